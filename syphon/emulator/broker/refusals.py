@@ -1,0 +1,134 @@
+"""What the broker says no to, each with the AMQP condition and the HTTP status a client sees.
+
+The front that heard the request turns a `Refusal` into the proper answer of its protocol: a rejected delivery, a detached
+link, a management reply or an HTTP error. The broker itself never knows who asked.
+"""
+
+from __future__ import annotations
+
+
+class Refusal(Exception):
+    """The service refuses a request."""
+
+    condition = "amqp:internal-error"
+    status = 500
+
+    def __init__(self, description: str, condition: str | None = None, status: int | None = None) -> None:
+        super().__init__(description)
+        self.description = description
+        if condition is not None:
+            self.condition = condition
+        if status is not None:
+            self.status = status
+
+
+class EntityNotFound(Refusal):
+    """No entity has that path."""
+
+    condition = "amqp:not-found"
+    status = 404
+
+
+class EntityExists(Refusal):
+    """An entity with that path is there already."""
+
+    condition = "com.microsoft:entity-already-exists"
+    status = 409
+
+
+class BadArgument(Refusal):
+    """The request names a value the service does not take."""
+
+    condition = "com.microsoft:argument-error"
+    status = 400
+
+
+class OutOfRange(Refusal):
+    """A number or a size lies outside what the service takes."""
+
+    condition = "com.microsoft:argument-out-of-range"
+    status = 400
+
+
+class NotAllowed(Refusal):
+    """The entity, as it is set up, does not do that."""
+
+    condition = "amqp:not-allowed"
+    status = 400
+
+
+class NotImplementedHere(Refusal):
+    """Service Bus can do that; this emulator cannot, and says so."""
+
+    condition = "amqp:not-implemented"
+    status = 501
+
+
+class Unauthorized(Refusal):
+    """No valid token, or one without the claim that is needed."""
+
+    condition = "amqp:unauthorized-access"
+    status = 401
+
+
+class EntityDisabled(Refusal):
+    """The entity's status does not admit the operation."""
+
+    condition = "com.microsoft:entity-disabled"
+    status = 403
+
+
+class QuotaExceeded(Refusal):
+    """The entity has reached its size quota."""
+
+    condition = "amqp:resource-limit-exceeded"
+    status = 403
+
+
+class MessageTooLarge(Refusal):
+    """The message or batch is larger than the link takes."""
+
+    condition = "amqp:link:message-size-exceeded"
+    status = 413
+
+
+class ServerBusy(Refusal):
+    """The namespace is throttled: wait ten seconds."""
+
+    condition = "com.microsoft:server-busy"
+    status = 503
+
+
+class TimedOut(Refusal):
+    """The service did not get it done in time."""
+
+    condition = "com.microsoft:timeout"
+    status = 408
+
+
+class MessageLockLost(Refusal):
+    """The lock on the message has run out, or was never held."""
+
+    condition = "com.microsoft:message-lock-lost"
+    status = 410
+
+
+class SessionLockLost(Refusal):
+    """The lock on the session has run out, or was never held."""
+
+    condition = "com.microsoft:session-lock-lost"
+    status = 410
+
+
+class SessionCannotBeLocked(Refusal):
+    """Another receiver holds the session."""
+
+    condition = "com.microsoft:session-cannot-be-locked"
+    status = 409
+
+
+class MessageNotFound(Refusal):
+    """No message has that sequence number, or none in that state."""
+
+    condition = "com.microsoft:message-not-found"
+    status = 404
