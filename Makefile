@@ -1,0 +1,45 @@
+# make          what there is to make
+# make test     everything it needs is set up in .venv first, and only again when pyproject.toml changes
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+# Passed on to pytest, as in: make test ARGS="tests/cli -k help"
+ARGS   ?=
+JOBS   ?= auto
+
+.PHONY: help
+help:
+	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
+	@echo "make check   ruff, mypy --strict and the import rules"
+	@echo "make clean   remove .venv and everything that was generated"
+
+.PHONY: test
+test: $(READY)
+ifeq ($(strip $(ARGS)),)
+	$(BIN)/pytest -q -n $(JOBS) -m "not alone"
+	$(BIN)/pytest -q -m alone
+else
+	$(BIN)/pytest $(ARGS)
+endif
+
+.PHONY: check
+check: $(READY)
+	$(BIN)/ruff check syphon tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: clean
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find syphon tests -type d \( -name __pycache__ -o -name node_modules \) -prune -exec rm -rf {} +
+
+# The stamp comes last: an install that was broken off is done again.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "syphon needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1 || true)." >&2; \
+	    echo "Name another one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@

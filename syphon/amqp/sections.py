@@ -1,0 +1,271 @@
+"""A message as its sections: where each begins and ends, to read one and replace one without touching the others.
+
+The body stays bytes. It is found by its length, never decoded, so that a message with values nobody here
+understands passes exactly as it came.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from .codec import Malformed, compound, decode, encode, skip
+from .values import Map, ULong, Value
+
+
+class Section(IntEnum):
+    """The sections of a message in the order they stand, by their descriptors."""
+
+    HEADER = 0x70
+    DELIVERY_ANNOTATIONS = 0x71
+    MESSAGE_ANNOTATIONS = 0x72
+    PROPERTIES = 0x73
+    APPLICATION_PROPERTIES = 0x74
+    DATA = 0x75
+    SEQUENCE = 0x76
+    VALUE = 0x77
+    FOOTER = 0x78
+
+
+_NAMES: dict[str, int] = {
+    "amqp:header:list": 0x70,
+    "amqp:delivery-annotations:map": 0x71,
+    "amqp:message-annotations:map": 0x72,
+    "amqp:properties:list": 0x73,
+    "amqp:application-properties:map": 0x74,
+    "amqp:data:binary": 0x75,
+    "amqp:amqp-sequence:list": 0x76,
+    "amqp:amqp-value:*": 0x77,
+    "amqp:footer:map": 0x78,
+}
+
+
+class Span(NamedTuple):
+    """One section's place: from its descriptor (`start`) over its value (`value`) to its `end`."""
+
+    section: int
+    start: int
+    value: int
+    end: int
+
+
+def split(data: bytes) -> list[Span]:
+    """Every section of a message, in order. Sections out of order or twice are an error; only bodies repeat."""
+    spans: list[Span] = []
+    pos, end, last = 0, len(data), 0
+    while pos < end:
+        start = pos
+        if data[pos : pos + 2] == b"\x00\x53" and pos + 2 < end:
+            code = data[pos + 2]
+            value = pos + 3
+        else:
+            code, value = _descriptor(data, pos, end)
+        if not 0x70 <= code <= 0x78:
+            raise Malformed(f"0x{code:02x} at byte {pos} is no section of a message")
+        if code < last or (code == last and code not in (Section.DATA, Section.SEQUENCE)):
+            raise Malformed(f"section 0x{code:02x} at byte {pos} stands in the wrong place")
+        if last in _BODIES and code in _BODIES and code != last:
+            raise Malformed(f"the body is of two kinds at byte {pos}")
+        pos = skip(data, value, end)
+        spans.append(Span(code, start, value, pos))
+        last = code
+    return spans
+
+
+_BODIES = (Section.DATA, Section.SEQUENCE, Section.VALUE)
+
+
+def _descriptor(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    if data[pos] != 0:
+        raise Malformed(f"a section was expected at byte {pos}, not 0x{data[pos]:02x}")
+    descriptor, value = decode(data, pos + 1, end)
+    if isinstance(descriptor, ULong):
+        return int(descriptor), value
+    if isinstance(descriptor, str) and descriptor in _NAMES:
+        return _NAMES[descriptor], value
+    raise Malformed(f"{descriptor!r:.200} at byte {pos} is no section of a message")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the infrastructure needs to know of a message. Fields beyond these five do not exist in AMQP 1.0."""
+
+    durable: Value = None
+    priority: Value = None
+    ttl: Value = None
+    first_acquirer: Value = None
+    delivery_count: Value = None
+
+
+PROPERTY_FIELDS = (
+    "message_id", "user_id", "to", "subject", "reply_to", "correlation_id", "content_type", "content_encoding",
+    "absolute_expiry_time", "creation_time", "group_id", "group_sequence", "reply_to_group_id",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The immutable properties of a message, as the sender wrote them."""
+
+    message_id: Value = None
+    user_id: Value = None
+    to: Value = None
+    subject: Value = None
+    reply_to: Value = None
+    correlation_id: Value = None
+    content_type: Value = None
+    content_encoding: Value = None
+    absolute_expiry_time: Value = None
+    creation_time: Value = None
+    group_id: Value = None
+    group_sequence: Value = None
+    reply_to_group_id: Value = None
+
+
+class Message:
+    """The bytes of one message, with its sections found. Reading decodes one section; replacing makes new bytes."""
+
+    __slots__ = ("data", "spans")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.spans = split(data)
+
+    def span(self, section: Section) -> Span | None:
+        for span in self.spans:
+            if span.section == section:
+                return span
+        return None
+
+    def raw(self, section: Section) -> bytes:
+        """The bytes of a section, its descriptor included; empty if the message has none."""
+        span = self.span(section)
+        return self.data[span.start : span.end] if span else b""
+
+    def read(self, section: Section) -> Value:
+        span = self.span(section)
+        return decode(self.data, span.value, span.end)[0] if span else None
+
+    def header(self) -> Header:
+        return Header(*self._fields(Section.HEADER, 5))
+
+    def properties(self) -> Properties:
+        return Properties(*self._fields(Section.PROPERTIES, 13))
+
+    def annotations(self) -> Map:
+        return self._map(Section.MESSAGE_ANNOTATIONS)
+
+    def application_properties(self) -> Map:
+        return self._map(Section.APPLICATION_PROPERTIES)
+
+    def bare(self) -> bytes:
+        """From the properties to the end: what no broker may change."""
+        for span in self.spans:
+            if span.section >= Section.PROPERTIES:
+                return self.data[span.start :]
+        return b""
+
+    def replace(self, section: Section, value: bytes) -> bytes:
+        """The message with one section put in, put in place of the old one, or (empty bytes) taken out."""
+        span = self.span(section)
+        if span is not None:
+            return self.data[: span.start] + value + self.data[span.end :]
+        for later in self.spans:
+            if later.section > section:
+                return self.data[: later.start] + value + self.data[later.start :]
+        return self.data + value
+
+    def _fields(self, section: Section, most: int) -> list[Value]:
+        fields = self.read(section)
+        if fields is None:
+            return []
+        if not isinstance(fields, list) or len(fields) > most:
+            raise Malformed(f"the {section.name.lower()} section is no list of at most {most} fields")
+        return fields
+
+    def _map(self, section: Section) -> Map:
+        value = self.read(section)
+        if value is None:
+            return Map()
+        if not isinstance(value, Map):
+            raise Malformed(f"the {section.name.lower().replace('_', ' ')} section is no map")
+        return value
+
+
+def section_bytes(section: Section, value: Value) -> bytes:
+    """A section as bytes, its descriptor included."""
+    return b"\x00\x53" + bytes((section,)) + encode(value)
+
+
+def properties_bytes(properties: Properties) -> bytes:
+    """The properties section, trailing nulls left out."""
+    fields: list[Value] = [getattr(properties, name) for name in PROPERTY_FIELDS]
+    return section_bytes(Section.PROPERTIES, _trimmed(fields))
+
+
+def header_bytes(header: Header) -> bytes:
+    fields: list[Value] = [header.durable, header.priority, header.ttl, header.first_acquirer, header.delivery_count]
+    return section_bytes(Section.HEADER, _trimmed(fields))
+
+
+def _trimmed(fields: list[Value]) -> list[Value]:
+    while fields and fields[-1] is None:
+        fields.pop()
+    return fields
+
+
+def data_section(body: bytes) -> bytes:
+    """A body of binary data."""
+    return b"\x00\x53\x75\xb0" + struct.pack(">I", len(body)) + body
+
+
+def batch_parts(data: bytes) -> list[bytes]:
+    """The encoded messages inside a Service Bus batch (message format 0x80013700): one per data section."""
+    parts: list[bytes] = []
+    for span in split(data):
+        if span.section not in _BODIES:
+            continue
+        part = decode(data, span.value, span.end)[0] if span.section == Section.DATA else None
+        if type(part) is not bytes:
+            raise Malformed("a batch holds something else than data sections")
+        parts.append(part)
+    return parts
+
+
+class Entry(NamedTuple):
+    """One pair of a map section: its key, and where key (`start`) and value stand in the message."""
+
+    key: Value
+    start: int
+    value: int
+    end: int
+
+
+def entries(data: bytes, span: Span) -> list[Entry]:
+    """The pairs of a map section by byte range, their values left undecoded."""
+    code = data[span.value]
+    if code not in (0xC1, 0xD1):
+        raise Malformed(f"the section at byte {span.start} is no map")
+    width = 1 if code == 0xC1 else 4
+    pos = span.value + 1 + 2 * width
+    if pos > span.end:
+        raise Malformed(f"the map at byte {span.value} is cut short")
+    count = int.from_bytes(data[pos - width : pos], "big")
+    if count % 2 or count > span.end - pos:
+        raise Malformed(f"the map at byte {span.value} claims {count} keys and values")
+    found: list[Entry] = []
+    for _ in range(count // 2):
+        start = pos
+        key, pos = decode(data, pos, span.end)
+        value, pos = pos, skip(data, pos, span.end)
+        found.append(Entry(key, start, value, pos))
+    if pos != span.end:
+        raise Malformed(f"the map at byte {span.value} has {span.end - pos} bytes too many")
+    return found
+
+
+def map_section(section: Section, pairs: list[bytes]) -> bytes:
+    """A map section made of encoded pairs; nothing at all if there are none."""
+    return b"\x00\x53" + bytes((section,)) + compound(0xC1, 2 * len(pairs), b"".join(pairs)) if pairs else b""

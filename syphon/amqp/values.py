@@ -1,0 +1,150 @@
+"""AMQP 1.0 values in Python, with the exact type kept.
+
+Where Python has the type, the value is a plain one: `None`, `bool`, `str` (string), `bytes` (binary), `float` (double),
+`list` and `uuid.UUID`. Where it has not, a thin subclass or a frozen record says which type it is. A bare `int` is no
+AMQP value: whoever writes one must say if it is an `Int`, a `Long` or something else, because the peer will care.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+
+class UByte(int):
+    __slots__ = ()
+
+
+class UShort(int):
+    __slots__ = ()
+
+
+class UInt(int):
+    __slots__ = ()
+
+
+class ULong(int):
+    __slots__ = ()
+
+
+class Byte(int):
+    __slots__ = ()
+
+
+class Short(int):
+    __slots__ = ()
+
+
+class Int(int):
+    __slots__ = ()
+
+
+class Long(int):
+    __slots__ = ()
+
+
+class Timestamp(int):
+    """Milliseconds since 1970, UTC."""
+
+    __slots__ = ()
+
+
+class Char(int):
+    """One UTF-32 unit. A number, because .NET sends halves of surrogate pairs too."""
+
+    __slots__ = ()
+
+
+class Float(float):
+    """A 32-bit float. A Python float is the 64-bit double."""
+
+    __slots__ = ()
+
+
+class Symbol(str):
+    """An ASCII name from a constrained domain."""
+
+    __slots__ = ()
+
+
+class Decimal32(bytes):
+    """An IEEE 754 decimal as its 4 bytes: carried, never computed with."""
+
+    __slots__ = ()
+
+
+class Decimal64(bytes):
+    """An IEEE 754 decimal as its 8 bytes."""
+
+    __slots__ = ()
+
+
+class Decimal128(bytes):
+    """An IEEE 754 decimal as its 16 bytes: what a .NET decimal becomes."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A value with a descriptor that says what it means."""
+
+    descriptor: Value
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Values of one type. `code` is the constructor byte that all items share."""
+
+    code: int
+    items: tuple[Value, ...] = ()
+    descriptor: Value = None
+    described: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Pairs in the order they came. No dict: AMQP keys need not be hashable, and 1 and true are two keys."""
+
+    pairs: tuple[tuple[Value, Value], ...] = ()
+
+    @classmethod
+    def of(cls, entries: Mapping[str, Value]) -> Map:
+        return cls(tuple(entries.items()))
+
+    @classmethod
+    def symbols(cls, entries: Mapping[str, Value]) -> Map:
+        return cls(tuple((Symbol(key), value) for key, value in entries.items()))
+
+    def get(self, name: str) -> Value:
+        """The value under a string or symbol key, `None` if there is none."""
+        for key, value in self.pairs:
+            if isinstance(key, str) and key == name:
+                return value
+        return None
+
+    def without(self, names: Iterable[str]) -> Map:
+        gone = frozenset(names)
+        return Map(tuple(pair for pair in self.pairs if not (isinstance(pair[0], str) and pair[0] in gone)))
+
+    def plus(self, entries: Mapping[str, Value]) -> Map:
+        """With these entries added, in place of any of the same name."""
+        return Map(self.without(entries).pairs + tuple(entries.items()))
+
+    def __contains__(self, name: str) -> bool:
+        return any(isinstance(key, str) and key == name for key, _ in self.pairs)
+
+    def __iter__(self) -> Iterator[tuple[Value, Value]]:
+        return iter(self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+Value = Union[
+    None, bool, UByte, UShort, UInt, ULong, Byte, Short, Int, Long, Float, float, Decimal32, Decimal64, Decimal128,
+    Char, Timestamp, uuid.UUID, bytes, str, Symbol, "list[Value]", Map, Array, Described,
+]  # fmt: skip

@@ -1,0 +1,200 @@
+"""`syphon emulator`: a local Service Bus in the foreground, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syphon.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from syphon.emulator.server import Emulator
+    from syphon.emulator.settings import EmulatorSettings, NamespaceSettings
+
+STOP_WITHIN = 1.5
+"""Seconds for an orderly stop. Whoever sends SIGTERM may count on two."""
+
+
+@click.command(short_help="Run a local Service Bus.")
+@click.option(
+    "--namespace",
+    "namespaces",
+    metavar="NAME[:AMQP_PORT[:HTTP_PORT]]",
+    multiple=True,
+    help="A namespace to serve; repeat it for more. Port 0 takes any free one; without ports the first namespace gets "
+    "5672 and 5300, the next 5673 and 5301. With --config it adds a namespace, or sets the ports of one in the file.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Namespaces, policies, queues, topics and rules to start with: our YAML, or Microsoft's Config.json.",
+)
+@click.option(
+    "--state",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep messages and entities in this directory, so that they survive a crash. In memory otherwise.",
+)
+@click.option("--tls", is_flag=True, help="Serve TLS, with a certificate authority made here for the clients to trust.")
+@click.option("--json", "as_json", is_flag=True, help="When ready, print one line of JSON instead of text for people.")
+def emulator(namespaces: tuple[str, ...], config: Path | None, state: Path | None, tls: bool, as_json: bool) -> None:
+    """Run a local Service Bus that the official clients talk to as if it were Azure.
+
+    Prints a connection string for each namespace as soon as they can be used; Ctrl-C stops it. This is a development
+    and test server: it listens on 127.0.0.1, and its keys are no secret.
+
+    \b
+    Two namespaces, contoso on 5672 and contoso-dr on 5673:
+      syphon emulator
+
+    \b
+    One namespace on free ports, for a script; queues as in Microsoft's emulator:
+      syphon emulator --namespace shop:0:0 --json
+      syphon emulator --config Config.json
+
+    \b
+    Messages that are still there tomorrow:
+      syphon emulator --state ./state
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    settings = _settings(namespaces, config, state, tls)
+    raise SystemExit(_run(_serve(settings, _announce_json if as_json else _announce)))
+
+
+def _settings(options: tuple[str, ...], config: Path | None, state: Path | None, tls: bool) -> EmulatorSettings:
+    from pydantic import ValidationError
+
+    from syphon.emulator.settings import (
+        EmulatorSettings,
+        default_settings,
+        load_settings,
+        parse_namespace_option,
+        with_default_ports,
+    )
+    from syphon.yaml_settings import SettingsError
+
+    try:
+        named = [parse_namespace_option(option) for option in options]
+        settings = load_settings(config) if config else default_settings()
+        namespaces = _merged(settings.namespaces if config or not named else [], named)
+        return EmulatorSettings(
+            namespaces=with_default_ports(namespaces),
+            state=state or settings.state,
+            tls=tls or settings.tls,
+            seed=settings.seed,
+        )
+    except SettingsError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(ExitCode.CONFIG) from None
+    except ValidationError as error:  # each namespace is well, but not beside the others
+        text = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise click.BadParameter(text, param_hint="--namespace") from None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--namespace") from None
+
+
+def _merged(listed: list[NamespaceSettings], named: list[NamespaceSettings]) -> list[NamespaceSettings]:
+    """The file's namespaces with the ports that the command line names for them, and then the ones it adds."""
+    ports = {namespace.name.lower(): namespace for namespace in named}
+    merged = []
+    for namespace in listed:
+        override = ports.pop(namespace.name.lower(), None)
+        chosen = override.model_dump(include={"amqp_port", "http_port"}, exclude_unset=True) if override else {}
+        merged.append(namespace.model_copy(update=chosen))
+    return merged + [namespace for namespace in named if ports.get(namespace.name.lower())]
+
+
+async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None]) -> ExitCode:
+    from syphon.emulator.server import Emulator
+
+    told_to_stop = asyncio.Event()
+    _on_signals(told_to_stop)
+    emulator = Emulator(settings)
+    try:
+        await emulator.start()
+    except OSError as error:
+        await emulator.stop()
+        return _did_not_start(error)
+    announce(emulator)
+    await told_to_stop.wait()
+    try:
+        async with asyncio.timeout(STOP_WITHIN):
+            await emulator.stop()
+    except TimeoutError:
+        # What was acknowledged has been written, so nothing is lost by not waiting any longer.
+        click.echo("Something would not stop in time; left it behind.", err=True)
+        os._exit(ExitCode.OK)
+    return ExitCode.OK
+
+
+def _did_not_start(error: OSError) -> ExitCode:
+    if error.filename is not None:
+        click.echo(f"{error.filename} cannot be used: {error.strerror}. Check its rights, or name another.", err=True)
+        return ExitCode.CONFIG
+    click.echo(error.strerror or str(error), err=True)
+    return ExitCode.UNAVAILABLE
+
+
+def _on_signals(told_to_stop: asyncio.Event) -> None:
+    """The first signal asks for an orderly stop; the second leaves at once."""
+
+    def hear() -> None:
+        if told_to_stop.is_set():
+            os._exit(ExitCode.OK)
+        told_to_stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, hear)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(hear))
+
+
+def _announce(emulator: Emulator) -> None:
+    click.echo("A local Service Bus is ready. It is a development and test server; Ctrl-C stops it.")
+    scheme = "https" if emulator.ca_file else "http"
+    for namespace in emulator.namespaces:
+        click.echo(f"\n{namespace.name}")
+        click.echo(f"  connection string  {namespace.connection_string}")
+        click.echo(f"  HTTP               {scheme}://127.0.0.1:{namespace.http_port}")
+    if emulator.ca_file:
+        click.echo(f"\nClients trust it with this certificate authority: {emulator.ca_file}")
+    sys.stdout.flush()
+
+
+def _announce_json(emulator: Emulator) -> None:
+    ready: dict[str, Any] = {
+        "namespaces": [
+            {
+                "name": namespace.name,
+                "connection_string": namespace.connection_string,
+                "amqp_port": namespace.amqp_port,
+                "http_port": namespace.http_port,
+            }
+            for namespace in emulator.namespaces
+        ]
+    }
+    if emulator.ca_file:
+        ready["ca_file"] = str(emulator.ca_file)
+    click.echo(json.dumps(ready, separators=(",", ":")))
+    sys.stdout.flush()
+
+
+def _run(main: Coroutine[Any, Any, ExitCode]) -> ExitCode:
+    try:
+        import uvloop
+    except ImportError:  # there is none for Windows and PyPy; asyncio's own loop is slower, and does
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)

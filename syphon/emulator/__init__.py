@@ -1,0 +1,16 @@
+"""A local Service Bus: real AMQP 1.0 on real sockets, for development and tests.
+
+The rest of syphon never imports it; only the command line does, and tests.
+"""
+
+from .broker.counters import Kind
+from .broker.descriptions import Claim, EntityStatus, Tier
+from .broker.faults import Action, Fault, Operation, Outage
+from .clock import FakeClock, SystemClock
+from .server import Emulator, RunningNamespace
+from .settings import EmulatorSettings, NamespaceSettings, PolicySettings, load_settings
+
+__all__ = [
+    "Action", "Claim", "Emulator", "EmulatorSettings", "EntityStatus", "FakeClock", "Fault", "Kind", "NamespaceSettings",
+    "Operation", "Outage", "PolicySettings", "RunningNamespace", "SystemClock", "Tier", "load_settings",
+]  # fmt: skip

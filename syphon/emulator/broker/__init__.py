@@ -1,0 +1,1 @@
+"""What Service Bus does with messages, without a wire: entities, locks, rules, faults, counts."""

@@ -1,0 +1,132 @@
+"""Who may do what: shared access policies, the tokens they sign, and what those tokens open.
+
+A token is for an address and everything below it. It carries the claims of the policy that signed it, until it expires.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from .descriptions import AuthorizationRule, Claim
+from .refusals import Unauthorized
+
+EVERYTHING = frozenset(Claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A named key with its claims. Manage includes the other two."""
+
+    name: str
+    key: str
+    claims: frozenset[Claim]
+
+    def __repr__(self) -> str:
+        return f"Policy(name={self.name!r}, claims={sorted(self.claims)})"  # the key stays out of every log
+
+    def grants(self) -> frozenset[Claim]:
+        return EVERYTHING if Claim.MANAGE in self.claims else self.claims
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token opens: a path and all below it (the empty path is the namespace), until a time in seconds."""
+
+    path: str
+    claims: frozenset[Claim]
+    expires_at: float
+
+    def covers(self, path: str, claim: Claim) -> bool:
+        return claim in self.claims and is_below(path.lower(), self.path)
+
+
+def is_below(path: str, root: str) -> bool:
+    return root == "" or path == root or path.startswith(root + "/")
+
+
+class Access:
+    """The policies of a namespace, and those of its entities."""
+
+    def __init__(
+        self,
+        hosts: Iterable[str],
+        policies: Iterable[Policy],
+        accept_any_jwt: bool,
+        rules_of: Callable[[str], tuple[AuthorizationRule, ...]],
+        seconds: Callable[[], float] = time.time,
+    ) -> None:
+        self.seconds = seconds
+        self.policies = {policy.name: policy for policy in policies}
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._accept_any_jwt = accept_any_jwt
+        self._rules_of = rules_of
+
+    def plain(self, name: str, key: str) -> Grant:
+        """SASL PLAIN: the policy's name and its key, for as long as the connection lasts."""
+        policy = self.policies.get(name)
+        if policy is None or not hmac.compare_digest(policy.key.encode(), key.encode()):
+            raise Unauthorized(f"There is no policy '{name}' with that key.")
+        return Grant("", policy.grants(), float("inf"))
+
+    def token(self, token: str, address: str) -> Grant:
+        """What a token opens, once it was found to be genuine, current and meant for that address."""
+        if not token.startswith("SharedAccessSignature "):
+            return self._jwt(token, address)
+        fields = {key: values[0] for key, values in parse_qs(token.partition(" ")[2], strict_parsing=False).items()}
+        raw = dict(part.partition("=")[::2] for part in token.partition(" ")[2].split("&"))
+        missing = [name for name in ("sr", "sig", "se", "skn") if not fields.get(name)]
+        if missing:
+            raise Unauthorized(f"InvalidSignature: the token lacks {', '.join(missing)}.")
+        audience = self._path_of(unquote(fields["sr"]), "audience")
+        if not is_below(self._path_of(address, "address"), audience):
+            raise Unauthorized(f"InvalidAudience: the token is for '{unquote(fields['sr'])}', not for '{address}'.")
+        policy = self._policy(fields["skn"], audience, fields["sig"], f"{raw['sr']}\n{raw['se']}")
+        return Grant(audience, policy.grants(), self._expiry(fields["se"]))
+
+    def _expiry(self, text: str) -> float:
+        try:
+            expires_at = float(text)
+        except ValueError:
+            raise Unauthorized(f"InvalidToken: '{text}' is no expiry in seconds since 1970.") from None
+        if expires_at <= self.seconds():
+            raise Unauthorized("ExpiredToken: the token has expired.")
+        return expires_at
+
+    def _policy(self, name: str, audience: str, signature: str, signed: str) -> Policy:
+        candidates = [self.policies[name]] if name in self.policies else []
+        for rule in self._rules_of(audience):
+            if rule.key_name == name:
+                claims = frozenset(rule.rights)
+                candidates += [Policy(name, rule.primary_key, claims), Policy(name, rule.secondary_key, claims)]
+        for policy in candidates:
+            digest = hmac.new(policy.key.encode(), signed.encode(), hashlib.sha256).digest()
+            if hmac.compare_digest(base64.b64encode(digest).decode(), signature.replace(" ", "+")):
+                return policy
+        raise Unauthorized(f"InvalidSignature: the token's signature is not one of policy '{name}'.")
+
+    def _jwt(self, token: str, address: str) -> Grant:
+        if not self._accept_any_jwt:
+            raise Unauthorized("This emulator takes shared access signatures only; accept_any_jwt would take this token.")
+        expires_at = self.seconds() + 3600
+        try:
+            body = token.split(".")[1]
+            claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            expires_at = float(claims.get("exp", expires_at))
+        except (IndexError, ValueError, binascii.Error, AttributeError, TypeError):
+            pass  # any JWT is taken, also one made up by hand: it then lasts an hour
+        return Grant(self._path_of(address, "address"), EVERYTHING, self._expiry(str(expires_at)))
+
+    def _path_of(self, uri: str, what: str) -> str:
+        parts = urlsplit(uri)
+        host = (parts.hostname or "").lower()
+        if host not in self._hosts:
+            raise Unauthorized(f"InvalidAudience: the {what} '{uri}' names the host '{host}', which is another namespace.")
+        return parts.path.strip("/").lower()

@@ -1,0 +1,202 @@
+"""One message as the broker holds it: the sender's bytes, and beside them what the broker knows of it.
+
+The bare message (properties, application properties, body, footer) is kept as it came. Header and annotations are written anew for
+each delivery, because the broker has its own words to add there: sequence number, enqueued time, lock, delivery count.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+from syphon.amqp import Malformed, Map, Message, Section, Symbol, Timestamp, UInt, Value, encode
+from syphon.amqp.codec import compound
+from syphon.amqp.sections import entries, map_section
+
+from ..clock import FOREVER, Millis
+from .refusals import BadArgument
+
+PING = "application/vnd.ms-servicebus-ping"
+"""The content type of a message that only asks whether the entity takes one. It is never delivered."""
+
+ORDINAL_BITS = 48
+ORDINAL_MASK = (1 << ORDINAL_BITS) - 1
+NAME_LIMIT = 128
+"""How many characters a message id, a session id or a partition key may have."""
+
+
+class State(IntEnum):
+    """Where a message stands, with the numbers Service Bus writes into x-opt-message-state."""
+
+    ACTIVE = 0
+    DEFERRED = 1
+    SCHEDULED = 2
+
+
+_BROKERS_OWN = frozenset({
+    "x-opt-enqueued-time", "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number",
+    "x-opt-message-state", "x-opt-deadletter-source",
+})  # fmt: skip
+
+
+class BrokeredMessage:
+    """A message in an entity."""
+
+    __slots__ = (
+        "annotation_count", "annotations", "bare", "dead_letter_source", "delivery_count", "due", "enqueued_at",
+        "enqueued_sequence", "expires_at", "fragment", "header_fields", "lock_token", "locked_until", "message_id",
+        "ordinal", "partition_key", "ping", "session_id", "size", "state", "ttl",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.bare = b""
+        self.header_fields = b"\x41\x40"
+        self.annotations = b""
+        self.annotation_count = 0
+        self.message_id: Value = None
+        self.session_id: str | None = None
+        self.partition_key: str | None = None
+        self.ttl: Millis = FOREVER
+        self.due: Millis = 0
+        self.ping = False
+        self.size = 0
+        self.ordinal = 0
+        self.fragment = 0
+        self.enqueued_sequence = 0
+        self.enqueued_at: Millis = 0
+        self.expires_at: Millis = FOREVER
+        self.state = State.ACTIVE
+        self.delivery_count = 0
+        self.lock_token: bytes | None = None
+        self.locked_until: Millis = 0
+        self.dead_letter_source: str | None = None
+
+    @classmethod
+    def parse(cls, payload: bytes) -> BrokeredMessage:
+        """What a sender sent. Bytes that are no message, and values the service does not take, are refused."""
+        try:
+            return cls._parsed(Message(payload), len(payload))
+        except Malformed as error:
+            raise BadArgument(f"The message is not well-formed AMQP 1.0: {error}.", "amqp:decode-error") from None
+
+    @classmethod
+    def _parsed(cls, source: Message, size: int) -> BrokeredMessage:
+        message = cls()
+        message.size = size
+        message.bare = source.bare()
+        for span in source.spans:
+            if span.section == Section.HEADER:
+                header = source.header()
+                message.header_fields = encode(header.durable) + encode(header.priority)
+                if isinstance(header.ttl, UInt):
+                    message.ttl = int(header.ttl)
+            elif span.section == Section.MESSAGE_ANNOTATIONS:
+                message._read_annotations(source)
+            elif span.section == Section.PROPERTIES:
+                message._read_properties(source)
+                break
+        if message.session_id and message.partition_key and message.session_id != message.partition_key:
+            raise BadArgument(
+                f"PartitionKey '{message.partition_key}' and SessionId '{message.session_id}' are both set and differ. "
+                "Leave the partition key out or set it to the session id."
+            )
+        return message
+
+    def _read_annotations(self, source: Message) -> None:
+        span = source.span(Section.MESSAGE_ANNOTATIONS)
+        assert span is not None  # the caller has just seen it
+        kept = []
+        for entry in entries(source.data, span):
+            if entry.key in _BROKERS_OWN:
+                continue
+            kept.append(source.data[entry.start : entry.end])
+            if entry.key in ("x-opt-partition-key", "x-opt-scheduled-enqueue-time"):
+                self._read_annotation(entry.key, source.annotations().get(str(entry.key)))
+        self.annotations = b"".join(kept)
+        self.annotation_count = len(kept)
+
+    def _read_annotation(self, key: Value, value: Value) -> None:
+        if key == "x-opt-partition-key" and value is not None:
+            if not isinstance(value, str) or len(value) > NAME_LIMIT:
+                raise BadArgument(f"A partition key is a string of at most {NAME_LIMIT} characters, not {value!r:.200}.")
+            self.partition_key = value
+        elif key == "x-opt-scheduled-enqueue-time" and value is not None:
+            if not isinstance(value, Timestamp):
+                raise BadArgument(f"A scheduled enqueue time is a timestamp, not {value!r:.200}.")
+            self.due = int(value)
+
+    def _read_properties(self, source: Message) -> None:
+        properties = source.properties()
+        self.message_id = properties.message_id
+        if isinstance(self.message_id, str) and len(self.message_id) > NAME_LIMIT:
+            raise BadArgument(f"MessageId has {len(self.message_id)} characters, {NAME_LIMIT} at the most.")
+        group = properties.group_id
+        if group is not None:
+            if not isinstance(group, str) or len(group) > NAME_LIMIT:
+                raise BadArgument(f"SessionId is a string of at most {NAME_LIMIT} characters, not {group!r:.200}.")
+            self.session_id = group
+        self.ping = properties.content_type == PING
+
+    @property
+    def sequence(self) -> int:
+        """What clients see: the fragment in the upper bits, the order of arrival in the lower ones."""
+        return self.fragment << ORDINAL_BITS | self.ordinal
+
+    def copy(self) -> BrokeredMessage:
+        """The same message, to be put into another entity: as the sender made it, on its way again."""
+        twin = BrokeredMessage()
+        for name in ("bare", "header_fields", "annotations", "annotation_count", "message_id", "session_id",
+                     "partition_key", "ttl", "size", "enqueued_sequence", "dead_letter_source", "fragment"):  # fmt: skip
+            setattr(twin, name, getattr(self, name))
+        return twin
+
+    def set_properties(self, changes: dict[str, Value]) -> None:
+        """Adds application properties or puts them in place of others; all other bytes stay."""
+        bare = Message(self.bare)
+        span = bare.span(Section.APPLICATION_PROPERTIES)
+        pairs = []
+        if span is not None:
+            found = entries(self.bare, span)
+            pairs = [self.bare[entry.start : entry.end] for entry in found if entry.key not in changes]
+        pairs += [encode(key) + encode(value) for key, value in changes.items()]
+        self.bare = bare.replace(Section.APPLICATION_PROPERTIES, map_section(Section.APPLICATION_PROPERTIES, pairs))
+
+    def application_properties(self) -> Map:
+        return Message(self.bare).application_properties()
+
+    def to_bytes(self, locked: bool = True) -> bytes:
+        """The message as a receiver gets it; a peeked one shows no lock."""
+        ttl = b"\x40" if self.ttl >= _UINT_LIMIT else b"\x70" + _UINT(self.ttl)
+        header = self.header_fields + ttl + b"\x40\x70" + _UINT(self.delivery_count)
+        parts = [
+            b"\x00\x53\x70", compound(0xC0, 5, header), b"", self.annotations,
+            _ENQUEUED, _LONG(self.enqueued_at), _SEQUENCE, _LONG(self.sequence),
+            _STATE, _BYTE(self.state),
+        ]  # fmt: skip
+        count = self.annotation_count + 3
+        if self.enqueued_sequence:
+            parts += (_ENQUEUED_SEQUENCE, _LONG(self.enqueued_sequence))
+            count += 1
+        if locked and self.lock_token is not None:
+            parts += (_LOCKED, _LONG(self.locked_until))
+            count += 1
+        if self.dead_letter_source is not None:
+            parts += (_DEAD_LETTER_SOURCE, encode(self.dead_letter_source))
+            count += 1
+        size = sum(map(len, parts[3:]))
+        parts[2] = b"\x00\x53\x72\xd1" + _SIZES(size + 4, 2 * count)
+        parts.append(self.bare)
+        return b"".join(parts)
+
+
+_UINT_LIMIT = 1 << 32
+_UINT = struct.Struct(">I").pack
+_LONG = struct.Struct(">q").pack
+_BYTE = struct.Struct(">b").pack
+_SIZES = struct.Struct(">II").pack
+_ENQUEUED = encode(Symbol("x-opt-enqueued-time")) + b"\x83"
+_SEQUENCE = encode(Symbol("x-opt-sequence-number")) + b"\x81"
+_STATE = encode(Symbol("x-opt-message-state")) + b"\x54"
+_ENQUEUED_SEQUENCE = encode(Symbol("x-opt-enqueue-sequence-number")) + b"\x81"
+_LOCKED = encode(Symbol("x-opt-locked-until")) + b"\x83"
+_DEAD_LETTER_SOURCE = encode(Symbol("x-opt-deadletter-source"))

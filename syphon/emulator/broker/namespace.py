@@ -1,0 +1,343 @@
+"""A namespace: its entities by path, who may use them, and what is set to go wrong with them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from ..clock import FOREVER, Clock, Millis, Timer
+from .access import Access, Grant, Policy
+from .counters import Counters
+from .descriptions import (
+    AuthorizationRule,
+    Claim,
+    EntityRuntime,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    Tier,
+    TopicDescription,
+    check_update,
+    validate,
+)
+from .entities import Queue, Subscription, Topic
+from .faults import Faults
+from .filters import TrueFilter
+from .journal import Journal
+from .message import BrokeredMessage
+from .queue import MessageQueue
+from .refusals import BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
+
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+DEFAULT_RULE = RuleDescription("$Default", TrueFilter())
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a namespace is told about itself."""
+
+    name: str
+    host: str
+    tier: Tier
+    policies: tuple[Policy, ...]
+    accept_any_jwt: bool
+
+
+class Namespace:
+    """One Service Bus namespace."""
+
+    def __init__(self, identity: Identity, clock: Clock, journal: Journal, seed: int = 0) -> None:
+        self.name = identity.name
+        self.tier = identity.tier
+        self.host = identity.host
+        self.clock = clock
+        self.journal = journal
+        self.created_at: Millis = clock.now()
+        self.counters = Counters()
+        self.faults = Faults(clock, seed)
+        hosts = {identity.name, f"{identity.name}.servicebus.windows.net", identity.host, "localhost", "127.0.0.1", "::1"}
+        self.access = Access(hosts, identity.policies, identity.accept_any_jwt, self._rules_of)
+        self._queues: dict[str, Queue] = {}
+        self._topics: dict[str, Topic] = {}
+        self._idle_timers: dict[str, Timer] = {}
+
+    # --- limits --------------------------------------------------------------------------------------------------
+
+    def max_message_size(self, entity: Queue | Topic) -> int:
+        """The largest message a link to the entity takes, in bytes."""
+        kilobytes = entity.description.max_message_size_in_kilobytes
+        if kilobytes is not None:
+            return kilobytes * 1024
+        return 1024 * 1024 if self.tier is Tier.PREMIUM else 256 * 1024
+
+    def max_batch_size(self, entity: Queue | Topic) -> int:
+        """The largest batch: never more than 1 MB, whatever a single message may have."""
+        return min(self.max_message_size(entity), 1024 * 1024)
+
+    # --- finding -------------------------------------------------------------------------------------------------
+
+    def target(self, path: str) -> Queue | Topic:
+        """What a sender can send to."""
+        key = path.strip("/").lower()
+        entity = self._queues.get(key) or self._topics.get(key)
+        if entity is None:
+            if "/subscriptions/" in key or "/$" in key:
+                raise NotAllowed(f"Messages cannot be sent to '{path}'.")
+            raise self._missing(path)
+        return entity
+
+    def source(self, path: str) -> tuple[Queue | Subscription, MessageQueue]:
+        """What a receiver can receive from: the entity, and which of its lines."""
+        entity_path, sub_queue = split_sub_queue(path.strip("/"))
+        entity = self._find(entity_path)
+        if isinstance(entity, Topic):
+            raise NotAllowed(f"'{path}' is a topic: messages are received from its subscriptions.")
+        return entity, entity.receivers_line(sub_queue)
+
+    def line(self, path: str) -> MessageQueue:
+        """The line of messages at a path, forwarding or not: where the journal's messages belong."""
+        entity_path, sub_queue = split_sub_queue(path)
+        entity = self._find(entity_path)
+        if isinstance(entity, Topic) or not sub_queue:
+            return entity.main
+        return entity.receivers_line(sub_queue)
+
+    def entity(self, path: str) -> Queue | Topic | Subscription:
+        return self._find(path.strip("/"))
+
+    def _find(self, path: str) -> Queue | Topic | Subscription:
+        key = path.lower()
+        entity = self._queues.get(key) or self._topics.get(key)
+        if entity is not None:
+            return entity
+        topic, found, name = key.partition("/subscriptions/")
+        if found and topic in self._topics and name in self._topics[topic].subscriptions:
+            return self._topics[topic].subscriptions[name]
+        raise self._missing(path)
+
+    def _missing(self, path: str) -> EntityNotFound:
+        return EntityNotFound(f"The messaging entity '{self.name}:{path}' could not be found.")
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._topics.get(name.lower())
+        if topic is None:
+            raise self._missing(name)
+        return topic
+
+    def _subscription(self, topic: str, name: str) -> Subscription:
+        subscription = self._topic(topic).subscriptions.get(name.lower())
+        if subscription is None:
+            raise self._missing(f"{topic}/subscriptions/{name}")
+        return subscription
+
+    def queues(self) -> list[QueueDescription]:
+        return [self._queues[key].description for key in sorted(self._queues)]
+
+    def topics(self) -> list[TopicDescription]:
+        return [self._topics[key].description for key in sorted(self._topics)]
+
+    def subscriptions(self, topic: str) -> list[SubscriptionDescription]:
+        found = self._topic(topic).subscriptions
+        return [found[key].description for key in sorted(found)]
+
+    def rules(self, topic: str, subscription: str) -> list[RuleDescription]:
+        found = self._subscription(topic, subscription).rules
+        return [found[key] for key in sorted(found)]
+
+    def describe(self, path: str) -> Description:
+        return self._find(path.strip("/")).description
+
+    def runtime(self, path: str) -> EntityRuntime:
+        runtime = self._find(path.strip("/")).runtime()
+        if self.faults.hides_counts():
+            # A throttled namespace does not count: it says 0, and means "ask me later".
+            return replace(runtime, active=0, dead_letter=0, scheduled=0, transfer=0, transfer_dead_letter=0)
+        return runtime
+
+    # --- making and changing -------------------------------------------------------------------------------------
+
+    def create_queue(self, description: QueueDescription) -> QueueDescription:
+        validate(description, self.tier)
+        self._check_free(description.name)
+        self._check_forwarding(description)
+        self._queues[description.name.lower()] = Queue(description, self)
+        self._created(description)
+        return description
+
+    def create_topic(self, description: TopicDescription) -> TopicDescription:
+        validate(description, self.tier)
+        self._check_free(description.name)
+        self._topics[description.name.lower()] = Topic(description, self)
+        self._created(description)
+        return description
+
+    def create_subscription(
+        self, description: SubscriptionDescription, default_rule: RuleDescription = DEFAULT_RULE
+    ) -> SubscriptionDescription:
+        validate(description, self.tier)
+        validate(default_rule, self.tier)
+        topic = self._topic(description.topic)
+        if description.name.lower() in topic.subscriptions:
+            raise self._taken(description.path)
+        self._check_forwarding(description)
+        subscription = topic.subscriptions[description.name.lower()] = Subscription(description, self)
+        subscription.rules[default_rule.name.lower()] = default_rule
+        self._created(description)
+        self._describe_rule(subscription, default_rule)
+        return description
+
+    def create_rule(self, topic: str, subscription: str, rule: RuleDescription) -> RuleDescription:
+        validate(rule, self.tier)
+        found = self._subscription(topic, subscription)
+        if rule.name.lower() in found.rules:
+            raise self._taken(f"{found.path}/rules/{rule.name}")
+        found.rules[rule.name.lower()] = rule
+        self._describe_rule(found, rule)
+        return rule
+
+    def update_queue(self, description: QueueDescription) -> QueueDescription:
+        queue = self._find(description.name)
+        if not isinstance(queue, Queue):
+            raise self._missing(description.name)
+        self._check_change(queue.description, description)
+        queue.update(description)
+        self._changed(queue)
+        return description
+
+    def update_topic(self, description: TopicDescription) -> TopicDescription:
+        topic = self._topic(description.name)
+        self._check_change(topic.description, description)
+        topic.update(description)
+        self._changed(topic)
+        return description
+
+    def update_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
+        subscription = self._subscription(description.topic, description.name)
+        self._check_change(subscription.description, description)
+        subscription.update(description)
+        self._changed(subscription)
+        return description
+
+    def update_rule(self, topic: str, subscription: str, rule: RuleDescription) -> RuleDescription:
+        validate(rule, self.tier)
+        found = self._subscription(topic, subscription)
+        if rule.name.lower() not in found.rules:
+            raise self._missing(f"{found.path}/rules/{rule.name}")
+        found.rules[rule.name.lower()] = rule
+        self._describe_rule(found, rule)
+        return rule
+
+    def delete(self, path: str) -> None:
+        entity = self._find(path.strip("/"))
+        key = entity.path.lower()
+        if isinstance(entity, Subscription):
+            del self._topic(entity.description.topic).subscriptions[entity.description.name.lower()]
+        else:
+            self._queues.pop(key, None)
+            self._topics.pop(key, None)
+        timer = self._idle_timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self.journal.forget(entity.path)
+        entity.end(EntityNotFound(f"The messaging entity '{self.name}:{entity.path}' was deleted."))
+
+    def delete_rule(self, topic: str, subscription: str, rule: str) -> None:
+        found = self._subscription(topic, subscription)
+        if found.rules.pop(rule.lower(), None) is None:
+            raise self._missing(f"{found.path}/rules/{rule}")
+        self.journal.forget(f"{found.path}/rules/{rule.lower()}")
+
+    def _check_free(self, name: str) -> None:
+        if name.lower() in self._queues or name.lower() in self._topics:
+            raise self._taken(name)
+
+    def _taken(self, path: str) -> EntityExists:
+        return EntityExists(f"Conflict: the entity '{self.name}:{path}' exists already.")
+
+    def _check_forwarding(self, description: Description) -> None:
+        if isinstance(description, TopicDescription):
+            return
+        for target in (description.forward_to, description.forward_dead_lettered_messages_to):
+            if target is not None and target.lower() not in self._queues and target.lower() not in self._topics:
+                raise BadArgument(f"'{description.path}' cannot forward to '{target}': there is no such queue or topic.")
+
+    def _check_change(self, old: Description, new: Description) -> None:
+        validate(new, self.tier)
+        check_update(old, new)
+        self._check_forwarding(new)
+
+    def _created(self, description: Description) -> None:
+        self.journal.describe(description.path, description)
+        self._watch_idleness(description.path, description.auto_delete_on_idle)
+
+    def _changed(self, entity: Queue | Topic | Subscription) -> None:
+        self.journal.describe(entity.path, entity.description)
+        self._watch_idleness(entity.path, entity.description.auto_delete_on_idle)
+        for link in list(entity.links):
+            link.recheck()
+
+    def _describe_rule(self, subscription: Subscription, rule: RuleDescription) -> None:
+        self.journal.describe(f"{subscription.path}/rules/{rule.name.lower()}", rule)
+
+    def _watch_idleness(self, path: str, limit: Millis) -> None:
+        timer = self._idle_timers.pop(path.lower(), None)
+        if timer is not None:
+            timer.cancel()
+        if limit < FOREVER:
+            due = self.entity(path).accessed_at + limit
+            self._idle_timers[path.lower()] = self.clock.call_at(due, lambda: self._end_if_idle(path, limit))
+
+    def _end_if_idle(self, path: str, limit: Millis) -> None:
+        entity = self.entity(path)
+        if entity.links:
+            entity.touch()
+        if self.clock.now() - entity.accessed_at >= limit:
+            self.delete(path)
+        else:
+            self._watch_idleness(path, limit)
+
+    # --- messages and rights -------------------------------------------------------------------------------------
+
+    def forward(self, message: BrokeredMessage, target: str, hops: int) -> None:
+        self.target(target).submit([message], hops)
+
+    def set_fragments_down(self, path: str, fragments: set[int]) -> None:
+        """Takes fragments of a partitioned entity away; those that are not named come back."""
+        entity = self.entity(path)
+        lines = [entity.main] + ([s.main for s in entity.subscriptions.values()] if isinstance(entity, Topic) else [])
+        for line in lines:
+            line.set_fragments_down(fragments)
+
+    def authorize(self, grants: list[Grant], path: str, claim: Claim) -> None:
+        """Whether any of the grants opens the path for that claim and is still good."""
+        now = self.access.seconds()
+        if not any(grant.covers(path.strip("/"), claim) and grant.expires_at > now for grant in grants):
+            raise Unauthorized(
+                f"Unauthorized access. '{claim}' claim(s) are required to perform this operation. "
+                f"Resource: 'sb://{self.host}/{path}'."
+            )
+
+    def authorize_http(self, authorization: str | None, path: str, claim: Claim) -> None:
+        if not authorization:
+            raise Unauthorized("MissingToken: the request has no Authorization header.")
+        token = authorization.removeprefix("Bearer ")
+        grant = self.access.token(token, f"sb://{self.host}/{path}")
+        self.authorize([grant], path, claim)
+
+    def authorize_arm(self, authorization: str | None) -> None:
+        if not authorization or not authorization.startswith("Bearer "):
+            raise Unauthorized("AuthenticationFailed: the request has no bearer token.")
+        self.access.token(authorization.removeprefix("Bearer "), f"sb://{self.host}/")
+
+    def _rules_of(self, path: str) -> tuple[AuthorizationRule, ...]:
+        entity = self._queues.get(path) or self._topics.get(path)
+        return entity.description.authorization_rules if entity is not None else ()
+
+
+_SUB_QUEUE = re.compile(r"^(.*?)/(\$deadletterqueue|\$transfer/\$deadletterqueue)$", re.IGNORECASE)
+
+
+def split_sub_queue(path: str) -> tuple[str, str]:
+    """An address taken apart: the entity, and which of its sub-queues (none is the empty string)."""
+    match = _SUB_QUEUE.match(path)
+    return (match[1], match[2]) if match else (path, "")

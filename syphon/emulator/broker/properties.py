@@ -1,0 +1,70 @@
+"""A message's properties as rule filters ask for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+
+from syphon.amqp import Char, Message, Properties, Timestamp, Value
+
+from ..clock import FOREVER, Millis
+from .message import BrokeredMessage
+
+
+class MessageProperties:
+    """System and application properties of one message, decoded when they are first asked for."""
+
+    def __init__(self, message: BrokeredMessage) -> None:
+        self._message = message
+
+    @cached_property
+    def _system(self) -> dict[str, object]:
+        properties: Properties = Message(self._message.bare).properties()
+        message = self._message
+        return {
+            "messageid": _text(properties.message_id),
+            "correlationid": _text(properties.correlation_id),
+            "to": properties.to,
+            "replyto": properties.reply_to,
+            "label": properties.subject,
+            "sessionid": properties.group_id,
+            "replytosessionid": properties.reply_to_group_id,
+            "contenttype": properties.content_type,
+            "timetolive": timedelta(milliseconds=message.ttl) if message.ttl < FOREVER else None,
+            "enqueuedtimeutc": _time(message.enqueued_at),
+            "sequencenumber": message.sequence,
+            "deliverycount": message.delivery_count,
+            "partitionkey": message.partition_key,
+            "scheduledenqueuetimeutc": _time(message.due) if message.due else None,
+        }
+
+    @cached_property
+    def _user(self) -> dict[str, object]:
+        pairs = self._message.application_properties()
+        return {key.lower(): _plain(value) for key, value in pairs if isinstance(key, str)}
+
+    def system(self, name: str) -> object | None:
+        return self._system.get(name)
+
+    def user(self, name: str) -> object | None:
+        return self._user.get(name.lower())
+
+    def has_user(self, name: str) -> bool:
+        return name.lower() in self._user
+
+
+def _time(at: Millis) -> datetime:
+    return datetime.fromtimestamp(at / 1000, UTC)
+
+
+def _text(value: Value) -> object:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _plain(value: Value) -> object:
+    if isinstance(value, Timestamp):
+        try:
+            return _time(int(value))
+        except (OverflowError, ValueError, OSError):
+            return None
+    return chr(value) if isinstance(value, Char) and value < 0x110000 else value

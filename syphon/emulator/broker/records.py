@@ -1,0 +1,70 @@
+"""Descriptions as JSON, to be written down and read again. No pickle: a folder from elsewhere must not be able to run code."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from .descriptions import (
+    AuthorizationRule,
+    Claim,
+    EntityStatus,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from .filters import CorrelationFilter, FalseFilter, SqlFilter, TrueFilter
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        QueueDescription, TopicDescription, SubscriptionDescription, RuleDescription, AuthorizationRule,
+        TrueFilter, FalseFilter, CorrelationFilter, SqlFilter, EntityStatus, Claim,
+    )
+}  # fmt: skip
+
+
+def to_json(record: object) -> str:
+    return json.dumps(_plain(record))
+
+
+def from_json(text: str) -> object:
+    return _revived(json.loads(text))
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+        return {"kind": type(value).__name__, "fields": fields}
+    if isinstance(value, Enum):
+        return {"kind": type(value).__name__, "fields": {"value": value.value}}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {"map": [[key, _plain(item)] for key, item in value.items()]}
+    if isinstance(value, datetime):
+        return {"datetime": value.isoformat()}
+    if isinstance(value, timedelta):
+        return {"microseconds": value // timedelta(microseconds=1)}
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return str(value)
+
+
+def _revived(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_revived(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if "map" in value:
+        return {key: _revived(item) for key, item in value["map"]}
+    if "datetime" in value:
+        return datetime.fromisoformat(value["datetime"])
+    if "microseconds" in value:
+        return timedelta(microseconds=value["microseconds"])
+    return _KINDS[value["kind"]](**{name: _revived(item) for name, item in value["fields"].items()})

@@ -1,0 +1,227 @@
+"""A queue whose messages belong to sessions: one receiver at a time has a session, and with it all its messages.
+
+The lock is the session's. Its messages are handed out under it, and are lost with it; a receiver that closes gives the session
+back, and its messages return uncounted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..clock import FOREVER, Millis
+from .line import Line
+from .message import BrokeredMessage, State
+from .queue import Consumer, MessageQueue
+from .refusals import BadArgument, NotAllowed, Refusal, SessionCannotBeLocked, SessionLockLost
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One session: its messages in line, its state, and who has it."""
+
+    id: str
+    line: Line = field(default_factory=Line)
+    state: bytes | None = None
+    updated_at: Millis = 0
+    holder: Consumer | None = None
+    locked_until: Millis = 0
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """A receiver that takes whichever session is free next."""
+
+    consumer: Consumer
+    granted: Callable[[Session], None]
+
+
+class SessionQueue(MessageQueue):
+    """Messages in order within their sessions."""
+
+    _sessions: dict[str, Session]
+
+    def _prepare(self) -> None:
+        self._sessions = {}
+        self._waiters: deque[Waiter] = deque()
+        self._by_holder: dict[Consumer, Session] = {}
+
+    # --- having a session ----------------------------------------------------------------------------------------
+
+    def accept(self, session_id: str, consumer: Consumer) -> Session:
+        """Locks the session that was asked for. It need not have any messages."""
+        session = self._session(session_id)
+        if session.holder is not None:
+            raise SessionCannotBeLocked(
+                f"The requested session '{session_id}' cannot be accepted. It may be locked by another receiver."
+            )
+        return self._grant(session, consumer)
+
+    def accept_next(self, waiter: Waiter) -> None:
+        """Locks a session that has messages, now or as soon as there is one."""
+        self._waiters.append(waiter)
+        self._serve_waiters()
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+    def leave(self, consumer: Consumer) -> None:
+        super().leave(consumer)
+        session = self._by_holder.get(consumer)
+        if session is not None:
+            self._give_back(session, failed=False)
+            self._serve_waiters()
+
+    def renew_session(self, session_id: str) -> Millis:
+        session = self._held_session(session_id)
+        session.locked_until = self._clock.now() + self.terms.lock_duration
+        for message in self._locked_in(session):
+            message.locked_until = session.locked_until
+        return session.locked_until
+
+    def state_of(self, session_id: str) -> bytes | None:
+        return self._held_session(session_id).state
+
+    def set_state(self, session_id: str, state: bytes | None) -> None:
+        session = self._held_session(session_id)
+        session.state, session.updated_at = state, self._clock.now()
+        self._journal.session(self.path, session_id, state, session.updated_at)
+
+    def restore_session(self, session_id: str, state: bytes | None, updated_at: Millis) -> None:
+        session = self._session(session_id)
+        session.state, session.updated_at = state, updated_at
+
+    def session_ids(self, updated_after: Millis | None) -> list[str]:
+        """Sessions with messages or a state; or those whose state was set after a time."""
+        if updated_after is not None:
+            return [s.id for s in self._sessions.values() if s.state is not None and s.updated_at > updated_after]
+        busy = {message.session_id for message in self._messages.values() if message.state is State.ACTIVE}
+        return [session.id for session in self._sessions.values() if session.state is not None or session.id in busy]
+
+    def lose_session(self, session_id: str) -> None:
+        """As if the session's lock had run out this instant."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.holder is not None:
+            self._end_session_lock(session)
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = Session(session_id)
+        return session
+
+    def _grant(self, session: Session, consumer: Consumer) -> Session:
+        session.holder = consumer
+        session.locked_until = self._clock.now() + self.terms.lock_duration
+        self._by_holder[consumer] = session
+        self._wake(session.locked_until)
+        return session
+
+    def _serve_waiters(self) -> None:
+        if not self._waiters:
+            return
+        for session in list(self._sessions.values()):
+            if session.holder is None and self._waiters and self._has_messages(session):
+                waiter = self._waiters.popleft()
+                waiter.granted(self._grant(session, waiter.consumer))
+
+    def _has_messages(self, session: Session) -> bool:
+        message = self._first_of(session.line)
+        if message is not None:
+            session.line.go_back(message.ordinal)
+        return message is not None
+
+    def _held_session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None or session.holder is None:
+            raise SessionLockLost(
+                f"The session lock was lost or never held: session '{session_id}' of '{self.path}'. Request a new session."
+            )
+        return session
+
+    def _locked_in(self, session: Session) -> list[BrokeredMessage]:
+        return [message for message in self._locks.values() if message.session_id == session.id]
+
+    def _give_back(self, session: Session, failed: bool) -> None:
+        if session.holder is not None:
+            del self._by_holder[session.holder]
+            session.holder = None
+        for message in self._locked_in(session):
+            self._unlock(message, failed)
+        if not session.line and session.state is None:
+            self._sessions.pop(session.id, None)
+
+    def _end_session_lock(self, session: Session) -> None:
+        holder = session.holder
+        self._give_back(session, failed=True)
+        if holder is not None:
+            MessageQueue.leave(self, holder)
+            holder.detach(SessionLockLost(f"The lock on session '{session.id}' of '{self.path}' has expired."))
+        self._serve_waiters()
+
+    # --- the queue's own steps, by session -------------------------------------------------------------------------
+
+    def dispatch(self) -> None:
+        for consumer in list(self._hungry):
+            session = self._by_holder.get(consumer)
+            while session is not None and session.holder is consumer and consumer.credit > 0:
+                message = self._first_of(session.line)
+                if message is None:
+                    break
+                if not consumer.admits():
+                    session.line.go_back(message.ordinal)
+                    break
+                self._hand_over(message, consumer)
+            if consumer.credit <= 0 and consumer in self._hungry:
+                self._hungry.remove(consumer)
+        self._serve_waiters()
+
+    def _offer(self, message: BrokeredMessage, back: bool = False) -> None:
+        if message.session_id is None:
+            raise BadArgument(f"The entity '{self.path}' requires sessions: the message must have a SessionId.")
+        line = self._session(message.session_id).line
+        if back:
+            line.go_back(message.ordinal)
+        else:
+            line.join(message.ordinal)
+
+    def _lock(self, message: BrokeredMessage) -> None:
+        session = self._held_session(message.session_id or "")
+        message.lock_token = os.urandom(16)
+        message.locked_until = session.locked_until
+        self._locks[message.lock_token] = message
+
+    def _held(self, token: bytes) -> BrokeredMessage:
+        message = self._locks.get(token)
+        if message is None:
+            raise SessionLockLost(f"The session lock for this message of '{self.path}' was lost.")
+        return message
+
+    def renew(self, token: bytes) -> Millis:
+        raise NotAllowed(f"Messages of '{self.path}' are locked with their session: renew the session's lock.")
+
+    def restore(self, message: BrokeredMessage) -> None:
+        message.lock_token = None  # the link that had the session did not survive
+        super().restore(message)
+
+    def _end_locks(self, now: Millis) -> None:
+        for session in list(self._by_holder.values()):
+            if session.locked_until <= now:
+                self._end_session_lock(session)
+
+    def _next_lock_end(self) -> Millis:
+        return min((session.locked_until for session in self._by_holder.values()), default=FOREVER)
+
+    def _trim(self) -> None:
+        for session in list(self._sessions.values()):
+            session.line.trim(self._messages.__contains__)
+            if not session.line and session.state is None and session.holder is None:
+                del self._sessions[session.id]
+
+    def close(self, why: Refusal) -> None:
+        for consumer in list(self._by_holder):
+            consumer.detach(why)
+        super().close(why)

@@ -1,0 +1,246 @@
+"""Queues, topics, subscriptions and rules as a settings file names them.
+
+A setting that is left out is the service's default, so nothing here repeats the defaults: each class turns what was
+given into the broker's own description, and the broker's rules judge that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
+
+from syphon.emulator.broker.descriptions import (
+    EntityStatus,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    Tier,
+    TopicDescription,
+)
+from syphon.emulator.broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
+from syphon.emulator.entity_rules import refusals, sql_faults
+from syphon.yaml_settings import Between, Duration, Fault, Loc, Settings, Wrong, unique
+
+LockDuration = Annotated[Duration, Between("5s", "5m")]
+TimeToLive = Annotated[Duration, Between("1s", "never")]
+DuplicateWindow = Annotated[Duration, Between("20s", "7d")]
+IdleTime = Annotated[Duration, Between("5m", "never")]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+# Microsoft's files write "" for "not forwarded".
+Target = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
+
+
+def _host_label(name: str) -> str:
+    # It becomes a label of a host name: contoso.servicebus.windows.net.
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", name):
+        raise Wrong(Fault("is not a name for a namespace", "write up to 50 letters, digits and hyphens between them"))
+    return name
+
+
+NamespaceName = Annotated[str, AfterValidator(_host_label)]
+
+
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, str | int | float | bool):
+        raise Wrong(Fault("is neither text, a number, true nor false", "a filter compares with one plain value"))
+    return value
+
+
+PropertyValue = Annotated[str | int | float | bool, PlainValidator(_scalar)]
+
+
+class QueueOptions(Settings):
+    """All that can be said of a queue but its name."""
+
+    lock_duration: LockDuration | None = None
+    max_size_in_megabytes: Count | None = None
+    requires_duplicate_detection: bool | None = None
+    requires_session: bool | None = None
+    default_message_time_to_live: TimeToLive | None = None
+    dead_lettering_on_message_expiration: bool | None = None
+    duplicate_detection_history_time_window: DuplicateWindow | None = None
+    max_delivery_count: Count | None = None
+    enable_batched_operations: bool | None = None
+    status: EntityStatus | None = None
+    auto_delete_on_idle: IdleTime | None = None
+    enable_partitioning: bool | None = None
+    enable_express: bool | None = None
+    forward_to: Target = None
+    forward_dead_lettered_messages_to: Target = None
+    user_metadata: str | None = None
+    max_message_size_in_kilobytes: Count | None = None
+
+
+class TopicOptions(Settings):
+    """All that can be said of a topic but its name and its subscriptions."""
+
+    default_message_time_to_live: TimeToLive | None = None
+    max_size_in_megabytes: Count | None = None
+    requires_duplicate_detection: bool | None = None
+    duplicate_detection_history_time_window: DuplicateWindow | None = None
+    enable_batched_operations: bool | None = None
+    status: EntityStatus | None = None
+    auto_delete_on_idle: IdleTime | None = None
+    enable_partitioning: bool | None = None
+    support_ordering: bool | None = None
+    enable_express: bool | None = None
+    user_metadata: str | None = None
+    max_message_size_in_kilobytes: Count | None = None
+
+
+class SubscriptionOptions(Settings):
+    """All that can be said of a subscription but its name and its rules."""
+
+    lock_duration: LockDuration | None = None
+    requires_session: bool | None = None
+    default_message_time_to_live: TimeToLive | None = None
+    dead_lettering_on_message_expiration: bool | None = None
+    dead_lettering_on_filter_evaluation_exceptions: bool | None = None
+    max_delivery_count: Count | None = None
+    enable_batched_operations: bool | None = None
+    status: EntityStatus | None = None
+    forward_to: Target = None
+    forward_dead_lettered_messages_to: Target = None
+    auto_delete_on_idle: IdleTime | None = None
+    user_metadata: str | None = None
+
+
+class CorrelationOptions(Settings):
+    """The values a message must have; those left out are not looked at."""
+
+    correlation_id: str | None = None
+    message_id: str | None = None
+    to: str | None = None
+    reply_to: str | None = None
+    label: str | None = None
+    session_id: str | None = None
+    reply_to_session_id: str | None = None
+    content_type: str | None = None
+    properties: dict[str, PropertyValue] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.model_dump(exclude_none=True, exclude_defaults=True):
+            raise Wrong(Fault("asks for nothing", "name at least one value that a message must have"))
+        return self
+
+    def filter(self) -> CorrelationFilter:
+        return CorrelationFilter(**self.model_dump(exclude_none=True))
+
+
+class Matches(StrEnum):
+    """The two filters that need not look."""
+
+    ALL = "all"
+    NONE = "none"
+
+
+class RuleSettings(Settings):
+    """Which messages a subscription takes: one of `sql`, `correlation` and `matches`."""
+
+    name: str
+    sql: str | None = None
+    correlation: CorrelationOptions | None = None
+    matches: Matches | None = None
+
+    @model_validator(mode="after")
+    def _one_filter(self) -> Self:
+        if sum(way is not None for way in (self.sql, self.correlation, self.matches)) != 1:
+            raise Wrong(Fault("does not have just one filter", "give it one of sql, correlation and matches"))
+        faults = list(refusals(self._named())) + list(sql_faults(self.sql, ("sql",)))
+        if faults:
+            raise Wrong(*faults)
+        return self
+
+    def description(self) -> RuleDescription:
+        return dataclasses.replace(self._named(), filter=self._filter())
+
+    def _named(self) -> RuleDescription:
+        return RuleDescription(self.name, TrueFilter())
+
+    def _filter(self) -> Filter:
+        if self.sql is not None:
+            return SqlFilter(self.sql)
+        if self.correlation is not None:
+            return self.correlation.filter()
+        return TrueFilter() if self.matches is Matches.ALL else FalseFilter()
+
+
+class SubscriptionSettings(SubscriptionOptions):
+    """A subscription. Without rules it gets the service's default one, and so every message."""
+
+    name: str
+    rules: Annotated[list[RuleSettings], unique("name", "rule")] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _as_the_service_sees_it(self) -> Self:
+        if faults := list(refusals(self.description("any-topic"))):
+            raise Wrong(*faults)
+        return self
+
+    def description(self, topic: str) -> SubscriptionDescription:
+        return SubscriptionDescription(topic=topic, **self.model_dump(exclude={"rules"}, exclude_none=True))
+
+
+class TopicSettings(TopicOptions):
+    """A topic with its subscriptions."""
+
+    name: str
+    subscriptions: Annotated[list[SubscriptionSettings], unique("name", "subscription")] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _as_the_service_sees_it(self) -> Self:
+        if faults := list(refusals(self.description())):
+            raise Wrong(*faults)
+        return self
+
+    def description(self) -> TopicDescription:
+        return TopicDescription(**self.model_dump(exclude={"subscriptions"}, exclude_none=True))
+
+
+class QueueSettings(QueueOptions):
+    """A queue."""
+
+    name: str
+
+    @model_validator(mode="after")
+    def _as_the_service_sees_it(self) -> Self:
+        if faults := list(refusals(self.description())):
+            raise Wrong(*faults)
+        return self
+
+    def description(self) -> QueueDescription:
+        return QueueDescription(**self.model_dump(exclude_none=True))
+
+
+def misfits(queues: list[QueueSettings], topics: list[TopicSettings], tier: Tier) -> Iterator[Fault]:
+    """What is wrong with entities because of the namespace they are in: its tier, and their neighbours."""
+    queue_names = {queue.name.lower() for queue in queues}
+    names = queue_names | {topic.name.lower() for topic in topics}
+
+    def forwarding(path: Loc, entity: QueueOptions | SubscriptionOptions) -> Iterator[Fault]:
+        for key in ("forward_to", "forward_dead_lettered_messages_to"):
+            target: str | None = getattr(entity, key)
+            if target is not None and target.lower() not in names:
+                yield Fault("is no queue or topic of this namespace", "name one that is listed here", (*path, key))
+
+    for index, queue in enumerate(queues):
+        yield from forwarding(("queues", index), queue)
+        yield from _below(("queues", index), refusals(queue.description(), tier))
+    for index, topic in enumerate(topics):
+        if topic.name.lower() in queue_names:
+            yield Fault("is the name of a queue too", "give each entity its own", ("topics", index, "name"))
+        yield from _below(("topics", index), refusals(topic.description(), tier))
+        for nested, subscription in enumerate(topic.subscriptions):
+            path = ("topics", index, "subscriptions", nested)
+            yield from forwarding(path, subscription)
+            yield from _below(path, refusals(subscription.description(topic.name), tier))
+
+
+def _below(path: Loc, faults: Iterable[Fault]) -> Iterator[Fault]:
+    return (Fault(fault.text, fault.remedy, (*path, *fault.at)) for fault in faults)

@@ -1,0 +1,136 @@
+"""A port that takes what comes: a client that speaks AMQP gets the AMQP front, everybody else the HTTP one, with or without TLS.
+
+Ours, because asyncio's own server must know beforehand whether a connection is encrypted. Looking at the first byte, unread,
+tells: a TLS client starts with a handshake record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+
+TLS_HANDSHAKE = 0x16
+FIRST_BYTE_WITHIN = 30.0
+BACKLOG = 512
+
+MakeProtocol = Callable[[], asyncio.Protocol]
+
+
+class Listener:
+    """A listening socket, and the connections it hands on."""
+
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None, make_amqp: MakeProtocol, make_http: MakeProtocol
+    ) -> None:
+        self.port = port
+        self._host = host
+        self._tls = tls
+        self._make_amqp = make_amqp
+        self._make_http = make_http
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._greeting: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Binds the port; 0 becomes the free one that was found."""
+        self.reopen()
+
+    def reopen(self) -> None:
+        if self._socket is not None:
+            return
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((self._host, self.port))
+            listening.listen(BACKLOG)
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        self.port = listening.getsockname()[1]
+        self._socket = listening
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
+
+    def close(self) -> None:
+        """Nobody listens any more; connections that were handed on stay."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            self._accepting = None
+        for task in list(self._greeting):
+            task.cancel()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError:
+                # Out of file descriptors, or a client that left while it was waiting: others may still come.
+                await asyncio.sleep(0.05)
+                continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = loop.create_task(self._greet(connection))
+            self._greeting.add(task)
+            task.add_done_callback(self._greeting.discard)
+
+    async def _greet(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            connection.setblocking(False)
+            tls = await self._first_byte(connection) == TLS_HANDSHAKE if self._tls is not None else False
+            await loop.connect_accepted_socket(self._make_greeter, connection, ssl=self._tls if tls else None)
+        except (OSError, TimeoutError, ssl.SSLError, asyncio.CancelledError) as error:
+            connection.close()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+
+    async def _first_byte(self, connection: socket.socket) -> int | None:
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(connection.fileno(), readable.set)
+        try:
+            async with asyncio.timeout(FIRST_BYTE_WITHIN):
+                await readable.wait()
+            first = connection.recv(1, socket.MSG_PEEK)
+        finally:
+            with contextlib.suppress(ValueError):
+                loop.remove_reader(connection.fileno())
+        return first[0] if first else None
+
+    def _make_greeter(self) -> asyncio.Protocol:
+        return _Greeter(self._make_amqp, self._make_http)
+
+
+class _Greeter(asyncio.Protocol):
+    """Waits for the first bytes, then makes room for the protocol they are in."""
+
+    def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol) -> None:
+        self._make_amqp = make_amqp
+        self._make_http = make_http
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # TCP transports read and write
+        self._timeout = asyncio.get_running_loop().call_later(FIRST_BYTE_WITHIN, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        self._timeout.cancel()
+        transport = self._transport
+        assert transport is not None  # data comes after the connection was made
+        # Methods of HTTP are words in capital letters; all else (AMQP, or garbage) gets AMQP's answer.
+        is_http = data[:1].isalpha() and not b"AMQP".startswith(data[:4])
+        protocol = self._make_http() if is_http else self._make_amqp()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        protocol.data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._timeout.cancel()

@@ -1,0 +1,219 @@
+"""Microsoft's `Config.json`: the file its own emulator is started with.
+
+The shape is that of the schema in Azure/azure-service-bus-emulator-installer: `UserConfig.Namespaces[]` with `Queues`,
+`Topics`, `Subscriptions` and `Rules`, and a `Properties` object below each. What is left out has the default of that
+schema, which is not always Azure's. Its limits (one namespace, ten deliveries, an hour to live) are not kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_pascal
+
+from syphon.emulator.broker.descriptions import Tier
+from syphon.emulator.entity_rules import sql_faults
+from syphon.emulator.entity_settings import (
+    CorrelationOptions,
+    Count,
+    DuplicateWindow,
+    LockDuration,
+    NamespaceName,
+    QueueOptions,
+    QueueSettings,
+    RuleSettings,
+    SubscriptionOptions,
+    SubscriptionSettings,
+    TimeToLive,
+    TopicOptions,
+    TopicSettings,
+    misfits,
+)
+from syphon.yaml_settings import Document, Fault, Loc, Settings, Wrong, unique, validate
+
+log = logging.getLogger(__name__)
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+TWENTY_SECONDS = 20_000
+
+Namespace = tuple[str, list[QueueSettings], list[TopicSettings]]
+
+
+def is_microsoft_config(document: Document) -> bool:
+    return isinstance(document.data, dict) and "UserConfig" in document.data
+
+
+def read_microsoft_config(document: Document) -> list[Namespace]:
+    """The namespaces of a `Config.json`; raises SettingsError with all that is wrong, in the file's own terms."""
+    namespaces = validate(document, _Config).user_config.namespaces
+    for rule in (rule for namespace in namespaces for rule in namespace.rules_with_actions()):
+        log.warning("%s: %s is not carried out; messages arrive as they were sent", document.file, rule)
+    return [(namespace.name, namespace.queue_settings(), namespace.topic_settings()) for namespace in namespaces]
+
+
+class _Theirs(Settings):
+    """Keys as Microsoft spells them."""
+
+    model_config = ConfigDict(alias_generator=to_pascal)
+
+
+class _QueueProperties(QueueOptions, _Theirs):
+    default_message_time_to_live: TimeToLive | None = HOUR
+    duplicate_detection_history_time_window: DuplicateWindow | None = TWENTY_SECONDS
+    lock_duration: LockDuration | None = MINUTE
+    max_delivery_count: Count | None = 3
+
+
+class _TopicProperties(TopicOptions, _Theirs):
+    default_message_time_to_live: TimeToLive | None = HOUR
+    duplicate_detection_history_time_window: DuplicateWindow | None = TWENTY_SECONDS
+
+
+class _SubscriptionProperties(SubscriptionOptions, _Theirs):
+    default_message_time_to_live: TimeToLive | None = HOUR
+    lock_duration: LockDuration | None = MINUTE
+    max_delivery_count: Count | None = 3
+
+
+class _CorrelationFilter(CorrelationOptions, _Theirs):
+    pass
+
+
+class _Sql(_Theirs):
+    sql_expression: str
+
+
+class _FilterType(StrEnum):
+    CORRELATION = "Correlation"
+    SQL = "Sql"
+
+
+class _RuleProperties(_Theirs):
+    filter_type: _FilterType
+    correlation_filter: _CorrelationFilter | None = None
+    sql_filter: _Sql | None = None
+    action: _Sql | None = None
+
+    @model_validator(mode="after")
+    def _filter_of_its_type(self) -> Self:
+        match self.filter_type:
+            case _FilterType.SQL if self.sql_filter is None:
+                raise Wrong(Fault("is missing, and FilterType is Sql", "add it", ("SqlFilter",)))
+            case _FilterType.CORRELATION if self.correlation_filter is None:
+                raise Wrong(Fault("is missing, and FilterType is Correlation", "add it", ("CorrelationFilter",)))
+        expression = self.sql_filter.sql_expression if self.sql_filter else None
+        if faults := list(sql_faults(expression, ("SqlFilter", "SqlExpression"))):
+            raise Wrong(*faults)
+        return self
+
+
+class _Entity(_Theirs):
+    """Something with a name that becomes one of our settings, and is judged as such."""
+
+    name: str
+
+    @model_validator(mode="after")
+    def _convertible(self) -> Self:
+        try:
+            self.settings()
+        except ValidationError as error:
+            raise Wrong(*_in_their_terms(error)) from None
+        return self
+
+    def settings(self) -> Settings:
+        raise NotImplementedError
+
+
+class _Rule(_Entity):
+    properties: _RuleProperties
+
+    def settings(self) -> RuleSettings:
+        if self.properties.filter_type is _FilterType.SQL and self.properties.sql_filter:
+            return RuleSettings(name=self.name, sql=self.properties.sql_filter.sql_expression)
+        wanted = self.properties.correlation_filter or _CorrelationFilter()
+        return RuleSettings(name=self.name, correlation=CorrelationOptions(**wanted.model_dump()))
+
+
+class _Subscription(_Entity):
+    properties: _SubscriptionProperties = _SubscriptionProperties()
+    rules: Annotated[list[_Rule], unique("Name", "rule")] = Field(default_factory=list)
+
+    def settings(self) -> SubscriptionSettings:
+        rules = [rule.settings() for rule in self.rules]
+        return SubscriptionSettings(name=self.name, rules=rules, **self.properties.model_dump())
+
+
+class _Topic(_Entity):
+    properties: _TopicProperties = _TopicProperties()
+    subscriptions: Annotated[list[_Subscription], unique("Name", "subscription")] = Field(default_factory=list)
+
+    def settings(self) -> TopicSettings:
+        subscriptions = [subscription.settings() for subscription in self.subscriptions]
+        return TopicSettings(name=self.name, subscriptions=subscriptions, **self.properties.model_dump())
+
+
+class _Queue(_Entity):
+    properties: _QueueProperties = _QueueProperties()
+
+    def settings(self) -> QueueSettings:
+        return QueueSettings(name=self.name, **self.properties.model_dump())
+
+
+class _Namespace(_Theirs):
+    name: NamespaceName
+    queues: Annotated[list[_Queue], unique("Name", "queue")] = Field(default_factory=list)
+    topics: Annotated[list[_Topic], unique("Name", "topic")] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _entities_fit(self) -> Self:
+        faults = list(misfits(self.queue_settings(), self.topic_settings(), Tier.STANDARD))
+        if faults:
+            raise Wrong(*(Fault(fault.text, fault.remedy, _their_path(fault.at)) for fault in faults))
+        return self
+
+    def queue_settings(self) -> list[QueueSettings]:
+        return [queue.settings() for queue in self.queues]
+
+    def topic_settings(self) -> list[TopicSettings]:
+        return [topic.settings() for topic in self.topics]
+
+    def rules_with_actions(self) -> Iterator[str]:
+        for topic in self.topics:
+            for subscription in topic.subscriptions:
+                for rule in subscription.rules:
+                    if rule.properties.action is not None:
+                        path = f"{topic.name}/subscriptions/{subscription.name}"
+                        yield f"the action of rule {rule.name} ({path})"
+
+
+class _UserConfig(_Theirs):
+    namespaces: Annotated[list[_Namespace], unique("Name", "namespace"), Field(min_length=1)]
+    logging: Any = None  # where Microsoft's emulator writes its log
+
+
+class _Config(_Theirs):
+    user_config: _UserConfig
+    schema_reference: Any = Field(default=None, alias="$schema")  # an editor's
+
+
+def _in_their_terms(error: ValidationError) -> Iterator[Fault]:
+    for details in error.errors(include_url=False):
+        wrong = details.get("ctx", {}).get("error")
+        if isinstance(wrong, Wrong):
+            for fault in wrong.faults:
+                yield Fault(fault.text, fault.remedy, _their_path((*details["loc"], *fault.at)))
+        else:
+            yield Fault("is not taken", details["msg"], _their_path(details["loc"]))
+
+
+def _their_path(path: Loc) -> Loc:
+    """queues[0].lock_duration is Queues[0].Properties.LockDuration in their files."""
+    theirs: Loc = tuple(to_pascal(step) if isinstance(step, str) else step for step in path)
+    if theirs and isinstance(theirs[-1], str) and theirs[-1] != "Name":
+        return (*theirs[:-1], "Properties", theirs[-1])
+    return theirs

@@ -1,0 +1,251 @@
+"""The emulator as a whole: its namespaces on their ports, started and stopped together.
+
+Each port takes whatever comes: AMQP or HTTP, in the clear or (if TLS is on) encrypted. So one connection string serves the messaging
+client and the administration client alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .broker.access import Policy
+from .broker.descriptions import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription
+from .broker.faults import Outage
+from .broker.journal import Journal, NoJournal
+from .broker.namespace import DEFAULT_RULE, Identity, Namespace
+from .broker.sessions import SessionQueue
+from .broker.sqlite import Snapshot, SqliteJournal
+from .clock import Clock, Millis, SystemClock
+from .front import AmqpConnection, FrontSettings
+from .listener import Listener
+from .settings import EmulatorSettings, NamespaceSettings, default_settings
+from .tls import ServerTls, default_directory, server_tls
+
+
+class RunningNamespace:
+    """A namespace with its ports open."""
+
+    def __init__(self, settings: NamespaceSettings, namespace: Namespace, journal: Journal) -> None:
+        self.settings = settings
+        self.namespace = namespace
+        self.amqp_port = settings.amqp_port
+        self.http_port = settings.http_port
+        self._journal = journal
+        self._front = FrontSettings(link_idle_timeout=settings.link_idle_timeout)
+        self._connections: set[AmqpConnection] = set()
+        self._amqp: Listener | None = None
+        self._http: Listener | None = None
+        self._web: _Web | None = None
+        namespace.faults.on_outage = self._on_outage
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def connection_string(self) -> str:
+        policy = self.settings.policies[0]
+        return self.connection_string_for(policy.name)
+
+    def connection_string_for(self, policy_name: str) -> str:
+        """What a client needs to know to connect under that policy."""
+        policy = self.namespace.access.policies[policy_name]
+        return (
+            f"Endpoint=sb://{self.settings.host}:{self.amqp_port};SharedAccessKeyName={policy.name};"
+            f"SharedAccessKey={policy.key};UseDevelopmentEmulator=true;"
+        )
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def open(self, tls: ServerTls | None) -> None:
+        from .web.app import build_app
+
+        self._web = _Web()
+        make_http = await self._web.start(build_app(self.namespace))
+        context = tls.context if tls else None
+        self._amqp = Listener(self.settings.host, self.settings.amqp_port, context, self._make_amqp, make_http)
+        self._http = Listener(self.settings.host, self.settings.http_port, context, self._make_amqp, make_http)
+        for what, listener in (("AMQP", self._amqp), ("HTTP", self._http)):
+            try:
+                await listener.open()
+            except OSError as error:
+                raise OSError(error.errno, self._explain(what, listener.port, error)) from None
+        self.amqp_port, self.http_port = self._amqp.port, self._http.port
+
+    def _explain(self, what: str, port: int, error: OSError) -> str:
+        if error.errno == errno.EADDRINUSE:
+            return (
+                f"namespace {self.name}: {what} port {port} on {self.settings.host} is in use. "
+                f"Stop what is using it, or choose another: --namespace {self.name}:AMQP_PORT:HTTP_PORT (0 takes any free one)."
+            )
+        return f"namespace {self.name}: {what} port {port} on {self.settings.host} cannot be opened: {error.strerror}."
+
+    async def shut(self) -> None:
+        for listener in (self._amqp, self._http):
+            if listener is not None:
+                listener.close()
+        for connection in list(self._connections):
+            connection.close("amqp:connection:forced", "The emulator is stopping.")
+        await asyncio.sleep(0)  # one turn of the loop, in which the goodbyes are written
+        for connection in list(self._connections):
+            connection.abort()
+        if self._web is not None:
+            await self._web.stop()
+        if isinstance(self._journal, SqliteJournal):
+            self._journal.close()
+
+    def _make_amqp(self) -> AmqpConnection:
+        connection = AmqpConnection(self.namespace, self._front, self._connections.discard)
+        self._connections.add(connection)
+        return connection
+
+    def _on_outage(self, outage: Outage | None) -> None:
+        if self._amqp is not None:
+            if outage is Outage.REFUSE:
+                self._amqp.close()
+            elif outage is None:
+                self._amqp.reopen()
+        for connection in list(self._connections):
+            if outage is Outage.HANG:
+                connection.hang()
+            elif outage is not Outage.BUSY:
+                # Those that hung cannot come back to life: their peers wait for answers that were never made.
+                if outage is not None or connection.is_hung:
+                    connection.abort()
+
+
+class _Web:
+    """The HTTP application, as a factory of protocols for the listeners."""
+
+    async def start(self, app: object) -> Callable[[], asyncio.Protocol]:
+        from aiohttp import web
+
+        assert isinstance(app, web.Application)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None  # setup() has made it
+        return server
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+
+class Emulator:
+    """A local Service Bus: `async with Emulator(settings) as emulator: …`."""
+
+    def __init__(self, settings: EmulatorSettings | None = None, *, clock: Clock | None = None) -> None:
+        self.settings = settings or default_settings()
+        self.clock = clock or SystemClock()
+        self.ca_file: Path | None = None
+        self.namespaces: list[RunningNamespace] = []
+
+    def __getitem__(self, name: str) -> RunningNamespace:
+        return next(namespace for namespace in self.namespaces if namespace.name == name)
+
+    async def start(self) -> None:
+        """Opens all ports. An error names the namespace and the port, and leaves nothing open."""
+        tls = self._tls()
+        try:
+            for settings in self.settings.namespaces:
+                running = self._make(settings)
+                self.namespaces.append(running)
+                await running.open(tls)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        namespaces, self.namespaces = self.namespaces, []
+        for namespace in namespaces:
+            await namespace.shut()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _tls(self) -> ServerTls | None:
+        if not self.settings.tls:
+            return None
+        directory = self.settings.state / "tls" if self.settings.state else default_directory()
+        names = [namespace.name for namespace in self.settings.namespaces]
+        hosts = [namespace.host for namespace in self.settings.namespaces]
+        tls = server_tls(directory, names, hosts)
+        self.ca_file = tls.ca_file
+        return tls
+
+    def _make(self, settings: NamespaceSettings) -> RunningNamespace:
+        journal: Journal = NoJournal()
+        snapshot: Snapshot | None = None
+        if self.settings.state is not None:
+            self.settings.state.mkdir(parents=True, exist_ok=True)
+            journal = SqliteJournal(self.settings.state / f"{settings.name}.db")
+            snapshot = journal.snapshot()
+        policies = tuple(Policy(p.name, p.key.get_secret_value(), p.claims) for p in settings.policies)
+        identity = Identity(settings.name, settings.host, settings.tier, policies, settings.accept_any_jwt)
+        namespace = Namespace(identity, self.clock, journal, self.settings.seed)
+        if snapshot is not None:
+            _restore(namespace, snapshot, self.clock.now())
+        _furnish(namespace, settings)
+        return RunningNamespace(settings, namespace, journal)
+
+
+def _furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
+    """Makes the entities that the settings name and that are not there yet."""
+    there = {entity.name.lower() for entity in namespace.queues()} | {entity.name.lower() for entity in namespace.topics()}
+    # Those that forward come last, so that what they forward to is there.
+    queues = sorted((queue.description() for queue in settings.queues), key=lambda queue: queue.forward_to is not None)
+    for topic in settings.topics:
+        if topic.name.lower() not in there:
+            namespace.create_topic(topic.description())
+    for queue in queues:
+        if queue.name.lower() not in there:
+            namespace.create_queue(queue)
+    for topic in settings.topics:
+        known = {subscription.name.lower() for subscription in namespace.subscriptions(topic.name)}
+        for subscription in topic.subscriptions:
+            if subscription.name.lower() in known:
+                continue
+            rules = [rule.description() for rule in subscription.rules] or [DEFAULT_RULE]
+            namespace.create_subscription(subscription.description(topic.name), rules[0])
+            for rule in rules[1:]:
+                namespace.create_rule(topic.name, subscription.name, rule)
+
+
+def _restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
+    """Puts back what an earlier process has acknowledged."""
+    for path, record in snapshot.entities:
+        if isinstance(record, TopicDescription):
+            namespace.create_topic(record)
+        elif isinstance(record, QueueDescription):
+            namespace.create_queue(record)
+        elif isinstance(record, SubscriptionDescription):
+            namespace.create_subscription(record)
+            namespace.delete_rule(record.topic, record.name, DEFAULT_RULE.name)
+        elif isinstance(record, RuleDescription):
+            topic, _, rest = path.partition("/subscriptions/")
+            namespace.create_rule(topic, rest.partition("/rules/")[0], record)
+    for path, message in snapshot.messages:
+        namespace.line(path).restore(message)
+    for path, number in snapshot.numbers.items():
+        namespace.line(path).continue_after(number)
+    for path, session_id, state, updated_at in snapshot.sessions:
+        line = namespace.line(path)
+        if isinstance(line, SessionQueue):
+            line.restore_session(session_id, state, updated_at)
+    for path, message_id, at in snapshot.seen:
+        entity = namespace.target(path)
+        if now - at < entity.description.duplicate_detection_history_time_window:
+            entity.intake.seen.restore(message_id, at)

@@ -1,0 +1,282 @@
+"""Entities as Atom entries and feeds, both ways: the documents of the service's administration API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from ..broker.descriptions import (
+    DEFAULT_RULE,
+    AuthorizationRule,
+    Claim,
+    EntityDescription,
+    EntityRuntime,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    Tier,
+    TopicDescription,
+    default_message_size,
+)
+from ..broker.refusals import BadArgument, NotImplementedHere
+from ..clock import Millis
+from . import markup
+from .entities import (
+    COUNTS,
+    QUEUE,
+    SUBSCRIPTION,
+    TOPIC,
+    Fact,
+    Kind,
+    Nested,
+    Property,
+    Setting,
+    properties_of,
+    read_settings,
+)
+from .markup import Element, connect, element, text
+from .rules import read_rule, rule_element
+from .values import write_instant, write_second
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def read_entry(body: bytes) -> Element:
+    """The description inside the entry a client sent."""
+    entry = markup.parse(body)
+    content = entry.find(f"{{{markup.ATOM}}}content") if entry.tag == f"{{{markup.ATOM}}}entry" else None
+    if content is None or len(content) != 1:
+        raise BadArgument("The body is not an Atom entry whose content is one description.")
+    return content[0]
+
+
+def read_entity(path: str, given: Element) -> QueueDescription | TopicDescription:
+    if given.tag == connect("QueueDescription"):
+        return QueueDescription(path, **_settings(QUEUE, given))
+    if given.tag == connect("TopicDescription"):
+        return TopicDescription(path, **_settings(TOPIC, given))
+    raise NotImplementedHere(f"'{_local(given)}' cannot be kept at '{path}': this emulator has queues and topics.")
+
+
+def read_subscription(topic: str, name: str, given: Element) -> tuple[SubscriptionDescription, RuleDescription]:
+    """The subscription, and the rule it is to start with."""
+    _expect("SubscriptionDescription", given)
+    first = given.find(connect("DefaultRuleDescription"))
+    if first is None or markup.is_nil(first):
+        rule = DEFAULT_RULE
+    else:
+        rule = read_rule(markup.texts(first).get("Name") or DEFAULT_RULE.name, first)
+    return SubscriptionDescription(topic, name, **_settings(SUBSCRIPTION, given)), rule
+
+
+def read_rule_entry(name: str, given: Element) -> RuleDescription:
+    _expect("RuleDescription", given)
+    return read_rule(name, given)
+
+
+def _expect(name: str, given: Element) -> None:
+    if given.tag != connect(name):
+        raise BadArgument(f"The entry has a '{_local(given)}' where a {name} belongs.")
+
+
+def _local(given: Element) -> str:
+    return given.tag.rpartition("}")[2][:100]
+
+
+def _settings(properties: tuple[Property, ...], given: Element) -> dict[str, Any]:
+    settings = read_settings(properties, markup.texts(given))
+    rules = given.find(connect("AuthorizationRules"))
+    if rules is not None and Nested.AUTHORIZATION_RULES in properties:
+        settings["authorization_rules"] = tuple(map(_read_authorization_rule, rules))
+    return settings
+
+
+def _read_authorization_rule(given: Element) -> AuthorizationRule:
+    values = markup.texts(given)
+    name = values.get("KeyName", "")
+    if not name:
+        raise BadArgument("SubCode=40000. An authorization rule has no KeyName: give it one.")
+    rights = given.find(connect("Rights"))
+    try:
+        claims = tuple(Claim((right.text or "").strip()) for right in ([] if rights is None else rights))
+    except ValueError:
+        raise BadArgument(f"SubCode=40000. The Rights of '{name}' can be Send, Listen and Manage.") from None
+    return AuthorizationRule(name, claims, values.get("PrimaryKey", ""), values.get("SecondaryKey", ""))
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a document is read: the namespace, and the address it was asked for at."""
+
+    namespace: str
+    tier: Tier
+    host: str
+    url: str
+    api_version: str
+
+
+def entity_entry(
+    entity: EntityDescription, runtime: EntityRuntime, place: Place, *, created: bool = False, base: str | None = None
+) -> Element:
+    """An entry. One that was just created has no counts yet; one in a feed names the feed as its base."""
+    name = type(entity).__name__
+    content = element(name, **{"xmlns": markup.CONNECT, "xmlns:i": markup.INSTANCE})
+    for item in properties_of(entity):
+        made = _property(item, entity, runtime, place, created)
+        if made is not None:
+            content.append(made)
+    # Only what lies at the top of a namespace has an author.
+    author = None if isinstance(entity, SubscriptionDescription) else place.namespace
+    return _entry(
+        place, entity.path, entity.name, content, (runtime.created_at, runtime.updated_at), author=author, base=base
+    )
+
+
+def rule_entry(
+    rule: RuleDescription, path: str, created_at: Millis, place: Place, *, base: str | None = None
+) -> Element:
+    content = rule_element(rule, created_at)
+    return _entry(place, f"{path}/rules/{rule.name}", rule.name, content, (created_at, created_at), base=base)
+
+
+def namespace_entry(created_at: Millis, place: Place) -> Element:
+    when = write_instant(created_at)
+    return element(
+        "entry",
+        text("id", place.url),
+        _title(place.namespace),
+        text("updated", write_second(created_at)),
+        element("author", text("name", place.namespace)),
+        _link("self", place.url),
+        _content(
+            element(
+                "NamespaceInfo",
+                text("CreatedTime", when),
+                text("MessagingSKU", place.tier),
+                text("MessagingUnits", "1") if place.tier is Tier.PREMIUM else None,
+                text("ModifiedTime", when),
+                text("Name", place.namespace),
+                text("NamespaceType", "Messaging"),
+                **{"xmlns": markup.CONNECT, "xmlns:i": markup.INSTANCE},
+            )
+        ),
+        xmlns=markup.ATOM,
+    )
+
+
+def feed(title: str, entries: Sequence[Element], now: Millis, place: Place, following: int | None, top: int) -> Element:
+    """A page of a list. `following` is where the next page starts, if there is one."""
+    onward = None
+    if following is not None:
+        query = urlencode({"$skip": following, "$top": top, "api-version": place.api_version})
+        # Clients take the second link for the next page, so there is no second link on the last one.
+        onward = _link("next", f"{place.url.partition('?')[0]}?{query}")
+    return element(
+        "feed",
+        _title(title),
+        text("id", place.url),
+        text("updated", write_second(now)),
+        _link("self", place.url),
+        onward,
+        *entries,
+        xmlns=markup.ATOM,
+    )
+
+
+def nothing_here(now: Millis) -> Element:
+    """How the service answers a GET where there is no entity: with a list of public services, which is empty."""
+    return element(
+        "feed",
+        _title("Publicly Listed Services"),
+        element("subtitle", text="This is the list of publicly-listed services currently available.", type="text"),
+        text("id", "uuid:00000000-0000-0000-0000-000000000000;id=0"),
+        text("updated", write_second(now)),
+        text("generator", "Service Bus 1.1"),
+        xmlns=markup.ATOM,
+    )
+
+
+def _entry(
+    place: Place,
+    path: str,
+    name: str,
+    content: Element,
+    times: tuple[Millis, Millis],
+    *,
+    author: str | None = None,
+    base: str | None = None,
+) -> Element:
+    address = place.url
+    if base is not None:
+        address = f"https://{place.host}/{quote(path, safe='/$~')}?api-version={place.api_version}"
+    return element(
+        "entry",
+        text("id", address),
+        _title(name),
+        text("published", write_second(times[0])),
+        text("updated", write_second(times[1])),
+        None if author is None else element("author", text("name", author)),
+        _link("self", address),
+        _content(content),
+        # The namespace is inherited in a feed, and the base matters only there.
+        **({"xmlns": markup.ATOM} if base is None else {"xml:base": base}),
+    )
+
+
+def _title(title: str) -> Element:
+    return element("title", text=title, type="text")
+
+
+def _link(relation: str, address: str) -> Element:
+    return element("link", rel=relation, href=address)
+
+
+def _content(description: Element) -> Element:
+    return element("content", description, type="application/xml")
+
+
+def _property(
+    item: Property, entity: EntityDescription, runtime: EntityRuntime, place: Place, created: bool
+) -> Element | None:
+    match item:
+        case Setting(name, kind):
+            value = item.plain(entity)
+            if value is None and name == "MaxMessageSizeInKilobytes":
+                value = default_message_size(place.tier)
+            if kind is Kind.ENTITY and value is not None:
+                value = f"sb://{place.host}/{value}"
+            return None if value is None else text(name, _spelled(value))
+        case Fact(name, fact, later):
+            return None if created and later else text(name, _spelled(fact(runtime)))
+        case Nested.COUNT_DETAILS:
+            return None if created else _count_details(runtime)
+        case Nested.AUTHORIZATION_RULES:
+            rules = () if isinstance(entity, SubscriptionDescription) else entity.authorization_rules
+            return element(item.value, *map(_authorization_rule, rules))
+
+
+def _spelled(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _count_details(runtime: EntityRuntime) -> Element:
+    counts = (text(f"d2p1:{name}", str(count(runtime))) for name, count in COUNTS.items())
+    return element(Nested.COUNT_DETAILS.value, *counts, **{"xmlns:d2p1": markup.COUNTS})
+
+
+def _authorization_rule(rule: AuthorizationRule) -> Element:
+    return markup.typed(
+        "AuthorizationRule",
+        "SharedAccessAuthorizationRule",
+        text("ClaimType", "SharedAccessKey"),
+        text("ClaimValue", "None"),
+        element("Rights", *(text("AccessRights", right) for right in rule.rights)),
+        text("KeyName", rule.key_name),
+        text("PrimaryKey", rule.primary_key),
+        text("SecondaryKey", rule.secondary_key),
+    )

@@ -1,0 +1,90 @@
+"""Durations and instants as the service's XML and JSON spell them: ISO 8601, as .NET reads and writes it.
+
+Ours, and not a library's, because of one value: TimeSpan.MaxValue, `P10675199DT2H48M5.4775807S`, is finer than the
+microseconds of Python's timedelta and must come back to the last digit.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from ..broker.refusals import BadArgument
+from ..clock import FOREVER, Millis
+
+FOREVER_TEXT: Final = "P10675199DT2H48M5.4775807S"
+NEVER: Final = "0001-01-01T00:00:00Z"
+"""DateTime.MinValue, how the service writes that something has not happened yet."""
+
+_TICKS_IN_MILLISECOND = 10_000
+_LONGEST = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DURATION = re.compile(
+    r"P(?=\d|T)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+))?S)?)?",
+    re.ASCII,
+)
+
+
+def read_duration(text: str) -> Millis:
+    """Milliseconds; `FOREVER` for TimeSpan.MaxValue and what Python clients, rounding, make of it."""
+    # .NET's TimeSpan is a signed 64-bit number of ticks, and digits beyond any such number are not worth counting.
+    found = _DURATION.fullmatch(text.strip()) if len(text) < 100 else None
+    if found is None:
+        raise BadArgument(f"'{text[:100]}' is not an ISO 8601 duration such as PT1M or P1DT2H.")
+    *whole, fraction = found.groups(default="0")
+    years, months, days, hours, minutes, seconds = map(int, whole)
+    total = (((years * 365 + months * 30 + days) * 24 + hours) * 60 + minutes) * 60 + seconds
+    ticks = total * 10_000_000 + int(fraction[:7].ljust(7, "0"))
+    if ticks > _LONGEST:
+        raise BadArgument(f"'{text}' is longer than the longest duration there is, {FOREVER_TEXT}.")
+    return ticks // _TICKS_IN_MILLISECOND
+
+
+def write_duration(duration: Millis) -> str:
+    if duration >= FOREVER:
+        return FOREVER_TEXT
+    seconds, milliseconds = divmod(duration, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    second = f"{seconds}.{milliseconds:03}".rstrip("0") if milliseconds else str(seconds)
+    date = f"{days}D" if days else ""
+    time = "".join(
+        f"{number}{unit}" for number, unit in ((str(hours), "H"), (str(minutes), "M"), (second, "S")) if number != "0"
+    )
+    return f"P{date}T{time}" if time else f"P{date}" if date else "PT0S"
+
+
+def read_timedelta(text: str) -> timedelta:
+    return timedelta(milliseconds=read_duration(text))
+
+
+def write_timedelta(value: timedelta) -> str:
+    return write_duration(value // timedelta(milliseconds=1))
+
+
+def read_instant(text: str) -> datetime:
+    """A time; one without an offset is taken as UTC, as the service does."""
+    try:
+        # Seven digits of a second are usual in .NET, and more than Python keeps.
+        value = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.strip()))
+    except ValueError:
+        raise BadArgument(f"'{text[:100]}' is not an ISO 8601 date and time such as 2024-01-31T12:00:00Z.") from None
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def write_datetime(value: datetime) -> str:
+    text = value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
+    return f"{text}{fraction}Z"
+
+
+def write_instant(instant: Millis) -> str:
+    """An instant of ours, with the digits it has: `2021-04-19T17:23:06.2Z`. 0 is never."""
+    return write_datetime(_EPOCH + timedelta(milliseconds=instant)) if instant else NEVER
+
+
+def write_second(instant: Millis) -> str:
+    """The same to the second, as Atom's own elements have it."""
+    return write_instant(instant - instant % 1000)

@@ -1,0 +1,30 @@
+"""Settings from a file, with every mistake in it reported at once.
+
+A settings file is a person's work, and whoever wrote it should not have to mend one line, start again and be told of
+the next. So the file is read into plain data that remembers its lines (`read`), a pydantic model judges the data
+(`validate`), and each complaint becomes a `Problem`: file, line, path, value, what is wrong and what to do about it.
+"""
+
+from syphon.yaml_settings.durations import LONGEST, Between, Duration, parse_duration, write_duration
+from syphon.yaml_settings.judging import Settings, unique, validate
+from syphon.yaml_settings.problems import Fault, Loc, Problem, SettingsError, Wrong
+from syphon.yaml_settings.reading import Document, parse, read
+
+__all__ = [
+    "read",
+    "parse",
+    "validate",
+    "Document",
+    "Settings",
+    "SettingsError",
+    "Problem",
+    "Loc",
+    "Fault",
+    "Wrong",
+    "unique",
+    "Duration",
+    "Between",
+    "LONGEST",
+    "parse_duration",
+    "write_duration",
+]

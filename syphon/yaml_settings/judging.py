@@ -1,0 +1,187 @@
+"""A document held against a pydantic model, and the model's complaints told in the terms of the file."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, WrapValidator
+from pydantic_core import ErrorDetails
+
+from syphon.yaml_settings.problems import Fault, Loc, Problem, SettingsError, Wrong
+from syphon.yaml_settings.reading import Document
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Settings(BaseModel):
+    """What all settings share: unknown keys are mistakes, nothing changes later, and input is never printed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def validate(document: Document, model: type[Model]) -> Model:
+    """Make the model from a document, or raise a SettingsError that tells all that is wrong with it."""
+    problems = list(document.problems)
+    data = {} if document.data is None else document.data
+    try:
+        settings = model.model_validate(data, context={"from_file": True})
+    except ValidationError as error:
+        problems += _Judge(document, model).problems(error)
+    if problems:
+        # Not chained: pydantic's own text would repeat all this in other words, and perhaps a secret.
+        raise SettingsError(problems) from None
+    return settings
+
+
+def unique(key: str, what: str) -> WrapValidator:
+    """Annotates a list of settings in which no two may have the same `key`; capitals make no difference."""
+
+    def check(items: Any, handler: Callable[[Any], Any]) -> Any:
+        faults = list(_repeated(items, key, what)) if isinstance(items, list) else []
+        try:
+            checked = handler(items)
+        except ValidationError as error:
+            if not faults:
+                raise
+            raise Wrong(*faults, beneath=error) from None
+        if faults:
+            raise Wrong(*faults)
+        return checked
+
+    return WrapValidator(check)
+
+
+def _repeated(items: list[Any], key: str, what: str) -> Iterator[Fault]:
+    """Looks at raw data, so that a repeated name is told even if something else in the list is wrong."""
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        name = item.get(key) if isinstance(item, dict) else getattr(item, key, None)
+        if isinstance(name, str) and name.lower() in seen:
+            yield Fault(f"is the name of another {what}", "give each its own", (index, key))
+        elif isinstance(name, str):
+            seen.add(name.lower())
+
+
+class _Judge:
+    """Puts pydantic's complaints into words, with lines and values, and keeps secrets to itself."""
+
+    def __init__(self, document: Document, model: type[BaseModel]) -> None:
+        self._document = document
+        self._model = model
+        self._secretive = _secretive_fields(model)
+
+    def problems(self, error: ValidationError, below: Loc = ()) -> Iterator[Problem]:
+        for details in error.errors(include_url=False):
+            path = (*below, *details["loc"])
+            wrong = details.get("ctx", {}).get("error")
+            if isinstance(wrong, Wrong):
+                for fault in wrong.faults:
+                    yield self._problem((*path, *fault.at), fault.text, fault.remedy)
+                if wrong.beneath is not None:
+                    yield from self.problems(wrong.beneath, path)
+            else:
+                yield self._from_pydantic(path, details)
+
+    def _from_pydantic(self, path: Loc, details: ErrorDetails) -> Problem:
+        match details["type"]:
+            case "missing":
+                return self._document.problem(path, "is missing", "add it")
+            case "extra_forbidden":
+                # Its value is not shown: it may be a secret under a misspelt name.
+                return self._document.problem(path, "is not a known key", self._known_keys(path))
+            case "string_type":
+                return self._problem(path, "is not text", "put quotes around it")
+            case "model_type" | "dict_type":
+                return self._problem(path, "is not a mapping", "write `key: value` lines below it")
+            case "list_type" | "frozen_set_type":
+                return self._problem(path, "is not a list", "write a `- ` line for each item below it")
+            case "too_short":
+                return self._document.problem(path, "is empty", "name at least one")
+            case "path_type":
+                return self._problem(path, "is not a path", "write one, as in ./state")
+            case "bool_type" | "bool_parsing":
+                return self._problem(path, "is neither true nor false", "write true or false")
+            case "int_type" | "int_parsing" | "int_from_float":
+                return self._problem(path, "is not a whole number", "write digits only")
+            case "enum":
+                return self._problem(path, "is unknown", f"write {details['ctx']['expected']}")
+            case "greater_than_equal":
+                return self._problem(path, "is too small", f"write {details['ctx']['ge']} or more")
+            case "less_than_equal":
+                return self._problem(path, "is too large", f"write {details['ctx']['le']} or less")
+            case "string_too_short":
+                return self._problem(path, "is too short", f"write {details['ctx']['min_length']} characters or more")
+            case "string_too_long":
+                return self._problem(path, "is too long", f"write {details['ctx']['max_length']} characters at most")
+        return self._problem(path, "is not taken", details["msg"][:1].lower() + details["msg"][1:])
+
+    def _problem(self, path: Loc, text: str, remedy: str) -> Problem:
+        return self._document.problem(path, text, remedy, self._shown(path))
+
+    def _shown(self, path: Loc) -> str | None:
+        names = [step for step in path if isinstance(step, str)]
+        if names and names[-1] in self._secretive:
+            return None
+        value = self._document.data
+        for step in path:
+            try:
+                value = value[step]
+            except (KeyError, IndexError, TypeError):
+                return None
+        if isinstance(value, dict | list):
+            return None
+        shown = json.dumps(value, ensure_ascii=False)
+        return shown if len(shown) <= 80 else f"{shown[:79]}…"
+
+    def _known_keys(self, path: Loc) -> str:
+        model = _model_at(self._model, path[:-1])
+        if model is None:
+            return "remove it"
+        known = [field.alias or name for name, field in model.model_fields.items()]
+        close = difflib.get_close_matches(str(path[-1]).lower(), [key.lower() for key in known], 1)
+        if close:
+            return f"did you mean {next(key for key in known if key.lower() == close[0])}?"
+        return f"the keys here are {', '.join(known)}"
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models an annotation speaks of: `list[X] | None` speaks of X."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
+
+
+def _model_at(model: type[BaseModel], path: Loc) -> type[BaseModel] | None:
+    """The model that judges what lies at a path."""
+    here: type[BaseModel] | None = model
+    for step in path:
+        if here is None or isinstance(step, int):
+            continue
+        fields = here.model_fields.items()
+        annotation = next((field.annotation for name, field in fields if step in (name, field.alias)), None)
+        here = next(_models_in(annotation), None)
+    return here
+
+
+def _secretive_fields(model: type[BaseModel]) -> set[str]:
+    """The keys at or below which a secret may stand, by the model's types."""
+    names: set[str] = set()
+
+    def holds_secret(annotation: Any) -> bool:
+        inner = [visit(found) for found in _models_in(annotation)]
+        return annotation is SecretStr or any(holds_secret(argument) for argument in get_args(annotation)) or any(inner)
+
+    def visit(visited: type[BaseModel]) -> bool:
+        found = False
+        for name, field in visited.model_fields.items():
+            if holds_secret(field.annotation):
+                names.update((name, field.alias or name))
+                found = True
+        return found
+
+    visit(model)
+    return names

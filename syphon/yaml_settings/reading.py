@@ -1,0 +1,177 @@
+"""A YAML or JSON file as plain data that remembers its lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from syphon.yaml_settings.problems import Loc, Problem, SettingsError, written
+
+
+@dataclass
+class Document:
+    """A file's data, the line of each path in it, and what was wrong with its form."""
+
+    file: str
+    data: Any = None
+    lines: dict[Loc, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def line_of(self, path: Loc) -> int | None:
+        """The line of a path, or of the nearest thing around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+    def problem(self, path: Loc, text: str, remedy: str, value: str | None = None) -> Problem:
+        return Problem(self.file, self.line_of(path), written(path), value, text, remedy)
+
+
+def read(path: Path) -> Document:
+    """Read a settings file: JSON (comments are fine) if its name says so, YAML otherwise."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise SettingsError([Problem(str(path), None, "", None, "does not exist", "check its name")]) from None
+    except OSError as error:
+        text = f"cannot be read ({error.strerror})"
+        raise SettingsError([Problem(str(path), None, "", None, text, "name a file that you may read")]) from None
+    except UnicodeDecodeError:
+        raise SettingsError([Problem(str(path), None, "", None, "is not text in UTF-8", "save it as UTF-8")]) from None
+    return parse(without_comments(text) if path.suffix.lower() == ".json" else text, str(path))
+
+
+def parse(text: str, file: str) -> Document:
+    """Read YAML text. A file that is no YAML at all raises; smaller mistakes wait in `problems` for company."""
+    document = Document(file)
+    try:
+        node = yaml.compose(text, _Loader)
+        if node is not None:
+            _Builder(document).build(node, ())
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        # PyYAML quotes the name of an unknown alias, and that may be a key which starts with *.
+        unknown_alias = isinstance(error, yaml.composer.ComposerError)
+        what = "it names an alias (*) that is not defined" if unknown_alias else error.problem or error.context
+        remedy = "mend the line, or put quotes around values with special characters"
+        raise SettingsError([Problem(file, line, "", None, f"is not YAML: {what}", remedy)]) from None
+    except yaml.YAMLError:
+        remedy = "remove the control characters"
+        raise SettingsError([Problem(file, None, "", None, "has characters YAML does not take", remedy)]) from None
+    except RecursionError:
+        raise SettingsError([Problem(file, None, "", None, "is nested too deeply", "write it flatter")]) from None
+    return document
+
+
+def without_comments(text: str) -> str:
+    """JSON with comments and tabs blanked out, so that YAML takes it and every line stays where it is."""
+    out: list[str] = []
+    position, in_string = 0, False
+    while position < len(text):
+        char, length = text[position], 1
+        if in_string:
+            length = 2 if char == "\\" else 1
+            out.append(text[position : position + length])
+            in_string = char != '"'
+        elif text.startswith("//", position):
+            length = _until(text, "\n", position)
+        elif text.startswith("/*", position):
+            length = _until(text, "*/", position + 2) + 4
+            out.append("\n" * text.count("\n", position, position + length))
+        else:
+            out.append(" " if char == "\t" else char)
+            in_string = char == '"'
+        position += length
+    return "".join(out)
+
+
+def _until(text: str, what: str, start: int) -> int:
+    end = text.find(what, start)
+    return (end if end >= 0 else len(text)) - start
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values as YAML 1.2 and JSON have them: a queue called `no` is not False, and 12:30 is not 750."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own way to leave the old ones behind
+
+
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+class _Builder:
+    """Turns YAML's nodes, which know their lines, into data and a table of lines."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._around: set[int] = set()
+
+    def build(self, node: yaml.Node, path: Loc) -> None:
+        self._document.data = self._value(node, path)
+
+    def _value(self, node: yaml.Node, path: Loc) -> Any:
+        self._document.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if id(node) in self._around:
+            self._complain(path, "contains itself", "remove the alias (*)")
+            return None
+        self._around.add(id(node))
+        value = self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
+        self._around.discard(id(node))
+        return value
+
+    def _scalar(self, node: yaml.ScalarNode, path: Loc) -> Any:
+        match node.tag.removeprefix("tag:yaml.org,2002:"):
+            case "str":
+                # JSON writes characters beyond U+FFFF as two escapes; they are one again here.
+                return node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            case "int":
+                return int(node.value) if len(node.value) < 100 else float("inf")
+            case "float":
+                return float(node.value)
+            case "bool":
+                return node.value.lower() == "true"
+            case "null":
+                return None
+        # The tag itself stays unsaid: a key that starts with ! and lacks its quotes looks like one.
+        self._complain(path, "starts with a YAML tag (!)", "put quotes around the value")
+        return None
+
+    def _sequence(self, node: yaml.Node, path: Loc) -> list[Any]:
+        return [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, path: Loc) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        seen: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._complain(path, "has a key that is not a plain word", "write `key: value`")
+                continue
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if key in seen:
+                remedy = f"keep one of them (the other is on line {seen[key]})"
+                file = self._document.file
+                self._document.problems.append(
+                    Problem(file, line, written((*path, key)), None, "is there twice", remedy)
+                )
+                continue
+            seen[key] = line
+            self._document.lines[(*path, key)] = line
+            value = self._value(value_node, (*path, key))
+            if value is not None:  # a key with nothing behind it counts as not given
+                mapping[key] = value
+        return mapping
+
+    def _complain(self, path: Loc, text: str, remedy: str) -> None:
+        self._document.problems.append(self._document.problem(path, text, remedy))
