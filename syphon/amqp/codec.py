@@ -313,7 +313,7 @@ def _write_array(value: Array) -> bytes:
         raise ValueError(f"0x{value.code:02x} is no constructor an array can have")
     kind, write = _ITEM[value.code]
     for item in value.items:
-        if type(item) is not kind and not (kind is Symbol and type(item) is str):
+        if type(item) is not kind and not (isinstance(item, str) and issubclass(kind, str)):
             raise ValueError(f"{type(item).__name__} does not fit into an array of 0x{value.code:02x}")
     if value.code >> 4 == 4 and len(value.items) > MAX_EMPTY_ITEMS:
         raise ValueError(f"an array of 0x{value.code:02x} has {MAX_EMPTY_ITEMS} items at the most")

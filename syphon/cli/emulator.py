@@ -115,6 +115,9 @@ def _merged(listed: list[NamespaceSettings], named: list[NamespaceSettings]) -> 
 
 
 async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None]) -> ExitCode:
+    import sqlite3
+
+    from syphon.emulator.broker.refusals import Refusal
     from syphon.emulator.server import Emulator
 
     told_to_stop = asyncio.Event()
@@ -123,8 +126,11 @@ async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None
     try:
         await emulator.start()
     except OSError as error:
-        await emulator.stop()
         return _did_not_start(error)
+    except sqlite3.Error as error:
+        return _misconfigured(f"The state in {settings.state} cannot be used: {error}. Name another place.")
+    except Refusal as refusal:  # an entity of the settings does not go with one that the state has kept
+        return _misconfigured(refusal.description)
     announce(emulator)
     await told_to_stop.wait()
     try:
@@ -139,10 +145,14 @@ async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None
 
 def _did_not_start(error: OSError) -> ExitCode:
     if error.filename is not None:
-        click.echo(f"{error.filename} cannot be used: {error.strerror}. Check its rights, or name another.", err=True)
-        return ExitCode.CONFIG
+        return _misconfigured(f"{error.filename} cannot be used: {error.strerror}. Check its rights, or name another.")
     click.echo(error.strerror or str(error), err=True)
     return ExitCode.UNAVAILABLE
+
+
+def _misconfigured(text: str) -> ExitCode:
+    click.echo(text, err=True)
+    return ExitCode.CONFIG
 
 
 def _on_signals(told_to_stop: asyncio.Event) -> None:
@@ -167,7 +177,7 @@ def _announce(emulator: Emulator) -> None:
     for namespace in emulator.namespaces:
         click.echo(f"\n{namespace.name}")
         click.echo(f"  connection string  {namespace.connection_string}")
-        click.echo(f"  HTTP               {scheme}://127.0.0.1:{namespace.http_port}")
+        click.echo(f"  HTTP               {scheme}://{namespace.settings.host}:{namespace.http_port}")
     if emulator.ca_file:
         click.echo(f"\nClients trust it with this certificate authority: {emulator.ca_file}")
     sys.stdout.flush()

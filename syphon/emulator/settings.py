@@ -14,7 +14,6 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from syphon.emulator.broker.descriptions import Claim, Tier
 from syphon.emulator.entity_settings import NamespaceName, QueueSettings, TopicSettings, misfits
-from syphon.emulator.microsoft_config import is_microsoft_config, read_microsoft_config
 from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, read, unique, validate
 
 FIRST_AMQP_PORT = 5672
@@ -107,6 +106,9 @@ def load_settings(path: Path) -> EmulatorSettings:
 
     A namespace that names no port gets the one of its place in the file: 5672 and 5300 for the first, and so on.
     """
+    # Here and not above: who has no such file should not wait for its models to be made.
+    from syphon.emulator.microsoft_config import is_microsoft_config, read_microsoft_config
+
     document = read(path)
     if is_microsoft_config(document):
         found = read_microsoft_config(document)

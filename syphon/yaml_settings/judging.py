@@ -19,7 +19,7 @@ Model = TypeVar("Model", bound=BaseModel)
 class Settings(BaseModel):
     """What all settings share: unknown keys are mistakes, nothing changes later, and input is never printed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
 
 def validate(document: Document, model: type[Model]) -> Model:

@@ -221,7 +221,7 @@ def test_a_value_outside_the_range_of_its_type_is_not_written(value: Value) -> N
         (0x44, ULong(1)), (0x44, UInt(0)), (0x45, [None]), (0x52, UInt(256)), (0x53, ULong(256)), (0x54, Int(128)),
         (0x55, Long(-129)), (0x56, Int(1)), (0x72, Float(1e39)), (0x72, 1.0), (0x82, Float(1)), (0x74, Decimal32(b"1")),
         (0x74, Int(4)), (0x74, b"1234"), (0x98, b"1" * 16), (0xA0, b"1" * 256), (0xA0, Decimal32(b"1234")),
-        (0xA1, "1" * 256), (0xA1, Symbol("a")), (0xA1, b"a"), (0xA3, Symbol("1" * 256)), (0xA3, b"a"),
+        (0xA1, "1" * 256), (0xA1, Int(1)), (0xA1, b"a"), (0xA3, Symbol("1" * 256)), (0xA3, b"a"),
         (0xC0, [b"1" * 255]), (0xC0, Map()), (0xC0, "ab"), (0xC1, []), (0xE0, Array(0xA0, (b"1" * 255,))),
         (0xE0, []), (0xF0, Array(0x71, (Long(1),))), (0x00, None), (0x3F, None), (0x100, None),
     ],
@@ -232,8 +232,9 @@ def test_an_array_does_not_take_an_item_that_its_constructor_cannot_hold(code: i
         encode(Array(code, (item,)))
 
 
-def test_an_array_of_symbols_takes_plain_strings_because_its_constructor_says_what_is_meant() -> None:
+def test_an_array_takes_strings_for_symbols_and_symbols_for_strings_because_its_constructor_says_what_is_meant() -> None:
     assert_same(decode(encode(Array(0xA3, ("PLAIN",))))[0], Array(0xA3, (Symbol("PLAIN"),)))
+    assert_same(decode(encode(Array(0xB1, (Symbol("PLAIN"),))))[0], Array(0xB1, ("PLAIN",)))
 
 
 def test_an_array_of_more_empty_items_than_anybody_would_read_is_not_written() -> None:

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aiohttp import web
 
 from syphon.emulator.broker.access import Policy
 from syphon.emulator.broker.descriptions import Claim, Tier
-from syphon.emulator.broker.journal import NoJournal
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.journal import Journal, NoJournal
+from syphon.emulator.broker.namespace import Identity, Namespace
 from syphon.emulator.clock import FakeClock
 from syphon.emulator.web import build_app
 
 KEY = "c2VjcmV0"
 
 
-@dataclass
-class Contoso:
-    """What the namespace of these tests is told about itself."""
-
-    name: str = "contoso"
-    host: str = "127.0.0.1"
-    tier: Tier = Tier.STANDARD
-    policies: tuple[Policy, ...] = field(
-        default=(Policy("Root", KEY, frozenset(Claim)), Policy("Sender", KEY, frozenset({Claim.SEND})))
-    )
-    accept_any_jwt: bool = False
+CONTOSO = Identity(
+    name="contoso",
+    host="127.0.0.1",
+    tier=Tier.STANDARD,
+    policies=(Policy("Root", KEY, frozenset(Claim)), Policy("Sender", KEY, frozenset({Claim.SEND}))),
+    accept_any_jwt=False,
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,8 @@ class Served:
 
 
 @asynccontextmanager
-async def served(identity: Contoso | None = None) -> AsyncIterator[Served]:
-    namespace = Namespace(identity or Contoso(), FakeClock(), NoJournal())
+async def served(identity: Identity = CONTOSO, journal: Journal | None = None) -> AsyncIterator[Served]:
+    namespace = Namespace(identity, FakeClock(), journal or NoJournal())
     runner = web.AppRunner(build_app(namespace))
     await runner.setup()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ from azure.mgmt.servicebus.models import SBQueue, SBQueueProperties, SBTopic, SB
 from syphon.emulator.broker.descriptions import QueueDescription, Tier, TopicDescription
 from syphon.emulator.broker.faults import Outage
 from tests.emulator.plain_http import AioAnyToken, AioPlainHttp, AnyToken, PlainHttp
-from tests.emulator.served import Contoso, Served, served
+from tests.emulator.served import CONTOSO, Served, served
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 NAMESPACE_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.ServiceBus/namespaces/contoso"
@@ -26,7 +27,7 @@ BACKLOG, IN_ARM = "contoso/x-servicebus-transfer/0", "contoso~x-servicebus-trans
 
 @pytest.fixture
 async def here() -> AsyncIterator[Served]:
-    async with served(Contoso(accept_any_jwt=True)) as it:
+    async with served(replace(CONTOSO, accept_any_jwt=True)) as it:
         yield it
 
 
@@ -192,7 +193,7 @@ async def test_sessions_cannot_be_asked_for_later(here: Served, arm: ServiceBusM
 
 
 async def test_a_bearer_token_is_taken_only_where_the_settings_say_so() -> None:
-    async with served(Contoso(accept_any_jwt=False)) as here, client(here) as stranger:
+    async with served(CONTOSO) as here, client(here) as stranger:
         with pytest.raises(ClientAuthenticationError):
             await stranger.queues.get("rg", "contoso", "orders")
         status, answer = await ask(here, f"{NAMESPACE_ID}?api-version=2024-01-01")
@@ -277,7 +278,7 @@ def test_the_blocking_client_works_too() -> None:
             assert [queue.name for queue in arm.queues.list_by_namespace("rg", "contoso")] == [IN_ARM]
 
     async def scenario() -> None:
-        async with served(Contoso(accept_any_jwt=True)) as here:
+        async with served(replace(CONTOSO, accept_any_jwt=True)) as here:
             await asyncio.to_thread(provision, here)
 
     asyncio.run(scenario())

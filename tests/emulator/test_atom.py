@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -36,13 +37,14 @@ from hypothesis import strategies as st
 from syphon.emulator.broker.descriptions import Claim, QueueDescription, Tier, TopicDescription
 from syphon.emulator.broker.descriptions import EntityStatus as Status
 from syphon.emulator.broker.faults import Action, Fault, Operation, Outage
+from syphon.emulator.broker.journal import NoJournal
 from syphon.emulator.broker.refusals import BadArgument
 from syphon.emulator.clock import FOREVER
 from syphon.emulator.web import atom
 from syphon.emulator.web.markup import parse
 from syphon.emulator.web.values import FOREVER_TEXT, read_duration, write_duration
 from tests.emulator.plain_http import AioAnyToken, AioPlainHttp, PlainHttp
-from tests.emulator.served import Contoso, Served, served
+from tests.emulator.served import CONTOSO, Served, served
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
 
@@ -220,7 +222,7 @@ async def test_a_get_where_nothing_is_answers_with_an_empty_feed_as_the_service_
 async def test_a_size_of_messages_is_for_premium(admin: ServiceBusAdministrationClient) -> None:
     with pytest.raises(HttpResponseError, match="MaxMessageSizeInKilobytes"):
         await admin.create_queue("orders", max_message_size_in_kilobytes=2048)
-    async with served(Contoso(tier=Tier.PREMIUM)) as premium, client(premium) as there:
+    async with served(replace(CONTOSO, tier=Tier.PREMIUM)) as premium, client(premium) as there:
         assert (await there.create_queue("a", max_message_size_in_kilobytes=2048)).max_message_size_in_kilobytes == 2048
         assert (await there.create_queue("b")).max_message_size_in_kilobytes == 1024
 
@@ -494,7 +496,7 @@ async def test_who_may_only_send_may_not_manage(here: Served) -> None:
 
 async def test_any_bearer_token_opens_a_namespace_that_is_set_to_take_it(here: Served) -> None:
     async with (
-        served(Contoso(accept_any_jwt=True)) as there,
+        served(replace(CONTOSO, accept_any_jwt=True)) as there,
         ServiceBusAdministrationClient(there.address, AioAnyToken(), transport=AioPlainHttp()) as trusted,
         ServiceBusAdministrationClient(here.address, AioAnyToken(), transport=AioPlainHttp()) as refused,
     ):
@@ -527,6 +529,34 @@ async def test_a_request_that_hangs_ends_with_the_server() -> None:
         assert not answered
     with pytest.raises(aiohttp.ClientError):
         await asking
+
+
+async def test_a_change_is_answered_when_it_is_written_down() -> None:
+    class SlowDisk(NoJournal):
+        def __init__(self) -> None:
+            self.waiting: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
+
+        def when_durable(self, callback: Callable[[], None]) -> None:
+            self.waiting.put_nowait(callback)
+
+    disk = SlowDisk()
+    async with served(journal=disk) as here, client(here) as admin:
+        creating = asyncio.create_task(admin.create_queue("orders"))
+        written = await disk.waiting.get()
+        assert [queue.name for queue in here.namespace.queues()] == ["orders"]
+        answered, _ = await asyncio.wait([creating], timeout=0.2)
+        assert not answered
+        written()
+        assert (await creating).name == "orders"
+
+
+async def test_a_control_that_does_not_exist_is_no_entity(here: Served) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{here.address}/$emulator/nothing") as answer,
+    ):
+        assert answer.status == 404
+        assert "controls" in (await answer.json())["error"]["message"]
 
 
 async def test_requests_are_counted_by_entity(here: Served, admin: ServiceBusAdministrationClient) -> None:

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from ..broker.faults import ConnectionDropped
-from ..broker.refusals import Refusal
+from ..broker.refusals import EntityNotFound, Refusal
 from .admin import Administration
 from .arm import ResourceManager
 from .control import add_control_routes
@@ -33,6 +33,8 @@ def build_app(namespace: Namespace) -> web.Application:
     resource_manager = ResourceManager(namespace)
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        if is_control(request.path):
+            raise EntityNotFound(f"{request.method} {request.path} is not one of the emulator's controls.")
         front = resource_manager if is_resource_manager(request.path) else administration
         return await front.answer(request)
 

@@ -1,0 +1,78 @@
+"""An emulator for code that is not asynchronous: it runs in a thread of its own, and calls into it are made safely."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from .clock import Clock, FakeClock
+from .server import Emulator, RunningNamespace
+from .settings import EmulatorSettings
+
+T = TypeVar("T")
+
+
+class BackgroundEmulator:
+    """A local Service Bus: `with BackgroundEmulator(settings) as emulator: …`."""
+
+    def __init__(self, settings: EmulatorSettings | None = None, *, clock: Clock | None = None) -> None:
+        self._emulator = Emulator(settings, clock=clock)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="emulator", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def __getitem__(self, name: str) -> RunningNamespace:
+        return self._emulator[name]
+
+    @property
+    def namespaces(self) -> list[RunningNamespace]:
+        return self._emulator.namespaces
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Runs a function where the emulator runs, and gives back what it returns. Whatever changes it belongs in here."""
+        assert self._loop is not None  # entered
+
+        async def run() -> T:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def advance(self, seconds: float) -> None:
+        """Moves a fake clock on."""
+        clock = self._emulator.clock
+        assert isinstance(clock, FakeClock), "only a fake clock can be moved"
+        self.call(lambda: clock.advance(seconds))
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # handed to whoever entered
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with self._emulator:
+            self._ready.set()
+            await self._stop.wait()

@@ -1,0 +1,54 @@
+"""docs/emulator.md shows the emulator's settings; what it shows is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from syphon.emulator.settings import EmulatorSettings, load_settings
+from syphon.yaml_settings import SettingsError
+
+PAGE = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text()
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def keys(model: type[BaseModel]) -> set[str]:
+    """All keys a settings model knows, at any depth."""
+
+    def models(annotation: Any) -> list[type[BaseModel]]:
+        inner = [model for argument in get_args(annotation) for model in models(argument)]
+        return [annotation, *inner] if isinstance(annotation, type) and issubclass(annotation, BaseModel) else inner
+
+    below = [keys(found) for field in model.model_fields.values() for found in models(field.annotation)]
+    return set(model.model_fields).union(*below)
+
+
+def test_the_yaml_on_the_page_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "emulator.yaml"
+    file.write_text(block("yaml"))
+    settings = load_settings(file)
+    assert [namespace.name for namespace in settings.namespaces] == ["contoso", "fabrikam"]
+
+
+def test_the_yaml_on_the_page_shows_every_key_there_is() -> None:
+    shown = set(re.findall(r"(\w+):(?: |$)", block("yaml"), re.MULTILINE))
+    assert keys(EmulatorSettings) - shown == set()
+
+
+def test_the_mistakes_on_the_page_are_told_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("emulator.yaml").write_text(
+        "namespaces:\n  - name: a\n    queus: []\n    queues:\n      - {name: q, lock_duration: 1h}\n"
+    )
+    with pytest.raises(SettingsError) as caught:
+        load_settings(Path("emulator.yaml"))
+    assert str(caught.value) + "\n" == block("text")
