@@ -177,8 +177,12 @@ def _list(width: int) -> Read:
         count, pos, after = _bounds(data, pos, end, depth, width)
         if count > after - pos:
             raise Malformed(f"{count} items cannot fit into {after - pos} bytes")
-        items = []
+        items: list[Value] = []
         for _ in range(count):
+            if pos < after and data[pos] == 0x40:  # most fields of most lists are not set
+                items.append(None)
+                pos += 1
+                continue
             value, pos = decode(data, pos, after, depth + 1)
             items.append(value)
         if pos != after:

@@ -48,7 +48,7 @@ class BackgroundEmulator:
         return self._emulator.namespaces
 
     def call(self, function: Callable[[], T]) -> T:
-        """Runs a function where the emulator runs, and gives back what it returns. Whatever changes it belongs in here."""
+        """Runs a function where the emulator runs, and gives back its result. What changes the emulator goes here."""
         assert self._loop is not None  # entered
 
         async def run() -> T:

@@ -1,7 +1,7 @@
-"""A port that takes what comes: a client that speaks AMQP gets the AMQP front, everybody else the HTTP one, with or without TLS.
+"""A port that takes what comes: who speaks AMQP gets the AMQP front, everybody else the HTTP one, with or without TLS.
 
-Ours, because asyncio's own server must know beforehand whether a connection is encrypted. Looking at the first byte, unread,
-tells: a TLS client starts with a handshake record.
+Ours, because asyncio's own server must know beforehand whether a connection is encrypted. Looking at the first byte,
+unread, tells: a TLS client starts with a handshake record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The emulator as a whole: its namespaces on their ports, started and stopped together.
 
-Each port takes whatever comes: AMQP or HTTP, in the clear or (if TLS is on) encrypted. So one connection string serves the messaging
-client and the administration client alike.
+Each port takes whatever comes: AMQP or HTTP, in the clear or (if TLS is on) encrypted. So one connection string serves
+the messaging client and the administration client alike.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from .broker.access import Policy
-from .broker.descriptions import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription
 from .broker.faults import Outage
 from .broker.journal import Journal, NoJournal
-from .broker.namespace import DEFAULT_RULE, Identity, Namespace
-from .broker.sessions import SessionQueue
+from .broker.namespace import Identity, Namespace
 from .broker.sqlite import Snapshot, SqliteJournal
-from .clock import Clock, Millis, SystemClock
+from .clock import Clock, SystemClock
 from .front import AmqpConnection, FrontSettings
+from .furnishing import furnish, restore
 from .listener import Listener
 from .settings import EmulatorSettings, NamespaceSettings, default_settings
-from .tls import ServerTls, default_directory, server_tls
+
+if TYPE_CHECKING:
+    from .tls import ServerTls
 
 
 class RunningNamespace:
@@ -83,7 +84,7 @@ class RunningNamespace:
         if error.errno == errno.EADDRINUSE:
             return (
                 f"namespace {self.name}: {what} port {port} on {self.settings.host} is in use. "
-                f"Stop what is using it, or choose another: --namespace {self.name}:AMQP_PORT:HTTP_PORT (0 takes any free one)."
+                f"Stop what is using it, or choose others: --namespace {self.name}:AMQP_PORT:HTTP_PORT (0 is any)."
             )
         return f"namespace {self.name}: {what} port {port} on {self.settings.host} cannot be opened: {error.strerror}."
 
@@ -115,10 +116,9 @@ class RunningNamespace:
         for connection in list(self._connections):
             if outage is Outage.HANG:
                 connection.hang()
-            elif outage is not Outage.BUSY:
+            elif outage in (Outage.REFUSE, Outage.DROP) or connection.is_hung:
                 # Those that hung cannot come back to life: their peers wait for answers that were never made.
-                if outage is not None or connection.is_hung:
-                    connection.abort()
+                connection.abort()
 
 
 class _Web:
@@ -179,6 +179,8 @@ class Emulator:
     def _tls(self) -> ServerTls | None:
         if not self.settings.tls:
             return None
+        from .tls import default_directory, server_tls  # takes a while to import, and few need it
+
         directory = self.settings.state / "tls" if self.settings.state else default_directory()
         names = [namespace.name for namespace in self.settings.namespaces]
         hosts = [namespace.host for namespace in self.settings.namespaces]
@@ -197,55 +199,6 @@ class Emulator:
         identity = Identity(settings.name, settings.host, settings.tier, policies, settings.accept_any_jwt)
         namespace = Namespace(identity, self.clock, journal, self.settings.seed)
         if snapshot is not None:
-            _restore(namespace, snapshot, self.clock.now())
-        _furnish(namespace, settings)
+            restore(namespace, snapshot, self.clock.now())
+        furnish(namespace, settings)
         return RunningNamespace(settings, namespace, journal)
-
-
-def _furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
-    """Makes the entities that the settings name and that are not there yet."""
-    there = {entity.name.lower() for entity in namespace.queues()} | {entity.name.lower() for entity in namespace.topics()}
-    # Those that forward come last, so that what they forward to is there.
-    queues = sorted((queue.description() for queue in settings.queues), key=lambda queue: queue.forward_to is not None)
-    for topic in settings.topics:
-        if topic.name.lower() not in there:
-            namespace.create_topic(topic.description())
-    for queue in queues:
-        if queue.name.lower() not in there:
-            namespace.create_queue(queue)
-    for topic in settings.topics:
-        known = {subscription.name.lower() for subscription in namespace.subscriptions(topic.name)}
-        for subscription in topic.subscriptions:
-            if subscription.name.lower() in known:
-                continue
-            rules = [rule.description() for rule in subscription.rules] or [DEFAULT_RULE]
-            namespace.create_subscription(subscription.description(topic.name), rules[0])
-            for rule in rules[1:]:
-                namespace.create_rule(topic.name, subscription.name, rule)
-
-
-def _restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
-    """Puts back what an earlier process has acknowledged."""
-    for path, record in snapshot.entities:
-        if isinstance(record, TopicDescription):
-            namespace.create_topic(record)
-        elif isinstance(record, QueueDescription):
-            namespace.create_queue(record)
-        elif isinstance(record, SubscriptionDescription):
-            namespace.create_subscription(record)
-            namespace.delete_rule(record.topic, record.name, DEFAULT_RULE.name)
-        elif isinstance(record, RuleDescription):
-            topic, _, rest = path.partition("/subscriptions/")
-            namespace.create_rule(topic, rest.partition("/rules/")[0], record)
-    for path, message in snapshot.messages:
-        namespace.line(path).restore(message)
-    for path, number in snapshot.numbers.items():
-        namespace.line(path).continue_after(number)
-    for path, session_id, state, updated_at in snapshot.sessions:
-        line = namespace.line(path)
-        if isinstance(line, SessionQueue):
-            line.restore_session(session_id, state, updated_at)
-    for path, message_id, at in snapshot.seen:
-        entity = namespace.target(path)
-        if now - at < entity.description.duplicate_detection_history_time_window:
-            entity.intake.seen.restore(message_id, at)

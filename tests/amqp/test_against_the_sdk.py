@@ -161,7 +161,7 @@ _nested = st.recursive(
 
 
 @given(_nested)
-@examples(200)
+@examples(120)
 def test_the_sdk_reads_what_we_write(value: Value) -> None:
     data = encode(value)
     read, end = sdk_decode(data)
@@ -184,7 +184,7 @@ SDK_TYPES: dict[type, str] = {
 
 
 @given(_simple)
-@examples(300)
+@examples(200)
 def test_we_read_what_the_sdk_writes_with_the_type_it_was_told(value: Value) -> None:
     data = sdk_encode(SDK_TYPES[type(value)], value)
     read, end = decode(data)
@@ -207,7 +207,7 @@ _arrays_of_the_sdk = st.sampled_from(
 
 
 @given(_arrays_of_the_sdk)
-@examples(150)
+@examples(100)
 def test_we_read_the_arrays_that_the_sdk_writes(array: Array) -> None:
     # It knows no empty arrays, and writes a zero in an array of unsigned numbers as the constructor of a zero.
     assume(array.items and (all(array.items) or array.code not in (0x70, 0x80)))

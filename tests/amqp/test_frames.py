@@ -366,19 +366,19 @@ _bodies = st.sampled_from(list(SPECIFICATION)).flatmap(lambda kind: _records_by_
 
 
 @given(st.one_of(noise, _starts_well))
-@examples(400)
+@examples(250)
 def test_random_bytes_are_a_record_or_malformed(body: bytes) -> None:
     read_or_malformed(body)
 
 
 @given(st.sampled_from(list(SPECIFICATION)), st.lists(_anything, max_size=15))
-@examples(400)
+@examples(250)
 def test_random_fields_are_a_record_or_malformed(kind: type[Composite], fields: list[Value]) -> None:
     read_or_malformed(raw(kind, fields))
 
 
 @given(mutated(_bodies))
-@examples(400)
+@examples(250)
 def test_a_damaged_record_is_a_record_or_malformed(body: bytes) -> None:
     read_or_malformed(body)
 

@@ -79,7 +79,7 @@ def found(data: bytes) -> Parts:
 
 
 @given(messages)
-@examples(300)
+@examples(200)
 def test_a_message_falls_into_exactly_the_sections_it_was_made_of(parts: Parts) -> None:
     data = joined(parts)
     assert found(data) == parts
@@ -185,7 +185,7 @@ def test_a_section_out_of_order_or_twice_is_malformed_and_so_is_a_body_of_two_ki
 
 
 @given(messages, st.sampled_from(list(Section)), st.integers(0, 12))
-@examples(200)
+@examples(150)
 def test_a_section_too_many_is_only_taken_where_it_may_stand(parts: Parts, section: Section, place: int) -> None:
     more = [*parts[:place], (section, raw(section)), *parts[place:]]
     kinds = [kind for kind, _ in more]
@@ -241,7 +241,7 @@ starts_well = st.builds(lambda section, rest: descriptors(section)[0] + rest, st
 
 
 @given(st.one_of(noise, starts_well))
-@examples(500)
+@examples(300)
 def test_random_bytes_are_a_message_or_malformed(data: bytes) -> None:
     with suppress(Malformed):
         everything(data)
@@ -250,7 +250,7 @@ def test_random_bytes_are_a_message_or_malformed(data: bytes) -> None:
 
 
 @given(mutated(messages.map(joined)))
-@examples(300)
+@examples(200)
 def test_a_damaged_message_is_a_message_or_malformed(data: bytes) -> None:
     with suppress(Malformed):
         everything(data)
@@ -279,7 +279,7 @@ def with_section(parts: Parts, section: Section, new: bytes) -> Parts:
 
 
 @given(messages, st.sampled_from([section for section in Section if section not in BODIES]), maps(scalars))
-@examples(200)
+@examples(120)
 def test_a_replaced_or_inserted_section_reads_back_and_no_other_byte_changes(
     parts: Parts, section: Section, value: Map
 ) -> None:
@@ -291,7 +291,7 @@ def test_a_replaced_or_inserted_section_reads_back_and_no_other_byte_changes(
 
 
 @given(messages, st.sampled_from(list(Section)))
-@examples(200)
+@examples(120)
 def test_a_section_taken_out_is_gone_and_no_other_byte_changes(parts: Parts, section: Section) -> None:
     message = Message(joined(parts))
     assert found(message.replace(section, b"")) == with_section(parts, section, b"")
@@ -324,7 +324,7 @@ def test_the_bare_message_is_everything_from_the_properties_on(parts: Parts) -> 
 
 
 @given(st.lists(scalars, max_size=5))
-@examples(150)
+@examples(80)
 def test_a_header_comes_back_and_ends_with_its_last_field_that_is_set(fields: list[Value]) -> None:
     data = header_bytes(Header(*fields))
     header = Message(data).header()
@@ -338,7 +338,7 @@ def test_a_header_comes_back_and_ends_with_its_last_field_that_is_set(fields: li
 
 
 @given(st.lists(scalars, max_size=13))
-@examples(150)
+@examples(60)
 def test_properties_come_back_and_end_with_the_last_field_that_is_set(fields: list[Value]) -> None:
     data = properties_bytes(Properties(*fields))
     properties = Message(data).properties()
@@ -374,7 +374,7 @@ def test_a_header_has_five_fields_and_no_sixth() -> None:
 
 
 @given(maps(values))
-@examples(60)
+@examples(30)
 def test_annotations_and_application_properties_come_back_with_their_types(value: Map) -> None:
     data = section_bytes(Section.MESSAGE_ANNOTATIONS, value) + section_bytes(Section.APPLICATION_PROPERTIES, value)
     assert_same(Message(data).annotations(), value)
@@ -398,7 +398,7 @@ def only_span(data: bytes) -> Span:
 
 
 @given(maps(values), st.sampled_from(descriptors(Section.MESSAGE_ANNOTATIONS)))
-@examples(100)
+@examples(40)
 def test_the_entries_of_a_map_section_are_its_pairs_byte_by_byte(value: Map, descriptor: bytes) -> None:
     data = descriptor + encode(value)
     pairs = entries(data, only_span(data))
@@ -410,7 +410,7 @@ def test_the_entries_of_a_map_section_are_its_pairs_byte_by_byte(value: Map, des
 
 
 @given(maps(values))
-@examples(100)
+@examples(40)
 def test_a_map_section_made_of_entries_is_the_one_they_came_from(value: Map) -> None:
     data = section_bytes(Section.APPLICATION_PROPERTIES, value)
     pairs = [data[entry.start : entry.end] for entry in entries(data, only_span(data))]

@@ -114,7 +114,7 @@ class Access:
 
     def _jwt(self, token: str, address: str) -> Grant:
         if not self._accept_any_jwt:
-            raise Unauthorized("This emulator takes shared access signatures only; accept_any_jwt would take this token.")
+            raise Unauthorized("This emulator takes shared access signatures only, unless accept_any_jwt is set.")
         expires_at = self.seconds() + 3600
         try:
             body = token.split(".")[1]
@@ -128,5 +128,5 @@ class Access:
         parts = urlsplit(uri)
         host = (parts.hostname or "").lower()
         if host not in self._hosts:
-            raise Unauthorized(f"InvalidAudience: the {what} '{uri}' names the host '{host}', which is another namespace.")
+            raise Unauthorized(f"InvalidAudience: the {what} '{uri}' names '{host}', which is not this namespace.")
         return parts.path.strip("/").lower()

@@ -14,8 +14,14 @@ from typing import Protocol
 from syphon.amqp import Value
 
 from ..clock import FOREVER, Clock, Millis
-from .descriptions import EntityRuntime, EntityStatus, QueueDescription, RuleDescription, SubscriptionDescription
-from .descriptions import TopicDescription
+from .descriptions import (
+    EntityRuntime,
+    EntityStatus,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from .duplicates import SeenIds
 from .journal import Journal
 from .message import BrokeredMessage, State
@@ -112,7 +118,7 @@ class Receivable(Entity):
         """The line that a receiver's address names: the messages, or one of the two kinds of dead letters."""
         if sub_queue == "":
             if self.description.forward_to:
-                raise NotAllowed(f"'{self.path}' forwards its messages to '{self.description.forward_to}': receive there.")
+                raise NotAllowed(f"'{self.path}' forwards to '{self.description.forward_to}': receive there.")
             return self.main
         if sub_queue.lower() == DEAD_LETTERS.lower():
             return self.dead
@@ -224,7 +230,7 @@ class Intake:
         if key is not None:
             fragment = zlib.crc32(key.encode()) % FRAGMENTS
             if fragment in down:
-                raise TimedOut(f"Fragment {fragment} of '{self._path}', which has partition key '{key}', is not available.")
+                raise TimedOut(f"Fragment {fragment} of '{self._path}', where key '{key}' belongs, is not available.")
         else:
             up = [fragment for fragment in range(FRAGMENTS) if fragment not in down]
             if not up:
@@ -350,7 +356,7 @@ def check_quota(entity: Queue | Topic, messages: list[BrokeredMessage], megabyte
         quota = megabytes * 1024 * 1024 * (FRAGMENTS if partitioned else 1)
     if entity.size + sum(message.size for message in messages) > quota:
         raise QuotaExceeded(
-            f"The maximum entity size has been reached or exceeded for '{entity.path}': size {entity.size} of {quota} bytes."
+            f"The maximum entity size has been reached or exceeded for '{entity.path}': {entity.size} of {quota} bytes."
         )
 
 

@@ -1,7 +1,8 @@
 """One message as the broker holds it: the sender's bytes, and beside them what the broker knows of it.
 
-The bare message (properties, application properties, body, footer) is kept as it came. Header and annotations are written anew for
-each delivery, because the broker has its own words to add there: sequence number, enqueued time, lock, delivery count.
+The bare message (properties, application properties, body, footer) is kept as it came. Header and annotations are
+written anew for each delivery, because the broker has its own words to add there: sequence number, enqueued time, lock,
+delivery count.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ _BROKERS_OWN = frozenset({
     "x-opt-enqueued-time", "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number",
     "x-opt-message-state", "x-opt-deadletter-source",
 })  # fmt: skip
+
+_AS_SENT = (
+    "bare", "header_fields", "annotations", "annotation_count", "message_id", "session_id", "partition_key", "ttl",
+    "size", "enqueued_sequence", "dead_letter_source", "fragment",
+)  # fmt: skip
 
 
 class BrokeredMessage:
@@ -118,7 +124,7 @@ class BrokeredMessage:
     def _read_annotation(self, key: Value, value: Value) -> None:
         if key == "x-opt-partition-key" and value is not None:
             if not isinstance(value, str) or len(value) > NAME_LIMIT:
-                raise BadArgument(f"A partition key is a string of at most {NAME_LIMIT} characters, not {value!r:.200}.")
+                raise BadArgument(f"PartitionKey is a string of at most {NAME_LIMIT} characters, not {value!r:.200}.")
             self.partition_key = value
         elif key == "x-opt-scheduled-enqueue-time" and value is not None:
             if not isinstance(value, Timestamp):
@@ -145,8 +151,7 @@ class BrokeredMessage:
     def copy(self) -> BrokeredMessage:
         """The same message, to be put into another entity: as the sender made it, on its way again."""
         twin = BrokeredMessage()
-        for name in ("bare", "header_fields", "annotations", "annotation_count", "message_id", "session_id",
-                     "partition_key", "ttl", "size", "enqueued_sequence", "dead_letter_source", "fragment"):  # fmt: skip
+        for name in _AS_SENT:
             setattr(twin, name, getattr(self, name))
         return twin
 

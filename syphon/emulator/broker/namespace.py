@@ -55,7 +55,7 @@ class Namespace:
         self.created_at: Millis = clock.now()
         self.counters = Counters()
         self.faults = Faults(clock, seed)
-        hosts = {identity.name, f"{identity.name}.servicebus.windows.net", identity.host, "localhost", "127.0.0.1", "::1"}
+        hosts = {self.name, f"{self.name}.servicebus.windows.net", self.host, "localhost", "127.0.0.1", "::1"}
         self.access = Access(hosts, identity.policies, identity.accept_any_jwt, self._rules_of)
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
@@ -144,6 +144,11 @@ class Namespace:
         found = self._subscription(topic, subscription).rules
         return [found[key] for key in sorted(found)]
 
+    def descriptions(self) -> list[Description]:
+        """Everything there is, subscriptions after their topics."""
+        below = [entry for topic in self._topics for entry in self.subscriptions(topic)]
+        return [*self.queues(), *self.topics(), *below]
+
     def describe(self, path: str) -> Description:
         return self._find(path.strip("/")).description
 
@@ -160,15 +165,13 @@ class Namespace:
         validate(description, self.tier)
         self._check_free(description.name)
         self._check_forwarding(description)
-        self._queues[description.name.lower()] = Queue(description, self)
-        self._created(description)
+        self._create(description)
         return description
 
     def create_topic(self, description: TopicDescription) -> TopicDescription:
         validate(description, self.tier)
         self._check_free(description.name)
-        self._topics[description.name.lower()] = Topic(description, self)
-        self._created(description)
+        self._create(description)
         return description
 
     def create_subscription(
@@ -176,15 +179,31 @@ class Namespace:
     ) -> SubscriptionDescription:
         validate(description, self.tier)
         validate(default_rule, self.tier)
-        topic = self._topic(description.topic)
-        if description.name.lower() in topic.subscriptions:
+        if description.name.lower() in self._topic(description.topic).subscriptions:
             raise self._taken(description.path)
         self._check_forwarding(description)
-        subscription = topic.subscriptions[description.name.lower()] = Subscription(description, self)
-        subscription.rules[default_rule.name.lower()] = default_rule
-        self._created(description)
-        self._describe_rule(subscription, default_rule)
+        self._create(description)
+        self.create_rule(description.topic, description.name, default_rule)
         return description
+
+    def adopt(self, description: Description) -> None:
+        """Takes an entity as described, unchecked and untold: it was there before, or is about to be written down."""
+        key = description.name.lower()
+        if isinstance(description, QueueDescription):
+            self._queues[key] = Queue(description, self)
+        elif isinstance(description, TopicDescription):
+            self._topics[key] = Topic(description, self)
+        else:
+            self._topic(description.topic).subscriptions[key] = Subscription(description, self)
+        self._watch_idleness(description.path, description.auto_delete_on_idle)
+
+    def adopt_rule(self, path: str, rule: RuleDescription) -> None:
+        topic, _, rest = path.partition("/subscriptions/")
+        self._subscription(topic, rest.partition("/rules/")[0]).rules[rule.name.lower()] = rule
+
+    def _create(self, description: Description) -> None:
+        self.adopt(description)
+        self.journal.describe(description.path, description)
 
     def create_rule(self, topic: str, subscription: str, rule: RuleDescription) -> RuleDescription:
         validate(rule, self.tier)
@@ -259,16 +278,12 @@ class Namespace:
             return
         for target in (description.forward_to, description.forward_dead_lettered_messages_to):
             if target is not None and target.lower() not in self._queues and target.lower() not in self._topics:
-                raise BadArgument(f"'{description.path}' cannot forward to '{target}': there is no such queue or topic.")
+                raise BadArgument(f"'{description.path}' cannot forward to '{target}': there is no such entity.")
 
     def _check_change(self, old: Description, new: Description) -> None:
         validate(new, self.tier)
         check_update(old, new)
         self._check_forwarding(new)
-
-    def _created(self, description: Description) -> None:
-        self.journal.describe(description.path, description)
-        self._watch_idleness(description.path, description.auto_delete_on_idle)
 
     def _changed(self, entity: Queue | Topic | Subscription) -> None:
         self.journal.describe(entity.path, entity.description)

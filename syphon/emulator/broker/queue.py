@@ -339,7 +339,7 @@ class MessageQueue:
         self.dispatch()
 
     def _end_locks(self, now: Millis) -> None:
-        # Every lock of a queue lasts equally long and a renewed one moves to the end: the first to run out stands first.
+        # All locks of a queue last equally long and a renewed one moves to the end: the first to run out stands first.
         while self._locks:
             message = next(iter(self._locks.values()))
             if message.locked_until > now:

@@ -1,4 +1,4 @@
-"""Descriptions as JSON, to be written down and read again. No pickle: a folder from elsewhere must not be able to run code."""
+"""Descriptions as JSON, to be written down and read again. No pickle: a folder from elsewhere must not run code."""
 
 from __future__ import annotations
 

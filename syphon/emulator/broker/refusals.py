@@ -1,7 +1,7 @@
 """What the broker says no to, each with the AMQP condition and the HTTP status a client sees.
 
-The front that heard the request turns a `Refusal` into the proper answer of its protocol: a rejected delivery, a detached
-link, a management reply or an HTTP error. The broker itself never knows who asked.
+The front that heard the request turns a `Refusal` into the proper answer of its protocol: a rejected delivery, a
+detached link, a management reply or an HTTP error. The broker itself never knows who asked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A queue whose messages belong to sessions: one receiver at a time has a session, and with it all its messages.
 
-The lock is the session's. Its messages are handed out under it, and are lost with it; a receiver that closes gives the session
-back, and its messages return uncounted.
+The lock is the session's. Its messages are handed out under it, and are lost with it; a receiver that closes gives the
+session back, and its messages return uncounted.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class SessionQueue(MessageQueue):
         session = self._sessions.get(session_id)
         if session is None or session.holder is None:
             raise SessionLockLost(
-                f"The session lock was lost or never held: session '{session_id}' of '{self.path}'. Request a new session."
+                f"The lock on session '{session_id}' of '{self.path}' was lost or never held. Request a new session."
             )
         return session
 
@@ -200,7 +200,7 @@ class SessionQueue(MessageQueue):
             raise SessionLockLost(f"The session lock for this message of '{self.path}' was lost.")
         return message
 
-    def renew(self, token: bytes) -> Millis:
+    def renew(self, token: bytes) -> Millis:  # noqa: ARG002  whichever message it is
         raise NotAllowed(f"Messages of '{self.path}' are locked with their session: renew the session's lock.")
 
     def restore(self, message: BrokeredMessage) -> None:

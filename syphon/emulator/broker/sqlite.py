@@ -1,8 +1,8 @@
 """A journal on disk: what was acknowledged survives the process, even one that is killed.
 
-Changes are collected and written in one transaction per turn of the event loop; acknowledgements wait for it. SQLite in WAL mode
-has a committed transaction in the operating system's hands, so kill -9 loses nothing. A power cut may lose the last moments:
-this is a development server, and waiting for the disk on every send would make it a slow one.
+Changes are collected and written in one transaction per turn of the event loop; acknowledgements wait for it. SQLite in
+WAL mode has a committed transaction in the operating system's hands, so kill -9 loses nothing. A power cut may lose the
+last moments: this is a development server, and waiting for the disk on every send would make it a slow one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .records import from_json, to_json
 _SCHEMA = """
 create table if not exists entities (path text primary key, place integer, description text) without rowid;
 create table if not exists messages (
-    path text, ordinal integer, fragment integer, bare blob, header_fields blob, annotations blob, annotation_count integer,
-    message_id blob, session_id text, partition_key text, ttl integer, due integer, size integer, enqueued_sequence integer,
-    enqueued_at integer, expires_at integer, dead_letter_source text,
+    path text, ordinal integer, fragment integer, bare blob, header_fields blob, annotations blob,
+    annotation_count integer, message_id blob, session_id text, partition_key text, ttl integer, due integer,
+    size integer, enqueued_sequence integer, enqueued_at integer, expires_at integer, dead_letter_source text,
     state integer, delivery_count integer, lock_token blob, locked_until integer,
     primary key (path, ordinal)) without rowid;
 create table if not exists sessions (
@@ -74,9 +74,8 @@ class SqliteJournal:
         self._write(_PUT, path, *values)
 
     def touch(self, path: str, message: BrokeredMessage) -> None:
-        self._write(
-            _TOUCH, int(message.state), message.delivery_count, message.lock_token, message.locked_until, path, message.ordinal
-        )
+        state = int(message.state), message.delivery_count, message.lock_token, message.locked_until
+        self._write(_TOUCH, *state, path, message.ordinal)
 
     def remove(self, path: str, ordinal: int) -> None:
         self._write("delete from messages where path=? and ordinal=?", path, ordinal)

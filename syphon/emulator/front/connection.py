@@ -333,7 +333,7 @@ class AmqpConnection(asyncio.Protocol):
         self._timers.add(timer)
 
     def _keep_alive(self, timeout: float) -> None:
-        """The peer wants to hear from us at least so often: a heartbeat goes out whenever half of that passed in silence."""
+        """The peer wants to hear from us at least so often: a heartbeat goes out well before that."""
         if self._transport is None or self._closing:
             return
         if self._loop.time() - self._wrote_at >= timeout / 3:

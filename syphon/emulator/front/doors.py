@@ -129,7 +129,7 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
         return
     if not wants_session:
         raise NotAllowed(
-            f"It is not possible for an entity that requires sessions to create a non-sessionful message receiver: '{path}'."
+            f"It is not possible for an entity that requires sessions to create a non-sessionful receiver: '{path}'."
         )
 
     def grant(granted: Session) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .session import AmqpSession
 
 SAME_POLL = 1_000
-"""Credit granted within this many milliseconds belongs to the same receive: clients open a link with one credit and ask for
-more at once."""
+"""Credit granted within this many milliseconds belongs to the same receive: clients open a link with one credit and ask
+for more at once."""
 
 
 class EntityInlet(Inlet):
@@ -77,7 +77,7 @@ class EntityInlet(Inlet):
     def _check_size(self, what: str, size: int, limit: int) -> None:
         if size > limit:
             raise MessageTooLarge(
-                f"The received {what} (size: {size} bytes) exceeds the limit ({limit} bytes) currently allowed on the link."
+                f"The received {what} (size:{size} bytes) exceeds the limit ({limit} bytes) allowed on the link."
             )
 
     def recheck_rights(self) -> None:
@@ -101,8 +101,9 @@ class EntityOutlet(Outlet):
     """A client's receiver on a queue, a subscription or their dead letters."""
 
     def __init__(
-        self, session: AmqpSession, attach: Attach, path: str, entity: Queue | Subscription, line: MessageQueue, deletes: bool
-    ) -> None:
+        self, session: AmqpSession, attach: Attach, path: str, entity: Queue | Subscription, line: MessageQueue,
+        deletes: bool,
+    ) -> None:  # fmt: skip
         super().__init__(session, attach, path)
         self.deletes = deletes
         self._entity = entity
@@ -221,7 +222,9 @@ class EntityOutlet(Outlet):
         if fault is None or not self.suffers(fault):
             self.in_turn(fault, partial(self._settle, tag, outcome, delivery_id, answer, fault))
 
-    def _settle(self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool, fault: Fault | None) -> None:
+    def _settle(
+        self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool, fault: Fault | None
+    ) -> None:
         try:
             if fault is not None and fault.action in (Action.ERROR, Action.REFUSE):
                 raise fault.refusal()

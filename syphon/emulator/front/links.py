@@ -1,7 +1,7 @@
 """Links: an inlet takes what a client sends, an outlet gives what a client receives.
 
-Here is what all links share: credit, the pieces of a large message, idleness, and faults that make an operation wait its turn.
-What a message means is up to the node behind the link.
+Here is what all links share: credit, the pieces of a large message, idleness, and faults that make an operation wait
+its turn. What a message means is up to the node behind the link.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Link:
         if self._clock.now() >= due:
             self.end(
                 "amqp:link:detach-forced",
-                f"The link '{self.name}' is force detached by the broker because it was idle for {limit // 1000} seconds.",
+                f"The link '{self.name}' is force detached by the broker: it was idle for {limit // 1000} seconds.",
             )
         else:
             self._idle_timer = self._clock.call_at(due, self.watch_idleness)

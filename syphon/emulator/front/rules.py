@@ -20,7 +20,7 @@ def read_rule(name: str, body: Map) -> RuleDescription:
     """A rule from the body of an add-rule request."""
     action = body.get("sql-rule-action")
     if isinstance(action, Map) and action.get("expression"):
-        raise NotImplementedHere(f"The rule '{name}' has an action: this emulator carries out none, and will not ignore one.")
+        raise NotImplementedHere(f"The rule '{name}' has an action: this emulator carries out none, and ignores none.")
     return RuleDescription(name, _filter(name, body))
 
 
@@ -48,7 +48,8 @@ def _filter(name: str, body: Map) -> Filter:
 
 def described_rule(rule: RuleDescription, created_at: Millis) -> Described:
     """A rule as enumerate-rules gives it: filter, action, name, creation time."""
-    return Described(_RULE, [_described_filter(rule.filter), Described(_NO_ACTION, []), rule.name, Timestamp(created_at)])
+    action = Described(_NO_ACTION, [])
+    return Described(_RULE, [_described_filter(rule.filter), action, rule.name, Timestamp(created_at)])
 
 
 def _described_filter(wanted: Filter) -> Described:

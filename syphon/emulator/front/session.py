@@ -140,12 +140,11 @@ class AmqpSession:
         self, handle: int | None = None, delivery_count: int | None = None, credit: int | None = None,
         available: int | None = None, drain: bool | None = None,
     ) -> None:  # fmt: skip
-        self.send(Flow(
-            self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW, handle, delivery_count, credit, available, drain
-        ))  # fmt: skip
+        window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
+        self.send(Flow(*window, handle, delivery_count, credit, available, drain))
 
     def deliver(self, outlet: Outlet, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
-        """Sends a message, in as many frames as it takes, when the peer's window has room. Returns the delivery's id."""
+        """Sends a message, in as many frames as it takes, when the peer's window has room. Returns its delivery id."""
         delivery_id = self._next_delivery_id
         self._next_delivery_id = (delivery_id + 1) & 0xFFFFFFFF
         if not settled:

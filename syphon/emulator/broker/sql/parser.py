@@ -1,0 +1,298 @@
+"""The grammar: from the tokens of an expression to its terms. What is not of the language is refused, and where."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from ..refusals import BadArgument
+from .terms import (
+    Condition,
+    Term,
+    Value,
+    calculation,
+    comparison,
+    conjunction,
+    constant,
+    disjunction,
+    like,
+    negation,
+    one_of,
+    system_property,
+    user_property,
+)
+from .tokens import Token, refuse, tokens
+from .values import EQUALITY, ORDER, kind_of, like_pattern
+
+LONGEST_EXPRESSION = 1024
+DEEPEST_NESTING = 32
+
+SYSTEM_PROPERTIES: Mapping[str, str] = {
+    **{
+        name: name
+        for name in (
+            "messageid", "correlationid", "to", "replyto", "label", "sessionid", "replytosessionid", "contenttype",
+            "timetolive", "enqueuedtimeutc", "sequencenumber", "deliverycount", "partitionkey",
+            "scheduledenqueuetimeutc",
+        )
+    },
+    "subject": "label",
+}  # fmt: skip
+"""What `sys.` may be followed by, and the name to ask a message for. Newer SDKs call the label a subject."""
+
+_NAMES = ("word", "name")
+_LITERALS: Mapping[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+def parse(expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Condition:
+    """The condition an expression states; `BadArgument` says where it states none."""
+    if len(expression) > LONGEST_EXPRESSION:
+        raise BadArgument(
+            f"The SQL filter expression has {len(expression)} characters; expected at most {LONGEST_EXPRESSION}."
+        )
+    return _Parser(expression, parameters, new_id).whole()
+
+
+class _Parser:
+    """One method per level of precedence, loosest first. Parentheses may hold either kind of term, so each level
+    passes on what it got and asks for a value or a condition only where it needs one."""
+
+    def __init__(self, expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID]) -> None:
+        self._tokens = list(tokens(expression))
+        self._index = 0
+        self._depth = 0
+        self._parameters = {name.removeprefix("@").casefold(): value for name, value in parameters.items()}
+        self._new_id = new_id
+
+    def whole(self) -> Condition:
+        condition = self._as_condition(self._alternatives())
+        if self._here.kind != "end":
+            self._refuse("AND, OR or the end of the expression")
+        return condition
+
+    def _alternatives(self) -> Term:
+        return self._joined("OR", self._requirements, disjunction)
+
+    def _requirements(self) -> Term:
+        return self._joined("AND", self._denial, conjunction)
+
+    def _joined(
+        self, keyword: str, operand: Callable[[], Term], join: Callable[[Sequence[Condition]], Condition]
+    ) -> Term:
+        first = operand()
+        if self._here.kind != keyword:
+            return first
+        conditions = [self._as_condition(first)]
+        while self._accept(keyword):
+            conditions.append(self._as_condition(operand()))
+        return join(conditions)
+
+    def _denial(self) -> Term:
+        if self._here.kind != "NOT":
+            return self._test()
+        odd = False
+        while self._accept("NOT"):
+            odd = not odd
+        condition = self._as_condition(self._test())
+        return negation(condition) if odd else condition
+
+    def _test(self) -> Term:
+        start = self._here
+        term = self._sum()
+        if self._here.kind in EQUALITY or self._here.kind in ORDER:
+            left = self._as_value(term, start)
+            return comparison(self._next().kind, left, self._operand())
+        if self._accept("IS"):
+            return self._is_null(term, start)
+        denied = self._accept("NOT")
+        if self._accept("IN"):
+            condition = self._in(self._as_value(term, start))
+        elif self._accept("LIKE"):
+            condition = self._like(self._as_value(term, start))
+        elif denied:
+            self._refuse("IN or LIKE after NOT")
+        else:
+            return term
+        return negation(condition) if denied else condition
+
+    def _is_null(self, term: Term, start: Token) -> Condition:
+        if not isinstance(term, Value) or term.exists is None:
+            self._refuse("a property before IS", start)
+        denied = self._accept("NOT")
+        self._expect("NULL", "NULL" if denied else "NULL or NOT NULL")
+        return Condition(lambda properties: (term.of(properties) is None) is not denied)
+
+    def _in(self, left: Value) -> Condition:
+        self._open("( and the values to choose from")
+        choices = [self._operand()]
+        while self._accept(","):
+            choices.append(self._operand())
+        self._close("a comma or )")
+        return one_of(left, choices)
+
+    def _like(self, left: Value) -> Condition:
+        start = self._here
+        pattern = self._operand()
+        escape = self._operand() if self._accept("ESCAPE") else None
+        if pattern.text is not None and (escape is None or escape.text is not None):
+            try:
+                like_pattern(pattern.text, escape.text if escape else None)
+            except ValueError as problem:
+                self._refuse(str(problem), start)
+        return like(left, pattern, escape)
+
+    def _sum(self) -> Term:
+        return self._calculation(("+", "-"), self._product)
+
+    def _product(self) -> Term:
+        return self._calculation(("*", "/", "%"), self._signed)
+
+    def _calculation(self, symbols: Sequence[str], operand: Callable[[], Term]) -> Term:
+        start = self._here
+        term = operand()
+        if self._here.kind not in symbols:
+            return term
+        first = self._as_value(term, start)
+        rest: list[tuple[str, Value]] = []
+        while self._here.kind in symbols:
+            symbol, start = self._next().kind, self._here
+            rest.append((symbol, self._as_value(operand(), start)))
+        return calculation(first, rest)
+
+    def _signed(self) -> Term:
+        if self._here.kind not in ("+", "-"):
+            return self._primary()
+        factor = 1
+        while self._here.kind in ("+", "-"):
+            factor = -factor if self._next().kind == "-" else factor
+        start = self._here
+        return calculation(self._as_value(self._primary(), start), [("*", constant(factor))])
+
+    def _primary(self) -> Term:
+        token = self._here
+        if token.kind == "(":
+            self._open("(")
+            term = self._alternatives()
+            self._close("AND, OR, an operator or )")
+            return term
+        if self._accept("EXISTS"):
+            return self._exists()
+        if token.kind in _NAMES:
+            return self._named()
+        return constant(self._constant())
+
+    def _exists(self) -> Condition:
+        self._open("( and a property")
+        start = self._here
+        subject = self._named() if start.kind in _NAMES else None
+        if subject is None or subject.exists is None:
+            self._refuse("a property", start)
+        self._close(")")
+        return Condition(subject.exists)
+
+    def _named(self) -> Value:
+        """A property, or a function's result: both begin with a name."""
+        token = self._next()
+        if token.kind == "word" and self._here.kind == "(":
+            return self._function(token)
+        if token.kind == "word" and self._here.kind == ".":
+            return self._scoped(token)
+        return user_property(constant(token.name()))
+
+    def _scoped(self, scope: Token) -> Value:
+        if scope.text.lower() not in ("sys", "user"):
+            self._refuse("sys or user before the dot", scope)
+        self._next()
+        if self._here.kind not in _NAMES:
+            self._refuse("a property's name after the dot")
+        token = self._next()
+        if scope.text.lower() == "user":
+            return user_property(constant(token.name()))
+        if token.name().lower() not in SYSTEM_PROPERTIES:
+            self._refuse("the name of a system property", token)
+        return system_property(SYSTEM_PROPERTIES[token.name().lower()])
+
+    def _function(self, token: Token) -> Value:
+        name = token.text.lower()
+        if name not in ("newid", "property", "p"):
+            self._refuse("the function newid, property or p", token)
+        self._open("(")
+        result = Value(lambda _: self._new_id()) if name == "newid" else user_property(self._operand())
+        self._close(")")
+        return result
+
+    def _constant(self) -> object:
+        token = self._next()
+        if token.kind in _LITERALS:
+            return _LITERALS[token.kind]
+        if token.kind == "string":
+            return token.unquoted()
+        if token.kind == "number":
+            return self._number(token)
+        if token.kind != "parameter":
+            self._refuse("a property, a value or (", token)
+        return self._parameter(token)
+
+    def _number(self, token: Token) -> float:
+        number = int(token.text) if token.text.isdigit() else float(token.text)
+        if number == math.inf or (isinstance(number, int) and number >= 2**63):
+            self._refuse("a number within the range of a 64-bit integer or a double", token)
+        return number
+
+    def _parameter(self, token: Token) -> object:
+        name = token.text.removeprefix("@").casefold()
+        if name not in self._parameters:
+            self._refuse("a parameter the filter has a value for", token)
+        value = self._parameters[name]
+        if value is not None and kind_of(value) is None:
+            self._refuse("a parameter whose value a filter can compare", token)
+        return value
+
+    def _operand(self) -> Value:
+        start = self._here
+        return self._as_value(self._sum(), start)
+
+    def _as_value(self, term: Term, start: Token) -> Value:
+        if isinstance(term, Condition):
+            self._refuse("a value rather than a condition", start)
+        return term
+
+    def _as_condition(self, term: Term) -> Condition:
+        if isinstance(term, Value):
+            self._refuse("a comparison, IN, LIKE or IS after a value")
+        return term
+
+    @property
+    def _here(self) -> Token:
+        return self._tokens[self._index]
+
+    def _next(self) -> Token:
+        token = self._here
+        self._index += 1
+        return token
+
+    def _accept(self, kind: str) -> bool:
+        if self._here.kind != kind:
+            return False
+        self._index += 1
+        return True
+
+    def _expect(self, kind: str, expected: str) -> None:
+        if not self._accept(kind):
+            self._refuse(expected)
+
+    def _open(self, expected: str) -> None:
+        if self._depth == DEEPEST_NESTING:
+            self._refuse(f"at most {DEEPEST_NESTING} parentheses within each other")
+        self._expect("(", expected)
+        self._depth += 1
+
+    def _close(self, expected: str) -> None:
+        self._expect(")", expected)
+        self._depth -= 1
+
+    def _refuse(self, expected: str, token: Token | None = None) -> NoReturn:
+        token = token or self._here
+        refuse(token.at, expected, token.text)

@@ -1,0 +1,123 @@
+"""Values of the language: which can be compared, what calculating gives, how a LIKE pattern is held against a text."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+LONGEST_TEXT = 65_536
+"""As long as all properties of a message together may be: a concatenation beyond that is unknown."""
+LONGEST_PATTERN = 1024
+
+_KINDS: Mapping[type, type] = {  # bool comes first because Python's bools are ints
+    bool: bool, int: float, float: float, str: str, bytes: bytes, uuid.UUID: uuid.UUID, datetime: datetime,
+    timedelta: timedelta,
+}  # fmt: skip
+EQUALITY: Mapping[str, Callable[[Any, Any], bool]] = {"=": operator.eq, "<>": operator.ne, "!=": operator.ne}
+ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_ARITHMETIC: Mapping[str, Callable[[Any, Any], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": math.fmod,
+}  # fmt: skip
+_ORDERED_KINDS = frozenset({float, str, datetime, timedelta})
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+"""The AMQP integers, signed or not."""
+
+
+def kind_of(value: object) -> type | None:
+    """The family a value is comparable within: all numbers are one. `None` for what filters know nothing about."""
+    return next((kind for base, kind in _KINDS.items() if isinstance(value, base)), None)
+
+
+def compare(symbol: str, left: object, right: object) -> bool | None:
+    kind = kind_of(left)
+    if kind is None or kind is not kind_of(right):
+        return None
+    if isinstance(left, datetime) and isinstance(right, datetime):
+        left, right = _in_utc(left), _in_utc(right)
+    if symbol in EQUALITY:
+        return EQUALITY[symbol](left, right)
+    return ORDER[symbol](left, right) if kind in _ORDERED_KINDS else None
+
+
+def calculate(symbol: str, left: object, right: object) -> object:
+    """Arithmetic as C# does it, except that what would throw there (overflow, division by zero) is unknown here."""
+    if isinstance(left, str) and isinstance(right, str) and symbol == "+":
+        return left + right if len(left) + len(right) <= LONGEST_TEXT else None
+    if kind_of(left) is not float or kind_of(right) is not float:
+        return None
+    try:
+        if isinstance(left, int) and isinstance(right, int):
+            whole = _calculate_whole(symbol, left, right)
+            return whole if _SMALLEST <= whole <= _LARGEST else None
+        return _ARITHMETIC[symbol](left, right)
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _calculate_whole(symbol: str, left: int, right: int) -> int:
+    if symbol in "+-*":
+        return int(_ARITHMETIC[symbol](left, right))
+    # C# rounds towards zero and gives a remainder the sign of the dividend; Python rounds down.
+    quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return quotient if symbol == "/" else left - right * quotient
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+@dataclass(frozen=True)
+class LikePattern:
+    """A LIKE pattern as what stands before its last `%`, and what must end the text after it (no `%`: nothing must).
+
+    The parts between two `%` are taken where they occur first, in atomic groups: a later failure never comes back to
+    try another place, because if the first place does not do, no other does.
+    """
+
+    start: re.Pattern[str]
+    end: re.Pattern[str] | None
+    end_length: int
+
+    def matches(self, text: str) -> bool:
+        if self.end is None:
+            return self.start.fullmatch(text) is not None
+        started = self.start.match(text)
+        if started is None:
+            return False
+        return self.end.fullmatch(text, max(started.end(), len(text) - self.end_length)) is not None
+
+
+@lru_cache(maxsize=1024)
+def like_pattern(pattern: str, escape: str | None) -> LikePattern:
+    """Raises ValueError, saying what was expected, for a pattern that means nothing."""
+    if escape is not None and len(escape) != 1:
+        raise ValueError("an escape character of length 1")
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"a pattern of at most {LONGEST_PATTERN} characters")
+    parts: list[list[str]] = [[]]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            literal = next(characters, None)
+            if literal is None:
+                raise ValueError("a character after the escape character that ends the pattern")
+            parts[-1].append(re.escape(literal))
+        elif character == "%":
+            parts.append([])
+        else:
+            parts[-1].append("." if character == "_" else re.escape(character))
+    head, *middle = ("".join(part) for part in parts)
+    if not middle:
+        return LikePattern(re.compile(head, re.DOTALL), None, 0)
+    tail = middle.pop()
+    start = head + "".join(f"(?>.*?{part})" for part in middle if part)
+    return LikePattern(re.compile(start, re.DOTALL), re.compile(tail, re.DOTALL), len(parts[-1]))

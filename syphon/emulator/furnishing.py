@@ -1,0 +1,53 @@
+"""What a namespace starts with: what an earlier process left behind, and what the settings name beyond that.
+
+Neither is checked as a client's request would be. The settings were, when they were read; and what was there before a
+restart is there after it, even where one entity forwards to another that comes later in the list.
+"""
+
+from __future__ import annotations
+
+from .broker.descriptions import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription
+from .broker.namespace import DEFAULT_RULE, Description, Namespace
+from .broker.sessions import SessionQueue
+from .broker.sqlite import Snapshot
+from .clock import Millis
+from .settings import NamespaceSettings
+
+
+def furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
+    """Makes the entities that the settings name and that are not there yet."""
+    there = {description.path.lower() for description in namespace.descriptions()}
+    wanted: list[Description] = [*(queue.description() for queue in settings.queues)]
+    for topic in settings.topics:
+        wanted += [topic.description(), *(entry.description(topic.name) for entry in topic.subscriptions)]
+    new = [description for description in wanted if description.path.lower() not in there]
+    for description in new:
+        namespace.adopt(description)
+        namespace.journal.describe(description.path, description)
+    made = {description.path.lower() for description in new}
+    for topic in settings.topics:
+        for entry in topic.subscriptions:
+            if entry.description(topic.name).path.lower() in made:
+                for rule in [rule.description() for rule in entry.rules] or [DEFAULT_RULE]:
+                    namespace.create_rule(topic.name, entry.name, rule)
+
+
+def restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
+    """Puts back what an earlier process has acknowledged."""
+    for path, record in snapshot.entities:
+        if isinstance(record, QueueDescription | TopicDescription | SubscriptionDescription):
+            namespace.adopt(record)
+        elif isinstance(record, RuleDescription):
+            namespace.adopt_rule(path, record)
+    for path, message in snapshot.messages:
+        namespace.line(path).restore(message)
+    for path, number in snapshot.numbers.items():
+        namespace.line(path).continue_after(number)
+    for path, session_id, state, updated_at in snapshot.sessions:
+        line = namespace.line(path)
+        if isinstance(line, SessionQueue):
+            line.restore_session(session_id, state, updated_at)
+    for path, message_id, at in snapshot.seen:
+        entity = namespace.target(path)
+        if now - at < entity.description.duplicate_detection_history_time_window:
+            entity.intake.seen.restore(message_id, at)
