@@ -225,7 +225,7 @@ def _array(width: int) -> Read:
             raise Malformed(f"an array claims {count} items in {after - pos} bytes")
         items = []
         if empty:
-            items = [item(data, pos, after, depth + 1)[0]] * count
+            items = [item(data, pos, after, depth + 1)[0]] * count  # one for all: not a byte was spent on the others
         else:
             for _ in range(count):
                 value, pos = item(data, pos, after, depth + 1)

@@ -115,9 +115,8 @@ def _merged(listed: list[NamespaceSettings], named: list[NamespaceSettings]) -> 
 
 
 async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None]) -> ExitCode:
-    import sqlite3
-
     from syphon.emulator.broker.refusals import Refusal
+    from syphon.emulator.broker.sqlite import StateUnusable
     from syphon.emulator.server import Emulator
 
     told_to_stop = asyncio.Event()
@@ -127,8 +126,8 @@ async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None
         await emulator.start()
     except OSError as error:
         return _did_not_start(error)
-    except sqlite3.Error as error:
-        return _misconfigured(f"The state in {settings.state} cannot be used: {error}. Name another place.")
+    except StateUnusable as unusable:
+        return _misconfigured(str(unusable))
     except Refusal as refusal:  # an entity of the settings does not go with one that the state has kept
         return _misconfigured(refusal.description)
     announce(emulator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -46,6 +47,11 @@ class BackgroundEmulator:
     @property
     def namespaces(self) -> list[RunningNamespace]:
         return self._emulator.namespaces
+
+    @property
+    def ca_file(self) -> Path | None:
+        """The certificate a client must trust, if TLS is on."""
+        return self._emulator.ca_file
 
     def call(self, function: Callable[[], T]) -> T:
         """Runs a function where the emulator runs, and gives back its result. What changes the emulator goes here."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from .broker.descriptions import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription
 from .broker.namespace import DEFAULT_RULE, Description, Namespace
+from .broker.refusals import Refusal
 from .broker.sessions import SessionQueue
-from .broker.sqlite import Snapshot
+from .broker.sqlite import Snapshot, StateUnusable
 from .clock import Millis
 from .settings import NamespaceSettings
 
@@ -34,15 +35,27 @@ def furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
 
 def restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
     """Puts back what an earlier process has acknowledged."""
+    try:
+        _restore(namespace, snapshot, now)
+    except Refusal as refusal:
+        raise StateUnusable(
+            f"The state of namespace {namespace.name} does not hold together: {refusal.description} "
+            "Put a good copy in its place, or name another directory."
+        ) from None
+
+
+def _restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
     for path, record in snapshot.entities:
         if isinstance(record, QueueDescription | TopicDescription | SubscriptionDescription):
             namespace.adopt(record)
         elif isinstance(record, RuleDescription):
             namespace.adopt_rule(path, record)
-    for path, message in snapshot.messages:
-        namespace.line(path).restore(message)
     for path, number in snapshot.numbers.items():
         namespace.line(path).continue_after(number)
+    for path, message in snapshot.messages:
+        namespace.line(path).restore(message)
+    for path in {path for path, _ in snapshot.messages}:
+        namespace.line(path).restored()
     for path, session_id, state, updated_at in snapshot.sessions:
         line = namespace.line(path)
         if isinstance(line, SessionQueue):

@@ -31,8 +31,10 @@ class Listener:
         self._make_amqp = make_amqp
         self._make_http = make_http
         self._socket: socket.socket | None = None
+        self._reserved: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._greeting: set[asyncio.Task[None]] = set()
+        self._silent: set[_Greeter] = set()
 
     async def open(self) -> None:
         """Binds the port; 0 becomes the free one that was found."""
@@ -41,11 +43,8 @@ class Listener:
     def reopen(self) -> None:
         if self._socket is not None:
             return
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening, self._reserved = self._reserved or self._bound(), None
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((self._host, self.port))
             listening.listen(BACKLOG)
             listening.setblocking(False)
         except OSError:
@@ -55,17 +54,39 @@ class Listener:
         self._socket = listening
         self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
 
+    def refuse(self) -> None:
+        """Connections are refused, and the port stays ours: else a client's own end of a connection might take it."""
+        if self._socket is not None:
+            self.close()
+            self._reserved = self._bound()
+
+    def _bound(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((self._host, self.port))
+        except OSError:
+            bound.close()
+            raise
+        return bound
+
     def close(self) -> None:
-        """Nobody listens any more; connections that were handed on stay."""
+        """Nobody listens any more. Connections that were handed on stay; those that never said a word do not."""
         if self._accepting is not None:
             self._accepting.cancel()
             self._accepting = None
         for task in list(self._greeting):
             task.cancel()
+        for greeter in list(self._silent):
+            greeter.hang_up()
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -76,7 +97,6 @@ class Listener:
                 # Out of file descriptors, or a client that left while it was waiting: others may still come.
                 await asyncio.sleep(0.05)
                 continue
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = loop.create_task(self._greet(connection))
             self._greeting.add(task)
             task.add_done_callback(self._greeting.discard)
@@ -84,6 +104,7 @@ class Listener:
     async def _greet(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setblocking(False)
             tls = await self._first_byte(connection) == TLS_HANDSHAKE if self._tls is not None else False
             await loop.connect_accepted_socket(self._make_greeter, connection, ssl=self._tls if tls else None)
@@ -106,23 +127,29 @@ class Listener:
         return first[0] if first else None
 
     def _make_greeter(self) -> asyncio.Protocol:
-        return _Greeter(self._make_amqp, self._make_http)
+        return _Greeter(self._make_amqp, self._make_http, self._silent)
 
 
 class _Greeter(asyncio.Protocol):
     """Waits for the first bytes, then makes room for the protocol they are in."""
 
-    def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol) -> None:
+    def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol, silent: set[_Greeter]) -> None:
         self._make_amqp = make_amqp
         self._make_http = make_http
+        self._silent = silent
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TCP transports read and write
-        self._timeout = asyncio.get_running_loop().call_later(FIRST_BYTE_WITHIN, transport.close)
+        self._timeout = asyncio.get_running_loop().call_later(FIRST_BYTE_WITHIN, self.hang_up)
+        self._silent.add(self)
+
+    def hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._timeout.cancel()
+        self._done()
         transport = self._transport
         assert transport is not None  # data comes after the connection was made
         # Methods of HTTP are words in capital letters; all else (AMQP, or garbage) gets AMQP's answer.
@@ -133,4 +160,8 @@ class _Greeter(asyncio.Protocol):
         protocol.data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._done()
+
+    def _done(self) -> None:
         self._timeout.cancel()
+        self._silent.discard(self)

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .broker.access import Policy
 from .broker.faults import Outage
-from .broker.journal import Journal, NoJournal
+from .broker.journal import NoJournal
 from .broker.namespace import Identity, Namespace
-from .broker.sqlite import Snapshot, SqliteJournal
+from .broker.sqlite import SqliteJournal
 from .clock import Clock, SystemClock
 from .front import AmqpConnection, FrontSettings
 from .furnishing import furnish, restore
 from .listener import Listener
 from .settings import EmulatorSettings, NamespaceSettings, default_settings
+from .state import StateDirectory
 
 if TYPE_CHECKING:
     from .tls import ServerTls
@@ -31,12 +33,11 @@ if TYPE_CHECKING:
 class RunningNamespace:
     """A namespace with its ports open."""
 
-    def __init__(self, settings: NamespaceSettings, namespace: Namespace, journal: Journal) -> None:
+    def __init__(self, settings: NamespaceSettings, namespace: Namespace) -> None:
         self.settings = settings
         self.namespace = namespace
         self.amqp_port = settings.amqp_port
         self.http_port = settings.http_port
-        self._journal = journal
         self._front = FrontSettings(link_idle_timeout=settings.link_idle_timeout)
         self._connections: set[AmqpConnection] = set()
         self._amqp: Listener | None = None
@@ -99,8 +100,16 @@ class RunningNamespace:
             connection.abort()
         if self._web is not None:
             await self._web.stop()
-        if isinstance(self._journal, SqliteJournal):
-            self._journal.close()
+
+    @contextmanager
+    def turned_away(self, why: str) -> Iterator[None]:
+        """What its clients do cannot be kept: they are hushed up, told so (in between), and sent away."""
+        connections = list(self._connections)
+        for connection in connections:
+            connection.hush()
+        yield
+        for connection in connections:
+            connection.fail(why)
 
     def _make_amqp(self) -> AmqpConnection:
         connection = AmqpConnection(self.namespace, self._front, self._connections.discard)
@@ -110,8 +119,8 @@ class RunningNamespace:
     def _on_outage(self, outage: Outage | None) -> None:
         if self._amqp is not None:
             if outage is Outage.REFUSE:
-                self._amqp.close()
-            elif outage is None:
+                self._amqp.refuse()
+            else:
                 self._amqp.reopen()
         for connection in list(self._connections):
             if outage is Outage.HANG:
@@ -127,8 +136,10 @@ class _Web:
     async def start(self, app: object) -> Callable[[], asyncio.Protocol]:
         from aiohttp import web
 
+        from .web.log import log
+
         assert isinstance(app, web.Application)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        self._runner = web.AppRunner(app, access_log=None, logger=log, shutdown_timeout=0.5)
         await self._runner.setup()
         server = self._runner.server
         assert server is not None  # setup() has made it
@@ -146,14 +157,17 @@ class Emulator:
         self.clock = clock or SystemClock()
         self.ca_file: Path | None = None
         self.namespaces: list[RunningNamespace] = []
+        self._state: StateDirectory | None = None
 
     def __getitem__(self, name: str) -> RunningNamespace:
         return next(namespace for namespace in self.namespaces if namespace.name == name)
 
     async def start(self) -> None:
         """Opens all ports. An error names the namespace and the port, and leaves nothing open."""
-        tls = self._tls()
         try:
+            if self.settings.state is not None:
+                self._state = StateDirectory(self.settings.state)
+            tls = self._tls()
             for settings in self.settings.namespaces:
                 running = self._make(settings)
                 self.namespaces.append(running)
@@ -166,6 +180,9 @@ class Emulator:
         namespaces, self.namespaces = self.namespaces, []
         for namespace in namespaces:
             await namespace.shut()
+        if self._state is not None:
+            self._state.close()
+            self._state = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -189,16 +206,15 @@ class Emulator:
         return tls
 
     def _make(self, settings: NamespaceSettings) -> RunningNamespace:
-        journal: Journal = NoJournal()
-        snapshot: Snapshot | None = None
-        if self.settings.state is not None:
-            self.settings.state.mkdir(parents=True, exist_ok=True)
-            journal = SqliteJournal(self.settings.state / f"{settings.name}.db")
-            snapshot = journal.snapshot()
+        journal = self._state.journal(settings.name) if self._state is not None else NoJournal()
         policies = tuple(Policy(p.name, p.key.get_secret_value(), p.claims) for p in settings.policies)
         identity = Identity(settings.name, settings.host, settings.tier, policies, settings.accept_any_jwt)
         namespace = Namespace(identity, self.clock, journal, self.settings.seed)
-        if snapshot is not None:
-            restore(namespace, snapshot, self.clock.now())
+        running = RunningNamespace(settings, namespace)
+        if isinstance(journal, SqliteJournal):
+            restore(namespace, journal.snapshot(), self.clock.now())
+            journal.on_trouble = running.turned_away
         furnish(namespace, settings)
-        return RunningNamespace(settings, namespace, journal)
+        if isinstance(journal, SqliteJournal):
+            journal.write_now()
+        return running

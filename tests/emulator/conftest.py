@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
@@ -59,6 +60,19 @@ def background_clocked() -> Iterator[BackgroundEmulator]:
     """The same with time moved by hand: `background_clocked.advance(seconds)`."""
     with BackgroundEmulator(settings(), clock=now()) as emulator:
         yield emulator
+
+
+leftovers = pytest.mark.filterwarnings("ignore:(unclosed|loop is closed):ResourceWarning")
+
+
+@pytest.fixture
+def swept() -> Iterator[None]:
+    """For tests that break connections: the SDK leaves what is left of one to the garbage collector. Here it is called.
+
+    Such tests ignore the ResourceWarnings that come of it (`leftovers`); later tests must not meet them.
+    """
+    yield
+    gc.collect()
 
 
 def now() -> FakeClock:

@@ -536,7 +536,7 @@ async def test_a_change_is_answered_when_it_is_written_down() -> None:
         def __init__(self) -> None:
             self.waiting: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
 
-        def when_durable(self, callback: Callable[[], None]) -> None:
+        def when_durable(self, callback: Callable[[], None], failed: Callable[[str], None] | None = None) -> None:
             self.waiting.put_nowait(callback)
 
     disk = SlowDisk()

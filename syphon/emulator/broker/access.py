@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -82,20 +83,22 @@ class Access:
             return self._jwt(token, address)
         fields = {key: values[0] for key, values in parse_qs(token.partition(" ")[2], strict_parsing=False).items()}
         raw = dict(part.partition("=")[::2] for part in token.partition(" ")[2].split("&"))
-        missing = [name for name in ("sr", "sig", "se", "skn") if not fields.get(name)]
+        missing = [name for name in ("sr", "sig", "se", "skn") if not fields.get(name) or name not in raw]
         if missing:
             raise Unauthorized(f"InvalidSignature: the token lacks {', '.join(missing)}.")
         audience = self._path_of(unquote(fields["sr"]), "audience")
         if not is_below(self._path_of(address, "address"), audience):
             raise Unauthorized(f"InvalidAudience: the token is for '{unquote(fields['sr'])}', not for '{address}'.")
         policy = self._policy(fields["skn"], audience, fields["sig"], f"{raw['sr']}\n{raw['se']}")
-        return Grant(audience, policy.grants(), self._expiry(fields["se"]))
+        return Grant(self._path_of(address, "address"), policy.grants(), self._expiry(fields["se"]))
 
     def _expiry(self, text: str) -> float:
         try:
             expires_at = float(text)
         except ValueError:
-            raise Unauthorized(f"InvalidToken: '{text}' is no expiry in seconds since 1970.") from None
+            expires_at = math.nan
+        if not math.isfinite(expires_at):
+            raise Unauthorized(f"InvalidToken: '{text:.100}' is no expiry in seconds since 1970.")
         if expires_at <= self.seconds():
             raise Unauthorized("ExpiredToken: the token has expired.")
         return expires_at
@@ -125,8 +128,11 @@ class Access:
         return Grant(self._path_of(address, "address"), EVERYTHING, self._expiry(str(expires_at)))
 
     def _path_of(self, uri: str, what: str) -> str:
-        parts = urlsplit(uri)
-        host = (parts.hostname or "").lower()
+        try:
+            parts = urlsplit(uri)
+            host = (parts.hostname or "").lower()
+        except ValueError:  # such as half an IPv6 address
+            raise Unauthorized(f"InvalidAudience: the {what} '{uri}' is no address.") from None
         if host not in self._hosts:
             raise Unauthorized(f"InvalidAudience: the {what} '{uri}' names '{host}', which is not this namespace.")
         return parts.path.strip("/").lower()

@@ -18,18 +18,22 @@ class Kind(StrEnum):
 
 
 class Counters:
-    """Counts that only grow, until they are reset."""
+    """Counts that only grow, until they are reset. Each operation is counted once, under one kind."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._spellings: dict[str, str] = {}
 
     def add(self, entity: str, kind: str, times: int = 1) -> None:
-        self._counts[entity, kind] += times
+        # Clients need not care for case in a path; the spelling that came first stands for all.
+        key = entity.lower()
+        self._spellings.setdefault(key, entity)
+        self._counts[key, kind] += times
 
     def by_entity(self) -> dict[str, dict[str, int]]:
         table: dict[str, dict[str, int]] = {}
-        for (entity, kind), count in sorted(self._counts.items()):
-            table.setdefault(entity, {})[kind] = count
+        for (key, kind), count in sorted(self._counts.items()):
+            table.setdefault(self._spellings[key], {})[kind] = count
         return table
 
     def totals(self) -> dict[str, int]:
@@ -39,7 +43,8 @@ class Counters:
         return {kind.value: total[kind.value] for kind in Kind}
 
     def of(self, entity: str, kind: Kind) -> int:
-        return self._counts[entity, kind.value]
+        return self._counts[entity.lower(), kind.value]
 
     def reset(self) -> None:
         self._counts.clear()
+        self._spellings.clear()

@@ -44,7 +44,7 @@ class Surroundings(Protocol):
     clock: Clock
     journal: Journal
 
-    def forward(self, message: BrokeredMessage, target: str, hops: int) -> None:
+    def forward(self, message: BrokeredMessage, target: str) -> None:
         """Hands a message to another entity; a refusal is the caller's to deal with."""
 
 
@@ -74,6 +74,11 @@ class Entity:
     def touch(self) -> None:
         self.accessed_at = self._around.clock.now()
 
+    def left_by(self, link: Link) -> None:
+        """A link has ended: until now the entity was in use."""
+        self.links.discard(link)
+        self.touch()
+
     def check_sends(self) -> None:
         if self.status in (EntityStatus.DISABLED, EntityStatus.SEND_DISABLED):
             raise EntityDisabled(f"The entity '{self.path}' takes no messages: its status is {self.status}.")
@@ -97,10 +102,11 @@ class Receivable(Entity):
     def __init__(self, path: str, around: Surroundings, terms: Terms) -> None:
         super().__init__(path, around)
         kind = SessionQueue if terms.requires_session else MessageQueue
-        letters = Terms(lock_duration=terms.lock_duration, ages=False)
+        letters = _letters_of(terms)
         self.main = kind(path, terms, around.clock, around.journal, self._dead_letter)
         self.dead = MessageQueue(f"{path}/{DEAD_LETTERS}", letters, around.clock, around.journal)
         self.transfer_dead = MessageQueue(f"{path}/{TRANSFER_DEAD_LETTERS}", letters, around.clock, around.journal)
+        self._steer()
 
     @property
     def status(self) -> EntityStatus:
@@ -126,29 +132,35 @@ class Receivable(Entity):
             return self.transfer_dead
         raise EntityNotFound(f"The entity '{self.path}' has no '{sub_queue}'.")
 
-    def place(self, messages: list[BrokeredMessage], hops: int) -> None:
-        """Takes messages that were checked: into the line, or on to where they are forwarded."""
-        target = self.description.forward_to
-        if target is None:
-            self.main.enqueue(messages)
-            return
-        for message in messages:
-            message.enqueued_sequence = message.enqueued_sequence or message.sequence
-            self._pass_on(message, target, hops)
+    def _agree_on(self, terms: Terms) -> None:
+        """The description has changed, and with it what holds for the messages, dead letters included."""
+        self.main.terms = terms
+        self.dead.terms = self.transfer_dead.terms = _letters_of(terms)
+        self._steer()
 
-    def _pass_on(self, message: BrokeredMessage, target: str, hops: int) -> None:
+    def _steer(self) -> None:
+        """Where the messages go from here: to receivers, or on to where the description says."""
+        target = self.description.forward_to
+        self.main.forward(None if target is None else lambda message: self._pass_on(message, target))
+
+    def _pass_on(self, message: BrokeredMessage, target: str) -> None:
+        onward = message.copy()
+        onward.enqueued_sequence = message.enqueued_sequence or message.sequence
+        onward.hops = message.hops + 1
+        if onward.hops > MAX_HOPS:
+            self._strand(message, "MaxTransferHopCountExceeded", f"The message was forwarded more than {MAX_HOPS} times.")
+            return
         try:
-            if hops >= MAX_HOPS:
-                raise Refusal(f"The message was forwarded more than {MAX_HOPS} times.")
-            self._around.forward(message.copy(), target, hops + 1)
+            self._around.forward(onward, target)
         except Refusal as refusal:
-            stuck = message.copy()
-            stuck.set_properties({
-                "DeadLetterReason": "TransferFailed",
-                "DeadLetterErrorDescription": f"Forwarding to '{target}' failed: {refusal.description}",
-            })  # fmt: skip
-            stuck.dead_letter_source = self.path
-            self.transfer_dead.enqueue([stuck])
+            self._strand(message, "TransferFailed", f"Forwarding to '{target}' failed: {refusal.description}")
+
+    def _strand(self, message: BrokeredMessage, reason: str, description: str) -> None:
+        stuck = message.copy()
+        stuck.enqueued_sequence = message.enqueued_sequence or message.sequence
+        stuck.set_properties({"DeadLetterReason": reason, "DeadLetterErrorDescription": description})
+        stuck.dead_letter_source = self.path
+        self.transfer_dead.enqueue([stuck])
 
     def _dead_letter(self, message: BrokeredMessage, properties: dict[str, Value]) -> None:
         letter = message.copy()
@@ -160,7 +172,7 @@ class Receivable(Entity):
         if target is None:
             self.dead.enqueue([letter])
         else:
-            self._pass_on(letter, target, 0)
+            self._pass_on(letter, target)
 
     def runtime(self) -> EntityRuntime:
         return EntityRuntime(
@@ -198,28 +210,34 @@ class Intake:
                     )
         if description.enable_partitioning:
             self._choose_fragment(description, messages, down)
+        else:
+            for message in messages:
+                message.fragment = 0  # a forwarded one may have had another where it came from
         kept = [message for message in messages if not message.ping]
         if description.requires_duplicate_detection:
             window = description.duplicate_detection_history_time_window
-            kept = [message for message in kept if not self._is_repeat(message, window)]
+            partitioned = description.enable_partitioning
+            kept = [message for message in kept if not self._is_repeat(message, window, partitioned)]
         return kept
 
-    def _is_repeat(self, message: BrokeredMessage, window: Millis) -> bool:
+    def _is_repeat(self, message: BrokeredMessage, window: Millis, partitioned: bool) -> bool:
         if message.message_id is None:
             return False
-        key = f"{message.partition_key or message.session_id or ''}\n{message.message_id!s}"
+        # Each fragment remembers for itself, and only there do equal ids under different keys never meet.
+        key = f"{(partitioned and (message.session_id or message.partition_key)) or ''}\n{message.message_id!s}"
         now = self._around.clock.now()
         repeat = self.seen.is_repeat(key, now, window)
         if not repeat:
-            self._around.journal.seen(self._path, key, now)
+            self._around.journal.seen(self._path, key, now, window)
         return repeat
 
     def _choose_fragment(
         self, description: QueueDescription | TopicDescription, messages: list[BrokeredMessage], down: set[int]
     ) -> None:
+        by_id = description.requires_duplicate_detection
         keys = {
             message.session_id or message.partition_key
-            or (str(message.message_id) if description.requires_duplicate_detection else None)
+            or (str(message.message_id) if by_id and message.message_id is not None else None)
             for message in messages
         }  # fmt: skip
         if len(keys) > 1:
@@ -250,17 +268,16 @@ class Queue(Receivable):
         super().__init__(description.name, around, _terms(description))
         self.intake = Intake(self.path, around)
 
-    def submit(self, messages: list[BrokeredMessage], hops: int = 0) -> None:
+    def submit(self, messages: list[BrokeredMessage]) -> None:
         """Takes a batch, all of it or nothing."""
         self.check_sends()
         self.touch()
         check_quota(self, messages, self.description.max_size_in_megabytes, self.description.enable_partitioning)
-        kept = self.intake.admit(self.description, messages, self.main.down_fragments)
-        self.place(kept, hops)
+        self.main.enqueue(self.intake.admit(self.description, messages, self.main.down_fragments))
 
     def update(self, description: QueueDescription) -> None:
         self.description = description
-        self.main.terms = _terms(description)
+        self._agree_on(_terms(description))
         self.updated_at = self._around.clock.now()
 
 
@@ -277,9 +294,20 @@ class Subscription(Receivable):
     def takes(self, properties: MessageProperties) -> bool:
         return any(rule.filter.matches(properties) for rule in self.rules.values())
 
+    def take(self, message: BrokeredMessage) -> None:
+        """Takes its own copy of a message that one of its rules wants."""
+        if self.description.requires_session and message.session_id is None:
+            # The sender was not told to have sessions, by the topic it knows: the message is not refused but put aside.
+            self._dead_letter(message, {
+                "DeadLetterReason": "Session ID is null",
+                "DeadLetterErrorDescription": "Session enabled entity doesn't allow a message without a session identifier.",
+            })  # fmt: skip
+            return
+        self.main.enqueue([message])
+
     def update(self, description: SubscriptionDescription) -> None:
         self.description = description
-        self.main.terms = _terms(description)
+        self._agree_on(_terms(description))
         self.updated_at = self._around.clock.now()
 
 
@@ -302,15 +330,11 @@ class Topic(Entity):
     def size(self) -> int:
         return self.main.size + sum(subscription.size for subscription in self.subscriptions.values())
 
-    def submit(self, messages: list[BrokeredMessage], hops: int = 0) -> None:
+    def submit(self, messages: list[BrokeredMessage]) -> None:
         self.check_sends()
         self.touch()
         check_quota(self, messages, self.description.max_size_in_megabytes, self.description.enable_partitioning)
-        kept = self.intake.admit(self.description, messages, self.main.down_fragments)
-        self._hops = hops
-        self.main.enqueue(kept)
-
-    _hops = 0
+        self.main.enqueue(self.intake.admit(self.description, messages, self.main.down_fragments))
 
     def publish(self, message: BrokeredMessage) -> None:
         message.ttl = min(message.ttl, self.description.default_message_time_to_live)
@@ -318,8 +342,9 @@ class Topic(Entity):
         for subscription in list(self.subscriptions.values()):
             if subscription.takes(properties) and subscription.status is not EntityStatus.DISABLED:
                 copy = message.copy()
-                copy.enqueued_sequence = message.sequence
-                subscription.place([copy], self._hops)
+                copy.enqueued_sequence = message.enqueued_sequence or message.sequence
+                copy.hops = message.hops
+                subscription.take(copy)
 
     def update(self, description: TopicDescription) -> None:
         self.description = description
@@ -358,6 +383,11 @@ def check_quota(entity: Queue | Topic, messages: list[BrokeredMessage], megabyte
         raise QuotaExceeded(
             f"The maximum entity size has been reached or exceeded for '{entity.path}': {entity.size} of {quota} bytes."
         )
+
+
+def _letters_of(terms: Terms) -> Terms:
+    """What holds for the dead letters of an entity."""
+    return Terms(lock_duration=terms.lock_duration, ages=False)
 
 
 def _terms(description: QueueDescription | SubscriptionDescription) -> Terms:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import itertools
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..clock import Clock, Millis
-from .refusals import NotAllowed, Refusal, ServerBusy
+from .refusals import NotAllowed, Refusal, ServerBusy, status_of
 
 
 class Operation(StrEnum):
@@ -29,7 +30,7 @@ class Action(StrEnum):
     """What then happens."""
 
     REFUSE = "refuse"
-    """The operation is refused with `amqp:not-allowed`; a connection is refused by closing it."""
+    """The operation is refused with `amqp:not-allowed`; a connection is refused by cutting it."""
     DROP = "drop"
     """The connection is cut, without a word."""
     HANG = "hang"
@@ -41,16 +42,41 @@ class Action(StrEnum):
     ERROR = "error"
     """The operation is answered with the given condition."""
     LOSE_LOCK = "lose-lock"
-    """The lock is lost just before the operation."""
+    """The lock is lost just before the operation; that of a received message as soon as it is on its way."""
     LOSE_REPLY = "lose-reply"
     """It is carried out, but the answer never comes."""
     LOSE_REPLY_AND_DROP = "lose-reply-and-drop"
     """It is carried out, and the connection is cut instead of an answer."""
 
 
+_EVERYWHERE = frozenset(Operation)
+_ON_LINKS = _EVERYWHERE - {Operation.CONNECT}
+_WITH_REPLIES = _ON_LINKS - {Operation.ATTACH}
+
+APPLIES: dict[Action, frozenset[Operation]] = {
+    Action.REFUSE: _EVERYWHERE,
+    Action.DROP: _EVERYWHERE,
+    Action.HANG: _EVERYWHERE,
+    Action.DETACH: _ON_LINKS,
+    Action.DELAY: _EVERYWHERE,
+    Action.ERROR: _EVERYWHERE,
+    Action.LOSE_LOCK: _WITH_REPLIES - {Operation.SEND},
+    Action.LOSE_REPLY: _WITH_REPLIES,
+    Action.LOSE_REPLY_AND_DROP: _WITH_REPLIES,
+}
+"""Which operations an action can happen to. A fault for any operation strikes only these."""
+
+
+class BadFault(ValueError):
+    """A fault that could not happen as it is described; the text begins with the name of the field."""
+
+
 @dataclass(slots=True)
 class Fault:
-    """One thing that goes wrong. Without `times`, `share` or `period` it does so always, until it is cleared."""
+    """One thing that goes wrong. Without `times`, `share` or `period` it does so always, until it is cleared.
+
+    `entity` is a path or a pattern (`orders*`), case aside. Connections belong to no entity: only `*` is about them.
+    """
 
     action: Action
     operation: Operation | None = None
@@ -65,18 +91,35 @@ class Fault:
     struck: int = field(default=0)
     until: Millis | None = None
 
+    def __post_init__(self) -> None:
+        if self.operation is not None and self.operation not in APPLIES[self.action]:
+            able = ", ".join(operation for operation in Operation if operation in APPLIES[self.action])
+            raise BadFault(f"action: {self.action} does not happen to {self.operation}, only to {able}")
+        if self.condition is not None and not (self.condition and self.condition.isascii()):
+            raise BadFault(f"condition: {self.condition!r} is not ASCII text such as amqp:internal-error")
+        if not (math.isfinite(self.seconds) and self.seconds >= 0):
+            raise BadFault(f"seconds: {self.seconds} is not a length of time")
+        if self.times is not None and self.times < 1:
+            raise BadFault(f"times: {self.times} is not at least 1")
+        if not 0 < self.share <= 1:
+            raise BadFault(f"share: {self.share} is not above 0 and at most 1")
+        if self.period is not None and not (math.isfinite(self.period) and self.period > 0):
+            raise BadFault(f"period: {self.period} is not a length of time above 0")
+
     def refusal(self) -> Refusal:
         """The refusal this fault answers with."""
-        if self.action is Action.ERROR:
-            return Refusal(self.description, self.condition or "amqp:internal-error", 500)
-        if self.action is Action.DETACH:
-            return Refusal(self.description, self.condition or "amqp:link:detach-forced", 503)
-        return NotAllowed(self.description, self.condition)
+        if self.action is Action.REFUSE:
+            return NotAllowed(self.description, self.condition)
+        usual = "amqp:link:detach-forced" if self.action is Action.DETACH else "amqp:internal-error"
+        condition = self.condition or usual
+        return Refusal(self.description, condition, status_of(condition))
 
     def fits(self, operation: Operation, entity: str) -> bool:
-        return (self.operation is None or self.operation is operation) and fnmatch.fnmatchcase(
-            entity.lower(), self.entity.lower()
-        )
+        if self.operation is None:
+            happens = operation in APPLIES[self.action]
+        else:
+            happens = self.operation is operation
+        return happens and fnmatch.fnmatchcase(entity.lower(), self.entity.lower())
 
 
 class Outage(StrEnum):
@@ -93,11 +136,11 @@ class Outage(StrEnum):
 
 
 class ConnectionDropped(Exception):
-    """A fault asks for the connection to be cut, or (`silently`) to stay without an answer."""
+    """A fault asks for the connection to be cut: now, or once it has been silent `until` something is over."""
 
-    def __init__(self, silently: bool = False) -> None:
+    def __init__(self, until: asyncio.Event | None = None) -> None:
         super().__init__("the connection is to be dropped")
-        self.silently = silently
+        self.until = until
 
 
 class Throttle:
@@ -137,12 +180,14 @@ class Faults:
         self._ids = itertools.count(1)
         self._faults: list[Fault] = []
         self.outage: Outage | None = None
+        self._outage_over = asyncio.Event()
         self.throttle: Throttle | None = None
         self.on_outage: Callable[[Outage | None], None] = lambda outage: None  # noqa: ARG005
 
     def add(self, fault: Fault) -> int:
         """Arms a fault and gives it a number to clear it by."""
         fault.id = next(self._ids)
+        fault.struck = 0
         if fault.period is not None:
             fault.until = self._clock.now() + round(fault.period * 1000)
         self._faults.append(fault)
@@ -170,12 +215,18 @@ class Faults:
         return None
 
     def begin_outage(self, outage: Outage) -> None:
-        self.outage = outage
-        self.on_outage(outage)
+        """The whole namespace is away from now on, in this way; another outage in its place ends it first."""
+        self._change_outage(outage)
 
     def end_outage(self) -> None:
-        self.outage = None
-        self.on_outage(None)
+        """The namespace is back, on the same ports and with all it had."""
+        self._change_outage(None)
+
+    def _change_outage(self, outage: Outage | None) -> None:
+        self.outage = outage
+        self._outage_over.set()
+        self._outage_over = asyncio.Event()
+        self.on_outage(outage)
 
     def set_throttle(self, credits_per_second: int | None) -> None:
         self.throttle = None if credits_per_second is None else Throttle(credits_per_second, self._clock)
@@ -191,21 +242,37 @@ class Faults:
     def hides_counts(self) -> bool:
         return self.throttle is not None and self.throttle.is_biting()
 
-    async def http(self, path: str, is_write: bool) -> None:  # noqa: ARG002  a fault does not ask what it breaks
-        """The same for a request over HTTP: waits, raises a refusal, or asks for the connection to be dropped."""
+    async def http(self, path: str) -> Fault | None:
+        """The same for a request over HTTP: waits, raises a refusal, or asks for the connection to be dropped.
+
+        A fault that is returned concerns the answer: see `after_http`.
+        """
         if self.outage in (Outage.REFUSE, Outage.DROP):
             raise ConnectionDropped
         if self.outage is Outage.HANG:
-            raise ConnectionDropped(silently=True)
+            raise ConnectionDropped(until=self._outage_over)
         self.charge(MANAGEMENT_CREDITS)
         fault = self.strike(Operation.MANAGE, path)
-        if fault is None:
-            return
+        if fault is None or fault.action is Action.LOSE_LOCK:
+            return None  # no request over HTTP has to do with a lock
         if fault.action is Action.DELAY:
-            await asyncio.sleep(fault.seconds)
+            await self._delay(fault.seconds)
         elif fault.action is Action.HANG:
-            raise ConnectionDropped(silently=True)
-        elif fault.action in (Action.DROP, Action.LOSE_REPLY, Action.LOSE_REPLY_AND_DROP):
+            raise ConnectionDropped(until=asyncio.Event())
+        elif fault.action is Action.DROP:
             raise ConnectionDropped
-        else:
+        elif fault.action not in (Action.LOSE_REPLY, Action.LOSE_REPLY_AND_DROP):
             raise fault.refusal()
+        return fault
+
+    def after_http(self, fault: Fault | None) -> None:
+        """What was asked is done; now its answer may be lost."""
+        if fault is not None and fault.action is Action.LOSE_REPLY:
+            raise ConnectionDropped(until=asyncio.Event())
+        if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:
+            raise ConnectionDropped
+
+    async def _delay(self, seconds: float) -> None:
+        over = asyncio.Event()
+        self._clock.call_at(self._clock.now() + round(seconds * 1000), over.set)
+        await over.wait()

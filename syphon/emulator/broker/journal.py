@@ -16,6 +16,10 @@ from .message import BrokeredMessage
 class Journal(Protocol):
     """Hears of every change, in order."""
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be kept at present; none when all is well."""
+
     def put(self, path: str, message: BrokeredMessage) -> None:
         """A message is new, or its bytes have changed."""
 
@@ -26,21 +30,23 @@ class Journal(Protocol):
 
     def session(self, path: str, session_id: str, state: bytes | None, updated_at: Millis) -> None: ...
 
-    def seen(self, path: str, message_id: str, at: Millis) -> None:
-        """Duplicate detection has noted a message id."""
+    def seen(self, path: str, message_id: str, at: Millis, window: Millis) -> None:
+        """Duplicate detection has noted a message id, and what is older than the window no longer matters."""
 
     def describe(self, path: str, description: object) -> None:
         """An entity is new, or its description has changed."""
 
     def forget(self, path: str) -> None:
-        """An entity is gone, with all that is below it."""
+        """An entity or a rule is gone, and with it the messages it had. Subscriptions and rules are told one by one."""
 
-    def when_durable(self, callback: Callable[[], None]) -> None:
-        """Calls back when all that was told so far will survive the process."""
+    def when_durable(self, callback: Callable[[], None], failed: Callable[[str], None] | None = None) -> None:
+        """Calls back when all that was told so far will survive the process; or tells why it will not."""
 
 
 class NoJournal:
     """Nothing is kept: an emulator in memory."""
+
+    trouble = None
 
     def put(self, path: str, message: BrokeredMessage) -> None:
         pass
@@ -54,7 +60,7 @@ class NoJournal:
     def session(self, path: str, session_id: str, state: bytes | None, updated_at: Millis) -> None:
         pass
 
-    def seen(self, path: str, message_id: str, at: Millis) -> None:
+    def seen(self, path: str, message_id: str, at: Millis, window: Millis) -> None:
         pass
 
     def describe(self, path: str, description: object) -> None:
@@ -63,5 +69,7 @@ class NoJournal:
     def forget(self, path: str) -> None:
         pass
 
-    def when_durable(self, callback: Callable[[], None]) -> None:
+    def when_durable(
+        self, callback: Callable[[], None], failed: Callable[[str], None] | None = None  # noqa: ARG002  it never does
+    ) -> None:
         callback()

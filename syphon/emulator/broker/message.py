@@ -15,7 +15,7 @@ from syphon.amqp.codec import compound
 from syphon.amqp.sections import entries, map_section
 
 from ..clock import FOREVER, Millis
-from .refusals import BadArgument
+from .refusals import BadArgument, NotAllowed
 
 PING = "application/vnd.ms-servicebus-ping"
 """The content type of a message that only asks whether the entity takes one. It is never delivered."""
@@ -50,8 +50,8 @@ class BrokeredMessage:
 
     __slots__ = (
         "annotation_count", "annotations", "bare", "dead_letter_source", "delivery_count", "due", "enqueued_at",
-        "enqueued_sequence", "expires_at", "fragment", "header_fields", "lock_token", "locked_until", "message_id",
-        "ordinal", "partition_key", "ping", "session_id", "size", "state", "ttl",
+        "enqueued_sequence", "expires_at", "fragment", "header_fields", "hops", "lock_token", "locked_until",
+        "message_id", "ordinal", "partition_key", "ping", "session_id", "size", "state", "ttl",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -68,6 +68,7 @@ class BrokeredMessage:
         self.size = 0
         self.ordinal = 0
         self.fragment = 0
+        self.hops = 0
         self.enqueued_sequence = 0
         self.enqueued_at: Millis = 0
         self.expires_at: Millis = FOREVER
@@ -102,7 +103,7 @@ class BrokeredMessage:
                 message._read_properties(source)
                 break
         if message.session_id and message.partition_key and message.session_id != message.partition_key:
-            raise BadArgument(
+            raise NotAllowed(
                 f"PartitionKey '{message.partition_key}' and SessionId '{message.session_id}' are both set and differ. "
                 "Leave the partition key out or set it to the session id."
             )

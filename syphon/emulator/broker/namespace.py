@@ -24,7 +24,7 @@ from .entities import Queue, Subscription, Topic
 from .faults import Faults
 from .filters import TrueFilter
 from .journal import Journal
-from .message import BrokeredMessage
+from .message import BrokeredMessage, State
 from .queue import MessageQueue
 from .refusals import BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
 
@@ -254,11 +254,18 @@ class Namespace:
         else:
             self._queues.pop(key, None)
             self._topics.pop(key, None)
-        timer = self._idle_timers.pop(key, None)
+        entity.end(EntityNotFound(f"The messaging entity '{self.name}:{entity.path}' was deleted."))
+        # Last, because what its links gave back on their way out is gone as well.
+        for gone in (entity, *(entity.subscriptions.values() if isinstance(entity, Topic) else ())):
+            self._forget(gone)
+
+    def _forget(self, entity: Queue | Topic | Subscription) -> None:
+        timer = self._idle_timers.pop(entity.path.lower(), None)
         if timer is not None:
             timer.cancel()
         self.journal.forget(entity.path)
-        entity.end(EntityNotFound(f"The messaging entity '{self.name}:{entity.path}' was deleted."))
+        for rule in entity.rules if isinstance(entity, Subscription) else ():
+            self.journal.forget(f"{entity.path}/rules/{rule}")
 
     def delete_rule(self, topic: str, subscription: str, rule: str) -> None:
         found = self._subscription(topic, subscription)
@@ -287,6 +294,7 @@ class Namespace:
 
     def _changed(self, entity: Queue | Topic | Subscription) -> None:
         self.journal.describe(entity.path, entity.description)
+        entity.touch()
         self._watch_idleness(entity.path, entity.description.auto_delete_on_idle)
         for link in list(entity.links):
             link.recheck()
@@ -299,22 +307,22 @@ class Namespace:
         if timer is not None:
             timer.cancel()
         if limit < FOREVER:
-            due = self.entity(path).accessed_at + limit
+            due = _used_at(self.entity(path)) + limit
             self._idle_timers[path.lower()] = self.clock.call_at(due, lambda: self._end_if_idle(path, limit))
 
     def _end_if_idle(self, path: str, limit: Millis) -> None:
         entity = self.entity(path)
-        if entity.links:
+        if entity.links or entity.main.count(State.SCHEDULED):
             entity.touch()
-        if self.clock.now() - entity.accessed_at >= limit:
+        if self.clock.now() - _used_at(entity) >= limit:
             self.delete(path)
         else:
             self._watch_idleness(path, limit)
 
     # --- messages and rights -------------------------------------------------------------------------------------
 
-    def forward(self, message: BrokeredMessage, target: str, hops: int) -> None:
-        self.target(target).submit([message], hops)
+    def forward(self, message: BrokeredMessage, target: str) -> None:
+        self.target(target).submit([message])
 
     def set_fragments_down(self, path: str, fragments: set[int]) -> None:
         """Takes fragments of a partitioned entity away; those that are not named come back."""
@@ -345,8 +353,18 @@ class Namespace:
         self.access.token(authorization.removeprefix("Bearer "), f"sb://{self.host}/")
 
     def _rules_of(self, path: str) -> tuple[AuthorizationRule, ...]:
-        entity = self._queues.get(path) or self._topics.get(path)
-        return entity.description.authorization_rules if entity is not None else ()
+        """The rules of the queue or topic at a path. They open its subscriptions and dead letters too."""
+        while path:
+            entity = self._queues.get(path) or self._topics.get(path)
+            if entity is not None:
+                return entity.description.authorization_rules
+            path = path.rpartition("/")[0]
+        return ()
+
+
+def _used_at(entity: Queue | Topic | Subscription) -> Millis:
+    """Since when nobody uses the entity: a message that was scheduled counts until its time has come."""
+    return max(entity.accessed_at, entity.main.activated_at)
 
 
 _SUB_QUEUE = re.compile(r"^(.*?)/(\$deadletterqueue|\$transfer/\$deadletterqueue)$", re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-from syphon.amqp import Char, Message, Properties, Timestamp, Value
+from syphon.amqp import Char, Described, Message, Properties, Timestamp, Value
 
 from ..clock import FOREVER, Millis
 from .message import BrokeredMessage
@@ -41,7 +41,7 @@ class MessageProperties:
     @cached_property
     def _user(self) -> dict[str, object]:
         pairs = self._message.application_properties()
-        return {key.lower(): _plain(value) for key, value in pairs if isinstance(key, str)}
+        return {key.lower(): plain(value) for key, value in pairs if isinstance(key, str)}
 
     def system(self, name: str) -> object | None:
         return self._system.get(name)
@@ -61,10 +61,25 @@ def _text(value: Value) -> object:
     return value if value is None or isinstance(value, str) else str(value)
 
 
-def _plain(value: Value) -> object:
-    if isinstance(value, Timestamp):
-        try:
+def plain(value: Value) -> object:
+    """A value as filters compare it: times and durations as Python has them, whatever they were on the wire."""
+    try:
+        if isinstance(value, Timestamp):
             return _time(int(value))
-        except (OverflowError, ValueError, OSError):
-            return None
+        if isinstance(value, Described):
+            return _of_dotnet(value)
+    except (OverflowError, ValueError, OSError):
+        return None
     return chr(value) if isinstance(value, Char) and value < 0x110000 else value
+
+
+def _of_dotnet(described: Described) -> object:
+    """What .NET has and AMQP has not; other described values mean nothing to a filter."""
+    kind, value = described.descriptor, described.value
+    if kind == "com.microsoft:timespan" and isinstance(value, int):
+        return timedelta(microseconds=value // 10)
+    if kind == "com.microsoft:datetime-offset" and isinstance(value, int):
+        return datetime(1, 1, 1, tzinfo=UTC) + timedelta(microseconds=value // 10)
+    if kind == "com.microsoft:uri" and isinstance(value, str):
+        return value
+    return None

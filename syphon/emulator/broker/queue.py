@@ -19,7 +19,7 @@ from ..clock import FOREVER, Clock, Millis, Timer
 from .journal import Journal
 from .line import Line
 from .message import ORDINAL_MASK, BrokeredMessage, State
-from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal
+from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal, TimedOut
 
 DeadLetter = Callable[[BrokeredMessage, dict[str, Value]], None]
 
@@ -29,6 +29,8 @@ class Consumer(Protocol):
 
     credit: int
     deletes: bool
+    owner: object
+    """Who receives: links of one owner may speak for each other."""
 
     def admits(self) -> bool:
         """Whether a message may be handed over now: a fault or a throttle may say no."""
@@ -60,7 +62,9 @@ class MessageQueue:
         self.path = path
         self.terms = terms
         self.size = 0
+        self.activated_at: Millis = 0
         self.down_fragments: set[int] = set()
+        self._forward: Callable[[BrokeredMessage], None] | None = None
         self._clock = clock
         self._journal = journal
         self._dead_letter = dead_letter
@@ -119,7 +123,7 @@ class MessageQueue:
 
     def cancel(self, sequence: int) -> None:
         """Takes back a scheduled message."""
-        message = self._messages.get(sequence & ORDINAL_MASK)
+        message = self._numbered(sequence)
         if message is None or message.state is not State.SCHEDULED:
             raise MessageNotFound(f"No scheduled message has the sequence number {sequence}.")
         self._remove(message)
@@ -142,6 +146,10 @@ class MessageQueue:
             self._wake(message.locked_until)
         elif message.state is State.ACTIVE:
             self._offer(message)
+
+    def restored(self) -> None:
+        """All messages are back. They came by their numbers; their locks stand in the order in which they end."""
+        self._sort_locks()
 
     def continue_after(self, ordinal: int) -> None:
         """Numbers that were given before a restart are not given again."""
@@ -200,18 +208,39 @@ class MessageQueue:
     def _lock(self, message: BrokeredMessage) -> None:
         message.lock_token = token = os.urandom(16)
         message.locked_until = self._clock.now() + self.terms.lock_duration
-        self._locks[token] = message
+        self._line_up(token, message)
         self._wake(message.locked_until)
         self._journal.touch(self.path, message)
+
+    def _line_up(self, token: bytes, message: BrokeredMessage) -> None:
+        """Puts a lock that begins now behind all others."""
+        latest = next(reversed(self._locks.values()), message)
+        self._locks[token] = message
+        if latest.locked_until > message.locked_until:  # locks were made shorter, and those from before last longer
+            self._sort_locks()
+
+    def _sort_locks(self) -> None:
+        self._locks = OrderedDict(sorted(self._locks.items(), key=lambda lock: lock[1].locked_until))
+
+    def _numbered(self, sequence: int) -> BrokeredMessage | None:
+        message = self._messages.get(sequence & ORDINAL_MASK)
+        if message is None or message.sequence != sequence:
+            return None
+        if message.fragment in self.down_fragments:
+            raise TimedOut(f"Fragment {message.fragment} of '{self.path}', with message {sequence}, is not available.")
+        return message
 
     def receive_deferred(self, sequences: list[int], deletes: bool) -> list[BrokeredMessage]:
         """Deferred messages by their numbers; they are only to be had this way."""
         found = []
-        for sequence in sequences:
-            message = self._messages.get(sequence & ORDINAL_MASK)
-            if message is None or message.state is not State.DEFERRED or message.lock_token is not None:
-                raise MessageNotFound(f"No deferred message has the sequence number {sequence}.")
-            found.append(message)
+        for sequence in dict.fromkeys(sequences):
+            message = self._numbered(sequence)
+            if message is not None and message.state is State.DEFERRED and message.lock_token is None:
+                if message.expires_at > self._clock.now():
+                    found.append(message)
+                    continue
+                self._expire(message)
+            raise MessageNotFound(f"No deferred message has the sequence number {sequence}.")
         for message in found:
             if deletes:
                 self._remove(message)
@@ -225,9 +254,11 @@ class MessageQueue:
         place = bisect.bisect_left(self._order, max(0, sequence) & ORDINAL_MASK)
         while place < len(self._order) and len(found) < count:
             message = self._messages.get(self._order[place])
-            if message is not None and (session_id is None or message.session_id == session_id):
-                found.append(message)
             place += 1
+            if message is None or message.fragment in self.down_fragments:
+                continue
+            if session_id is None or message.session_id == session_id:
+                found.append(message)
         return found
 
     # --- settling ------------------------------------------------------------------------------------------------
@@ -253,6 +284,7 @@ class MessageQueue:
     def defer(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
         message = self._changed(token, changes)
         message.state = State.DEFERRED
+        message.delivery_count += 1  # a delivery has ended without success, but never for the last time
         self._unlock(message, failed=False)
 
     def reject(self, token: bytes, properties: dict[str, Value]) -> None:
@@ -266,7 +298,9 @@ class MessageQueue:
     def renew(self, token: bytes) -> Millis:
         message = self._held(token)
         message.locked_until = self._clock.now() + self.terms.lock_duration
-        self._locks.move_to_end(token)
+        del self._locks[token]
+        self._line_up(token, message)
+        self._wake(message.locked_until)
         self._journal.touch(self.path, message)
         return message.locked_until
 
@@ -306,7 +340,7 @@ class MessageQueue:
                     "DeadLetterErrorDescription": f"Message could not be consumed after {most} delivery attempts.",
                 })  # fmt: skip
                 return
-        if message.expires_at <= self._clock.now():
+        if message.expires_at <= self._clock.now() and message.state is State.ACTIVE:
             self._expire(message)
             return
         self._journal.touch(self.path, message)
@@ -331,7 +365,8 @@ class MessageQueue:
             self._activate(heapq.heappop(self._schedule)[1], now)
         while self._expiries and self._expiries[0][0] <= now:
             message = self._messages.get(heapq.heappop(self._expiries)[1])
-            if message is not None and message.lock_token is None:
+            # Deferred ones are looked at when somebody asks for them, as in the service.
+            if message is not None and message.lock_token is None and message.state is not State.DEFERRED:
                 self._expire(message)
         self._trim()
         for due in (self._next_lock_end(), *(heap[0][0] for heap in (self._schedule, self._expiries) if heap)):
@@ -339,7 +374,7 @@ class MessageQueue:
         self.dispatch()
 
     def _end_locks(self, now: Millis) -> None:
-        # All locks of a queue last equally long and a renewed one moves to the end: the first to run out stands first.
+        # A new or renewed lock stands behind all others: the first to run out stands first.
         while self._locks:
             message = next(iter(self._locks.values()))
             if message.locked_until > now:
@@ -355,6 +390,7 @@ class MessageQueue:
         if message is None:
             return
         self._remove(message)
+        self.activated_at = now
         message.due = 0
         self._take(message, now)
 
@@ -369,8 +405,17 @@ class MessageQueue:
 
     # --- the shelf -----------------------------------------------------------------------------------------------
 
+    def forward(self, onward: Callable[[BrokeredMessage], None] | None) -> None:
+        """From now on messages are handed on as soon as they could be received, also those that wait already."""
+        self._forward = onward
+        while onward is not None and (message := self._first_of(self._line)) is not None:
+            self._offer(message)
+
     def _offer(self, message: BrokeredMessage, back: bool = False) -> None:
-        if back:
+        if self._forward is not None:
+            self._remove(message)
+            self._forward(message)
+        elif back:
             self._line.go_back(message.ordinal)
         else:
             self._line.join(message.ordinal)

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
+from uuid import UUID
+
+from syphon.amqp import Array, Described, Map, decode, encode
 
 from .descriptions import (
     AuthorizationRule,
@@ -38,7 +41,9 @@ def from_json(text: str) -> object:
 
 
 def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value).__name__ in _KINDS and dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
         return {"kind": type(value).__name__, "fields": fields}
     if isinstance(value, Enum):
@@ -51,9 +56,13 @@ def _plain(value: object) -> object:
         return {"datetime": value.isoformat()}
     if isinstance(value, timedelta):
         return {"microseconds": value // timedelta(microseconds=1)}
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    return str(value)
+    if isinstance(value, UUID):
+        return {"uuid": str(value)}
+    if type(value) is bytes:
+        return {"binary": value.hex()}
+    if isinstance(value, int | float | str | bytes | Map | Array | Described):
+        return {"amqp": encode(value).hex()}  # a rule's value from the wire: its exact type decides what it equals
+    raise TypeError(f"{value!r:.200} cannot be written down")
 
 
 def _revived(value: Any) -> Any:
@@ -67,4 +76,10 @@ def _revived(value: Any) -> Any:
         return datetime.fromisoformat(value["datetime"])
     if "microseconds" in value:
         return timedelta(microseconds=value["microseconds"])
+    if "uuid" in value:
+        return UUID(value["uuid"])
+    if "binary" in value:
+        return bytes.fromhex(value["binary"])
+    if "amqp" in value:
+        return decode(bytes.fromhex(value["amqp"]))[0]
     return _KINDS[value["kind"]](**{name: _revived(item) for name, item in value["fields"].items()})

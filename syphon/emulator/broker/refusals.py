@@ -132,3 +132,11 @@ class MessageNotFound(Refusal):
 
     condition = "com.microsoft:message-not-found"
     status = 404
+
+
+_STATUSES = {kind.condition: kind.status for kind in Refusal.__subclasses__()} | {"amqp:link:detach-forced": 503}
+
+
+def status_of(condition: str) -> int:
+    """The HTTP status that goes with an AMQP condition."""
+    return _STATUSES.get(condition, Refusal.status)

@@ -15,7 +15,7 @@ from ..clock import FOREVER, Millis
 from .line import Line
 from .message import BrokeredMessage, State
 from .queue import Consumer, MessageQueue
-from .refusals import BadArgument, NotAllowed, Refusal, SessionCannotBeLocked, SessionLockLost
+from .refusals import BadArgument, MessageNotFound, NotAllowed, Refusal, SessionCannotBeLocked, SessionLockLost
 
 
 @dataclass(slots=True, eq=False)
@@ -75,18 +75,18 @@ class SessionQueue(MessageQueue):
             self._give_back(session, failed=False)
             self._serve_waiters()
 
-    def renew_session(self, session_id: str) -> Millis:
-        session = self._held_session(session_id)
+    def renew_session(self, session_id: str, owner: object) -> Millis:
+        session = self._session_of(owner, session_id)
         session.locked_until = self._clock.now() + self.terms.lock_duration
         for message in self._locked_in(session):
             message.locked_until = session.locked_until
         return session.locked_until
 
-    def state_of(self, session_id: str) -> bytes | None:
-        return self._held_session(session_id).state
+    def state_of(self, session_id: str, owner: object) -> bytes | None:
+        return self._session_of(owner, session_id).state
 
-    def set_state(self, session_id: str, state: bytes | None) -> None:
-        session = self._held_session(session_id)
+    def set_state(self, session_id: str, state: bytes | None, owner: object) -> None:
+        session = self._session_of(owner, session_id)
         session.state, session.updated_at = state, self._clock.now()
         self._journal.session(self.path, session_id, state, session.updated_at)
 
@@ -101,11 +101,28 @@ class SessionQueue(MessageQueue):
         busy = {message.session_id for message in self._messages.values() if message.state is State.ACTIVE}
         return [session.id for session in self._sessions.values() if session.state is not None or session.id in busy]
 
+    def receive_deferred_of(
+        self, session_id: str, owner: object, sequences: list[int], deletes: bool
+    ) -> list[BrokeredMessage]:
+        """Deferred messages of a session, for who has it."""
+        self._session_of(owner, session_id)
+        for sequence in sequences:
+            message = self._numbered(sequence)
+            if message is None or message.session_id != session_id:
+                raise MessageNotFound(f"No deferred message of session '{session_id}' has the number {sequence}.")
+        return self.receive_deferred(sequences, deletes)
+
     def lose_session(self, session_id: str) -> None:
         """As if the session's lock had run out this instant."""
         session = self._sessions.get(session_id)
         if session is not None and session.holder is not None:
             self._end_session_lock(session)
+
+    def lose_lock(self, token: bytes) -> None:
+        """A message's lock is its session's."""
+        message = self._locks.get(token)
+        if message is not None and message.session_id is not None:
+            self.lose_session(message.session_id)
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -136,10 +153,16 @@ class SessionQueue(MessageQueue):
 
     def _held_session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
-        if session is None or session.holder is None:
+        if session is None or session.holder is None or session.locked_until <= self._clock.now():
             raise SessionLockLost(
                 f"The lock on session '{session_id}' of '{self.path}' was lost or never held. Request a new session."
             )
+        return session
+
+    def _session_of(self, owner: object, session_id: str) -> Session:
+        session = self._held_session(session_id)
+        if session.holder is None or session.holder.owner is not owner:
+            raise SessionLockLost(f"Session '{session_id}' of '{self.path}' is locked by another receiver.")
         return session
 
     def _locked_in(self, session: Session) -> list[BrokeredMessage]:
@@ -172,7 +195,7 @@ class SessionQueue(MessageQueue):
                 if message is None:
                     break
                 if not consumer.admits():
-                    session.line.go_back(message.ordinal)
+                    self._offer(message, back=True)  # not to this line: the session may have been given up with it
                     break
                 self._hand_over(message, consumer)
             if consumer.credit <= 0 and consumer in self._hungry:
@@ -196,7 +219,7 @@ class SessionQueue(MessageQueue):
 
     def _held(self, token: bytes) -> BrokeredMessage:
         message = self._locks.get(token)
-        if message is None:
+        if message is None or message.locked_until <= self._clock.now():
             raise SessionLockLost(f"The session lock for this message of '{self.path}' was lost.")
         return message
 

@@ -3,43 +3,65 @@
 Changes are collected and written in one transaction per turn of the event loop; acknowledgements wait for it. SQLite in
 WAL mode has a committed transaction in the operating system's hands, so kill -9 loses nothing. A power cut may lose the
 last moments: this is a development server, and waiting for the disk on every send would make it a slow one.
+
+When a transaction cannot be written (the disk is full), nobody who waits for it is told that all is well. What it held
+stays at hand and is tried again, so that memory and disk come together again as soon as there is room.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from syphon.amqp import decode, encode
+from syphon.amqp import Malformed, decode, encode
 
 from ..clock import Millis
 from .message import BrokeredMessage, State
 from .records import from_json, to_json
 
+log = logging.getLogger(__name__)
+
+_OURS = 0x53795068
+"""The application id in the file's header, by which SQLite's files tell whose they are: "SyPh"."""
+
+_VERSION = 1
+"""Of the schema. A file of another version is left alone."""
+
+_TRY_AGAIN = 1.0
+_SWEEP = 1000
+"""So many ids later, those that duplicate detection has forgotten are swept out."""
+
 _SCHEMA = """
-create table if not exists entities (path text primary key, place integer, description text) without rowid;
-create table if not exists messages (
+create table entities (path text primary key, place integer, description text) without rowid;
+create table messages (
     path text, ordinal integer, fragment integer, bare blob, header_fields blob, annotations blob,
     annotation_count integer, message_id blob, session_id text, partition_key text, ttl integer, due integer,
     size integer, enqueued_sequence integer, enqueued_at integer, expires_at integer, dead_letter_source text,
-    state integer, delivery_count integer, lock_token blob, locked_until integer,
+    state integer, delivery_count integer, lock_token blob, locked_until integer, hops integer,
     primary key (path, ordinal)) without rowid;
-create table if not exists sessions (
+create table sessions (
     path text, id text, state blob, updated_at integer, primary key (path, id)) without rowid;
-create table if not exists seen (path text, id text, at integer, primary key (path, id)) without rowid;
-create table if not exists numbers (path text primary key, last integer) without rowid;
+create table seen (path text, id text, at integer, primary key (path, id)) without rowid;
+create table numbers (path text primary key, last integer) without rowid;
 """
 _KEPT = (
     "ordinal", "fragment", "bare", "header_fields", "annotations", "annotation_count", "message_id", "session_id",
     "partition_key", "ttl", "due", "size", "enqueued_sequence", "enqueued_at", "expires_at", "dead_letter_source",
-    "state", "delivery_count", "lock_token", "locked_until",
+    "state", "delivery_count", "lock_token", "locked_until", "hops",
 )  # fmt: skip
 _PUT = f"insert or replace into messages (path, {', '.join(_KEPT)}) values ({', '.join('?' * (len(_KEPT) + 1))})"  # noqa: S608
 _TOUCH = "update messages set state=?, delivery_count=?, lock_token=?, locked_until=? where path=? and ordinal=?"
-_BELOW = "path = ? or path like ? escape '\\'"
+_BELOW = "path = ? or (path >= ? and path < ?)"
+
+
+class StateUnusable(Exception):
+    """What is kept on disk cannot be used. The text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +79,17 @@ class SqliteJournal:
     """Writes a namespace's changes into one database file."""
 
     def __init__(self, file: Path) -> None:
-        self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-        self._database.executescript("pragma journal_mode=wal; pragma synchronous=normal;" + _SCHEMA)
+        self.trouble: str | None = None
+        self.on_trouble: Callable[[str], AbstractContextManager[None]] = nullcontext
+        """Entered before those who wait for a transaction that failed are told, and left after that."""
+        self._file = file
+        self._database = _open(file)
         self._statements: list[tuple[str, tuple[object, ...]]] = []
-        self._callbacks: list[Callable[[], None]] = []
+        self._waiting: list[tuple[Callable[[], None], Callable[[str], None] | None]] = []
         self._last: dict[str, int] = {}
+        self._fresh_ids: dict[str, int] = {}
         self._flushing = False
+        self._closed = False
         self._places = self._database.execute("select coalesce(max(place), 0) from entities").fetchone()[0]
 
     # --- hearing -------------------------------------------------------------------------------------------------
@@ -81,10 +108,17 @@ class SqliteJournal:
         self._write("delete from messages where path=? and ordinal=?", path, ordinal)
 
     def session(self, path: str, session_id: str, state: bytes | None, updated_at: Millis) -> None:
-        self._write("insert or replace into sessions values (?, ?, ?, ?)", path, session_id, state, updated_at)
+        if state is None:
+            self._write("delete from sessions where path=? and id=?", path, session_id)
+        else:
+            self._write("insert or replace into sessions values (?, ?, ?, ?)", path, session_id, state, updated_at)
 
-    def seen(self, path: str, message_id: str, at: Millis) -> None:
+    def seen(self, path: str, message_id: str, at: Millis, window: Millis) -> None:
         self._write("insert or replace into seen values (?, ?, ?)", path, message_id, at)
+        self._fresh_ids[path] = self._fresh_ids.get(path, 0) + 1
+        if self._fresh_ids[path] >= _SWEEP:
+            self._fresh_ids[path] = 0
+            self._write("delete from seen where path=? and at<=?", path, at - window)
 
     def describe(self, path: str, description: object) -> None:
         self._places += 1
@@ -94,52 +128,105 @@ class SqliteJournal:
         )  # fmt: skip
 
     def forget(self, path: str) -> None:
-        below = path.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "/%"
+        # Below an entity are its sub-queues, and their names start with a dollar, which no entity's can. So the range
+        # from '/$' to the next character spares a queue 'a/b' when its neighbour 'a' goes.
         for table in ("entities", "messages", "sessions", "seen", "numbers"):
-            self._write(f"delete from {table} where {_BELOW}", path, below)  # noqa: S608  tables of ours, values bound
+            self._write(f"delete from {table} where {_BELOW}", path, f"{path}/$", f"{path}/%")  # noqa: S608  bound
+        for known in [known for known in self._last if known == path or known.startswith(f"{path}/$")]:
+            del self._last[known]
 
-    def when_durable(self, callback: Callable[[], None]) -> None:
-        if not self._statements:
+    def when_durable(self, callback: Callable[[], None], failed: Callable[[str], None] | None = None) -> None:
+        if self.trouble is not None:
+            if failed is not None:
+                failed(self.trouble)
+        elif self._statements:
+            self._waiting.append((callback, failed))
+        else:
             callback()
-            return
-        self._callbacks.append(callback)
 
     def _write(self, statement: str, *values: object) -> None:
+        if self._closed:
+            return  # the emulator has stopped, and what its last connections leave behind is nobody's promise
         self._statements.append((statement, values))
         if not self._flushing:
             self._flushing = True
-            try:
-                asyncio.get_running_loop().call_soon(self.flush)
-            except RuntimeError:  # while starting, before there is a loop: whoever starts us flushes
-                self._flushing = False
+            asyncio.get_running_loop().call_soon(self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        if self._flushing and not self._closed:
+            self.flush()
+
+    def write_now(self) -> None:
+        """Writes all that was heard, before anybody is there to be told."""
+        try:
+            self._commit()
+        except sqlite3.Error as error:
+            raise _unusable(self._file, error) from error
 
     def flush(self) -> None:
-        """Writes all that was heard, then lets the acknowledgements go."""
+        """Writes all that was heard, then lets the acknowledgements go. If that fails, none of them ever goes."""
         self._flushing = False
-        statements, self._statements = self._statements, []
-        execute = self._database.execute
-        execute("begin")
         try:
-            for statement, values in statements:
+            self._commit()
+        except sqlite3.Error as error:
+            self._fail(error)
+            return
+        if self.trouble is not None:
+            log.warning("%s can be written again; what waited in memory is kept now.", self._file)
+            self.trouble = None
+        waiting, self._waiting = self._waiting, []
+        for callback, _ in waiting:
+            callback()
+
+    def _commit(self) -> None:
+        if not self._statements and not self._last:
+            return
+        execute = self._database.execute
+        try:
+            execute("begin immediate")
+            for statement, values in self._statements:
                 execute(statement, values)
             for path, last in self._last.items():
                 execute("insert or replace into numbers values (?, ?)", (path, last))
             execute("commit")
         except BaseException:
-            execute("rollback")
+            # Some errors end the transaction by themselves.
+            if self._database.in_transaction:
+                execute("rollback")
             raise
+        self._statements.clear()
         self._last.clear()
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+
+    def _fail(self, error: sqlite3.Error) -> None:
+        waiting, self._waiting = self._waiting, []
+        first = self.trouble is None
+        self.trouble = f"The emulator cannot write its state to {self._file}: {error}."
+        if first:
+            log.error("%s Nothing is acknowledged until it can; it tries again every second.", self.trouble)
+        with self.on_trouble(self.trouble):
+            for _, failed in waiting:
+                if failed is not None:
+                    failed(self.trouble)
+        if not self._closed:
+            self._flushing = True
+            asyncio.get_running_loop().call_later(_TRY_AGAIN, self._flush_soon)
 
     def close(self) -> None:
-        self.flush()
-        self._database.close()
+        if not self._closed:
+            self._closed = True
+            self.flush()
+            self._database.close()
 
     # --- remembering ---------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
+        """All that is kept. Raises StateUnusable if it cannot be made sense of."""
+        try:
+            return self._read()
+        except (sqlite3.Error, Malformed, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _unusable(self._file, error) from error
+
+    def _read(self) -> Snapshot:
         rows = self._database.execute("select path, description from entities order by place")
         return Snapshot(
             entities=[(path, from_json(text)) for path, text in rows],
@@ -159,3 +246,48 @@ class SqliteJournal:
             message.message_id = decode(values[6])[0]
             message.state = State(message.state)
             yield path, message
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    """The database, made if need be: for its owner alone, since messages are nobody else's business."""
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StateUnusable(f"The state file {file} cannot be used: {error.strerror}. Check its rights.") from None
+    database = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=1)
+    try:
+        _adopt(database, file)
+    except sqlite3.DatabaseError as error:
+        database.close()
+        raise _unusable(file, error) from error
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _adopt(database: sqlite3.Connection, file: Path) -> None:
+    owner = database.execute("pragma application_id").fetchone()[0]
+    version = database.execute("pragma user_version").fetchone()[0]
+    is_new = database.execute("select count(*) from sqlite_master").fetchone()[0] == 0
+    if not is_new and owner != _OURS:
+        raise StateUnusable(f"The file {file} is not the emulator's, but another program's. Name another directory.")
+    if not is_new and version != _VERSION:
+        raise StateUnusable(
+            f"The state file {file} was written by another version of the emulator (its format is {version}, this one "
+            f"reads {_VERSION}). Use that version, or name another directory."
+        )
+    database.execute("pragma journal_mode=wal")
+    database.execute("pragma synchronous=normal")
+    if is_new:
+        # In one transaction: a process that is killed here leaves an empty file, not half a schema.
+        database.executescript(
+            f"begin immediate; pragma application_id={_OURS}; pragma user_version={_VERSION}; {_SCHEMA} commit;"
+        )
+
+
+def _unusable(file: Path, error: Exception) -> StateUnusable:
+    # SQLite's operational errors are about the place: rights, room, locks. All others are about what the file holds.
+    is_place = isinstance(error, sqlite3.OperationalError)
+    remedy = "Check its rights and the room on its disk" if is_place else "Put a good copy in its place"
+    return StateUnusable(f"The state file {file} cannot be used: {error}. {remedy}, or name another directory.")

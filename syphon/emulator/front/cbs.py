@@ -31,6 +31,9 @@ class CbsNode:
         self._connection.grant(self._connection.namespace.access.token(request.body, address))
         return _reply(202, "Accepted")
 
+    def lose_locks(self, request: Request) -> None:
+        """A token is about no lock."""
+
     def failure(self, refusal: Refusal) -> Reply:
         log.info("namespace %s refused a token: %s", self._connection.namespace.name, refusal.description)
         return _reply(refusal.status, refusal.description)

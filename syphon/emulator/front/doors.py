@@ -9,8 +9,8 @@ from syphon.amqp import Described, Long, Map, Symbol, UInt
 from syphon.amqp.frames import Attach, Coordinator, Detach, Error, Source, Target
 
 from ..broker.descriptions import Claim
-from ..broker.faults import Action, Operation
-from ..broker.refusals import BadArgument, NotAllowed, NotImplementedHere, Refusal
+from ..broker.faults import Action, Fault, Operation
+from ..broker.refusals import BadArgument, NotAllowed, NotImplementedHere, QuotaExceeded, Refusal
 from ..broker.sessions import Session, SessionQueue
 from .cbs import CbsNode
 from .entity_links import EntityInlet, EntityOutlet
@@ -25,6 +25,8 @@ SESSION_FILTER = "com.microsoft:session-filter"
 LOCKED_UNTIL = "com.microsoft:locked-until-utc"
 BATCH_SIZE = "com.microsoft:max-message-batch-size"
 OPERATION_TIMEOUT = "com.microsoft:timeout"
+LINKS_MAX = 5000
+"""How many links one connection may have: each costs memory, and who needs more can open another connection."""
 SETTLED, RECEIVER_SETTLES_SECOND = 1, 1
 TICKS_AT_1970 = 621_355_968_000_000_000
 SESSION_WAIT = 60_000
@@ -35,17 +37,23 @@ def open_link(session: AmqpSession, attach: Attach) -> None:
     """Answers an attach: with the link, now or (when a session must come free first) later, or with a refusal."""
     try:
         path = _path_of(attach)
-        fault = session.connection.namespace.faults.strike(Operation.ATTACH, path) if path != "$cbs" else None
+        fault: Fault | None = None
+        if path != "$cbs":
+            faults = session.connection.namespace.faults
+            faults.charge(0)  # a link costs nothing, but a busy namespace opens none
+            fault = faults.strike(Operation.ATTACH, path)
         if fault is not None:
             if fault.action is Action.DROP:
                 session.connection.abort()
                 return
             if fault.action is Action.HANG:
+                session.ignore(attach.handle)
                 return
             if fault.action is not Action.DELAY:
                 raise fault.refusal()
             clock = session.connection.namespace.clock
-            clock.call_at(clock.now() + round(fault.seconds * 1000), lambda: _open(session, attach, path))
+            session.delay(attach)
+            clock.call_at(clock.now() + round(fault.seconds * 1000), lambda: _open_later(session, attach, path))
             return
     except Refusal as refusal:
         refuse(session, attach, refusal)
@@ -53,8 +61,15 @@ def open_link(session: AmqpSession, attach: Attach) -> None:
         _open(session, attach, path)
 
 
+def _open_later(session: AmqpSession, attach: Attach, path: str) -> None:
+    if session.resume(attach):
+        _open(session, attach, path)
+
+
 def _open(session: AmqpSession, attach: Attach, path: str) -> None:
     try:
+        if session.connection.link_count >= LINKS_MAX:
+            raise QuotaExceeded(f"This connection has {LINKS_MAX} links, and cannot have more.")
         node = _node(session, path)
         if node is not None:
             _attach_node(session, attach, path, node)
@@ -72,6 +87,7 @@ def refuse(session: AmqpSession, attach: Attach, refusal: Refusal) -> None:
         attach.name, attach.handle, not attach.role, initial_delivery_count=0 if attach.role else None
     ))  # fmt: skip
     session.send(Detach(attach.handle, True, Error(refusal.condition, refusal.description)))
+    session.ignore(attach.handle)
 
 
 def _path_of(attach: Attach) -> str:
@@ -81,7 +97,10 @@ def _path_of(attach: Attach) -> str:
     if not isinstance(terminus, Source | Target) or not isinstance(terminus.address, str) or not terminus.address:
         raise BadArgument("The link names no address.", "amqp:invalid-field")
     address = terminus.address
-    return (urlsplit(address).path if "://" in address else address).strip("/")
+    try:
+        return (urlsplit(address).path if "://" in address else address).strip("/")
+    except ValueError:  # such as half an IPv6 address
+        raise BadArgument(f"'{address:.300}' is no address.", "amqp:invalid-field") from None
 
 
 def _node(session: AmqpSession, path: str) -> Node | None:
@@ -120,17 +139,17 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
     namespace.authorize(list(session.connection.grants.values()), path, Claim.LISTEN)
     entity, line = namespace.source(path)
     entity.check_receives()
-    link = EntityOutlet(session, attach, path, entity, line, attach.snd_settle_mode == SETTLED)
     wants_session, session_id = _session_filter(attach)
-    if not isinstance(line, SessionQueue):
-        if wants_session:
-            raise NotAllowed(f"'{path}' does not require sessions: a session receiver cannot be created on it.")
-        _welcome(session, attach, link)
-        return
-    if not wants_session:
+    if not isinstance(line, SessionQueue) and wants_session:
+        raise NotAllowed(f"'{path}' does not require sessions: a session receiver cannot be created on it.")
+    if isinstance(line, SessionQueue) and not wants_session:
         raise NotAllowed(
             f"It is not possible for an entity that requires sessions to create a non-sessionful receiver: '{path}'."
         )
+    link = EntityOutlet(session, attach, path, entity, line, attach.snd_settle_mode == SETTLED)
+    if not isinstance(line, SessionQueue):
+        _welcome(session, attach, link)
+        return
 
     def grant(granted: Session) -> None:
         source = attach.source
@@ -140,7 +159,11 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
         _welcome(session, attach, link, Map(((Symbol(LOCKED_UNTIL), Long(ticks)),)))
 
     if session_id is not None:
-        grant(line.accept(session_id, link))
+        try:
+            grant(line.accept(session_id, link))
+        except Refusal:
+            link.closed()
+            raise
     else:
         wait = attach.properties.get(OPERATION_TIMEOUT) if attach.properties is not None else None
         link.wait_for_session(line, int(wait) if isinstance(wait, int) else SESSION_WAIT, grant, attach)
@@ -170,4 +193,6 @@ def _welcome(session: AmqpSession, attach: Attach, link: Link, properties: Map |
     if isinstance(link, Inlet):
         link.give_credit()
     if link.path != "$cbs":
+        link.active()  # it may have waited for this longer than a link may be idle
         link.watch_idleness()
+    session.catch_up(link)

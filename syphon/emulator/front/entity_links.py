@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from ..broker.message import BrokeredMessage
 from ..broker.queue import MessageQueue
 from ..broker.refusals import BadArgument, MessageTooLarge, Refusal, ServerBusy, TimedOut
 from ..broker.sessions import Session, SessionQueue, Waiter
-from ..clock import Timer
+from ..clock import Millis, Timer
 from .links import Inlet, Outlet
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ class EntityInlet(Inlet):
             messages = self._messages(data, message_format)
             self.namespace.faults.charge(len(messages))
             self._entity.submit(messages)
-        except MessageTooLarge as refusal:
-            self.detach(refusal)
         except Refusal as refusal:
             if not settled:
                 self.session.refuse(True, delivery_id, refusal)
@@ -61,7 +60,8 @@ class EntityInlet(Inlet):
             if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif not settled and not (fault is not None and fault.action is Action.LOSE_REPLY):
-                self.namespace.journal.when_durable(partial(self.session.answer, True, delivery_id, Accepted()))
+                accept = partial(self.session.answer, True, delivery_id, Accepted())
+                self.namespace.journal.when_durable(accept, partial(self.session.regret, True, delivery_id))
 
     def _messages(self, data: bytes, message_format: int) -> list[BrokeredMessage]:
         if message_format != BATCH_FORMAT:
@@ -94,7 +94,7 @@ class EntityInlet(Inlet):
 
     def closed(self) -> None:
         super().closed()
-        self._entity.links.discard(self)
+        self._entity.left_by(self)
 
 
 class EntityOutlet(Outlet):
@@ -106,11 +106,13 @@ class EntityOutlet(Outlet):
     ) -> None:  # fmt: skip
         super().__init__(session, attach, path)
         self.deletes = deletes
+        self.owner: object = session.connection
         self._entity = entity
         self._line = line
         self._polling_since: int | None = None
         self._next_fault: Fault | None = None
         self._excused = False
+        self._not_before: Millis = 0
         self._waiter: Waiter | None = None
         self._wait_timer: Timer | None = None
         entity.links.add(self)
@@ -134,7 +136,7 @@ class EntityOutlet(Outlet):
 
         self._waiter = Waiter(self, granted)
         self._wait_timer = self._clock.call_at(self._clock.now() + timeout, give_up)
-        self.session.connection.waits(self)
+        self.session.waits(self)
         line.accept_next(self._waiter)
 
     def _stop_waiting(self) -> None:
@@ -143,12 +145,12 @@ class EntityOutlet(Outlet):
         if self._waiter is not None and isinstance(self._line, SessionQueue):
             self._line.stop_waiting(self._waiter)
         self._waiter = self._wait_timer = None
-        self.session.connection.waits_no_more(self)
+        self.session.waits_no_more(self)
 
     # --- out -----------------------------------------------------------------------------------------------------
 
     def on_flow(self, flow: Flow) -> None:
-        if flow.link_credit:
+        if flow.link_credit and not (flow.drain and self._polling_since is not None):
             self._begin_poll()
         super().on_flow(flow)
         if flow.drain or flow.link_credit == 0:
@@ -164,6 +166,7 @@ class EntityOutlet(Outlet):
             self._end_poll()
         if self._polling_since is None:
             self._polling_since = now
+            self._entity.touch()
 
     def _end_poll(self) -> None:
         """A receive that brought nothing is billed all the same."""
@@ -172,6 +175,11 @@ class EntityOutlet(Outlet):
             self._polling_since = None
 
     def admits(self) -> bool:
+        if self._clock.now() < self._not_before:
+            return False  # what holds it up has set a timer, and asking again does not shorten it
+        if self.session.is_congested:
+            self.session.stall(self)
+            return False
         fault = None if self._excused else self.strike(Operation.RECEIVE)
         self._excused = False
         if fault is not None:
@@ -197,7 +205,8 @@ class EntityOutlet(Outlet):
             if not self.is_closed and self.credit > 0:
                 self._line.feed(self)
 
-        self._clock.call_at(self._clock.now() + delay, again)
+        self._not_before = self._clock.now() + delay
+        self._clock.call_at(self._not_before, again)
 
     def deliver(self, message: BrokeredMessage) -> None:
         fault, self._next_fault = self._next_fault, None
@@ -212,7 +221,8 @@ class EntityOutlet(Outlet):
             return
         self.give(tag, message.to_bytes(), self.deletes)
         if fault is not None and fault.action is Action.LOSE_LOCK and token is not None:
-            self._line.lose_lock(token)
+            # Not here: the line is in the middle of handing out, and would hand out the same one again and again.
+            asyncio.get_running_loop().call_soon(self._line.lose_lock, token)
 
     # --- settling ------------------------------------------------------------------------------------------------
 
@@ -241,7 +251,8 @@ class EntityOutlet(Outlet):
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif answer and outcome is not None and not (fault is not None and fault.action is Action.LOSE_REPLY):
                 # The same outcome and nothing in it: an error inside a rejected one would say that settling has failed.
-                self.namespace.journal.when_durable(partial(self.session.answer, False, delivery_id, type(outcome)()))
+                echo = partial(self.session.answer, False, delivery_id, type(outcome)())
+                self.namespace.journal.when_durable(echo, partial(self.session.regret, False, delivery_id))
 
     def _carry_out(self, tag: bytes, outcome: Composite | None) -> None:
         if isinstance(outcome, Accepted):
@@ -264,6 +275,7 @@ class EntityOutlet(Outlet):
 
     def recheck(self) -> None:
         try:
+            self.namespace.source(self.path)  # which refuses if the entity forwards from now on
             self._entity.check_receives()
         except Refusal as refusal:
             self.detach(refusal)
@@ -277,12 +289,12 @@ class EntityOutlet(Outlet):
         super().end(condition, description)
 
     def closed(self) -> None:
-        if not self.is_closed:
+        if not self.is_closed and not self.session.connection.broken_off:
             self._end_poll()
         super().closed()
         self._stop_waiting()
         self._line.leave(self)
-        self._entity.links.discard(self)
+        self._entity.left_by(self)
 
 
 def entries_of(changes: Map | None) -> dict[str, Value]:

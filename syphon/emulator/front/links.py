@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from syphon.amqp.frames import Attach, Composite, Error, Flow, Transfer
 
 from ..broker.faults import Action, Fault, Operation
-from ..broker.refusals import MessageTooLarge, Refusal
+from ..broker.refusals import MessageTooLarge, QuotaExceeded, Refusal
 from ..clock import Millis, Timer
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 CREDIT = 1000
 LARGEST_MESSAGE = 128 * 1024 * 1024
+UNFINISHED = 2 * LARGEST_MESSAGE
+UNFINISHED_OF_STRANGERS = 1024 * 1024
+"""How many bytes of unfinished messages a connection may leave with us: with a valid token, and before it has one."""
 
 
 class Link:
@@ -40,6 +43,8 @@ class Link:
 
     def watch_idleness(self) -> None:
         """Service Bus detaches links on which nothing happens."""
+        if self.is_closed:
+            return
         limit = self.session.connection.settings.link_idle_timeout
         due = self._active_at + limit
         if self._clock.now() >= due:
@@ -114,8 +119,7 @@ class Inlet(Link):
         super().__init__(session, attach, path)
         self._delivery_count = attach.initial_delivery_count or 0
         self._credit = 0
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._pieces = bytearray()
         self._first: Transfer | None = None
         self.max_size = LARGEST_MESSAGE
 
@@ -129,34 +133,53 @@ class Inlet(Link):
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         self.active()
-        if self._first is None:
-            self._first = transfer
-        if transfer.aborted:
-            self._start_over()
+        first = self._first = self._first or transfer
+        if first.delivery_id is None or transfer.delivery_id not in (None, first.delivery_id):
+            which = f"{transfer.delivery_id} within {first.delivery_id}"
+            self.end("amqp:invalid-field", f"transfer.delivery-id is not that of the delivery: {which}.")
             return
-        self._pieces.append(payload)
-        self._size += len(payload)
-        if self._size > self.max_size + 1024:
-            size, delivery_id = self._size, self._first.delivery_id
-            self._start_over()
+        if transfer.aborted:
+            self._count()
+            return
+        if (size := len(self._pieces) + len(payload)) > self.max_size + 1024:
             self.detach(MessageTooLarge(
-                f"The received message (delivery-id:{delivery_id}, size:{size} bytes) exceeds the limit "
+                f"The received message (delivery-id:{first.delivery_id}, size:{size} bytes) exceeds the limit "
                 f"({self.max_size} bytes) currently allowed on the link."
             ))  # fmt: skip
             return
         if transfer.more:
+            self._keep(payload)
             return
-        first, data = self._first, b"".join(self._pieces)
-        self._start_over()
-        self._delivery_count = (self._delivery_count + 1) & 0xFFFFFFFF
-        self._credit -= 1
+        data = bytes(self._pieces) + payload if self._pieces else payload
+        self._count()
         settled = bool(first.settled or transfer.settled)
-        self.take(first.delivery_id or 0, data, first.message_format or 0, settled)
+        self.take(first.delivery_id, data, first.message_format or 0, settled)
         if self._credit <= CREDIT // 2 and not self.is_closed:
             self.give_credit()
 
+    def _keep(self, piece: bytes) -> None:
+        """Keeps a part of a message until the rest is there. All links of a connection share the room for that."""
+        connection = self.session.connection
+        limit = UNFINISHED if connection.grants else UNFINISHED_OF_STRANGERS
+        if connection.unfinished + len(piece) > limit:
+            self.detach(QuotaExceeded(f"The unfinished messages of this connection exceed {limit} bytes."))
+            return
+        connection.unfinished += len(piece)
+        self._pieces += piece
+
     def _start_over(self) -> None:
-        self._first, self._pieces, self._size = None, [], 0
+        self.session.connection.unfinished -= len(self._pieces)
+        self._first, self._pieces = None, bytearray()
+
+    def _count(self) -> None:
+        """A delivery is over, be it whole or aborted."""
+        self._start_over()
+        self._delivery_count = (self._delivery_count + 1) & 0xFFFFFFFF
+        self._credit -= 1
+
+    def closed(self) -> None:
+        super().closed()
+        self._start_over()
 
     def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:
         """A whole message has come in."""
@@ -170,6 +193,7 @@ class Outlet(Link):
         super().__init__(session, attach, path)
         self.credit = 0
         self._delivery_count = 0
+        self._draining = False
 
     def on_flow(self, flow: Flow) -> None:
         self.active()
@@ -178,15 +202,28 @@ class Outlet(Link):
             seen = self._delivery_count if flow.delivery_count is None else flow.delivery_count
             ahead = (self._delivery_count - seen) & 0xFFFFFFFF
             self.credit = max(0, flow.link_credit - (ahead if ahead < 0x80000000 else 0))
-        self.granted(bool(flow.drain))
-        if self.is_closed:
-            return
-        if flow.drain:
-            self._delivery_count = (self._delivery_count + self.credit) & 0xFFFFFFFF
-            self.credit = 0
-            self.session.send_flow(self.handle, self._delivery_count, 0, 0, True)
-        elif flow.echo:
+        self._draining = bool(flow.drain)
+        self.granted(self._draining)
+        if self._draining:
+            self._drain()
+        elif flow.echo and not self.is_closed:
             self.session.send_flow(self.handle, self._delivery_count, self.credit)
+
+    def go_on(self) -> None:
+        """The peer can take more again."""
+        if not self.is_closed and self.credit > 0:
+            self.granted(self._draining)
+        if self._draining:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Hands back the credit for which nothing is there."""
+        if self.is_closed or (self.credit > 0 and self.session.is_stalled(self)):
+            return  # something is there, and goes out when the peer can take it
+        self._draining = False
+        self._delivery_count = (self._delivery_count + self.credit) & 0xFFFFFFFF
+        self.credit = 0
+        self.session.send_flow(self.handle, self._delivery_count, 0, 0, True)
 
     def granted(self, drain: bool) -> None:
         """The client has said how many messages it wants."""

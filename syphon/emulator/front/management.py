@@ -13,7 +13,7 @@ from ..broker.descriptions import Claim
 from ..broker.faults import MANAGEMENT_CREDITS
 from ..broker.message import BrokeredMessage
 from ..broker.queue import MessageQueue
-from ..broker.refusals import BadArgument, EntityNotFound, NotAllowed, NotImplementedHere, Refusal
+from ..broker.refusals import BadArgument, EntityNotFound, MessageTooLarge, NotAllowed, NotImplementedHere, Refusal
 from ..broker.sessions import SessionQueue
 from .entity_links import entries_of
 from .requests import Reply, Request
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PREFIX = "com.microsoft:"
 UUIDS, LONGS, TIMESTAMPS, STRINGS = 0x98, 0x81, 0x83, 0xB1
 PEEK_LIMIT = 250
+_LIKE_ON_LINKS = frozenset({"peek-message", "update-disposition", "receive-by-sequence-number", "schedule-message"})
+"""What is done to messages is counted and paid for by message, as on their links, and not as management."""
 NEVER_UPDATED = 253_402_300_800_000
 """The time (year 10000) by which a client asks for all sessions instead of those with a state newer than it."""
 
@@ -49,9 +51,10 @@ class ManagementNode:
             "set-session-state": (Claim.LISTEN, self._set_session_state),
             "renew-session-lock": (Claim.LISTEN, self._renew_session),
             "get-message-sessions": (Claim.LISTEN, self._list_sessions),
-            "add-rule": (Claim.MANAGE, self._add_rule),
-            "remove-rule": (Claim.MANAGE, self._remove_rule),
-            "enumerate-rules": (Claim.MANAGE, self._list_rules),
+            # Over AMQP a receiver may see to its own rules; only the administration API wants Manage for it.
+            "add-rule": (Claim.LISTEN, self._add_rule),
+            "remove-rule": (Claim.LISTEN, self._remove_rule),
+            "enumerate-rules": (Claim.LISTEN, self._list_rules),
         }
 
     def answer(self, request: Request) -> Reply:
@@ -62,10 +65,20 @@ class ManagementNode:
             raise BadArgument(f"{name} wants a map as its body.")
         claim, operation = self._operations[name]
         self._namespace.authorize(list(self._connection.grants.values()), self._path, claim)
-        self._namespace.faults.charge(MANAGEMENT_CREDITS)
-        if operation != self._peek:
+        if name not in _LIKE_ON_LINKS:
+            self._namespace.faults.charge(MANAGEMENT_CREDITS)
             self._namespace.counters.add(self._path, Kind.MANAGE)
         return operation(request.body)
+
+    def lose_locks(self, request: Request) -> None:
+        line, body = self._line(), request.body
+        if not isinstance(body, Map):
+            return
+        if "lock-tokens" in body:
+            for token in _tokens(body):
+                line.lose_lock(token)
+        elif isinstance(line, SessionQueue) and (session_id := _optional(body, "session-id", str)) is not None:
+            line.lose_session(session_id)
 
     def failure(self, refusal: Refusal) -> Reply:
         return Reply({
@@ -80,7 +93,9 @@ class ManagementNode:
         count = min(_get(body, "message-count", int), PEEK_LIMIT)
         if count < 1:
             raise BadArgument(f"message-count must be at least 1, not {count}.")
+        self._namespace.source(self._path)[0].touch()
         found = self._line().peek(start, count, _optional(body, "session-id", str))
+        self._namespace.faults.charge(max(1, len(found)))
         self._namespace.counters.add(self._path, Kind.PEEK, max(1, len(found)))
         if not found:
             return _done(204, "No messages.")
@@ -93,6 +108,7 @@ class ManagementNode:
     def _update_disposition(self, body: Map) -> Reply:
         status = _get(body, "disposition-status", str)
         line = self._line()
+        self._namespace.faults.charge(0)
         properties = body.get("properties-to-modify")
         changes = entries_of(properties) if isinstance(properties, Map) else {}
         for token in _tokens(body):
@@ -115,12 +131,20 @@ class ManagementNode:
 
     def _receive_deferred(self, body: Map) -> Reply:
         deletes = _get(body, "receiver-settle-mode", int) == 0
-        found = self._line().receive_deferred(_numbers(body), deletes)
+        numbers = _numbers(body)
+        self._namespace.faults.charge(len(numbers))
+        entity, line = self._namespace.source(self._path)
+        entity.check_receives()
+        if isinstance(line, SessionQueue):
+            found = line.receive_deferred_of(_get(body, "session-id", str), self._connection, numbers, deletes)
+        else:
+            found = line.receive_deferred(numbers, deletes)
         self._namespace.counters.add(self._path, Kind.RECEIVE, len(found))
         return _ok({"messages": [_with_lock(message) for message in found]})
 
     def _schedule(self, body: Map) -> Reply:
         entity = self._namespace.target(self._path)
+        limit = self._namespace.max_message_size(entity)
         wanted = body.get("messages")
         if not isinstance(wanted, list) or not wanted:
             raise BadArgument("schedule-message wants a list of messages.")
@@ -129,9 +153,14 @@ class ManagementNode:
             payload = entry.get("message") if isinstance(entry, Map) else None
             if not isinstance(payload, bytes):
                 raise BadArgument("schedule-message wants each message as binary.")
+            if len(payload) > limit:
+                raise MessageTooLarge(
+                    f"A message to be scheduled (size:{len(payload)} bytes) exceeds the entity's limit ({limit} bytes)."
+                )
             message = BrokeredMessage.parse(payload)
             message.due = message.due or self._namespace.clock.now()
             messages.append(message)
+        self._namespace.faults.charge(len(messages))
         entity.submit(messages)
         self._namespace.counters.add(self._path, Kind.SEND, len(messages))
         return _ok({"sequence-numbers": Array(LONGS, tuple(Long(message.sequence) for message in messages))})
@@ -145,19 +174,21 @@ class ManagementNode:
     # --- sessions ------------------------------------------------------------------------------------------------
 
     def _get_session_state(self, body: Map) -> Reply:
-        return _ok({"session-state": self._sessions().state_of(_get(body, "session-id", str))})
+        return _ok({"session-state": self._sessions().state_of(_get(body, "session-id", str), self._connection)})
 
     def _set_session_state(self, body: Map) -> Reply:
-        self._sessions().set_state(_get(body, "session-id", str), _optional(body, "session-state", bytes))
+        state = _optional(body, "session-state", bytes)
+        self._sessions().set_state(_get(body, "session-id", str), state, self._connection)
         return _ok({})
 
     def _renew_session(self, body: Map) -> Reply:
-        return _ok({"expiration": Timestamp(self._sessions().renew_session(_get(body, "session-id", str)))})
+        until = self._sessions().renew_session(_get(body, "session-id", str), self._connection)
+        return _ok({"expiration": Timestamp(until)})
 
     def _list_sessions(self, body: Map) -> Reply:
         after = _optional(body, "last-updated-time", int)
         skip, top = _get(body, "skip", int), _get(body, "top", int)
-        ids = self._sessions().session_ids(None if after is None or after >= NEVER_UPDATED - 1000 else after)
+        ids = self._sessions().session_ids(None if after is None or after >= NEVER_UPDATED else after)
         page = ids[max(0, skip) : max(0, skip) + max(0, top)]
         if not page:
             return _done(204, "No sessions.")
@@ -179,7 +210,7 @@ class ManagementNode:
     def _list_rules(self, body: Map) -> Reply:
         topic, subscription = self._subscription()
         skip, top = _get(body, "skip", int), _get(body, "top", int)
-        page = self._namespace.rules(topic, subscription)[skip : skip + top]
+        page = self._namespace.rules(topic, subscription)[max(0, skip) : max(0, skip) + max(0, top)]
         if not page:
             return _done(204, "No rules.")
         now = self._namespace.clock.now()

@@ -9,11 +9,16 @@ from syphon.amqp import Malformed, Map, Message, Properties, Section, Value, pro
 from syphon.amqp.frames import Accepted, Attach, Target
 
 from ..broker.faults import Action, Fault, Operation
-from ..broker.refusals import BadArgument, Refusal
+from ..broker.refusals import BadArgument, QuotaExceeded, Refusal
 from .links import Inlet, Outlet
 
 if TYPE_CHECKING:
     from .session import AmqpSession
+
+
+LARGEST_TOKEN = 256 * 1024
+WAITING_REPLIES, WAITING_BYTES = 1000, 16 * 1024 * 1024
+"""How much may wait for a client that asks and grants no credit for the answers."""
 
 
 class Request:
@@ -40,6 +45,9 @@ class Node(Protocol):
 
     def failure(self, refusal: Refusal) -> Reply: ...
 
+    def lose_locks(self, request: Request) -> None:
+        """The locks that a request is about are lost just before it."""
+
 
 class Reply:
     """What a node says: a body, and its status as application properties."""
@@ -62,6 +70,8 @@ class RequestInlet(Inlet):
     def __init__(self, session: AmqpSession, attach: Attach, path: str, node: Node) -> None:
         super().__init__(session, attach, path)
         self._node = node
+        if path == "$cbs":
+            self.max_size = LARGEST_TOKEN
 
     def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:  # noqa: ARG002
         if not settled:
@@ -82,13 +92,17 @@ class RequestInlet(Inlet):
         try:
             if fault is not None and action in (Action.ERROR, Action.REFUSE):
                 raise fault.refusal()
+            if action is Action.LOSE_LOCK:
+                self._node.lose_locks(request)
             reply = self._node.answer(request)
         except Refusal as why:
             reply = self._node.failure(why)
         if action is Action.LOSE_REPLY_AND_DROP:
-            self.session.connection.abort()
+            self.namespace.journal.when_durable(self.session.connection.abort)
         elif action is not Action.LOSE_REPLY:
-            self.namespace.journal.when_durable(lambda: self._reply(request, reply))
+            self.namespace.journal.when_durable(
+                lambda: self._reply(request, reply), lambda why: self._reply(request, self._node.failure(Refusal(why)))
+            )
 
     def _reply(self, request: Request, reply: Reply) -> None:
         twins = [link for link in self.session.outlets() if isinstance(link, ReplyOutlet) and link.path == self.path]
@@ -106,6 +120,9 @@ class ReplyOutlet(Outlet):
         self._count = 0
 
     def reply(self, payload: bytes) -> None:
+        if len(self._waiting) >= WAITING_REPLIES or sum(map(len, self._waiting)) > WAITING_BYTES:
+            self.detach(QuotaExceeded("Replies are waiting for credit, and there is no room for more of them."))
+            return
         self._waiting.append(payload)
         self.granted(drain=False)
 

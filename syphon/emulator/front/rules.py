@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from syphon.amqp import Described, Map, Timestamp, ULong, Value
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from syphon.amqp import Described, Int, Long, Map, Symbol, Timestamp, ULong, Value
 
 from ..broker.descriptions import RuleDescription
 from ..broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
+from ..broker.properties import plain
 from ..broker.refusals import BadArgument, NotImplementedHere
 from ..clock import Millis
 
@@ -35,7 +39,7 @@ def _filter(name: str, body: Map) -> Filter:
     if isinstance(correlation, Map):
         wanted = correlation.get("properties")
         fields = {field.replace("-", "_"): correlation.get(field) for field in _CORRELATION_FIELDS}
-        properties = {str(key): value for key, value in wanted} if isinstance(wanted, Map) else {}
+        properties = {str(key): plain(value) for key, value in wanted} if isinstance(wanted, Map) else {}
         return CorrelationFilter(
             **{key: str(value) for key, value in fields.items() if value is not None}, properties=properties
         )
@@ -60,4 +64,19 @@ def _described_filter(wanted: Filter) -> Described:
     if isinstance(wanted, SqlFilter):
         return Described(_SQL, [wanted.expression])
     fields: list[Value] = [getattr(wanted, name.replace("-", "_")) for name in _CORRELATION_FIELDS]
-    return Described(_CORRELATION, [*fields, Map.of(dict(wanted.properties))])  # type: ignore[arg-type]
+    properties = Map.of({name: _typed(value) for name, value in wanted.properties.items()})
+    return Described(_CORRELATION, [*fields, properties])
+
+
+def _typed(value: object) -> Value:
+    """A value of a filter, which may have come over HTTP, as AMQP has it."""
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return Timestamp(round(moment.timestamp() * 1000))
+    if isinstance(value, timedelta):
+        return Described(Symbol("com.microsoft:timespan"), Long(value // timedelta(microseconds=1) * 10))
+    if value is None or isinstance(value, bool | float | str | bytes | UUID):
+        return value
+    if isinstance(value, int):
+        return Int(value) if -(2**31) <= value < 2**31 else Long(value) if value < 2**63 else ULong(value)
+    return str(value)

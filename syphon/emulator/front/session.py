@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from syphon.amqp import Malformed
@@ -49,6 +50,12 @@ class AmqpSession:
         self.connection = connection
         self.channel = channel
         self._links: dict[int, Link] = {}
+        self._pending: dict[int, Link] = {}
+        self._early: dict[int, Flow] = {}
+        self._detached: set[int] = set()
+        self._delayed: dict[int, Attach] = {}
+        self._stalled: dict[Outlet, None] = {}
+        self.is_over = False
         self._next_incoming_id = peer.next_outgoing_id
         self._next_outgoing_id = 0
         self._peer_window = peer.incoming_window
@@ -60,6 +67,8 @@ class AmqpSession:
     # --- frames in -----------------------------------------------------------------------------------------------
 
     def on(self, performative: Composite, payload: bytes) -> None:
+        if self.is_over:
+            return  # it was on its way when we ended the session
         if isinstance(performative, Transfer):
             self._on_transfer(performative, payload)
         elif isinstance(performative, Disposition):
@@ -74,40 +83,58 @@ class AmqpSession:
             raise Malformed(f"{performative.NAME} is nothing a session takes")
 
     def _on_attach(self, attach: Attach) -> None:
-        if attach.handle in self._links:
+        if attach.handle in self._links or attach.handle in self._pending or attach.handle in self._delayed:
             self._fail("amqp:session:handle-in-use", f"Handle {attach.handle} is in use.")
             return
         if attach.handle > HANDLE_MAX:
-            self._fail("amqp:not-allowed", f"Handle {attach.handle} is over {HANDLE_MAX}.")
+            self.connection.close("amqp:connection:framing-error", f"Handle {attach.handle} is over {HANDLE_MAX}.")
             return
+        self._detached.discard(attach.handle)
         open_link(self, attach)
 
     def _on_detach(self, detach: Detach) -> None:
-        link = self._links.pop(detach.handle, None)
+        pending = self._pending.get(detach.handle)
+        if pending is not None:
+            # The peer is tired of waiting. AMQP wants our attach first, even if it attaches nothing any more.
+            pending.closed()
+            self._early.pop(detach.handle, None)
+            self.send(Attach(pending.name, pending.handle, False, initial_delivery_count=0))
+            self.send(Detach(detach.handle, detach.closed))
+            return
+        delayed = self._delayed.pop(detach.handle, None)
+        if delayed is not None:
+            count = 0 if delayed.role else None
+            self.send(Attach(delayed.name, delayed.handle, not delayed.role, initial_delivery_count=count))
+            self.send(Detach(detach.handle, detach.closed))
+            return
+        link = self._links.get(detach.handle)
         if link is None:
-            return  # we detached it first, and this is the peer's answer
-        link.closed()
+            if detach.handle not in self._detached:
+                self._unattached(detach)
+            self._detached.discard(detach.handle)  # we detached it first, and this is the peer's answer
+            return
+        self._drop(link)
         self.send(Detach(detach.handle, detach.closed))
 
     def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
         link = self._links.get(transfer.handle)
         if link is None:
-            return  # it was on its way when we detached the link
+            if transfer.handle not in self._detached:  # else it was on its way when we detached the link
+                self._unattached(transfer)
+            return
         if not isinstance(link, Inlet):
             self._fail("amqp:not-allowed", "A transfer came in on a link that only sends.")
             return
         link.on_transfer(transfer, payload)
 
     def _on_flow(self, flow: Flow) -> None:
-        if flow.next_incoming_id is None:
-            self._peer_window = flow.incoming_window
-        else:
-            self._peer_window = (flow.next_incoming_id + flow.incoming_window - self._next_outgoing_id) & 0xFFFFFFFF
-            if self._peer_window > 0x7FFFFFFF:  # we are ahead of what the peer had seen when it wrote this
-                self._peer_window = 0
+        # We may be ahead of what the peer had seen when it wrote this: what we sent since then counts against it.
+        ahead = (self._next_outgoing_id - (flow.next_incoming_id or 0)) & 0xFFFFFFFF
+        self._peer_window = max(0, flow.incoming_window - (ahead if ahead < 0x80000000 else 0))
         while self._waiting and self._peer_window > 0:
             self._transmit(self._waiting.popleft())
+        self.go_on()
         if flow.handle is None:
             if flow.echo:
                 self.send_flow()
@@ -115,17 +142,21 @@ class AmqpSession:
         link = self._links.get(flow.handle)
         if link is not None:
             link.on_flow(flow)
+        elif flow.handle in self._pending or flow.handle in self._delayed:
+            self._early[flow.handle] = flow  # peers need not wait for our attach before they grant credit
+        elif flow.handle not in self._detached:
+            self._unattached(flow)
 
     def _on_disposition(self, disposition: Disposition) -> None:
         if not disposition.role:
             return  # about what we received: we answered with the outcome and have forgotten it
+        if not disposition.settled and (disposition.state is None or isinstance(disposition.state, Received)):
+            return  # it says nothing that would end a delivery
         last = disposition.first if disposition.last is None else disposition.last
-        if last - disposition.first > 1_000_000:
-            self._fail("amqp:not-allowed", "A disposition spans more deliveries than there can be.")
-            return
-        if isinstance(disposition.state, Received) and not disposition.settled:
-            return
-        for delivery_id in range(disposition.first, last + 1):
+        deliveries: Iterable[int] = range(disposition.first, last + 1)
+        if last - disposition.first > len(self._unsettled):  # a peer may name four billion, and have three
+            deliveries = [each for each in self._unsettled if disposition.first <= each <= last]
+        for delivery_id in deliveries:
             delivery = self._unsettled.pop(delivery_id, None)
             if delivery is not None:
                 outlet, tag = delivery
@@ -134,7 +165,8 @@ class AmqpSession:
     # --- frames out ----------------------------------------------------------------------------------------------
 
     def send(self, performative: Composite) -> None:
-        self.connection.send(self.channel, performative)
+        if not self.is_over:
+            self.connection.send(self.channel, performative)
 
     def send_flow(
         self, handle: int | None = None, delivery_count: int | None = None, credit: int | None = None,
@@ -145,6 +177,8 @@ class AmqpSession:
 
     def deliver(self, outlet: Outlet, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
         """Sends a message, in as many frames as it takes, when the peer's window has room. Returns its delivery id."""
+        if self.is_over:
+            return 0
         delivery_id = self._next_delivery_id
         self._next_delivery_id = (delivery_id + 1) & 0xFFFFFFFF
         if not settled:
@@ -175,6 +209,8 @@ class AmqpSession:
 
     def answer(self, role: bool, delivery_id: int, outcome: Composite) -> None:
         """Tells the outcome of a delivery, and that it is settled."""
+        if self.is_over:
+            return
         state = _ACCEPTED if isinstance(outcome, Accepted) else outcome.to_bytes()
         fields = (b"\x41" if role else b"\x42") + b"\x70" + _UINTS(delivery_id, 0)[:4] + b"\x40\x41" + state
         if len(fields) < 255:
@@ -185,41 +221,128 @@ class AmqpSession:
     def refuse(self, role: bool, delivery_id: int, refusal: Refusal) -> None:
         self.answer(role, delivery_id, Rejected(Error(refusal.condition, refusal.description)))
 
+    def regret(self, role: bool, delivery_id: int, why: str) -> None:
+        """What was done with a delivery could not be kept."""
+        self.refuse(role, delivery_id, Refusal(why))
+
     # --- links ---------------------------------------------------------------------------------------------------
 
     def add(self, link: Link) -> None:
         self._links[link.handle] = link
+        self.connection.link_count += 1
+
+    def catch_up(self, link: Link) -> None:
+        """Our attach is on its way: what the peer had to say before it saw that is heard now."""
+        flow = self._early.pop(link.handle, None)
+        if flow is not None and not link.is_closed:
+            link.on_flow(flow)
+
+    def delay(self, attach: Attach) -> None:
+        """The attach will be answered later, unless the peer or the session has gone by then."""
+        self._delayed[attach.handle] = attach
+
+    def resume(self, attach: Attach) -> bool:
+        """Whether a delayed attach still wants its answer."""
+        return self._delayed.pop(attach.handle, None) is attach
+
+    def ignore(self, handle: int) -> None:
+        """Nothing is attached there any more, or never will be, and until the peer has detached too it may not know."""
+        self._detached.add(handle)
+        self._early.pop(handle, None)
+
+    def _drop(self, link: Link) -> None:
+        del self._links[link.handle]
+        self.connection.link_count -= 1
+        self._stalled.pop(link, None)  # type: ignore[call-overload]  # inlets never stall
+        self.forget(link)
+        link.closed()
+
+    def waits(self, link: Link) -> None:
+        """A link whose attach is not answered yet: it waits for something, and must not outlive us."""
+        self._pending[link.handle] = link
+
+    def waits_no_more(self, link: Link) -> None:
+        if self._pending.get(link.handle) is link:
+            del self._pending[link.handle]
 
     def detach(self, link: Link, error: Error | None) -> None:
         """Ends a link from our side."""
         if self._links.get(link.handle) is link:
-            del self._links[link.handle]
-            self.forget(link)
-            link.closed()
+            self._drop(link)
             self.send(Detach(link.handle, True, error))
+            self.ignore(link.handle)
+        elif self._pending.get(link.handle) is link:
+            link.closed()
+            self.send(Attach(link.name, link.handle, False, initial_delivery_count=0))
+            self.send(Detach(link.handle, True, error))
+            self.ignore(link.handle)
 
     def forget(self, link: Link) -> None:
         for delivery_id in [key for key, (outlet, _) in self._unsettled.items() if outlet is link]:
             del self._unsettled[delivery_id]
 
+    def detach_all(self, error: Error) -> None:
+        for link in list(self._links.values()):
+            self.detach(link, error)
+
     def outlets(self) -> list[Outlet]:
         return [link for link in self._links.values() if isinstance(link, Outlet)]
 
     def recheck_rights(self) -> None:
-        for link in list(self._links.values()):
+        for link in [*self._links.values(), *self._pending.values()]:
             link.recheck_rights()
+
+    # --- more than the peer can take -----------------------------------------------------------------------------
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether a message delivered now would wait in our memory: for the peer's window, or for the socket."""
+        return self._peer_window <= 0 or self.connection.is_congested
+
+    def stall(self, outlet: Outlet) -> None:
+        """A link has something to deliver and must wait until the peer can take it."""
+        self._stalled[outlet] = None
+
+    def is_stalled(self, outlet: Outlet) -> bool:
+        return outlet in self._stalled
+
+    def go_on(self) -> None:
+        if self._stalled and not self.is_congested:
+            stalled, self._stalled = self._stalled, {}
+            for outlet in stalled:
+                outlet.go_on()
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def stop_waiting(self) -> None:
+        for link in list(self._pending.values()):
+            link.closed()
+        self._pending.clear()
 
     def end(self) -> None:
         """The session is over, by the peer's will or with the connection."""
+        self.is_over = True
+        self.stop_waiting()
         for link in list(self._links.values()):
             link.closed()
+        self.connection.link_count -= len(self._links)
         self._links.clear()
+        self._early.clear()
+        self._delayed.clear()
+        self._stalled.clear()
         self._unsettled.clear()
         self._waiting.clear()
 
     def _fail(self, condition: str, description: str) -> None:
+        """Ends the session. It is kept until the peer has ended it too, to hear what was on its way."""
         self.end()
-        self.send(End(Error(condition, description)))
+        self.connection.send(self.channel, End(Error(condition, description)))
+
+    def _unattached(self, performative: Attach | Detach | Flow | Transfer) -> None:
+        self._fail(
+            "amqp:session:unattached-handle",
+            f"{performative.NAME} on handle {performative.handle}, to which no link is attached.",
+        )
 
 
 _ACCEPTED = Accepted().to_bytes()

@@ -57,7 +57,7 @@ async def _word_refusals(request: web.Request, handler: Handler) -> web.StreamRe
 
 
 def _watching(namespace: Watched) -> Middleware:
-    """Count each request, let arranged faults happen to it first, and answer a change when it is written down."""
+    """Let arranged faults happen to each request, count it, and answer a change when it is written down."""
 
     @web.middleware
     async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -65,14 +65,19 @@ def _watching(namespace: Watched) -> Middleware:
             return await handler(request)
         is_write = request.method in _WRITES
         entity = entity_of(request.path)
-        namespace.counters.add(entity, "manage")
         try:
-            await namespace.faults.http(entity, is_write)
+            fault = await namespace.faults.http(entity)
+            namespace.counters.add(entity, "manage")
+            try:
+                if is_write and namespace.journal.trouble is not None:
+                    raise _not_kept(namespace.journal.trouble)
+                response = await handler(request)
+                if is_write:
+                    await _durable(namespace.journal)
+            finally:
+                namespace.faults.after_http(fault)
         except ConnectionDropped as dropped:
-            return await _hang_up(request, dropped.silently)
-        response = await handler(request)
-        if is_write:
-            await _durable(namespace.journal)
+            return await _hang_up(request, dropped.until)
         return response
 
     return watch
@@ -80,14 +85,32 @@ def _watching(namespace: Watched) -> Middleware:
 
 async def _durable(journal: Journal) -> None:
     written = asyncio.get_running_loop().create_future()
-    journal.when_durable(lambda: None if written.done() else written.set_result(None))
+
+    def done() -> None:
+        if not written.done():
+            written.set_result(None)
+
+    def failed(why: str) -> None:
+        if not written.done():
+            written.set_exception(_not_kept(why))
+
+    journal.when_durable(done, failed)
     await written
 
 
-async def _hang_up(request: web.Request, silently: bool) -> web.StreamResponse:
-    if silently:
-        # The client waits for as long as it likes, and we until the server closes.
-        await request.app[_CLOSING].wait()
+def _not_kept(why: str) -> Refusal:
+    return Refusal(f"SubCode=50000. {why}", status=500)
+
+
+async def _hang_up(request: web.Request, until: asyncio.Event | None) -> web.StreamResponse:
+    if until is not None:
+        # The client waits for as long as it likes, and we until that is over or the server closes.
+        ends = [asyncio.ensure_future(event.wait()) for event in (until, request.app[_CLOSING])]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
     if request.transport is not None:
         request.transport.abort()
     # Nobody hears this: aiohttp wants something to send, and finds the connection gone.

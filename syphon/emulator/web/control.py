@@ -10,7 +10,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..broker.entities import FRAGMENTS
-from ..broker.faults import Action, Fault, Operation, Outage
+from ..broker.faults import Action, BadFault, Fault, Operation, Outage
 from ..broker.namespace import Namespace
 from ..broker.refusals import BadArgument, EntityNotFound, Refusal, Unauthorized
 
@@ -24,17 +24,17 @@ class _Body(BaseModel):
 
 
 class FaultBody(_Body):
-    """A fault, as it is posted."""
+    """A fault, as it is posted. Which values make sense is the fault's own business."""
 
     action: Action
     operation: Operation | None = None
     entity: str = "*"
     condition: str | None = None
     description: str = "A fault was set on this emulator."
-    seconds: float = Field(0.0, ge=0)
-    times: int | None = Field(None, ge=1)
-    share: float = Field(1.0, gt=0, le=1)
-    period: float | None = Field(None, gt=0)
+    seconds: float = 0.0
+    times: int | None = None
+    share: float = 1.0
+    period: float | None = None
 
 
 class OutageBody(_Body):
@@ -65,7 +65,7 @@ def add_control_routes(app: web.Application, namespace: Namespace) -> None:
         ("GET", "/faults", control.list_faults),
         ("POST", "/faults", control.add_fault),
         ("DELETE", "/faults", control.clear_faults),
-        ("DELETE", "/faults/{id:[0-9]+}", control.clear_fault),
+        ("DELETE", "/faults/{id:[0-9]{1,18}}", control.clear_fault),
         ("PUT", "/outage", control.begin_outage),
         ("DELETE", "/outage", control.end_outage),
         ("PUT", "/throttle", control.throttle),
@@ -125,7 +125,10 @@ class Control:
 
     async def add_fault(self, request: web.Request) -> web.Response:
         body = await _read(request, FaultBody)
-        fault = Fault(**body.model_dump())
+        try:
+            fault = Fault(**body.model_dump())
+        except BadFault as error:
+            raise BadArgument(str(error)) from None
         self._faults.add(fault)
         return web.json_response(_shown(fault), status=201)
 

@@ -15,6 +15,7 @@ from ..broker.descriptions import (
     Tier,
     TopicDescription,
 )
+from ..broker.faults import Fault
 from ..clock import Millis
 
 
@@ -80,8 +81,11 @@ class Directory(Protocol):
 class Faults(Protocol):
     """What was arranged to go wrong."""
 
-    async def http(self, path: str, is_write: bool) -> None:
+    async def http(self, path: str) -> Fault | None:
         """Delay the request, refuse it, or raise `ConnectionDropped`, as arranged."""
+
+    def after_http(self, fault: Fault | None) -> None:
+        """Raise `ConnectionDropped` if the answer is to be lost."""
 
 
 class Counters(Protocol):
@@ -93,7 +97,11 @@ class Counters(Protocol):
 class Journal(Protocol):
     """Where changes are written down."""
 
-    def when_durable(self, callback: Callable[[], None]) -> None: ...
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be kept at present."""
+
+    def when_durable(self, callback: Callable[[], None], failed: Callable[[str], None] | None = None) -> None: ...
 
 
 class Watched(Protocol):

@@ -12,7 +12,7 @@ from ..broker.refusals import Refusal
 from .markup import element, serialize, text
 from .paths import is_control, is_resource_manager
 
-_CODES = {401: "AuthenticationFailed", 404: "ResourceNotFound"}
+_CODES = {401: "AuthenticationFailed", 403: "AuthorizationFailed", 404: "ResourceNotFound"}
 """What Resource Manager calls an error, where it does not go by the name of its status."""
 
 

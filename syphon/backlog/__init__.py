@@ -1,0 +1,29 @@
+"""What a backlog is: how its queues are called and described, and what a message in one looks like."""
+
+from .aliases import (
+    NotForBacklog,
+    Reason,
+    Restored,
+    Ttl,
+    Unrestorable,
+    restore,
+    to_backlog,
+)
+from .description import DOCUMENTED, Difference, QueueDescription
+from .names import (
+    BacklogQueue,
+    QueueName,
+    arm_name,
+    backlog_queues,
+    from_arm_name,
+    never_a_destination,
+    parse_queue_name,
+    primary_label,
+)
+from .times import FOREVER, iso_duration
+
+__all__ = [
+    "to_backlog", "restore", "Restored", "Unrestorable", "Reason", "Ttl", "NotForBacklog",
+    "BacklogQueue", "QueueName", "backlog_queues", "parse_queue_name", "primary_label", "arm_name", "from_arm_name",
+    "never_a_destination", "QueueDescription", "DOCUMENTED", "Difference", "FOREVER", "iso_duration",
+]  # fmt: skip

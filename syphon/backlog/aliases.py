@@ -1,0 +1,359 @@
+"""Aliases on and off: what a message gives up to lie in a backlog queue, and how it gets it back.
+
+A backlog queue has no sessions and must keep a message however long the outage lasts. So the sender's failover moves
+session id, time to live and scheduled time into application properties, and adds the path of the entity the message was
+meant for (M1). `restore` is the exact inverse (M2).
+
+Bytes in, bytes out: no clock, no I/O. Only what must change is cut out and put in; every other byte of the properties,
+the application properties, the body and the footer is copied as it stands, whatever its type and however it is written.
+
+What is left alone on purpose:
+- The partition key. A backlog queue is not partitioned and ignores it; the destination needs it back as it was.
+- Creation and expiry time, which SDKs write beside a time to live. They are the sender's, and part of the bare message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, TypeGuard
+
+from syphon.amqp import Described, Malformed, Section, Span, Symbol, Timestamp, UInt, Value, decode, encode, split
+from syphon.amqp.codec import compound
+from syphon.errors import SyphonError
+
+from .cutting import NULL, fields, keys, outline, take, with_fields, with_pairs
+from .times import A_MOMENT, A_TIMESPAN, LONGEST, Senseless, moment, timespan, timespan_bytes, whole_millis
+
+PATH: Final = "x-ms-path"
+SESSION_ID: Final = "x-ms-sessionid"
+TIME_TO_LIVE: Final = "x-ms-timetolive"
+SCHEDULED_TIME: Final = "x-ms-scheduledenqueuetimeutc"
+
+PATH_LIMIT = 260
+"""How many characters the path of an entity may have."""
+
+_ALIASES = keys((PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME))
+_KEY = {name: encode(name) for name in (PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}
+
+_ENQUEUED, _SCHEDULED, _PARTITION = "x-opt-enqueued-time", "x-opt-scheduled-enqueue-time", "x-opt-partition-key"
+_SCHEDULED_KEY = encode(Symbol(_SCHEDULED))
+_SCHEDULED_FORMS = keys((_SCHEDULED,))
+_PARTITION_FORMS = keys((_PARTITION,))
+_PARTITION_NAME = _PARTITION.encode()
+_NOT_CARRIED = keys((
+    _ENQUEUED, "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number", "x-opt-message-state",
+    "x-opt-deadletter-source",
+    # Not the broker's, but it has been served in the backlog: the sender's own is in its alias.
+    _SCHEDULED,
+))  # fmt: skip
+
+# Fields of the header, and of the properties.
+_PRIORITY, _TTL = 1, 2
+_EXPIRY, _CREATION, _GROUP_ID = 8, 9, 10
+
+_UINT_MAX = 2**32 - 1
+_LATEST_EXPIRY = 253_402_243_199_000
+"""The latest expiry time that SDKs write: a day before the end of the year 9999."""
+
+
+class NotForBacklog(SyphonError):
+    """The message cannot be put into a backlog queue."""
+
+
+class Ttl(StrEnum):
+    """What becomes of a time to live on the way home (M5)."""
+
+    RESTORE = "restore"
+    """As it was: its clock starts again at the primary. The documented behaviour."""
+    REMAINING = "remaining"
+    """Less the time spent in the backlog; what has expired is not forwarded."""
+
+
+class Reason(StrEnum):
+    """Why a message cannot be restored: the DeadLetterReason of its dead letter."""
+
+    NO_DESTINATION = "NoDestination"
+    BAD_ALIAS = "BadAlias"
+    EXPIRED = "Expired"
+    MALFORMED = "MalformedMessage"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A message as its sender made it, and what is needed to forward it."""
+
+    payload: bytes
+    destination: str
+    message_id: Value
+    session_id: str | None
+    partition_key: str | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unrestorable:
+    """A message for the dead letters (M4), with what to write there."""
+
+    reason: Reason
+    description: str
+
+
+# --- on --------------------------------------------------------------------------------------------------------------
+
+
+def to_backlog(payload: bytes, path: str) -> bytes:
+    """The message as it goes into a backlog queue, meant for `path` (M1). Raises NotForBacklog."""
+    if not path.strip() or len(path) > PATH_LIMIT:
+        raise NotForBacklog(f"{_shown(path)} is no path of an entity: it has 1 to {PATH_LIMIT} characters")
+    try:
+        return _aliased(payload, path)
+    except Malformed as error:
+        raise NotForBacklog(f"the message is not well-formed AMQP 1.0: {error}") from None
+    except Senseless as error:
+        raise NotForBacklog(str(error)) from None
+
+
+def _aliased(data: bytes, path: str) -> bytes:
+    header, annotations, properties, application, body = outline(data)
+    edits: list[tuple[int, int, bytes]] = []
+    aliases: list[bytes] = []
+
+    if header is not None and (raw := _field(data, header, _TTL)) is not None:
+        ttl = decode(raw)[0]
+        if not isinstance(ttl, UInt):
+            raise Senseless(f"the time to live (header ttl) is {_shown(ttl)}, expected is a uint of milliseconds")
+        aliases.append(_KEY[TIME_TO_LIVE] + timespan_bytes(ttl))
+        edits.append((header.start, header.end, with_fields(data, header, Section.HEADER, {_TTL: NULL})))
+
+    if annotations is not None:
+        rest, count, found = take(data, annotations, _SCHEDULED_FORMS)
+        for start, end in found.values():
+            when = decode(data, start, end)[0]
+            if when is not None and not isinstance(when, Timestamp):
+                raise Senseless(f"{_SCHEDULED} is {_shown(when)}, expected is a timestamp")
+            if when is not None:
+                moment(when)
+                aliases.append(_KEY[SCHEDULED_TIME] + data[start:end])
+            cleared = with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, count, rest)
+            edits.append((annotations.start, annotations.end, cleared))
+
+    if properties is not None and (raw := _field(data, properties, _GROUP_ID)) is not None:
+        session = decode(raw)[0]
+        if not _is_string(session):
+            raise Senseless(f"the session id (group-id) is {_shown(session)}, expected is a string")
+        # The very bytes: a string has two forms, and restoring must give back the one it had.
+        aliases.append(_KEY[SESSION_ID] + raw)
+        cleared = with_fields(data, properties, Section.PROPERTIES, {_GROUP_ID: NULL})
+        edits.append((properties.start, properties.end, cleared))
+
+    rest, count, found = take(data, application, _ALIASES) if application is not None else (b"", 0, {})
+    if found:
+        names = ", ".join(found)
+        raise NotForBacklog(f"the message comes from a backlog queue, for it has {names}: restore it before sending it")
+    aliases.append(_KEY[PATH] + encode(path))
+    pairs = rest + b"".join(aliases)
+    added = with_pairs(data, application, Section.APPLICATION_PROPERTIES, count + len(aliases), pairs)
+    edits.append((application.start, application.end, added) if application is not None else (body, body, added))
+
+    parts: list[bytes] = []
+    copied = 0
+    for start, end, new in edits:
+        parts += (data[copied:start], new)
+        copied = end
+    return b"".join((*parts, data[copied:]))
+
+
+def _field(data: bytes, span: Span, index: int) -> bytes | None:
+    """The bytes of one field of a list, None if it is not set."""
+    starts = fields(data, span)
+    if index + 1 >= len(starts):
+        return None
+    raw = data[starts[index] : starts[index + 1]]
+    return None if raw == NULL else raw
+
+
+# --- off -------------------------------------------------------------------------------------------------------------
+
+
+class _Refused(Exception):
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def restore(
+    payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl = Ttl.RESTORE
+) -> Restored | Unrestorable:
+    """The message as its sender made it (M2), or why that cannot be had (M4). Never raises.
+
+    `now` and `enqueued_at` (when it came into the backlog) are milliseconds since 1970. Without `enqueued_at` the
+    broker's own annotation counts; without that too, no time has been spent.
+    """
+    try:
+        return _restored(payload, enqueued_at, now, ttl)
+    except _Refused as refused:
+        return Unrestorable(refused.reason, str(refused))
+    except Malformed as error:
+        return Unrestorable(Reason.MALFORMED, f"The message is not well-formed AMQP 1.0: {error}.")
+
+
+def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Restored:
+    header, annotations, properties, application, body = outline(data)
+    pairs, count, aliases = take(data, application, _ALIASES) if application is not None else (b"", 0, {})
+    destination = _destination(data, aliases)
+    changes: dict[int, bytes] = {}
+
+    session_id = None
+    if SESSION_ID in aliases:
+        start, end = aliases[SESSION_ID]
+        session_id = _session_id(decode(data, start, end)[0])
+        changes[_GROUP_ID] = data[start:end]
+
+    scheduled = None
+    if SCHEDULED_TIME in aliases:
+        scheduled = _scheduled(decode(data, *aliases[SCHEDULED_TIME])[0])
+
+    user_annotations, annotation_count, partition_key = b"", 0, None
+    if annotations is not None:
+        user_annotations, annotation_count, stamps = take(data, annotations, _NOT_CARRIED)
+        if enqueued_at is None and rule is Ttl.REMAINING and _ENQUEUED in stamps:
+            stamp = decode(data, *stamps[_ENQUEUED])[0]
+            enqueued_at = int(stamp) if isinstance(stamp, Timestamp) else None
+        if _PARTITION_NAME in user_annotations:
+            partition_key = _partition_key(data, annotations)
+    if scheduled is not None and scheduled > now:  # M6: one that has passed means now
+        user_annotations += _SCHEDULED_KEY + encode(Timestamp(scheduled))
+        annotation_count += 1
+
+    millis = None
+    if TIME_TO_LIVE in aliases:
+        millis = _time_to_live(decode(data, *aliases[TIME_TO_LIVE])[0])
+        if millis is not None and rule is Ttl.REMAINING:
+            millis = _remaining(millis, enqueued_at, scheduled, now)
+        if millis is not None and millis > _UINT_MAX:
+            changes |= _long_life(data, properties, millis, now)
+
+    message_id: Value = None
+    if properties is not None:
+        starts = fields(data, properties)
+        if len(starts) > 1:
+            message_id = decode(data, starts[0], starts[1])[0]
+        if session_id is None and len(starts) > _GROUP_ID + 1 and data[starts[_GROUP_ID]] != 0x40:
+            group = decode(data, starts[_GROUP_ID], starts[_GROUP_ID + 1])[0]
+            session_id = group if isinstance(group, str) else None
+
+    if changes:
+        identity = with_fields(data, properties, Section.PROPERTIES, changes)
+    else:
+        identity = data[properties.start : properties.end] if properties is not None else b""
+    payload = b"".join((
+        _header(data[header.start : header.end] if header is not None else b"", millis),
+        with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, annotation_count, user_annotations),
+        identity,
+        with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
+        data[body:],
+    ))  # fmt: skip
+    return Restored(payload, destination, message_id, session_id, partition_key, len(payload))
+
+
+def _destination(data: bytes, aliases: dict[str, tuple[int, int]]) -> str:
+    if PATH not in aliases:
+        raise _Refused(Reason.NO_DESTINATION, f"{PATH} is missing: nothing says where the message was meant to go.")
+    path = decode(data, *aliases[PATH])[0]
+    if not _is_string(path) or not path.strip() or len(path) > PATH_LIMIT:
+        text = f"{PATH} is {_shown(path)}, expected is the path of an entity, a string of 1 to {PATH_LIMIT} characters."
+        raise _Refused(Reason.NO_DESTINATION, text)
+    return path
+
+
+def _session_id(value: Value) -> str:
+    if not _is_string(value):
+        raise _Refused(Reason.BAD_ALIAS, f"{SESSION_ID} is {_shown(value)}, expected is a string.")
+    return value
+
+
+def _scheduled(value: Value) -> int:
+    try:
+        return moment(value)
+    except Senseless as error:
+        text = f"{SCHEDULED_TIME} is {_shown(value)}, which {error}; expected is {A_MOMENT}."
+        raise _Refused(Reason.BAD_ALIAS, text) from None
+
+
+def _time_to_live(value: Value) -> int | None:
+    """Milliseconds; None for .NET's "never"."""
+    try:
+        ticks = timespan(value)
+    except Senseless as error:
+        text = f"{TIME_TO_LIVE} is {_shown(value)}, which {error}; expected is {A_TIMESPAN}."
+        raise _Refused(Reason.BAD_ALIAS, text) from None
+    return whole_millis(ticks) if ticks < LONGEST else None
+
+
+def _remaining(ttl: int, enqueued_at: int | None, scheduled: int | None, now: int) -> int:
+    """What is left of a time to live. A scheduled message begins to age when it is due, not before."""
+    born = enqueued_at if enqueued_at is not None else now
+    if scheduled is not None:
+        born = max(born, scheduled)
+    left = ttl - max(0, now - born)
+    if left <= 0:
+        text = f"The message had {ttl} ms to live and came into the backlog {now - born} ms ago"
+        raise _Refused(Reason.EXPIRED, text + (", counted from its scheduled time." if born == scheduled else "."))
+    return left
+
+
+def _long_life(data: bytes, properties: Span | None, ttl: int, now: int) -> dict[int, bytes]:
+    """A header counts to 49 days. What lives longer says so as .NET does: expiry less creation time is what counts."""
+    if properties is not None and (
+        _field(data, properties, _EXPIRY) is not None or _field(data, properties, _CREATION) is not None
+    ):
+        return {}  # the sender has said it
+    return {_EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), _CREATION: encode(Timestamp(now))}
+
+
+def _partition_key(data: bytes, annotations: Span) -> str | None:
+    for start, end in take(data, annotations, _PARTITION_FORMS).found.values():
+        key = decode(data, start, end)[0]
+        return key if isinstance(key, str) else None
+    return None
+
+
+@lru_cache(maxsize=256)  # most headers are alike
+def _header(raw: bytes, ttl: int | None) -> bytes:
+    """The sender's durable and priority, and the time to live. Delivery count and first acquirer are the broker's."""
+    parts: list[bytes] = []
+    if raw:
+        (span,) = split(raw)
+        starts = fields(raw, span)
+        parts = [raw[start:end] for start, end in pairwise(starts)][: _PRIORITY + 1]
+    if ttl is not None:
+        parts += [NULL] * (_TTL - len(parts))
+        parts.append(encode(UInt(min(ttl, _UINT_MAX))))
+    while parts and parts[-1] == NULL:
+        parts.pop()
+    return b"\x00\x53\x70" + compound(0xC0, len(parts), b"".join(parts)) if parts else b""
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _is_string(value: Value) -> TypeGuard[str]:
+    return isinstance(value, str) and not isinstance(value, Symbol)
+
+
+def _shown(value: Value) -> str:
+    """A value for people: its type, and enough of it to find it again."""
+    if value is None:
+        return "null"
+    if isinstance(value, Described):
+        return f"{value.descriptor!s:.60} {_shown(value.value)}"
+    kind = _KINDS.get(type(value)) or type(value).__name__.lower()
+    text = repr(value)
+    return f"{kind} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}"
+
+
+_SHOWN = 100
+_KINDS: dict[type, str] = {str: "string", bytes: "binary", float: "double", bool: "boolean"}

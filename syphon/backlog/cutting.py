@@ -1,0 +1,204 @@
+"""Taking pairs out of a map section and changing fields of a list section, all other bytes left as they stand.
+
+What is kept is copied, never decoded and written again: not even the choice between a short and a long form changes
+where it need not. Bytes that are not AMQP give `Malformed`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from syphon.amqp import Malformed, Section, Span, Symbol, encode, split
+from syphon.amqp.codec import skip
+
+NULL = b"\x40"
+
+
+def keys(names: Iterable[str]) -> dict[bytes, str]:
+    """For each name the forms it can have as a key: string or symbol, with a short length or a long one."""
+    forms: dict[bytes, str] = {}
+    for name in names:
+        for short in (encode(name), encode(Symbol(name))):
+            raw = name.encode("ascii")
+            forms[short] = name
+            forms[bytes((short[0] | 0x10,)) + struct.pack(">I", len(raw)) + raw] = name
+    return forms
+
+
+class Outline(NamedTuple):
+    """Where the sections stand that matter here."""
+
+    header: Span | None
+    annotations: Span | None
+    properties: Span | None
+    application: Span | None
+    body: int
+    """Where the body begins, or whatever else stands behind the application properties."""
+
+
+def outline(data: bytes) -> Outline:
+    """Find the sections. Those of an ordinary message are found here and at once, all others by `split`.
+
+    Plain numbers instead of `Section`: every message passes here, and an enum would double the cost.
+    """
+    spans: list[Span | None] = [None] * 5
+    pos, end, last = 0, len(data), 0x6F
+    try:
+        while pos < end:
+            start, code, kind = pos, data[pos + 2], data[pos + 3]
+            if data[pos] != 0x00 or data[pos + 1] != 0x53 or code <= last:
+                return _outline(split(data), end)
+            if kind == 0xC0 or kind == 0xC1:
+                pos += 5 + data[pos + 4]
+            elif kind == 0xD0 or kind == 0xD1 or kind == 0xB0:
+                pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "big")
+            else:
+                return _outline(split(data), end)
+            if code > 0x74:
+                if code == 0x75 and kind == 0xB0 and pos == end:
+                    return Outline(spans[0], spans[2], spans[3], spans[4], start)
+                return _outline(split(data), end)
+            spans[code - 0x70] = Span(code, start, start + 3, pos)
+            last = code
+    except IndexError:
+        pass
+    return _outline(split(data), end)
+
+
+def _outline(spans: list[Span], end: int) -> Outline:
+    place = {span.section: span for span in spans}
+    body = next((span.start for span in spans if span.section > Section.APPLICATION_PROPERTIES), end)
+    return Outline(
+        place.get(Section.HEADER), place.get(Section.MESSAGE_ANNOTATIONS), place.get(Section.PROPERTIES),
+        place.get(Section.APPLICATION_PROPERTIES), body,
+    )  # fmt: skip
+
+
+class Taken(NamedTuple):
+    """A map section with some of its pairs taken out."""
+
+    rest: bytes
+    """The pairs that stay, as they stood."""
+    pairs: int
+    """How many those are."""
+    found: dict[str, tuple[int, int]]
+    """Of those taken out, where the value of each begins and ends."""
+
+
+def take(data: bytes, span: Span, names: Mapping[bytes, str]) -> Taken:
+    """Walk through a map and take out the pairs whose keys are among `names` (made by `keys`)."""
+    _, _, start, end = span
+    first, items = _content(data, span, 0xC1)
+    if items % 2:
+        raise Malformed(f"the map at byte {start} has a key without a value")
+    found: dict[str, tuple[int, int]] = {}
+    kept: list[bytes] = []
+    pos = run = first
+    # A length that is wrong leads past the end, and that is seen behind the loop.
+    try:
+        for _ in range(items // 2):
+            here = pos
+            size = _SIZE[data[pos]]
+            pos = pos + 2 + data[pos + 1] if size == 0 else pos + size if size > 0 else skip(data, pos, end)
+            value = pos
+            size = _SIZE[data[pos]]
+            pos = pos + size if size > 0 else pos + 2 + data[pos + 1] if size == 0 else skip(data, pos, end)
+            name = names.get(data[here:value])
+            if name is not None:
+                if name in found:
+                    raise Malformed(f"the map at byte {start} has {name} twice")
+                found[name] = (value, pos)
+                if run < here:
+                    kept.append(data[run:here])
+                run = pos
+    except IndexError:
+        pos = -1
+    if pos != end:
+        raise Malformed(f"the map at byte {start} does not end where its pairs do")
+    kept.append(data[run:end])
+    return Taken(b"".join(kept), items // 2 - len(found), found)
+
+
+def _content(data: bytes, span: Span, short: int) -> tuple[int, int]:
+    """Where the items of a list (0xc0) or map (0xc1) begin, and how many it says there are."""
+    _, _, start, end = span
+    code = data[start]
+    if code == short and start + 3 <= end:
+        first, items = start + 3, data[start + 2]
+    elif code == short | 0x10 and start + 9 <= end:
+        first, items = start + 9, int.from_bytes(data[start + 5 : start + 9], "big")
+    else:
+        raise Malformed(f"the section at byte {span.start} is no {'list' if short == 0xC0 else 'map'}")
+    if items > end - first:
+        raise Malformed(f"{items} items at byte {start} cannot fit into {end - first} bytes")
+    return first, items
+
+
+_SIZE = [-1] * 256
+"""The bytes of a value by its first one: that many in all; 0, the second one is a length; -1, ask `skip`."""
+for _size, _codes in {
+    1: (0x40, 0x41, 0x42, 0x43, 0x44, 0x45),
+    2: (0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56),
+    3: (0x60, 0x61),
+    5: (0x70, 0x71, 0x72, 0x73, 0x74),
+    9: (0x80, 0x81, 0x82, 0x83, 0x84),
+    17: (0x94, 0x98),
+    0: (0xA0, 0xA1, 0xA3, 0xC0, 0xC1, 0xE0),
+}.items():
+    for _code in _codes:
+        _SIZE[_code] = _size
+
+
+def with_pairs(data: bytes, span: Span | None, section: Section, count: int, pairs: bytes) -> bytes:
+    """The map section with these pairs for its content; nothing at all if there are none."""
+    if count == 0:
+        return b""
+    head, code = (data[span.start : span.value], data[span.value]) if span else (_descriptor(section), 0xC1)
+    return head + _compound(code, 2 * count, pairs)
+
+
+def fields(data: bytes, span: Span) -> list[int]:
+    """Where each field of a list section begins, and behind them where the last one ends."""
+    end = span.end
+    if data[span.value] == 0x45:
+        return [end]
+    pos, count = _content(data, span, 0xC0)
+    starts = []
+    try:
+        for _ in range(count):
+            starts.append(pos)
+            size = _SIZE[data[pos]]
+            pos = pos + size if size > 0 else pos + 2 + data[pos + 1] if size == 0 else skip(data, pos, end)
+    except IndexError:
+        pos = -1
+    if pos != end:
+        raise Malformed(f"the list at byte {span.value} does not end where its fields do")
+    starts.append(pos)
+    return starts
+
+
+def with_fields(data: bytes, span: Span | None, section: Section, changes: Mapping[int, bytes]) -> bytes:
+    """The list section with some fields, by index, put in or put in place of what stood there."""
+    if span is None:
+        head, code, starts = _descriptor(section), 0xC0, [0]
+    else:
+        head, code, starts = data[span.start : span.value], data[span.value], fields(data, span)
+    raw = [data[start:end] for start, end in pairwise(starts)]
+    raw += [NULL] * (max(changes) + 1 - len(raw))
+    for index, value in changes.items():
+        raw[index] = value
+    return head + _compound(code if code != 0x45 else 0xC0, len(raw), b"".join(raw))
+
+
+def _descriptor(section: Section) -> bytes:
+    return b"\x00\x53" + bytes((section,))
+
+
+def _compound(code: int, count: int, body: bytes) -> bytes:
+    """A list or map in the form it had; in the long one where the short one is too short."""
+    if not code & 0x10 and len(body) < 255 and count < 256:
+        return bytes((code, len(body) + 1, count)) + body
+    return bytes((code | 0x10,)) + struct.pack(">II", len(body) + 4, count) + body

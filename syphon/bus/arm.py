@@ -1,0 +1,191 @@
+"""Administration by way of Azure Resource Manager: for who may manage the resource, but has none of its keys."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from io import BytesIO
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+from azure.core.credentials import TokenCredential
+from azure.core.exceptions import HttpResponseError
+from azure.mgmt.servicebus import ServiceBusManagementClient
+
+from ..errors import NamespaceGone, NotAuthorized, SyphonError
+from .administration import (
+    OPERATION_TIMEOUT,
+    Administration,
+    QueueDescription,
+    QueueFacts,
+    answer,
+    facts_of,
+    failure,
+    found,
+    is_unauthenticated,
+    iso8601,
+    settings_of,
+)
+from .plain_http import Wire
+
+T = TypeVar("T")
+
+
+class ArmAdministration(Administration):
+    """A namespace as a resource of an Azure subscription.
+
+    Resource Manager knows no creating without updating: between a look and `create_queue` somebody else's queue could
+    be changed to what is asked for. It is one round trip, and the service offers nothing better.
+    """
+
+    def __init__(
+        self,
+        subscription: str,
+        resource_group: str,
+        namespace: str,
+        credential: TokenCredential,
+        *,
+        base_url: str | None = None,
+        timeout: float = OPERATION_TIMEOUT,
+        ca_file: str | None = None,
+    ) -> None:
+        """`base_url` is for other clouds than the public one, and for an emulator: http:// on this machine only."""
+        plain = base_url is not None and _is_plain(base_url)
+        more: dict[str, Any] = {}
+        if base_url is not None:
+            secure = base_url.replace("http://", "https://", 1).rstrip("/")
+            more = {"base_url": secure, "credential_scopes": [f"{secure}/.default"]}
+        self._client = ServiceBusManagementClient(
+            credential,
+            subscription,
+            transport=Wire(timeout=timeout, plain=plain, ca_file=ca_file),
+            retry_total=0,
+            **more,
+        )
+        self._subscription = subscription
+        self._place = (resource_group, namespace)
+        self._is_there = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.namespace!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def namespace(self) -> str:
+        group, name = self._place
+        return f"{name} (resource group {group})"
+
+    def get_queue(self, name: str) -> QueueFacts | None:
+        queue = self._find(self._client.queues.get, name, f"look for the queue '{name}'")
+        return None if queue is None else facts_of(queue)
+
+    def create_queue(self, name: str, description: QueueDescription) -> None:
+        # The SDK's own model would write TimeSpan.MaxValue without its last digit, so we write the document.
+        body = json.dumps({"properties": _properties(description)}).encode()
+        self._ask(
+            f"make the queue '{name}'",
+            "queues/write",
+            lambda: self._client.queues.create_or_update(*self._place, _in_arm(name), BytesIO(body)),
+        )
+
+    def queue_names(self, prefix: str) -> list[str]:
+        def names() -> list[str]:
+            return [str(queue.name) for queue in self._client.queues.list_by_namespace(*self._place)]
+
+        listed = self._ask("list its queues", "queues/read", lambda: found(names))
+        if listed is None:
+            raise self._gone()
+        here = [name.replace("~", "/") for name in listed]
+        return [name for name in here if name.lower().startswith(prefix.lower())]
+
+    def exists(self, entity: str) -> bool:
+        task = f"look for '{entity}'"
+        return any(
+            self._find(get, entity, task) is not None for get in (self._client.queues.get, self._client.topics.get)
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _find(self, get: Callable[[str, str, str], T], name: str, task: str) -> T | None:
+        entity = self._ask(task, "queues/read", lambda: found(lambda: get(*self._place, _in_arm(name))))
+        if entity is None and not self._is_there:
+            self._look_for_namespace(task)
+        self._is_there = True
+        return entity
+
+    def _look_for_namespace(self, task: str) -> None:
+        """Nothing is found in a namespace that is not there, either: tell the two apart, once."""
+        try:
+            namespace = self._ask(task, "read", lambda: found(lambda: self._client.namespaces.get(*self._place)))
+        except NotAuthorized:
+            return  # who may see only the queues has seen that there is none
+        if namespace is None:
+            raise self._gone()
+
+    def _gone(self) -> NamespaceGone:
+        return NamespaceGone(
+            f"Azure Resource Manager finds no namespace {self.namespace} in the subscription {self._subscription}. "
+            "Check the three names, and that the identity can see them."
+        )
+
+    def _ask(self, task: str, action: str, call: Callable[[], T]) -> T:
+        return answer(call, lambda error: self._explain(error, task, action))
+
+    def _explain(self, error: Exception, task: str, action: str) -> SyphonError:
+        remedy = (
+            f"The identity is refused, or lacks Microsoft.ServiceBus/namespaces/{action} (what Manage is to a policy): "
+            "give it the role Azure Service Bus Data Owner or Contributor on the namespace."
+        )
+        where = f"Azure Resource Manager, for {self.namespace},"
+        return failure(error, where, task, is_unauthenticated(error) or _is_forbidden(error), remedy)
+
+
+def _is_forbidden(error: Exception) -> bool:
+    """Whether a role is missing. 403 is also said of what a policy of the organisation disallows."""
+    return (
+        isinstance(error, HttpResponseError)
+        and error.status_code == 403
+        and error.error is not None
+        and str(error.error.code).endswith("AuthorizationFailed")
+    )
+
+
+def _is_plain(base_url: str) -> bool:
+    address = urlsplit(base_url)
+    if address.scheme != "http":
+        return False
+    host = address.hostname or ""
+    if host != "localhost" and not _is_loopback(host):
+        raise ValueError(f"{base_url} would have our token travel in the clear: write https://.")
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _in_arm(name: str) -> str:
+    return name.replace("/", "~")
+
+
+def _properties(description: QueueDescription) -> dict[str, object]:
+    return {
+        _camel(name): iso8601(value) if isinstance(value, timedelta) else value
+        for name, value in settings_of(description).items()
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,152 @@
+"""Administration by the namespace itself, with a connection string or a token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+from azure.core.credentials import TokenCredential
+from azure.core.exceptions import ResourceNotFoundError
+from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
+
+from ..errors import SyphonError
+from .administration import (
+    OPERATION_TIMEOUT,
+    Administration,
+    QueueDescription,
+    QueueFacts,
+    answer,
+    cause_of,
+    facts_of,
+    failure,
+    is_unauthenticated,
+    settings_of,
+)
+from .plain_http import Wire
+
+T = TypeVar("T")
+
+EMULATOR_PORT = 5672
+"""Where the SDK looks for a local emulator whose connection string names no port. Ours speaks HTTP there too."""
+
+_LACKS_CLAIM = re.compile(r"\bclaim|\bspecified action: Manage")
+"""What the service says to good credentials that are not good enough."""
+
+
+class DataPlaneAdministration(Administration):
+    """The administration API of a namespace. Meant for a task, not for days: the SDK renews its signatures late.
+
+    >>> with DataPlaneAdministration.from_connection_string("Endpoint=sb://…") as administration: ...
+    """
+
+    def __init__(self, client: ServiceBusAdministrationClient, namespace: str, identity: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._identity = identity
+
+    @classmethod
+    def from_connection_string(
+        cls, connection_string: str, *, timeout: float = OPERATION_TIMEOUT, ca_file: str | None = None
+    ) -> Self:
+        """With a policy's key, or a shared access signature. Raises ValueError if the string is malformed.
+
+        `UseDevelopmentEmulator=true` means what it does for the messaging client: no TLS.
+        """
+        settings = _settings(connection_string)
+        plain = settings.get("usedevelopmentemulator") == "true"
+        endpoint = urlsplit(settings.get("endpoint", ""))
+        host = endpoint.netloc
+        if plain and endpoint.port is None:
+            host = f"{host}:{EMULATOR_PORT}"
+        client = ServiceBusAdministrationClient.from_connection_string(
+            ";".join(f"{key}={value}" for key, value in (settings | {"endpoint": f"sb://{host}"}).items()),
+            transport=Wire(timeout=timeout, plain=plain, ca_file=ca_file),
+            retry_total=0,
+        )
+        policy = settings.get("sharedaccesskeyname")
+        return cls(client, host, f"the policy '{policy}'" if policy else "the shared access signature")
+
+    @classmethod
+    def from_credential(
+        cls, host: str, credential: TokenCredential, *, timeout: float = OPERATION_TIMEOUT, ca_file: str | None = None
+    ) -> Self:
+        """With a credential of azure-identity, or one like it, for `contoso.servicebus.windows.net`."""
+        client = ServiceBusAdministrationClient(
+            host, credential, transport=Wire(timeout=timeout, ca_file=ca_file), retry_total=0
+        )
+        return cls(client, host, f"the identity of {type(credential).__name__}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._namespace!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    def get_queue(self, name: str) -> QueueFacts | None:
+        entity = self._find(name, f"look for the queue '{name}'")
+        return facts_of(entity) if isinstance(entity, QueueProperties) else None
+
+    def create_queue(self, name: str, description: QueueDescription) -> None:
+        # Durations go in as such: text of TimeSpan.MaxValue would be rounded up to what Azure refuses.
+        settings: dict[str, Any] = settings_of(description)
+        self._ask(f"make the queue '{name}'", lambda: self._client.create_queue(name, **settings))
+
+    def queue_names(self, prefix: str) -> list[str]:
+        names = self._ask("list its queues", lambda: [queue.name for queue in self._client.list_queues()])
+        return [name for name in names if name.lower().startswith(prefix.lower())]
+
+    def exists(self, entity: str) -> bool:
+        return self._find(entity, f"look for '{entity}'") is not None
+
+    def close(self) -> None:
+        self._client.__exit__()
+
+    def _find(self, name: str, task: str) -> QueueProperties | TopicProperties | None:
+        looks: tuple[Callable[[str], QueueProperties | TopicProperties], ...] = (
+            self._client.get_queue,
+            self._client.get_topic,
+        )
+
+        def find() -> QueueProperties | TopicProperties | None:
+            for look in looks:
+                try:
+                    return look(name)
+                except ResourceNotFoundError:
+                    return None
+                except AttributeError:
+                    # So the SDK trips over an entity of another kind, which it was given for this one.
+                    continue
+            return None
+
+        return self._ask(task, find)
+
+    def _ask(self, task: str, call: Callable[[], T]) -> T:
+        return answer(call, lambda error: self._explain(error, task))
+
+    def _explain(self, error: Exception, task: str) -> SyphonError:
+        if _LACKS_CLAIM.search(cause_of(error)):
+            lack = f"The Manage claim is missing: {self._identity} does not have it."
+        else:
+            lack = f"The credentials are refused, or lack the Manage claim: we came with {self._identity}."
+        remedy = (
+            f"{lack} Use a connection string whose policy has Manage, or an identity with the role "
+            "Azure Service Bus Data Owner."
+        )
+        return failure(error, self._namespace, task, is_unauthenticated(error), remedy)
+
+
+def _settings(connection_string: str) -> dict[str, str]:
+    """The parts of a connection string by their names in lower case, as the SDK reads them."""
+    parts = [part.partition("=") for part in connection_string.strip().rstrip(";").split(";")]
+    if not all(separator for _, separator, _ in parts):
+        raise ValueError("The connection string is blank or malformed: Endpoint=sb://…;SharedAccessKeyName=…;… is due.")
+    return {name.lower(): value for name, _, value in parts}

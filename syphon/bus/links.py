@@ -1,0 +1,350 @@
+"""Raw links on a wire: a receiver whose messages stay bytes, a sender with many deliveries under way, requests.
+
+All of them say what happened in values that the owner collects; none of them waits, and none of them decides.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from syphon.amqp import (
+    Described,
+    Map,
+    Message,
+    Properties,
+    Section,
+    ULong,
+    Value,
+    properties_bytes,
+    section_bytes,
+)
+from syphon.amqp.frames import Accepted, Attach, Error, Flow, Rejected, Released, Source, Target
+
+from ..errors import Interrupted, SyphonError, from_condition
+from .wire import Wire
+
+T = TypeVar("T")
+
+SENDER, RECEIVER = False, True
+UNSETTLED, SECOND = 0, 1
+BATCH_SIZE = "com.microsoft:max-message-batch-size"
+ACCEPTED = Accepted().to_bytes()
+RELEASED = Released().to_bytes()
+_OUTCOMES = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
+
+
+class LinkState(Enum):
+    """Where a link stands."""
+
+    ATTACHING = "attaching"
+    OPEN = "open"
+    LOST = "lost"
+
+
+class RawLink:
+    """What every raw link has: a place on a wire, and an end."""
+
+    def __init__(self, wire: Wire, kind: str, path: str) -> None:
+        self.wire = wire
+        self.path = path
+        self.state = LinkState.ATTACHING
+        self.error: SyphonError | None = None
+        self.name = f"syphon-{kind}-{uuid.uuid4()}"
+        self.handle = wire.add(self, self.name)
+        self._since = wire.now()
+
+    def on_attach(self, attach: Attach) -> None:
+        # A refused attach comes without its terminus, and the detach that says why follows at once.
+        if (attach.source if attach.role == SENDER else attach.target) is not None:
+            self.state = LinkState.OPEN
+
+    def on_flow(self, flow: Flow) -> None:
+        pass
+
+    def on_transfer(self, fields: list[object], payload: bytes) -> None:
+        pass
+
+    def on_outcome(self, delivery_id: int, state: object) -> None:
+        pass
+
+    def lost(self, error: SyphonError) -> None:
+        self.state = LinkState.LOST
+        self.error = error
+
+    def awaits_answer_since(self) -> float | None:
+        return self._since if self.state is LinkState.ATTACHING else None
+
+    def close(self) -> None:
+        if self.state is not LinkState.LOST:
+            self.wire.drop(self)
+            self.lost(Interrupted("The link was closed."))
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(Generic[T]):
+    """What became of a delivery: accepted, or refused with an error. `unknown`: the link went before the answer."""
+
+    ticket: T
+    error: SyphonError | None = None
+    unknown: bool = False
+
+
+class RawSender(RawLink, Generic[T]):
+    """Sends encoded messages and batches, many at a time. `ticket` is what the owner knows a delivery by."""
+
+    def __init__(self, wire: Wire, path: str) -> None:
+        super().__init__(wire, "sender", path)
+        self.max_size = 0
+        self.max_batch = 0
+        self.results: deque[Sent[T]] = deque()
+        self._credit = 0
+        self._count = 0
+        self._under_way: dict[int, tuple[T, float]] = {}
+        wire.send(Attach(self.name, self.handle, SENDER, UNSETTLED, 0, Source(self.name), Target(path), None, None, 0))
+
+    def on_attach(self, attach: Attach) -> None:
+        super().on_attach(attach)
+        self.max_size = attach.max_message_size or 256 * 1024
+        batch = attach.properties.get(BATCH_SIZE) if attach.properties is not None else None
+        self.max_batch = min(self.max_size, int(batch)) if isinstance(batch, int) and batch > 0 else self.max_size
+
+    def on_flow(self, flow: Flow) -> None:
+        if flow.link_credit is not None:
+            self._credit = (flow.delivery_count or 0) + flow.link_credit - self._count
+
+    @property
+    def under_way(self) -> int:
+        return len(self._under_way)
+
+    def has_room(self) -> bool:
+        return self.state is LinkState.OPEN and self._credit > 0
+
+    def send(self, payload: bytes, message_format: int, ticket: T) -> None:
+        self._credit -= 1
+        self._count += 1
+        delivery_id = self.wire.transfer(self, message_format, payload)
+        self._under_way[delivery_id] = ticket, self.wire.now()
+
+    def on_outcome(self, delivery_id: int, state: object) -> None:
+        ticket, _ = self._under_way.pop(delivery_id)
+        self.results.append(Sent(ticket, outcome_error(state, "accepted")))
+
+    def lost(self, error: SyphonError) -> None:
+        super().lost(error)
+        for ticket, _ in self._under_way.values():
+            self.results.append(Sent(ticket, error, unknown=True))
+        self._under_way.clear()
+
+    def awaits_answer_since(self) -> float | None:
+        if self._under_way:
+            return next(iter(self._under_way.values()))[1]
+        return super().awaits_answer_since()
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """A message as it came from a backlog queue, locked for us. Only the link it came on can settle it."""
+
+    link: RawReceiver
+    delivery_id: int
+    lock_token: bytes
+    payload: bytes
+    received_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The service's word on a settlement we asked for. `unknown`: the link went before it came."""
+
+    arrival: Arrival
+    outcome: str
+    error: SyphonError | None = None
+    unknown: bool = False
+
+
+class RawReceiver(RawLink):
+    """Receives messages as bytes, in peek-lock mode, and settles them in any order."""
+
+    def __init__(self, wire: Wire, path: str) -> None:
+        super().__init__(wire, "receiver", path)
+        self.arrivals: deque[Arrival] = deque()
+        self.settled: deque[Settled] = deque()
+        self.credit = 0
+        self._count = 0
+        self._pieces: list[bytes] = []
+        self._first: list[object] = []
+        self._settling: dict[int, tuple[Arrival, str, float]] = {}
+        wire.send(Attach(self.name, self.handle, RECEIVER, UNSETTLED, SECOND, Source(path), Target(self.name)))
+
+    def on_attach(self, attach: Attach) -> None:
+        super().on_attach(attach)
+        self._count = attach.initial_delivery_count or 0
+
+    def grant(self, credit: int) -> None:
+        """How many messages may come from now on, in all. Absolute, so that asking twice grants once."""
+        self.credit = credit
+        self.wire.grant(self.handle, self._count, credit)
+
+    def on_transfer(self, fields: list[object], payload: bytes) -> None:
+        if not self._pieces:
+            self._first = fields
+        more = len(fields) > 5 and fields[5]
+        if len(fields) > 9 and fields[9]:
+            self._pieces = []
+            return
+        self._pieces.append(payload)
+        if more:
+            return
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces = []
+        self._count = (self._count + 1) & 0xFFFFFFFF
+        self.credit -= 1
+        delivery_id, tag = self._first[1], self._first[2]
+        if isinstance(delivery_id, int) and isinstance(tag, bytes):
+            self.arrivals.append(Arrival(self, delivery_id, tag, data, self.wire.now()))
+
+    def complete(self, arrival: Arrival) -> None:
+        self._settle(arrival, "accepted", ACCEPTED)
+
+    def release(self, arrival: Arrival) -> None:
+        """Gives the message back as it was; its delivery count does not change."""
+        self._settle(arrival, "released", RELEASED)
+
+    def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
+        info = Map.symbols({"DeadLetterReason": reason, "DeadLetterErrorDescription": description})
+        self._settle(arrival, "rejected", Rejected(Error("com.microsoft:dead-letter", description, info)).to_bytes())
+
+    @property
+    def settling(self) -> int:
+        return len(self._settling)
+
+    def _settle(self, arrival: Arrival, outcome: str, state: bytes) -> None:
+        self._settling[arrival.delivery_id] = arrival, outcome, self.wire.now()
+        self.wire.settle(self, arrival.delivery_id, state)
+
+    def on_outcome(self, delivery_id: int, state: object) -> None:
+        arrival, outcome, _ = self._settling.pop(delivery_id)
+        self.settled.append(Settled(arrival, outcome, outcome_error(state, outcome)))
+
+    def lost(self, error: SyphonError) -> None:
+        super().lost(error)
+        for arrival, outcome, _ in self._settling.values():
+            self.settled.append(Settled(arrival, outcome, error, unknown=True))
+        self._settling.clear()
+        self.credit = 0
+
+    def awaits_answer_since(self) -> float | None:
+        if self._settling:
+            return next(iter(self._settling.values()))[2]
+        return super().awaits_answer_since()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer of a node: its status, and a body."""
+
+    status: int
+    description: str
+    condition: str
+    body: Value
+
+
+class RequestLink:
+    """Asks a node ($cbs, or an entity's $management) and hears its replies."""
+
+    def __init__(self, wire: Wire, node: str) -> None:
+        self.node = node
+        self._wire = wire
+        self._replies = _ReplyLink(wire, node)
+        self._requests: RawSender[str] = RawSender(wire, node)
+        self._queued: deque[bytes] = deque()
+
+    @property
+    def error(self) -> SyphonError | None:
+        return self._replies.error or self._requests.error
+
+    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[Reply], None]) -> None:
+        request_id = str(uuid.uuid4())
+        self._replies.expect(request_id, answered)
+        self._queued.append(
+            properties_bytes(Properties(message_id=request_id, reply_to=self._replies.name))
+            + section_bytes(Section.APPLICATION_PROPERTIES, Map.of(properties))
+            + section_bytes(Section.VALUE, body)
+        )
+        self.work()
+
+    def work(self) -> None:
+        """Sends what waits, as soon as the node listens."""
+        while self._queued and self._replies.state is LinkState.OPEN and self._requests.has_room():
+            self._requests.send(self._queued.popleft(), 0, "")
+        self._requests.results.clear()
+
+
+class _ReplyLink(RawLink):
+    """Where a node's replies come in."""
+
+    def __init__(self, wire: Wire, node: str) -> None:
+        super().__init__(wire, "replies", node)
+        self._expected: dict[str, tuple[Callable[[Reply], None], float]] = {}
+        self._count = 0
+        self._pieces = b""
+        wire.send(Attach(self.name, self.handle, RECEIVER, 1, 0, Source(node), Target(self.name)))
+
+    def expect(self, request_id: str, answered: Callable[[Reply], None]) -> None:
+        self._expected[request_id] = answered, self.wire.now()
+
+    def on_attach(self, attach: Attach) -> None:
+        super().on_attach(attach)
+        self._count = attach.initial_delivery_count or 0
+        self.wire.grant(self.handle, self._count, 100)
+
+    def on_transfer(self, fields: list[object], payload: bytes) -> None:
+        self._pieces += payload
+        if len(fields) > 5 and fields[5]:
+            return
+        message, self._pieces = Message(self._pieces), b""
+        self._count += 1
+        self.wire.grant(self.handle, self._count, 100)
+        answered, _ = self._expected.pop(str(message.properties().correlation_id), (None, 0.0))
+        if answered is not None:
+            answered(_reply(message))
+
+    def awaits_answer_since(self) -> float | None:
+        if self._expected:
+            return next(iter(self._expected.values()))[1]
+        return super().awaits_answer_since()
+
+
+def _reply(message: Message) -> Reply:
+    properties = message.application_properties()
+    status = properties.get("statusCode") if "statusCode" in properties else properties.get("status-code")
+    text = properties.get("statusDescription") or properties.get("status-description") or ""
+    condition = properties.get("errorCondition") or ""
+    body = message.read(Section.VALUE)
+    return Reply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
+
+
+def outcome_error(state: object, wanted: str) -> SyphonError | None:
+    """None if a delivery state is the outcome that was wanted; else the error it stands for.
+
+    A rejected outcome that carries an error is a refusal, even where rejecting was what we asked for.
+    """
+    if not isinstance(state, Described) or not isinstance(state.descriptor, ULong):
+        return Interrupted("The service settled without saying how.")
+    fields = state.value if isinstance(state.value, list) else []
+    name = _OUTCOMES.get(state.descriptor, "unknown")
+    if name == "rejected" and fields and isinstance(fields[0], Described):
+        details = fields[0].value
+        parts = details if isinstance(details, list) else []
+        condition = str(parts[0]) if parts else "amqp:internal-error"
+        return from_condition(condition, str(parts[1] or "") if len(parts) > 1 else "")
+    if name == wanted:
+        return None
+    return Interrupted(f"The service answered '{name}' where '{wanted}' was asked for.")
+
+

@@ -1,0 +1,103 @@
+"""Two namespaces that end together: the close and fault coupling of a pair (C1 to C3).
+
+An outage is not a fault. A side is faulted when it cannot be used any more, and closed when somebody closed it. If one
+side has ended and the other has not followed within five seconds, it is faulted, with an error that names both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..errors import Faulted, SyphonError
+
+GRACE = 5.0
+"""Seconds the other side gets."""
+
+
+class Status(StrEnum):
+    """What one side of a pair is."""
+
+    OPENED = "opened"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAULTED = "faulted"
+
+
+class PartnerEnded(Faulted):
+    """The other side of the pair has ended, and this one had not followed in time."""
+
+
+@dataclass(slots=True)
+class Side:
+    """One namespace of a pair: its status, since when, and why."""
+
+    name: str
+    now: Callable[[], float]
+    status: Status = Status.OPENED
+    reason: SyphonError | None = None
+    since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.since = self.now()
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in (Status.CLOSED, Status.FAULTED)
+
+    def closing(self) -> None:
+        if self.status is Status.OPENED:
+            self._become(Status.CLOSING)
+
+    def closed(self) -> None:
+        if not self.has_ended:
+            self._become(Status.CLOSED)
+
+    def fault(self, reason: SyphonError) -> None:
+        if not self.has_ended:
+            self.reason = reason
+            self._become(Status.FAULTED)
+
+    def _become(self, status: Status) -> None:
+        self.status = status
+        self.since = self.now()
+
+
+class Pair:
+    """A primary and a secondary."""
+
+    def __init__(self, primary: Side, secondary: Side) -> None:
+        self.primary = primary
+        self.secondary = secondary
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.primary, self.secondary
+
+    @property
+    def has_ended(self) -> bool:
+        """Both sides are closed or faulted: the pumps stop (C2)."""
+        return self.primary.has_ended and self.secondary.has_ended
+
+    @property
+    def fault(self) -> SyphonError | None:
+        """Why the pair is faulted, if it is: the side that faulted first says why."""
+        faulted = [side for side in self.sides if side.status is Status.FAULTED]
+        return min(faulted, key=lambda side: side.since).reason if faulted else None
+
+    def deadline(self) -> float | None:
+        """When the rule is due, if one side has ended and the other has not."""
+        ended = [side for side in self.sides if side.has_ended]
+        return ended[0].since + GRACE if len(ended) == 1 else None
+
+    def check(self) -> None:
+        """Applies the five-second rule."""
+        due = self.deadline()
+        for side, partner in (self.sides, (self.secondary, self.primary)):
+            if due is not None and partner.has_ended and not side.has_ended and side.now() >= due:
+                why = f": {partner.reason}" if partner.reason is not None else ""
+                side.fault(PartnerEnded(
+                    f"{side.name} was still {side.status} {GRACE:g} seconds after its partner {partner.name} "
+                    f"had {partner.status}{why}. A pair ends together; open both again."
+                ))  # fmt: skip

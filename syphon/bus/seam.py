@@ -1,0 +1,112 @@
+"""The one place that touches azure-servicebus below its public surface: the SDK opens a connection, we take its socket.
+
+The SDK's message objects cannot carry an ordinary .NET message (a decimal property makes its receiver return nothing
+for ever), and its links settle one message per round trip. So the SDK does what it is good at: connection strings,
+credentials, TLS, SASL, the first token. From then on the socket is ours (`wire`), and messages pass as bytes.
+
+All private names in use are listed in `CONTRACT`; a test compares them with the SDK that is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+from azure.servicebus import ServiceBusClient, __version__
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+from ..errors import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
+
+SUPPORTED = "7.15."
+
+CONTRACT: dict[str, tuple[str, ...]] = {
+    "azure.servicebus:ServiceBusClient": ("_create_session_browser", "from_connection_string"),
+    "azure.servicebus._session_browser:_SessionBrowser": ("_open", "_create_handler", "_close_handler"),
+    "azure.servicebus._pyamqp.client:AMQPClient": ("open", "close", "client_ready"),
+    "azure.servicebus._pyamqp._connection:Connection": ("_disconnect",),
+    "azure.servicebus._pyamqp._transport:SASLTransport": ("negotiate", "read", "close"),
+}
+"""What we rely on, by module and class."""
+
+
+class SeamBroken(SyphonError):
+    """The installed azure-servicebus is not the one this seam was made for."""
+
+
+def check_contract(version: str = __version__) -> None:
+    """Raises `SeamBroken`, saying what is missing, unless the SDK is one we know."""
+    problems = []
+    if not version.startswith(SUPPORTED):
+        problems.append(f"its version is {version}, and {SUPPORTED}* is needed")
+    for place, names in CONTRACT.items():
+        module, _, cls = place.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), cls)
+        except (ImportError, AttributeError):
+            problems.append(f"{place} is gone")
+            continue
+        problems += [f"{place}.{name} is gone" for name in names if not hasattr(found, name)]
+    if problems:
+        raise SeamBroken(
+            f"azure-servicebus does not fit: {'; '.join(problems)}. Install azure-servicebus=={SUPPORTED}*, "
+            "or mend syphon/bus/seam.py and its contract."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSocket:
+    """A connection that the SDK has opened and authenticated, with one session of the SDK's own on channel 1."""
+
+    socket: socket.socket
+    unread: bytes
+    """What the SDK had read from the socket and not yet used."""
+    max_frame_size: int
+    idle_timeout: float | None
+    """The peer closes the connection if it hears nothing for so many seconds."""
+
+
+def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSocket:
+    """Opens a connection for an entity the SDK's way, and takes its socket over."""
+    sdk: Any = client  # its private side has no types
+    browser = sdk._create_session_browser(entity, keep_alive=0)
+    try:
+        browser._open(timeout)
+    except Exception as error:
+        raise explain(error, client.fully_qualified_namespace, entity) from None
+    connection = browser._handler._connection
+    transport = connection._transport
+    taken: socket.socket = transport.sock
+    # The SDK forgets the socket: what it would still do with it when it is collected must not happen.
+    transport.sock = None
+    transport.connected = False
+    browser._handler._shutdown = True
+    taken.setblocking(False)
+    taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
+    idle = connection._remote_idle_timeout
+    return OpenSocket(taken, transport._read_buffer.read(), connection._remote_max_frame_size or 65536, idle)
+
+
+def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
+    """What an SDK error means to us, in the operator's words. Of its own text only the first line is kept."""
+    text = str(error).partition("\n")[0]
+    where = f"{namespace}, entity '{entity}'"
+    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError):
+        return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
+    if isinstance(error, OperationTimeoutError | ServiceBusConnectionError | TimeoutError | OSError):
+        if isinstance(getattr(error, "inner_exception", error), socket.gaierror) or "Name or service" in text:
+            return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
+        return DestinationUnreachable(f"{where}: no connection ({text}).")
+    if isinstance(error, ServiceBusError | ssl.SSLError):
+        return DestinationUnreachable(f"{where}: {type(error).__name__}: {text}")
+    return DestinationUnreachable(f"{where}: {type(error).__name__}: {text}")

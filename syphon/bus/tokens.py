@@ -1,0 +1,135 @@
+"""Tokens for the entities a wire talks to: put before the first link, renewed before they expire."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from syphon.amqp import Timestamp
+
+from ..errors import NotAuthorized, SyphonError, Waits
+from .links import Reply, RequestLink
+from .wire import Wire
+
+SAS_TYPE = "servicebus.windows.net:sastoken"
+JWT_SCOPE = "https://servicebus.azure.net//.default"
+RENEW_AT = 0.1
+"""The share of a token's life that is left when it is renewed."""
+
+
+class TokenUnavailable(Waits):
+    """The identity service gave no token."""
+
+    retry_after = 10.0
+
+
+@dataclass(slots=True)
+class _Token:
+    """Where one entity's token stands."""
+
+    expires_at: float = 0.0
+    renew_at: float = 0.0
+    asked: bool = False
+    ready: bool = False
+    error: SyphonError | None = None
+
+
+class Tokens:
+    """The tokens of one wire."""
+
+    def __init__(self, wire: Wire, host: str, credential: Any, seconds: Callable[[], float] = time.time) -> None:
+        self._host = host
+        self._credential = credential
+        self._seconds = seconds
+        self._cbs = RequestLink(wire, "$cbs")
+        self._tokens: dict[str, _Token] = {}
+        self._fetching: dict[str, Future[Any]] = {}
+        self._is_sas = str(getattr(credential, "token_type", "")).find("sastoken") >= 0
+        # A token from the identity service takes a network round trip, and the pump must not stand still for it.
+        self._fetcher = None if self._is_sas else ThreadPoolExecutor(1, "tokens")
+
+    def allow(self, path: str) -> bool:
+        """Whether the entity's token is in place; asks for one if not. Raises what stands in the way."""
+        token = self._tokens.get(path)
+        if token is None:
+            token = self._tokens[path] = _Token()
+        if token.error is not None:
+            error, token.error, token.asked = token.error, None, False
+            raise error
+        if not token.ready and not token.asked:
+            self._ask(path, token)
+        return token.ready
+
+    def forget(self, path: str) -> None:
+        """No link needs this entity's token any more."""
+        self._tokens.pop(path, None)
+
+    def work(self) -> None:
+        """Puts what has been fetched, and renews what is about to expire."""
+        self._cbs.work()
+        for path, future in list(self._fetching.items()):
+            if future.done():
+                del self._fetching[path]
+                self._put(path, future)
+        now = self._seconds()
+        for path, token in list(self._tokens.items()):
+            if token.ready and not token.asked and now >= token.renew_at:
+                self._ask(path, token)
+
+    def close(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.shutdown(wait=False, cancel_futures=True)
+
+    def _audience(self, path: str) -> str:
+        return f"sb://{self._host}/{path}"
+
+    def _ask(self, path: str, token: _Token) -> None:
+        token.asked = True
+        future: Future[Any]
+        if self._fetcher is None:
+            future = Future()
+            try:
+                future.set_result(self._credential.get_token(self._audience(path)))
+            except Exception as error:  # whatever the credential raises is told as one thing
+                future.set_exception(error)
+            self._put(path, future)
+        else:
+            self._fetching[path] = self._fetcher.submit(self._credential.get_token, JWT_SCOPE)
+
+    def _put(self, path: str, future: Future[Any]) -> None:
+        token = self._tokens.get(path)
+        if token is None:
+            return
+        error = future.exception()
+        if error is not None:
+            # The error's text may hold the request, and with it a secret: its kind says enough.
+            token.error = TokenUnavailable(f"{self._host}: no token for '{path}' ({type(error).__name__}).")
+            return
+        access = future.result()
+        text = access.token.decode() if isinstance(access.token, bytes) else access.token
+        token.expires_at = float(access.expires_on)
+        token.renew_at = token.expires_at - RENEW_AT * max(0.0, token.expires_at - self._seconds())
+        self._cbs.ask(
+            {
+                "operation": "put-token",
+                "type": SAS_TYPE if self._is_sas else "jwt",
+                "name": self._audience(path),
+                "expiration": Timestamp(int(token.expires_at * 1000)),
+            },
+            text,
+            lambda reply: self._answered(path, token, reply),
+        )
+
+    def _answered(self, path: str, token: _Token, reply: Reply) -> None:
+        token.asked = False
+        if 200 <= reply.status < 300:
+            token.ready = True
+        else:
+            token.ready = False
+            token.error = NotAuthorized(
+                f"{self._host}: the token for '{path}' was refused ({reply.status} {reply.description}). "
+                "Check the key or role assignment."
+            )

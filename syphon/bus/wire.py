@@ -1,0 +1,327 @@
+"""An AMQP connection to a namespace, driven by whoever owns it: one thread, one session, many links.
+
+Nothing here blocks. The owner waits on the socket (`fileno`), then calls `read`, lets the links work and `flush`es;
+once in a while `tick` sends heartbeats and looks for peers that have gone silent. Two threads never meet on one wire.
+
+Ours, because one connection carries links to many destinations (attaching costs one round trip instead of the half
+second a connection takes), and because settlement, credit and batches are pipelined.
+"""
+
+from __future__ import annotations
+
+import itertools
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from syphon.amqp import Malformed, UInt
+from syphon.amqp.codec import compound, decode
+from syphon.amqp.frames import (
+    EMPTY_FRAME,
+    Attach,
+    Begin,
+    Close,
+    Composite,
+    Detach,
+    End,
+    Error,
+    Flow,
+    frame,
+    read_performative,
+)
+
+from ..errors import Interrupted, SyphonError, from_condition
+from .seam import OpenSocket
+
+CHANNEL = 2
+"""The SDK keeps channel 1 for itself."""
+WINDOW = 65_535
+CHUNK = 262_144
+SILENCE = 60.0
+"""Seconds without a byte after which a connection that owes us an answer counts as dead."""
+
+TRANSFER, DISPOSITION = 0x14, 0x15
+
+
+class WireLink(Protocol):
+    """A link, as its wire sees it."""
+
+    handle: int
+
+    def on_attach(self, attach: Attach) -> None: ...
+
+    def on_flow(self, flow: Flow) -> None: ...
+
+    def on_transfer(self, fields: list[object], payload: bytes) -> None: ...
+
+    def on_outcome(self, delivery_id: int, state: object) -> None:
+        """What became of a delivery: one this link sent, or one it received and asked to settle."""
+
+    def lost(self, error: SyphonError) -> None:
+        """The link is gone, or the wire under it."""
+
+    def awaits_answer_since(self) -> float | None:
+        """Since when the peer owes this link an answer, if it does."""
+
+
+class Wire:
+    """A session on a connection."""
+
+    def __init__(self, opened: OpenSocket, name: str, now: Callable[[], float] = time.monotonic) -> None:
+        self.name = name
+        self.now = now
+        self.max_frame_size = opened.max_frame_size
+        self.failure: SyphonError | None = None
+        self._socket = opened.socket
+        self._idle_timeout = opened.idle_timeout
+        self._rest = opened.unread
+        self._out: deque[bytes] = deque()
+        self._links: dict[int, WireLink] = {}
+        self._by_remote: dict[int, WireLink] = {}
+        self._by_name: dict[str, WireLink] = {}
+        self._sent_by: dict[int, WireLink] = {}
+        self._settled_by: dict[int, WireLink] = {}
+        self._handles = itertools.count()
+        self._delivery_ids = itertools.count()
+        self._remote_channel: int | None = None
+        self._next_outgoing_id = 0
+        self._next_incoming_id = 0
+        self._peer_window = 0
+        self._held_back: deque[bytes] = deque()
+        self._heard_at = self._wrote_at = now()
+        self.send(Begin(None, 0, WINDOW, WINDOW, 65535))
+
+    # --- the socket ----------------------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def wants_to_write(self) -> bool:
+        return bool(self._out)
+
+    def has_unread(self) -> bool:
+        """TLS may have decrypted more than was asked for: the socket then looks quiet and is not."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def read(self) -> None:
+        """Takes in all that has arrived, and hands each frame to the link it is for."""
+        data = self._rest
+        try:
+            while True:
+                piece = self._socket.recv(CHUNK)
+                if not piece:
+                    self.fail(Interrupted(f"{self.name} closed the connection."))
+                    break
+                data = data + piece if data else piece
+                if len(piece) < CHUNK and not self.has_unread():
+                    break
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError as error:
+            self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
+        if data:
+            self._heard_at = self.now()
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        pos, end = 0, len(data)
+        try:
+            while end - pos >= 8:
+                size = int.from_bytes(data[pos : pos + 4], "big")
+                if size < 8 or size > 0x7FFFFFFF:
+                    raise Malformed(f"a frame of {size} bytes")
+                after = pos + size
+                if after > end:
+                    break
+                start = pos + 4 * data[pos + 4]
+                if start < after:
+                    self._on_frame(int.from_bytes(data[pos + 6 : pos + 8], "big"), data[start:after])
+                pos = after
+        except Malformed as error:
+            self.fail(Interrupted(f"{self.name} sent what is not AMQP: {error}."))
+            pos = end
+        self._rest = data[pos:]
+
+    def write(self, data: bytes) -> None:
+        self._out.append(data)
+
+    def send(self, performative: Composite) -> None:
+        self._out.append(frame(CHANNEL, performative.to_bytes()))
+
+    def flush(self) -> None:
+        """Writes what the socket takes; the rest waits for the next time."""
+        if not self._out or self.failure is not None:
+            return
+        data = b"".join(self._out)
+        self._out.clear()
+        sent = 0
+        try:
+            while sent < len(data):
+                sent += self._socket.send(data[sent : sent + CHUNK])
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self._out.appendleft(data[sent:])
+        except OSError as error:
+            self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
+        self._wrote_at = self.now()
+
+    def tick(self) -> None:
+        """What must happen even when nothing does."""
+        now = self.now()
+        if self._idle_timeout and now - self._wrote_at > self._idle_timeout / 3:
+            self.write(EMPTY_FRAME)
+        owed = [since for link in self._links.values() if (since := link.awaits_answer_since()) is not None]
+        if owed and now - max(min(owed), self._heard_at) > SILENCE:
+            self.fail(Interrupted(f"{self.name} has not answered for {SILENCE:.0f} seconds."))
+
+    def fail(self, error: SyphonError) -> None:
+        """The wire is dead, and so are its links."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self._socket.close()
+        for link in list(self._links.values()):
+            link.lost(error)
+        self._links.clear()
+
+    def close(self) -> None:
+        """Says goodbye if the peer listens, and leaves."""
+        if self.failure is None:
+            self.write(frame(0, Close().to_bytes()))
+            self.flush()
+            self.failure = Interrupted("closed")
+            self._socket.close()
+
+    # --- links ---------------------------------------------------------------------------------------------------
+
+    def add(self, link: WireLink, name: str) -> int:
+        """Gives a link its handle."""
+        handle = next(self._handles)
+        self._links[handle] = link
+        self._by_name[name] = link
+        return handle
+
+    def drop(self, link: WireLink) -> None:
+        """The link is no longer wanted."""
+        if link.handle in self._links:
+            del self._links[link.handle]
+            self._forget(link)
+            if self.failure is None:
+                self.send(Detach(link.handle, True))
+
+    def _forget(self, link: WireLink) -> None:
+        for owners in (self._sent_by, self._settled_by):
+            for delivery_id in [key for key, owner in owners.items() if owner is link]:
+                del owners[delivery_id]
+
+    def grant(self, handle: int, delivery_count: int, credit: int, drain: bool = False) -> None:
+        window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
+        self.send(Flow(*window, handle, delivery_count, credit, None, drain))
+
+    def transfer(self, link: WireLink, message_format: int, payload: bytes) -> int:
+        """Sends a message in as many frames as it takes, as far as the peer's window allows. Returns its id."""
+        delivery_id = next(self._delivery_ids) & 0xFFFFFFFF
+        self._sent_by[delivery_id] = link
+        head = b"\x70" + link.handle.to_bytes(4, "big") + b"\x70" + delivery_id.to_bytes(4, "big")
+        head += b"\xa0\x04" + delivery_id.to_bytes(4, "big") + b"\x70" + message_format.to_bytes(4, "big") + b"\x42"
+        room = self.max_frame_size - 64
+        sent = 0
+        while True:
+            piece = payload[sent : sent + room]
+            sent += len(piece)
+            fields = head + (b"\x42" if sent >= len(payload) else b"\x41")
+            data = frame(CHANNEL, b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 6)) + fields + piece)
+            self._held_back.append(data)
+            if sent >= len(payload):
+                self._let_out()
+                return delivery_id
+
+    def settle(self, link: WireLink, delivery_id: int, state: bytes) -> None:
+        """Tells the peer what became of a delivery, unsettled: the peer's echo is the proof (`on_outcome`)."""
+        self._settled_by[delivery_id] = link
+        fields = b"\x41\x70" + delivery_id.to_bytes(4, "big") + b"\x40\x42" + state
+        body = compound(0xC0, 5, fields)
+        self._out.append(frame(CHANNEL, b"\x00\x53\x15" + body))
+
+    def _let_out(self) -> None:
+        while self._held_back and self._peer_window > 0:
+            self._peer_window -= 1
+            self._next_outgoing_id = (self._next_outgoing_id + 1) & 0xFFFFFFFF
+            self._out.append(self._held_back.popleft())
+
+    # --- frames in -----------------------------------------------------------------------------------------------
+
+    def _on_frame(self, channel: int, body: bytes) -> None:
+        kind = body[2] if body[:2] == b"\x00\x53" and len(body) > 2 else 0
+        if channel == self._remote_channel and kind == TRANSFER:
+            fields, payload = decode(body, 3)
+            self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
+            if isinstance(fields, list) and fields and isinstance(fields[0], UInt):
+                link = self._by_remote.get(fields[0])
+                if link is not None:
+                    link.on_transfer(list(fields), body[payload:])
+            return
+        if channel == self._remote_channel and kind == DISPOSITION:
+            self._on_disposition(decode(body, 3)[0])
+            return
+        performative, _ = read_performative(body)
+        if isinstance(performative, Begin) and performative.remote_channel == CHANNEL:
+            self._remote_channel = channel
+            self._next_incoming_id = performative.next_outgoing_id
+            self._peer_window = performative.incoming_window
+            self._let_out()
+        elif isinstance(performative, Close):
+            self._on_close(performative.error)
+        elif channel == self._remote_channel:
+            self._on_session_frame(performative)
+
+    def _on_session_frame(self, performative: Composite) -> None:
+        if isinstance(performative, Flow):
+            self._on_flow(performative)
+        elif isinstance(performative, Attach):
+            link = self._by_name.pop(performative.name, None)
+            if link is not None:
+                self._by_remote[performative.handle] = link
+                link.on_attach(performative)
+        elif isinstance(performative, Detach):
+            self._on_detach(performative)
+        elif isinstance(performative, End):
+            self._on_close(performative.error)
+
+    def _on_disposition(self, fields: object) -> None:
+        if not isinstance(fields, list) or len(fields) < 5 or not isinstance(fields[1], UInt):
+            return
+        role, first, last, settled, state = fields[:5]
+        if not settled:
+            return
+        # The receiver of a delivery speaks of what we sent, its sender of what we asked to settle.
+        owners = self._sent_by if role else self._settled_by
+        for delivery_id in range(first, (last if isinstance(last, UInt) else first) + 1):
+            link = owners.pop(delivery_id, None)
+            if link is not None:
+                link.on_outcome(delivery_id, state)
+
+    def _on_flow(self, flow: Flow) -> None:
+        start = 0 if flow.next_incoming_id is None else flow.next_incoming_id
+        window = (start + flow.incoming_window - self._next_outgoing_id) & 0xFFFFFFFF
+        self._peer_window = window if window < 0x80000000 else 0
+        self._let_out()
+        link = self._by_remote.get(flow.handle) if flow.handle is not None else None
+        if link is not None:
+            link.on_flow(flow)
+
+    def _on_detach(self, detach: Detach) -> None:
+        link = self._by_remote.pop(detach.handle, None)
+        if link is not None and link.handle in self._links:
+            del self._links[link.handle]
+            self.send(Detach(link.handle, True))
+            self._forget(link)
+            link.lost(_error(detach.error, f"{self.name} detached the link."))
+
+    def _on_close(self, error: Error | None) -> None:
+        self.fail(_error(error, f"{self.name} closed the connection."))
+
+
+def _error(error: Error | None, otherwise: str) -> SyphonError:
+    return from_condition(error.condition, error.description or "") if error is not None else Interrupted(otherwise)

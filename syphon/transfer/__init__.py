@@ -1,0 +1,1 @@
+"""One backlog queue's way home: receive, restore, forward, settle. Destinations have a state, outcomes are values."""

@@ -1,0 +1,282 @@
+"""One destination: its link, what waits for it, what is under way, and whether it is worth trying.
+
+A destination never holds up another. While it waits, what comes for it is left in the backlog under its lock: the lock
+is the timer. A batch that is refused is split until the message to blame stands alone; its companions arrive once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from syphon.amqp import Map, Properties, Section, Symbol, data_section, properties_bytes, section_bytes
+from syphon.amqp.frames import BATCH_FORMAT
+from syphon.backlog import Restored
+
+from ..bus.connection import Connection
+from ..bus.links import Arrival, LinkState, RawSender, Sent
+from ..errors import (
+    DestinationSilent,
+    Impossible,
+    Interrupted,
+    LockLost,
+    MessageTooLarge,
+    NotAuthorized,
+    SyphonError,
+    Waits,
+)
+from .facts import Facts
+
+BATCH = 100
+BATCHES_UNDER_WAY = 16
+ENVELOPE = 512
+"""Bytes that a batch may need beside its messages: the first one's id and key."""
+SECTION = 8
+"""Bytes that a message costs in a batch beyond its own."""
+ANSWER_WITHIN = 60.0
+BROKEN_LINKS = 3
+"""How often in a row a link may break before the destination is left alone for a while."""
+RECHECK_AFTER = 30.0
+"""Seconds after which a destination that refused everything (missing, disabled) is looked at again."""
+
+
+@dataclass(slots=True, eq=False)
+class Transfer:
+    """One message on its way."""
+
+    arrival: Arrival
+    facts: Facts
+    restored: Restored
+    possible_duplicate: bool = False
+    forwarded_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Takes messages, as far as we know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Is left alone until then."""
+
+    until: float
+    because: SyphonError
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Takes nothing: what comes for it goes to the dead letters, until it is looked at again."""
+
+    until: float
+    because: SyphonError
+
+
+State = Open | Waiting | Closed
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a round of work has brought."""
+
+    accepted: list[Transfer] = field(default_factory=list)
+    refused: list[tuple[Transfer, SyphonError]] = field(default_factory=list)
+    left: list[tuple[Transfer, SyphonError]] = field(default_factory=list)
+
+
+Batch = list[Transfer]
+
+
+class Destination:
+    """A queue or topic of the primary."""
+
+    def __init__(self, path: str, permanent: frozenset[type[SyphonError]]) -> None:
+        self.path = path
+        self.state: State = Open()
+        self.used_at = 0.0
+        self._permanent = permanent
+        self._sender: RawSender[Batch] | None = None
+        self._waiting: dict[str | None, deque[Transfer]] = {}
+        self._waiting_count = 0
+        self._again: deque[Batch] = deque()
+        self._broken = 0
+
+    # --- in ------------------------------------------------------------------------------------------------------
+
+    def offer(self, transfer: Transfer) -> None:
+        restored = transfer.restored
+        key = restored.session_id or restored.partition_key
+        self._waiting.setdefault(key, deque()).append(transfer)
+        self._waiting_count += 1
+
+    def has_work(self) -> bool:
+        sender = self._sender
+        return bool(self._waiting_count or self._again or (sender is not None and (sender.under_way or sender.results)))
+
+    def has_link(self) -> bool:
+        return self._sender is not None
+
+    def is_idle(self) -> bool:
+        return self._sender is not None and not self.has_work()
+
+    # --- a round of work -----------------------------------------------------------------------------------------
+
+    def work(self, connection: Connection | None, now: float) -> Progress:
+        """Sends what can be sent and tells what came back."""
+        progress = Progress()
+        self._collect(progress, now)
+        if isinstance(self.state, Waiting | Closed) and now >= self.state.until:
+            self.state = Open()
+        if isinstance(self.state, Waiting):
+            self._leave_all(progress, self.state.because)
+        elif isinstance(self.state, Closed):
+            self._refuse_all(progress, self.state.because)
+        elif connection is not None and (self._waiting_count or self._again):
+            self.used_at = now
+            self._send(connection, progress, now)
+        return progress
+
+    def _send(self, connection: Connection, progress: Progress, now: float) -> None:
+        try:
+            if self._sender is None:
+                if not connection.tokens.allow(self.path):
+                    return
+                self._sender = RawSender(connection.wire, self.path)
+        except SyphonError as error:
+            self._suffer(error, now)
+            return
+        sender = self._sender
+        while sender.has_room() and sender.under_way < BATCHES_UNDER_WAY:
+            batch = self._next_batch(sender, progress)
+            if not batch:
+                return
+            payload, message_format = _encoded(batch)
+            sender.send(payload, message_format, batch)
+
+    def _next_batch(self, sender: RawSender[Batch], progress: Progress) -> Batch:
+        """Messages of one key that fit together; a part-filled batch goes out only when nothing else is under way."""
+        if self._again:
+            return self._again.popleft()
+        for key, line in list(self._waiting.items()):
+            if not line:
+                del self._waiting[key]
+                continue
+            if len(line) < BATCH and sender.under_way and key is None:
+                continue
+            batch: Batch = []
+            room = sender.max_batch - ENVELOPE
+            while line and len(batch) < BATCH:
+                size = line[0].restored.size
+                if size > sender.max_size:
+                    self._waiting_count -= 1
+                    progress.refused.append((line.popleft(), _too_large(self.path, size, sender.max_size)))
+                    continue
+                if batch and size + SECTION > room:
+                    break
+                room -= size + SECTION
+                batch.append(line.popleft())
+                self._waiting_count -= 1
+            if batch:
+                return batch
+        return []
+
+    # --- what comes back -----------------------------------------------------------------------------------------
+
+    def _collect(self, progress: Progress, now: float) -> None:
+        sender = self._sender
+        if sender is None:
+            return
+        since = sender.awaits_answer_since()
+        if since is not None and now - since > ANSWER_WITHIN:
+            sender.close()
+            self._suffer(DestinationSilent(f"'{self.path}' has not answered for {ANSWER_WITHIN:.0f} seconds."), now)
+        while sender.results:
+            self._judge(sender.results.popleft(), progress, now)
+        if sender.state is LinkState.LOST:
+            self._sender = None
+            if sender.error is not None and isinstance(self.state, Open):
+                self._suffer(sender.error, now)
+
+    def _judge(self, sent: Sent[Batch], progress: Progress, now: float) -> None:
+        batch, error = sent.ticket, sent.error
+        if error is None:
+            self._broken = 0
+            progress.accepted += batch
+        elif sent.unknown:
+            # It may have arrived. Not knowing is not having sent: again, under the same message id (D10).
+            for transfer in batch:
+                transfer.possible_duplicate = True
+            self._again.append(batch)
+        elif isinstance(error, Waits):
+            self._suffer(error, now)
+            progress.left += [(transfer, error) for transfer in batch]
+        elif len(batch) > 1:
+            middle = len(batch) // 2
+            self._again += (batch[:middle], batch[middle:])
+        elif self._is_permanent(error):
+            progress.refused.append((batch[0], error))
+        else:
+            self._suffer(error, now)
+            progress.left.append((batch[0], error))
+
+    def _is_permanent(self, error: SyphonError) -> bool:
+        return isinstance(error, Impossible) and type(error) in self._permanent
+
+    def _suffer(self, error: SyphonError, now: float) -> None:
+        """The destination as a whole does not work: for how long it is left alone, and what becomes of its messages."""
+        if isinstance(error, Interrupted | LockLost):
+            self._broken += 1
+            if self._broken < BROKEN_LINKS:
+                return  # links come and go; a new one is opened at once
+            self._broken = 0
+            self.state = Waiting(now + Waits.retry_after, error)
+        elif self._is_permanent(error):
+            self.state = Closed(now + RECHECK_AFTER, error)
+        elif isinstance(error, Waits):
+            self.state = Waiting(now + error.retry_after, error)
+        else:
+            pause = 60.0 if isinstance(error, NotAuthorized) else RECHECK_AFTER
+            self.state = Waiting(now + pause, error)
+
+    def _leave_all(self, progress: Progress, because: SyphonError) -> None:
+        progress.left += [(transfer, because) for transfer in self._take_all()]
+
+    def _refuse_all(self, progress: Progress, because: SyphonError) -> None:
+        progress.refused += [(transfer, because) for transfer in self._take_all()]
+
+    def _take_all(self) -> list[Transfer]:
+        taken = [transfer for batch in self._again for transfer in batch]
+        for line in self._waiting.values():
+            taken += line
+        self._again.clear()
+        self._waiting.clear()
+        self._waiting_count = 0
+        return taken
+
+    def give_up(self) -> list[Transfer]:
+        """What was not sent yet, to be given back."""
+        return self._take_all()
+
+    def close(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+
+
+def _encoded(batch: Batch) -> tuple[bytes, int]:
+    """The bytes of a delivery, and its message format. A batch's envelope repeats the first one's id and key."""
+    if len(batch) == 1:
+        return batch[0].restored.payload, 0
+    first = batch[0].restored
+    parts = []
+    key = first.partition_key
+    if key is not None:
+        parts.append(section_bytes(Section.MESSAGE_ANNOTATIONS, Map(((Symbol("x-opt-partition-key"), key),))))
+    if first.message_id is not None or first.session_id is not None:
+        parts.append(properties_bytes(Properties(message_id=first.message_id, group_id=first.session_id)))
+    parts += [data_section(transfer.restored.payload) for transfer in batch]
+    return b"".join(parts), BATCH_FORMAT
+
+
+def _too_large(path: str, size: int, limit: int) -> MessageTooLarge:
+    return MessageTooLarge(f"It has {size} bytes, and '{path}' takes {limit}.", "amqp:link:message-size-exceeded")

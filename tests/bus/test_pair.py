@@ -1,0 +1,99 @@
+"""Close and fault: the two sides of a pair end together."""
+
+from __future__ import annotations
+
+import pytest
+
+from syphon.bus.pair import Pair, PartnerEnded, Side, Status
+from syphon.errors import NotAuthorized
+
+
+class HandClock:
+    """Time that only moves when told."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def pair(clock: HandClock) -> Pair:
+    return Pair(Side("contoso", clock), Side("contoso-dr", clock))
+
+
+def test_a_healthy_pair_stays_open_however_long_it_lives(pair: Pair, clock: HandClock) -> None:  # C3
+    clock.seconds += 1_000_000
+    pair.check()
+    assert [side.status for side in pair.sides] == [Status.OPENED, Status.OPENED]
+    assert pair.deadline() is None
+
+
+@pytest.mark.parametrize("ends", ["closed", "faulted"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_other_side_is_faulted_after_exactly_five_seconds(  # C1
+    pair: Pair, clock: HandClock, ends: str, which: int
+) -> None:
+    ended, other = pair.sides[which], pair.sides[1 - which]
+    if ends == "closed":
+        ended.closed()
+    else:
+        ended.fault(NotAuthorized("the key was refused"))
+    clock.seconds += 4.999
+    pair.check()
+    assert other.status is Status.OPENED
+    clock.seconds += 0.001
+    pair.check()
+    assert other.status is Status.FAULTED
+    assert isinstance(other.reason, PartnerEnded)
+    assert "contoso" in str(other.reason)
+    assert "contoso-dr" in str(other.reason)
+    assert ends in str(other.reason)
+    assert pair.has_ended
+
+
+def test_a_side_that_closes_in_time_is_closed_and_not_faulted(pair: Pair, clock: HandClock) -> None:  # C1
+    pair.primary.closed()
+    clock.seconds += 4.9
+    pair.secondary.closing()
+    pair.secondary.closed()
+    clock.seconds += 10
+    pair.check()
+    assert pair.secondary.status is Status.CLOSED
+    assert pair.has_ended
+    assert pair.fault is None
+
+
+def test_a_side_that_is_still_closing_after_five_seconds_is_faulted(pair: Pair, clock: HandClock) -> None:  # C1
+    pair.primary.closed()
+    pair.secondary.closing()
+    clock.seconds += 5
+    pair.check()
+    assert pair.secondary.status is Status.FAULTED
+    assert "closing" in str(pair.secondary.reason)
+
+
+def test_the_pair_has_not_ended_while_one_side_is_open(pair: Pair) -> None:  # C2
+    pair.primary.closed()
+    assert not pair.has_ended
+
+
+def test_the_fault_of_a_pair_is_that_of_the_side_that_faulted_first(pair: Pair, clock: HandClock) -> None:  # C1
+    reason = NotAuthorized("the key was refused")
+    pair.secondary.fault(reason)
+    clock.seconds += 5
+    pair.check()
+    assert pair.fault is reason
+
+
+def test_what_has_ended_stays_as_it_ended(pair: Pair) -> None:
+    pair.primary.closed()
+    pair.primary.fault(NotAuthorized("too late"))
+    pair.primary.closing()
+    assert pair.primary.status is Status.CLOSED

@@ -1,0 +1,334 @@
+"""Outages: a whole namespace goes away with one call, in one of four ways, and comes back with all it had."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import aiohttp
+import pytest
+from azure.core.exceptions import HttpResponseError, ServiceRequestError
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
+
+from syphon.amqp import Properties, Section, properties_bytes, section_bytes
+from syphon.amqp.frames import SASL_HEADER, Accepted
+from syphon.emulator import Outage, QueueDescription
+from tests.emulator.conftest import Bench, leftovers
+from tests.emulator.desk import AIO, MOMENT, SOON, desk
+from tests.emulator.plain_http import AioPlainHttp
+from tests.emulator.raw_client import LinkEnded, RawClient, raw_client
+from tests.emulator.waiting import until
+
+pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
+
+Switch = Callable[[Outage | None], Awaitable[None]]
+"""Begins an outage, or ends it."""
+
+
+@pytest.fixture(params=["in-process", "http"])
+async def switch(request: pytest.FixtureRequest, bench: Bench) -> AsyncIterator[Switch]:
+    """Both ways to do it."""
+
+    async def in_process(outage: Outage | None) -> None:
+        if outage is None:
+            bench.namespace.faults.end_outage()
+        else:
+            bench.namespace.faults.begin_outage(outage)
+
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{bench.running.http_port}") as session:
+
+        async def over_http(outage: Outage | None) -> None:
+            if outage is None:
+                answering = session.delete("/$emulator/outage")
+            else:
+                answering = session.put("/$emulator/outage", json={"kind": outage})
+            async with answering as answer:
+                assert answer.status == 200
+                assert await answer.json() == {"outage": outage}
+
+        yield in_process if request.param == "in-process" else over_http
+
+
+def message(number: int) -> bytes:
+    return properties_bytes(Properties(message_id=str(number))) + section_bytes(Section.DATA, b"an order")
+
+
+def persistent(bench: Bench) -> ServiceBusClient:
+    return ServiceBusClient.from_connection_string(
+        bench.connection_string, retry_total=20, retry_backoff_factor=0.1, retry_mode="fixed"
+    )
+
+
+async def connect(bench: Bench) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", bench.running.amqp_port)
+
+
+async def sends(bench: Bench) -> None:
+    """A client comes, sends and is content."""
+    async with raw_client(bench) as raw:
+        assert await raw.send(await raw.attach_sender("orders"), message(0)) == Accepted()
+
+
+@pytest.fixture
+def orders(bench: Bench) -> str:
+    bench.namespace.create_queue(QueueDescription("orders"))
+    return "orders"
+
+
+# Each kind, on the socket --------------------------------------------------------------------------------------------
+
+
+async def test_nobody_listens_while_connections_are_refused(bench: Bench, orders: str, switch: Switch) -> None:
+    port = bench.running.amqp_port
+    reader, writer = await connect(bench)
+    writer.write(SASL_HEADER)
+    await reader.readexactly(8)
+    await switch(Outage.REFUSE)
+    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+        await reader.readexactly(1000)
+    with pytest.raises(ConnectionRefusedError):
+        await connect(bench)
+    with socket.socket() as thief, pytest.raises(OSError, match=os.strerror(errno.EADDRINUSE)):
+        thief.bind(("127.0.0.1", port))  # the port is kept for when the outage ends
+    await switch(None)
+    assert bench.running.amqp_port == port
+    await sends(bench)
+    writer.close()
+
+
+async def test_connections_are_dropped_as_soon_as_they_are_made(bench: Bench, orders: str, switch: Switch) -> None:
+    old_reader, old_writer = await connect(bench)
+    old_writer.write(SASL_HEADER)
+    await old_reader.readexactly(8)
+    await switch(Outage.DROP)
+    new_reader, new_writer = await connect(bench)
+    new_writer.write(SASL_HEADER)
+    assert await new_reader.read() == b""
+    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+        await old_reader.readexactly(1000)
+    await switch(None)
+    await sends(bench)
+    for writer in (old_writer, new_writer):
+        writer.close()
+
+
+async def test_connections_fall_silent_and_are_cut_in_the_end(bench: Bench, orders: str, switch: Switch) -> None:
+    async with raw_client(bench) as old:
+        sender = await old.attach_sender("orders")
+        await switch(Outage.HANG)
+        new_reader, new_writer = await connect(bench)
+        new_writer.write(SASL_HEADER)
+        old.put(sender, message(1))
+        silence = asyncio.gather(old.outcome(), new_reader.read(), return_exceptions=True)
+        heard, _ = await asyncio.wait([silence], timeout=MOMENT)
+        assert not heard
+        await switch(None)
+        cut, end = await silence
+        assert isinstance(cut, ConnectionResetError | asyncio.IncompleteReadError)
+        assert end == b""
+    assert bench.namespace.runtime("orders").active == 0  # it was never heard
+    await sends(bench)
+    new_writer.close()
+
+
+async def test_a_busy_namespace_refuses_everything_and_keeps_its_connections(
+    bench: Bench, orders: str, switch: Switch
+) -> None:
+    async with raw_client(bench) as raw:
+        sender, receiver = await raw.attach_sender("orders"), await raw.attach_receiver("orders")
+        await raw.send(sender, message(0))
+        raw.grant(receiver, 2)
+        arrival = await raw.receive(receiver)
+        await switch(Outage.BUSY)
+        assert (await raw.refusal_of(sender, message(1))).condition == "com.microsoft:server-busy"
+        assert "server-busy" in str(await raw.settle(arrival, Accepted()))
+        with pytest.raises(LinkEnded) as refused:
+            await raw.attach_sender("orders")
+        assert refused.value.condition == "com.microsoft:server-busy"
+        await switch(None)
+        assert await raw.send(sender, message(1)) == Accepted()
+    assert bench.namespace.runtime("orders").active == 2
+
+
+@pytest.mark.parametrize("first", Outage)
+@pytest.mark.parametrize("second", Outage)
+async def test_one_outage_can_follow_another(bench: Bench, orders: str, first: Outage, second: Outage) -> None:
+    async with raw_client(bench) as raw:
+        sender = await raw.attach_sender("orders")
+        bench.namespace.faults.begin_outage(first)
+        bench.namespace.faults.begin_outage(second)
+        if second is Outage.REFUSE:
+            with pytest.raises(ConnectionRefusedError):
+                await connect(bench)
+        elif second is Outage.BUSY:
+            async with raw_client(bench) as another:
+                with pytest.raises(LinkEnded):
+                    await another.attach_sender("orders")
+        else:
+            reader, writer = await connect(bench)
+            writer.write(SASL_HEADER)
+            dropped = asyncio.create_task(reader.read())
+            await asyncio.wait([dropped], timeout=MOMENT / 2)
+            assert dropped.done() == (second is Outage.DROP)
+            dropped.cancel()
+            writer.close()
+        bench.namespace.faults.end_outage()
+        await sends(bench)
+        await check_fate(raw, sender, survives=(first, second) == (Outage.BUSY, Outage.BUSY))
+
+
+async def check_fate(raw: RawClient, sender: int, survives: bool) -> None:
+    """A connection from before: it lives on only if the namespace was never more than busy."""
+    raw.put(sender, message(9))
+    if survives:
+        assert await raw.outcome() == Accepted()
+    else:
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await raw.outcome()
+
+
+# What the official clients make of it --------------------------------------------------------------------------------
+
+
+async def test_a_client_that_does_not_try_again_gets_an_error_of_each_kind(bench: Bench) -> None:
+    async with desk(bench, AIO) as orders:
+        faults = bench.namespace.faults
+        for outage, error in [
+            (Outage.BUSY, ServiceBusServerBusyError),
+            (Outage.REFUSE, ServiceBusConnectionError),
+            (Outage.DROP, ServiceBusConnectionError),
+        ]:
+            faults.begin_outage(outage)
+            with pytest.raises(error):
+                await orders.send("an order")
+            faults.end_outage()
+            await orders.send("an order")
+        assert orders.stored() == 3
+
+
+async def test_clients_of_a_silent_namespace_time_out(bench: Bench) -> None:
+    async with desk(bench, AIO) as orders:
+        bench.namespace.faults.begin_outage(Outage.HANG)
+        with pytest.raises(OperationTimeoutError):
+            await orders.sender.send_messages(ServiceBusMessage("an order"), timeout=MOMENT)
+        assert await orders.receiver.receive_messages(max_wait_time=MOMENT) == []
+        assert orders.stored() == 0
+        bench.namespace.faults.end_outage()
+
+
+@pytest.mark.parametrize("outage", Outage)
+async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
+    bench: Bench, orders: str, outage: Outage
+) -> None:
+    acknowledged: list[str] = []
+    failures: list[ServiceBusError] = []
+    received: set[str] = set()
+    faults = bench.namespace.faults
+
+    async def send() -> None:
+        client = ServiceBusClient.from_connection_string(bench.connection_string, retry_total=0)
+        async with client, client.get_queue_sender("orders") as sender:
+            while (number := len(acknowledged)) < 200:
+                try:
+                    await sender.send_messages(ServiceBusMessage("an order", message_id=str(number)), timeout=0.5)
+                except ServiceBusError as error:
+                    failures.append(error)
+                else:
+                    acknowledged.append(str(number))
+
+    async def receive() -> None:
+        async with persistent(bench) as client, client.get_queue_receiver("orders") as receiver:
+            while len(received) < 200:
+                for arrived in await receiver.receive_messages(20, max_wait_time=1):
+                    received.add(str(arrived.message_id))
+                    with contextlib.suppress(ServiceBusError):  # then it comes again: at least once is the promise
+                        await receiver.complete_message(arrived)
+
+    async def disturb() -> None:
+        await until(lambda: len(acknowledged) >= 40, "sends are under way")
+        faults.begin_outage(outage)
+        stood = len(acknowledged)
+        await until(lambda: failures, "a send has failed")
+        assert len(acknowledged) <= stood + 1  # one answer may have been under way
+        faults.end_outage()
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(send(), receive(), disturb())
+    assert acknowledged == [str(number) for number in range(200)]
+    assert received == set(acknowledged)
+
+
+async def test_a_receive_goes_on_after_an_outage(bench: Bench, orders: str) -> None:
+    async with persistent(bench) as client, client.get_queue_receiver("orders") as receiver:
+        receiving = asyncio.create_task(receiver.receive_messages(max_wait_time=20))
+        await until(lambda: bench.namespace.entity("orders").links, "the receiver is attached")
+        bench.namespace.faults.begin_outage(Outage.REFUSE)
+        await until(lambda: bench.running.connection_count == 0, "its connection is cut")
+        bench.namespace.faults.end_outage()
+        await sends(bench)
+        [arrived] = await receiving
+        await receiver.complete_message(arrived)
+    assert bench.namespace.runtime("orders").active == 0
+
+
+# The rest of the namespace, and its neighbour ------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def admin(bench: Bench) -> AsyncIterator[ServiceBusAdministrationClient]:
+    address = bench.connection_string.replace(str(bench.running.amqp_port), str(bench.running.http_port))
+    async with ServiceBusAdministrationClient.from_connection_string(
+        address.replace("UseDevelopmentEmulator=true;", ""), transport=AioPlainHttp(), retry_total=0
+    ) as it:
+        yield it
+
+
+@pytest.mark.parametrize("outage", Outage)
+async def test_the_administration_api_is_out_too_and_the_controls_answer(
+    bench: Bench, orders: str, admin: ServiceBusAdministrationClient, outage: Outage
+) -> None:
+    await admin.get_queue("orders")
+    bench.namespace.counters.reset()
+    bench.namespace.faults.begin_outage(outage)
+    asking = asyncio.create_task(admin.get_queue("orders"))
+    if outage is Outage.HANG:
+        answered, _ = await asyncio.wait([asking], timeout=MOMENT)
+        assert not answered
+    elif outage is Outage.BUSY:
+        with pytest.raises(HttpResponseError, match="50009") as refused:
+            await asking
+        assert refused.value.status_code == 503
+    else:
+        with pytest.raises(ServiceRequestError):
+            await asking
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{bench.running.http_port}/$emulator/health") as health,
+    ):
+        assert await health.json() == {"namespace": "contoso", "outage": outage}
+    assert bench.namespace.counters.by_entity() == {}  # what did not get through is not counted
+    bench.namespace.faults.end_outage()
+    if outage is Outage.HANG:
+        await asking  # its connection was cut, and the client has asked again by itself
+    assert (await admin.get_queue("orders")).name == "orders"
+
+
+async def test_an_emulator_stops_in_the_middle_of_an_outage(orders: str, bench: Bench) -> None:
+    for outage in Outage:
+        bench.namespace.faults.begin_outage(outage)
+    bench.namespace.faults.begin_outage(Outage.REFUSE)  # and the fixture stops it
+    with socket.socket() as probe:
+        probe.settimeout(SOON)
+        assert probe.connect_ex(("127.0.0.1", bench.running.amqp_port)) == errno.ECONNREFUSED

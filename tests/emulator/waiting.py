@@ -1,0 +1,18 @@
+"""Waiting for what must come, and for no longer than it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+PATIENCE = 15.0
+
+
+async def until(holds: Callable[[], object], what: str) -> None:
+    """Returns as soon as the condition holds. `what` says, if it never does, what was waited for."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not holds():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"within {PATIENCE:.0f} seconds not so: {what}") from None

@@ -1,0 +1,134 @@
+"""A primary and a secondary for the pump to work between: a real emulator, real sockets, the real client on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+
+from syphon.bus.connection import Connection
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+from syphon.emulator.broker.message import BrokeredMessage
+from syphon.emulator.broker.namespace import Namespace
+from syphon.transfer.outcomes import Outcome
+from syphon.transfer.pump import Pump, PumpOptions
+from syphon.transfer.reach import Reach
+
+BACKLOG = "contoso/x-servicebus-transfer/0"
+QUICK = PumpOptions(quiet=0.5, lease=30.0, grace=5.0)
+
+
+@dataclass
+class Bench:
+    """Two namespaces, and what a test does with them."""
+
+    emulator: BackgroundEmulator
+    clients: list[ServiceBusClient] = field(default_factory=list)
+
+    @property
+    def primary(self) -> Namespace:
+        return self.emulator["contoso"].namespace
+
+    @property
+    def secondary(self) -> Namespace:
+        return self.emulator["contoso-dr"].namespace
+
+    def client(self, name: str) -> ServiceBusClient:
+        client = ServiceBusClient.from_connection_string(self.emulator[name].connection_string, retry_total=0)
+        self.clients.append(client)
+        return client
+
+    def queue(self, name: str, **options: Any) -> None:
+        """A destination."""
+        self.emulator.call(lambda: self.primary.create_queue(QueueDescription(name, **options)))
+
+    def put(self, *messages: ServiceBusMessage, queue: str = BACKLOG) -> None:
+        """Messages into the backlog, as a sender's failover leaves them there."""
+        with self.client("contoso-dr").get_queue_sender(queue) as sender:
+            for start in range(0, len(messages), 100):
+                sender.send_messages(list(messages[start : start + 100]))
+
+    def smuggle(self, bare: bytes) -> None:
+        """A message into the backlog that no sender could put there, past the service's checks."""
+
+        def put() -> None:
+            message = BrokeredMessage()
+            message.bare, message.size = bare, len(bare)
+            self.secondary.line(BACKLOG).enqueue([message])
+
+        self.emulator.call(put)
+
+    def take(self, queue: str, count: int) -> list[Any]:
+        """What has arrived at a destination, out of it; waits until there are so many."""
+        found: list[Any] = []
+        with self.client("contoso").get_queue_receiver(
+            queue, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        ) as receiver:
+            while len(found) < count:
+                batch = receiver.receive_messages(count - len(found), max_wait_time=5)
+                if not batch:
+                    break
+                found += batch
+            found += receiver.receive_messages(10, max_wait_time=0.2)
+        return found
+
+    def active(self, path: str, namespace: str = "contoso") -> int:
+        return self.emulator.call(lambda: self.emulator[namespace].namespace.runtime(path).active)
+
+    def dead(self, path: str, namespace: str = "contoso-dr") -> int:
+        return self.emulator.call(lambda: self.emulator[namespace].namespace.runtime(path).dead_letter)
+
+    @contextmanager
+    def pump(self, options: PumpOptions = QUICK, queue: str = BACKLOG) -> Iterator[tuple[Pump, list[Outcome]]]:
+        outcomes: list[Outcome] = []
+        primary, secondary = self.client("contoso"), self.client("contoso-dr")
+        import time
+
+        reaches = (
+            Reach("contoso-dr", lambda: Connection(secondary, queue), time.monotonic),
+            Reach("contoso", lambda: Connection(primary, ""), time.monotonic),
+        )
+        pump = Pump(queue, *reaches, outcomes.append, options)
+        try:
+            yield pump, outcomes
+        finally:
+            for reach in reaches:
+                reach.close()
+
+    def run(self, options: PumpOptions = QUICK) -> tuple[Pump, list[Outcome]]:
+        """A pump from start to end."""
+        with self.pump(options) as (pump, outcomes):
+            pump.run()
+            return pump, outcomes
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+
+
+def aliased(body: str, path: str, **options: Any) -> ServiceBusMessage:
+    """A message as it lies in the backlog."""
+    properties = {"x-ms-path": path, **options.pop("application_properties", {})}
+    return ServiceBusMessage(body, application_properties=properties, **options)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")])
+    with BackgroundEmulator(settings) as emulator:
+        backlog = QueueDescription(BACKLOG, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True)
+        emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(backlog))
+        bench = Bench(emulator)
+        try:
+            yield bench
+        finally:
+            bench.close()
+
+
+def in_an_hour() -> datetime:
+    return datetime.now(UTC) + timedelta(hours=1)
