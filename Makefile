@@ -13,6 +13,7 @@ JOBS   ?= auto
 help:
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
 	@echo "make check   ruff, mypy --strict and the import rules"
+	@echo "make bench   the pump beside the SDK's own loops (ARGS=\"--scale 0.1\" for a quick look)"
 	@echo "make clean   remove .venv and everything that was generated"
 
 .PHONY: test
@@ -26,9 +27,13 @@ endif
 
 .PHONY: check
 check: $(READY)
-	$(BIN)/ruff check syphon tests
+	$(BIN)/ruff check syphon tests bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(READY)
+	$(BIN)/python -m bench.run $(ARGS)
 
 .PHONY: clean
 clean:

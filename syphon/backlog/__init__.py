@@ -10,6 +10,7 @@ from .aliases import (
     to_backlog,
 )
 from .description import DOCUMENTED, Difference, QueueDescription
+from .facts import Facts, facts_of
 from .names import (
     BacklogQueue,
     QueueName,
@@ -25,5 +26,6 @@ from .times import FOREVER, iso_duration
 __all__ = [
     "to_backlog", "restore", "Restored", "Unrestorable", "Reason", "Ttl", "NotForBacklog",
     "BacklogQueue", "QueueName", "backlog_queues", "parse_queue_name", "primary_label", "arm_name", "from_arm_name",
-    "never_a_destination", "QueueDescription", "DOCUMENTED", "Difference", "FOREVER", "iso_duration",
+    "never_a_destination", "Facts", "facts_of", "QueueDescription", "DOCUMENTED", "Difference", "FOREVER",
+    "iso_duration",
 ]  # fmt: skip

@@ -25,7 +25,18 @@ from syphon.amqp.codec import compound
 from syphon.errors import SyphonError
 
 from .cutting import NULL, fields, keys, outline, take, with_fields, with_pairs
-from .times import A_MOMENT, A_TIMESPAN, LONGEST, Senseless, moment, timespan, timespan_bytes, whole_millis
+from .times import (
+    A_MOMENT,
+    A_TIMESPAN,
+    EARLIEST,
+    LATEST,
+    LONGEST,
+    Senseless,
+    moment,
+    timespan,
+    timespan_bytes,
+    whole_millis,
+)
 
 PATH: Final = "x-ms-path"
 SESSION_ID: Final = "x-ms-sessionid"
@@ -132,10 +143,10 @@ def _aliased(data: bytes, path: str) -> bytes:
         rest, count, found = take(data, annotations, _SCHEDULED_FORMS)
         for start, end in found.values():
             when = decode(data, start, end)[0]
-            if when is not None and not isinstance(when, Timestamp):
-                raise Senseless(f"{_SCHEDULED} is {_shown(when)}, expected is a timestamp")
             if when is not None:
-                moment(when)
+                if not isinstance(when, Timestamp) or not EARLIEST <= when <= LATEST:
+                    expected = "a timestamp between the years 1 and 9999"
+                    raise Senseless(f"{_SCHEDULED} is {_shown(when)}, expected is {expected}")
                 aliases.append(_KEY[SCHEDULED_TIME] + data[start:end])
             cleared = with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, count, rest)
             edits.append((annotations.start, annotations.end, cleared))
@@ -204,59 +215,58 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
     header, annotations, properties, application, body = outline(data)
     pairs, count, aliases = take(data, application, _ALIASES) if application is not None else (b"", 0, {})
     destination = _destination(data, aliases)
-    changes: dict[int, bytes] = {}
 
-    session_id = None
+    changes: dict[int, bytes] = {}
+    message_id, session_id = _identity(data, properties)
     if SESSION_ID in aliases:
         start, end = aliases[SESSION_ID]
         session_id = _session_id(decode(data, start, end)[0])
-        changes[_GROUP_ID] = data[start:end]
+        changes[_GROUP_ID] = data[start:end]  # the very bytes, see _aliased
 
     scheduled = None
     if SCHEDULED_TIME in aliases:
         scheduled = _scheduled(decode(data, *aliases[SCHEDULED_TIME])[0])
 
-    user_annotations, annotation_count, partition_key = b"", 0, None
+    kept, kept_count, partition_key = b"", 0, None
     if annotations is not None:
-        user_annotations, annotation_count, stamps = take(data, annotations, _NOT_CARRIED)
-        if enqueued_at is None and rule is Ttl.REMAINING and _ENQUEUED in stamps:
-            stamp = decode(data, *stamps[_ENQUEUED])[0]
-            enqueued_at = int(stamp) if isinstance(stamp, Timestamp) else None
-        if _PARTITION_NAME in user_annotations:
+        kept, kept_count, stamps = take(data, annotations, _NOT_CARRIED)
+        if enqueued_at is None and _ENQUEUED in stamps:
+            enqueued_at = _stamp(data, stamps[_ENQUEUED])
+        if _PARTITION_NAME in kept:
             partition_key = _partition_key(data, annotations)
     if scheduled is not None and scheduled > now:  # M6: one that has passed means now
-        user_annotations += _SCHEDULED_KEY + encode(Timestamp(scheduled))
-        annotation_count += 1
+        kept += _SCHEDULED_KEY + encode(Timestamp(scheduled))
+        kept_count += 1
 
-    millis = None
+    ttl = None
     if TIME_TO_LIVE in aliases:
-        millis = _time_to_live(decode(data, *aliases[TIME_TO_LIVE])[0])
-        if millis is not None and rule is Ttl.REMAINING:
-            millis = _remaining(millis, enqueued_at, scheduled, now)
-        if millis is not None and millis > _UINT_MAX:
-            changes |= _long_life(data, properties, millis, now)
+        ttl = _time_to_live(decode(data, *aliases[TIME_TO_LIVE])[0])
+        if ttl is not None and rule is Ttl.REMAINING:
+            ttl = _remaining(ttl, enqueued_at, scheduled, now)
+        if ttl is not None and ttl > _UINT_MAX:
+            changes |= _long_life(data, properties, ttl, now)
 
-    message_id: Value = None
-    if properties is not None:
-        starts = fields(data, properties)
-        if len(starts) > 1:
-            message_id = decode(data, starts[0], starts[1])[0]
-        if session_id is None and len(starts) > _GROUP_ID + 1 and data[starts[_GROUP_ID]] != 0x40:
-            group = decode(data, starts[_GROUP_ID], starts[_GROUP_ID + 1])[0]
-            session_id = group if isinstance(group, str) else None
-
-    if changes:
-        identity = with_fields(data, properties, Section.PROPERTIES, changes)
-    else:
-        identity = data[properties.start : properties.end] if properties is not None else b""
     payload = b"".join((
-        _header(data[header.start : header.end] if header is not None else b"", millis),
-        with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, annotation_count, user_annotations),
-        identity,
+        _header(data, header, ttl),
+        with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept_count, kept),
+        with_fields(data, properties, Section.PROPERTIES, changes),
         with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
         data[body:],
     ))  # fmt: skip
     return Restored(payload, destination, message_id, session_id, partition_key, len(payload))
+
+
+def _identity(data: bytes, properties: Span | None) -> tuple[Value, str | None]:
+    """The message id, and a session id that needs no alias: somebody put the message into the backlog by hand."""
+    message_id: Value = None
+    session_id: Value = None
+    if properties is not None:
+        starts = fields(data, properties)
+        if len(starts) > 1:
+            message_id = decode(data, starts[0], starts[1])[0]
+        if len(starts) > _GROUP_ID + 1 and data[starts[_GROUP_ID]] != NULL[0]:
+            session_id = decode(data, starts[_GROUP_ID], starts[_GROUP_ID + 1])[0]
+    return message_id, session_id if isinstance(session_id, str) else None
 
 
 def _destination(data: bytes, aliases: dict[str, tuple[int, int]]) -> str:
@@ -314,6 +324,11 @@ def _long_life(data: bytes, properties: Span | None, ttl: int, now: int) -> dict
     return {_EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), _CREATION: encode(Timestamp(now))}
 
 
+def _stamp(data: bytes, place: tuple[int, int]) -> int | None:
+    stamp = decode(data, *place)[0]
+    return int(stamp) if isinstance(stamp, Timestamp) else None
+
+
 def _partition_key(data: bytes, annotations: Span) -> str | None:
     for start, end in take(data, annotations, _PARTITION_FORMS).found.values():
         key = decode(data, start, end)[0]
@@ -321,20 +336,28 @@ def _partition_key(data: bytes, annotations: Span) -> str | None:
     return None
 
 
-@lru_cache(maxsize=256)  # most headers are alike
-def _header(raw: bytes, ttl: int | None) -> bytes:
+def _header(data: bytes, header: Span | None, ttl: int | None) -> bytes:
+    raw = data[header.start : header.end] if header is not None else b""
+    return _usual_header(raw, ttl) if len(raw) < _USUAL else _new_header(raw, ttl)
+
+
+def _new_header(raw: bytes, ttl: int | None) -> bytes:
     """The sender's durable and priority, and the time to live. Delivery count and first acquirer are the broker's."""
     parts: list[bytes] = []
     if raw:
         (span,) = split(raw)
-        starts = fields(raw, span)
-        parts = [raw[start:end] for start, end in pairwise(starts)][: _PRIORITY + 1]
+        parts = [raw[start:end] for start, end in pairwise(fields(raw, span))][: _PRIORITY + 1]
     if ttl is not None:
         parts += [NULL] * (_TTL - len(parts))
         parts.append(encode(UInt(min(ttl, _UINT_MAX))))
     while parts and parts[-1] == NULL:
         parts.pop()
     return b"\x00\x53\x70" + compound(0xC0, len(parts), b"".join(parts)) if parts else b""
+
+
+_USUAL = 64
+"""Headers shorter than that are much alike and worth remembering; a longer one is somebody's mistake or attack."""
+_usual_header = lru_cache(maxsize=256)(_new_header)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -346,14 +369,17 @@ def _is_string(value: Value) -> TypeGuard[str]:
 
 def _shown(value: Value) -> str:
     """A value for people: its type, and enough of it to find it again."""
+    text = _typed(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _typed(value: Value) -> str:
     if value is None:
         return "null"
     if isinstance(value, Described):
-        return f"{value.descriptor!s:.60} {_shown(value.value)}"
-    kind = _KINDS.get(type(value)) or type(value).__name__.lower()
-    text = repr(value)
-    return f"{kind} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}"
+        return f"{value.descriptor!s} {_typed(value.value)}"
+    return f"{_KINDS.get(type(value)) or type(value).__name__.lower()} {value!r}"
 
 
-_SHOWN = 100
+_SHOWN = 120
 _KINDS: dict[type, str] = {str: "string", bytes: "binary", float: "double", bool: "boolean"}

@@ -182,6 +182,8 @@ def fields(data: bytes, span: Span) -> list[int]:
 
 def with_fields(data: bytes, span: Span | None, section: Section, changes: Mapping[int, bytes]) -> bytes:
     """The list section with some fields, by index, put in or put in place of what stood there."""
+    if not changes:
+        return data[span.start : span.end] if span else b""
     if span is None:
         head, code, starts = _descriptor(section), 0xC0, [0]
     else:

@@ -98,6 +98,8 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
 
     Raises `NotAuthorized` and `NamespaceGone`; what else goes wrong with a queue is part of the plan.
     """
+    if not names:
+        raise ValueError("a pair has at least one backlog queue")
     queues = tuple(_look(administration, name) for name in names)
     try:
         return Plan(administration.namespace, queues, _extra(administration, names))
@@ -222,9 +224,9 @@ class NoBacklogQueue(SyphonError):
     """Not one backlog queue is there or could be made."""
 
     def __init__(self, namespace: str, dropped: tuple[Dropped, ...]) -> None:
-        causes = dict.fromkeys(str(queue.because) for queue in dropped)
+        # One cause says it: they are all alike but for the queue's name, and `dropped` has the others.
         super().__init__(
-            f"{namespace}: not one of the {len(dropped)} backlog queues is there or could be made. {' '.join(causes)}"
+            f"{namespace}: not one of the {len(dropped)} backlog queues is there or could be made. {dropped[0].because}"
         )
         self.dropped = dropped
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from syphon.amqp import (
     Described,
@@ -66,7 +66,7 @@ class RawLink:
     def on_flow(self, flow: Flow) -> None:
         pass
 
-    def on_transfer(self, fields: list[object], payload: bytes) -> None:
+    def on_transfer(self, fields: list[Value], payload: bytes) -> None:
         pass
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
@@ -157,8 +157,7 @@ class Arrival:
     received_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """The service's word on a settlement we asked for. `unknown`: the link went before it came."""
 
     arrival: Arrival
@@ -177,7 +176,7 @@ class RawReceiver(RawLink):
         self.credit = 0
         self._count = 0
         self._pieces: list[bytes] = []
-        self._first: list[object] = []
+        self._first: list[Value] = []
         self._settling: dict[int, tuple[Arrival, str, float]] = {}
         wire.send(Attach(self.name, self.handle, RECEIVER, UNSETTLED, SECOND, Source(path), Target(self.name)))
 
@@ -190,7 +189,7 @@ class RawReceiver(RawLink):
         self.credit = credit
         self.wire.grant(self.handle, self._count, credit)
 
-    def on_transfer(self, fields: list[object], payload: bytes) -> None:
+    def on_transfer(self, fields: list[Value], payload: bytes) -> None:
         if not self._pieces:
             self._first = fields
         more = len(fields) > 5 and fields[5]
@@ -303,7 +302,7 @@ class _ReplyLink(RawLink):
         self._count = attach.initial_delivery_count or 0
         self.wire.grant(self.handle, self._count, 100)
 
-    def on_transfer(self, fields: list[object], payload: bytes) -> None:
+    def on_transfer(self, fields: list[Value], payload: bytes) -> None:
         self._pieces += payload
         if len(fields) > 5 and fields[5]:
             return

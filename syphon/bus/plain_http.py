@@ -33,7 +33,7 @@ class Wire(RequestsTransport):  # type: ignore[misc]  # azure.core loads its tra
         if isinstance(request.body, bytes) and _NEARLY_FOREVER in request.body:
             request.set_bytes_body(request.body.replace(_NEARLY_FOREVER, _FOREVER))
             request.headers["Content-Length"] = str(len(request.body))
-        if request.url.startswith("https://"):
+        if self._plain and request.url.startswith("https://"):
             request.url = request.url.replace("https://", "http://", 1)
             # As a proxy that ends TLS would: links in the answers then keep the scheme the client knows.
             request.headers["X-Forwarded-Proto"] = "https"

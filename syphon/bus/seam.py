@@ -33,7 +33,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus._session_browser:_SessionBrowser": ("_open", "_create_handler", "_close_handler"),
     "azure.servicebus._pyamqp.client:AMQPClient": ("open", "close", "client_ready"),
     "azure.servicebus._pyamqp._connection:Connection": ("_disconnect",),
-    "azure.servicebus._pyamqp._transport:SASLTransport": ("negotiate", "read", "close"),
+    "azure.servicebus._pyamqp.sasl:SASLTransport": ("negotiate", "read", "close"),
 }
 """What we rely on, by module and class."""
 

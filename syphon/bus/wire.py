@@ -9,6 +9,7 @@ second a connection takes), and because settlement, credit and batches are pipel
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import ssl
 import time
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from syphon.amqp import Malformed, UInt
+from syphon.amqp import Malformed, UInt, Value
 from syphon.amqp.codec import compound, decode
 from syphon.amqp.frames import (
     EMPTY_FRAME,
@@ -54,7 +55,7 @@ class WireLink(Protocol):
 
     def on_flow(self, flow: Flow) -> None: ...
 
-    def on_transfer(self, fields: list[object], payload: bytes) -> None: ...
+    def on_transfer(self, fields: list[Value], payload: bytes) -> None: ...
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
         """What became of a delivery: one this link sent, or one it received and asked to settle."""
@@ -83,7 +84,8 @@ class Wire:
         self._by_name: dict[str, WireLink] = {}
         self._sent_by: dict[int, WireLink] = {}
         self._settled_by: dict[int, WireLink] = {}
-        self._handles = itertools.count()
+        self._new_handles = itertools.count()
+        self._free_handles: list[int] = []
         self._delivery_ids = itertools.count()
         self._remote_channel: int | None = None
         self._next_outgoing_id = 0
@@ -197,20 +199,22 @@ class Wire:
 
     def add(self, link: WireLink, name: str) -> int:
         """Gives a link its handle."""
-        handle = next(self._handles)
+        # Peers allow only so many handles at a time: those of links that are gone are used again.
+        handle = heapq.heappop(self._free_handles) if self._free_handles else next(self._new_handles)
         self._links[handle] = link
         self._by_name[name] = link
         return handle
 
     def drop(self, link: WireLink) -> None:
         """The link is no longer wanted."""
-        if link.handle in self._links:
-            del self._links[link.handle]
+        if self._links.get(link.handle) is link:
             self._forget(link)
             if self.failure is None:
                 self.send(Detach(link.handle, True))
 
     def _forget(self, link: WireLink) -> None:
+        del self._links[link.handle]
+        heapq.heappush(self._free_handles, link.handle)
         for owners in (self._sent_by, self._settled_by):
             for delivery_id in [key for key, owner in owners.items() if owner is link]:
                 del owners[delivery_id]
@@ -260,7 +264,7 @@ class Wire:
             if isinstance(fields, list) and fields and isinstance(fields[0], UInt):
                 link = self._by_remote.get(fields[0])
                 if link is not None:
-                    link.on_transfer(list(fields), body[payload:])
+                    link.on_transfer(fields, body[payload:])
             return
         if channel == self._remote_channel and kind == DISPOSITION:
             self._on_disposition(decode(body, 3)[0])
@@ -313,10 +317,9 @@ class Wire:
 
     def _on_detach(self, detach: Detach) -> None:
         link = self._by_remote.pop(detach.handle, None)
-        if link is not None and link.handle in self._links:
-            del self._links[link.handle]
-            self.send(Detach(link.handle, True))
+        if link is not None and self._links.get(link.handle) is link:
             self._forget(link)
+            self.send(Detach(link.handle, True))
             link.lost(_error(detach.error, f"{self.name} detached the link."))
 
     def _on_close(self, error: Error | None) -> None:

@@ -3,7 +3,9 @@
 import click
 
 from syphon import __version__
+from syphon.cli.check import check
 from syphon.cli.emulator import emulator
+from syphon.cli.provision import provision
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -25,4 +27,5 @@ def main() -> None:
     """
 
 
-main.add_command(emulator)
+for command in (emulator, check, provision):
+    main.add_command(command)

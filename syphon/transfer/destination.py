@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from syphon.amqp import Map, Properties, Section, Symbol, data_section, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT
-from syphon.backlog import Restored
+from syphon.backlog import Facts, Restored
 
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, RawSender, Sent
@@ -25,7 +25,6 @@ from ..errors import (
     SyphonError,
     Waits,
 )
-from .facts import Facts
 
 BATCH = 100
 BATCHES_UNDER_WAY = 16

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Result(StrEnum):
@@ -17,8 +17,7 @@ class Result(StrEnum):
     """It stays in the backlog: its destination waits, or we were told to stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One transfer. Times are milliseconds since 1970. Bodies are never in here."""
 
     queue: str

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from syphon.backlog import Restored, Ttl, Unrestorable, never_a_destination, restore
+from syphon.backlog import Facts, Restored, Ttl, Unrestorable, facts_of, never_a_destination, restore
 
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, RawReceiver, Settled
@@ -26,7 +26,6 @@ from ..errors import (
     SyphonError,
 )
 from .destination import Destination, Progress, Transfer
-from .facts import Facts, facts_of
 from .outcomes import Outcome, Result
 from .reach import Reach
 
@@ -48,7 +47,7 @@ class PumpOptions:
 
     window: int = 2000
     window_bytes: int = 32 * 1024 * 1024
-    max_links: int = 100
+    max_links: int = 200
     quiet: float = 3.0
     """Seconds without a message after which the queue counts as quiet."""
     lease: float | None = 60.0
@@ -98,6 +97,7 @@ class Pump:
         self._now = now
         self._receiver: RawReceiver | None = None
         self._in_hand: dict[Arrival, Transfer | None] = {}
+        self._busy: dict[str, Destination] = {}
         self._reasons: dict[Arrival, str] = {}
         self._largest = 1024
         self._started = self._last_arrival = now()
@@ -196,7 +196,7 @@ class Pump:
         """Its locks cannot be settled on another link: what was not sent is left, and returns when its lock ends."""
         self._take_settlements()
         self._receiver = None
-        for destination in self.tally.destinations.values():
+        for destination in self._busy.values():
             for transfer in destination.give_up():
                 self._leave(transfer, receiver.error or Interrupted())
         if receiver.error is not None and not isinstance(receiver.error, Interrupted):
@@ -227,54 +227,56 @@ class Pump:
         if isinstance(restored, Unrestorable):
             self._dead_letter(arrival, restored.reason.value, restored.description)
             return
-        if not self._is_allowed(restored.destination):
-            self._dead_letter(
-                arrival, "DestinationNotAllowed",
-                f"x-ms-path names '{restored.destination}', which the configuration does not allow as a destination.",
-            )  # fmt: skip
+        destination = self._destination(restored.destination)
+        if isinstance(destination, str):
+            description = f"x-ms-path names '{restored.destination}' as the destination: {destination}."
+            self._dead_letter(arrival, "DestinationNotAllowed", description)
             return
         transfer = Transfer(arrival, facts, restored)
         self._in_hand[arrival] = transfer
-        self._destination(restored.destination).offer(transfer)
+        destination.offer(transfer)
+        self._busy[destination.path] = destination
 
-    def _is_allowed(self, path: str) -> bool:
-        return not never_a_destination(path) and any(
-            fnmatch.fnmatchcase(path.lower(), pattern.lower()) for pattern in self._options.allow
-        )
-
-    def _destination(self, path: str) -> Destination:
+    def _destination(self, path: str) -> Destination | str:
+        """Where a message is to go, or why it must not go there (D13)."""
         key = path.strip("/").lower()
         destination = self.tally.destinations.get(key)
         if destination is None:
+            forbidden = never_a_destination(path)
+            if forbidden is not None:
+                return forbidden
+            if not any(fnmatch.fnmatchcase(key, pattern.lower()) for pattern in self._options.allow):
+                return "the configuration does not allow it"
             destination = self.tally.destinations[key] = Destination(path.strip("/"), self._options.permanent)
         return destination
 
     def _forward(self) -> None:
         now = self._now()
         connection = self._primary.connection()
-        room_for_links = self._links_to_spare()
-        for destination in list(self.tally.destinations.values()):
-            if not destination.has_work():
-                continue
+        room_for_links = self._room_for_links()
+        for key, destination in list(self._busy.items()):
             if not destination.has_link():
                 if room_for_links <= 0:
                     continue
                 room_for_links -= 1
             self._note(destination, destination.work(connection, now))
+            if not destination.has_work():
+                del self._busy[key]
         if connection is None and self._primary.error is not None:
             self._leave_unreachable(self._primary.error)
         self._leave_old(now)
 
-    def _links_to_spare(self) -> int:
-        """A thousand destinations do not mean a thousand links: those that were not used lately are closed."""
+    def _room_for_links(self) -> int:
+        """A thousand destinations do not mean a thousand links: who needs one gets that of one that does not."""
         linked = [destination for destination in self.tally.destinations.values() if destination.has_link()]
-        spare = self._options.max_links - len(linked)
-        if spare <= self._options.max_links // 4:
-            idle = sorted((d for d in linked if d.is_idle()), key=lambda d: d.used_at)
-            for destination in idle[: self._options.max_links // 4]:
+        room = self._options.max_links - len(linked)
+        wanted = sum(not destination.has_link() for destination in self._busy.values())
+        if wanted > room:
+            idle = sorted((destination for destination in linked if destination.is_idle()), key=lambda d: d.used_at)
+            for destination in idle[: wanted - room]:
                 destination.close()
-                spare += 1
-        return spare
+                room += 1
+        return room
 
     def _note(self, destination: Destination, progress: Progress) -> None:
         for transfer in progress.accepted:
@@ -290,7 +292,7 @@ class Pump:
             self._leave(transfer, error)
 
     def _leave_unreachable(self, error: SyphonError) -> None:
-        for destination in self.tally.destinations.values():
+        for destination in self._busy.values():
             for transfer in destination.give_up():
                 self._leave(transfer, error)
 
@@ -302,7 +304,7 @@ class Pump:
         for destination in self.tally.destinations.values():
             for transfer in destination.give_up():
                 if now - transfer.arrival.received_at < self._options.lock - LOCK_MARGIN:
-                    destination.offer(transfer)
+                    destination.offer(transfer)  # it was busy, and still is
                 else:
                     self._leave(transfer, Interrupted("The lock was about to run out before it could be sent."))
 

@@ -35,10 +35,13 @@ class Reach:
         self._notice_break()
         if self._connection is None:
             self._take_opened()
-            if self._connection is None and self._opener is None and self._now() >= self._next_try:
-                self._opener = threading.Thread(target=self._open, name=f"open {self.name}", daemon=True)
-                self._opener.start()
+            self._start_opening()
         return self._connection
+
+    def _start_opening(self) -> None:
+        if self._connection is None and self._opener is None and self._now() >= self._next_try:
+            self._opener = threading.Thread(target=self._open, name=f"open {self.name}", daemon=True)
+            self._opener.start()
 
     def _notice_break(self) -> None:
         if self._connection is not None and self._connection.wire.failure is not None:

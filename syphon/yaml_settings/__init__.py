@@ -6,13 +6,15 @@ the next. So the file is read into plain data that remembers its lines (`read`),
 """
 
 from syphon.yaml_settings.durations import LONGEST, Between, Duration, parse_duration, write_duration
-from syphon.yaml_settings.judging import Settings, unique, validate
+from syphon.yaml_settings.judging import Settings, looks_secret, together, unique, validate
 from syphon.yaml_settings.problems import Fault, Loc, Problem, SettingsError, Wrong
 from syphon.yaml_settings.reading import Document, parse, read
+from syphon.yaml_settings.references import resolve
 
 __all__ = [
     "read",
     "parse",
+    "resolve",
     "validate",
     "Document",
     "Settings",
@@ -22,6 +24,8 @@ __all__ = [
     "Fault",
     "Wrong",
     "unique",
+    "together",
+    "looks_secret",
     "Duration",
     "Between",
     "LONGEST",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, WrapValidator
@@ -36,13 +37,17 @@ def validate(document: Document, model: type[Model]) -> Model:
     return settings
 
 
-def unique(key: str, what: str) -> WrapValidator:
-    """Annotates a list of settings in which no two may have the same `key`; capitals make no difference."""
+def together(check: Callable[[Any], Iterable[Fault]]) -> WrapValidator:
+    """Annotates settings with a check of things that must fit together.
 
-    def check(items: Any, handler: Callable[[Any], Any]) -> Any:
-        faults = list(_repeated(items, key, what)) if isinstance(items, list) else []
+    `check` gets the raw data (or settings made in Python) and must bear with anything. So what it finds is told beside
+    what is wrong with the parts, and not only once those are mended.
+    """
+
+    def judge(data: Any, handler: Callable[[Any], Any]) -> Any:
+        faults = list(check(data))
         try:
-            checked = handler(items)
+            checked = handler(data)
         except ValidationError as error:
             if not faults:
                 raise
@@ -51,11 +56,15 @@ def unique(key: str, what: str) -> WrapValidator:
             raise Wrong(*faults)
         return checked
 
-    return WrapValidator(check)
+    return WrapValidator(judge)
+
+
+def unique(key: str, what: str) -> WrapValidator:
+    """Annotates a list of settings in which no two may have the same `key`; capitals make no difference."""
+    return together(lambda items: _repeated(items, key, what) if isinstance(items, list) else ())
 
 
 def _repeated(items: list[Any], key: str, what: str) -> Iterator[Fault]:
-    """Looks at raw data, so that a repeated name is told even if something else in the list is wrong."""
     seen: set[str] = set()
     for index, item in enumerate(items):
         name = item.get(key) if isinstance(item, dict) else getattr(item, key, None)
@@ -71,7 +80,7 @@ class _Judge:
     def __init__(self, document: Document, model: type[BaseModel]) -> None:
         self._document = document
         self._model = model
-        self._secretive = _secretive_fields(model)
+        self._secretive, self._secret = _secretive_fields(model)
 
     def problems(self, error: ValidationError, below: Loc = ()) -> Iterator[Problem]:
         for details in error.errors(include_url=False):
@@ -79,10 +88,11 @@ class _Judge:
             wrong = details.get("ctx", {}).get("error")
             if isinstance(wrong, Wrong):
                 for fault in wrong.faults:
-                    yield self._problem((*path, *fault.at), fault.text, fault.remedy)
+                    if (*path, *fault.at) not in self._document.settled:
+                        yield self._problem((*path, *fault.at), fault.text, fault.remedy)
                 if wrong.beneath is not None:
                     yield from self.problems(wrong.beneath, path)
-            else:
+            elif path not in self._document.settled:
                 yield self._from_pydantic(path, details)
 
     def _from_pydantic(self, path: Loc, details: ErrorDetails) -> Problem:
@@ -123,15 +133,17 @@ class _Judge:
 
     def _shown(self, path: Loc) -> str | None:
         names = [step for step in path if isinstance(step, str)]
-        if names and names[-1] in self._secretive:
+        if names and (names[-1] in self._secretive or not self._secret.isdisjoint(names)):
             return None
+        if path in self._document.shown_as:
+            return self._document.shown_as[path]
         value = self._document.data
         for step in path:
             try:
                 value = value[step]
             except (KeyError, IndexError, TypeError):
                 return None
-        if isinstance(value, dict | list):
+        if isinstance(value, dict | list) or (isinstance(value, str) and looks_secret(value)):
             return None
         shown = json.dumps(value, ensure_ascii=False)
         return shown if len(shown) <= 80 else f"{shown[:79]}…"
@@ -145,6 +157,17 @@ class _Judge:
         if close:
             return f"did you mean {next(key for key in known if key.lower() == close[0])}?"
         return f"the keys here are {', '.join(known)}"
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a text holds a key, in a place where nobody would look for one."""
+    return _SECRET.search(text) is not None
+
+
+# A part of a connection string, or a key alone: 32 bytes in base64.
+_SECRET = re.compile(
+    r"(?i:shared_?access_?(key|signature)|account_?key)\s*=|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=])"
+)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -167,21 +190,25 @@ def _model_at(model: type[BaseModel], path: Loc) -> type[BaseModel] | None:
     return here
 
 
-def _secretive_fields(model: type[BaseModel]) -> set[str]:
-    """The keys at or below which a secret may stand, by the model's types."""
-    names: set[str] = set()
+def _secretive_fields(model: type[BaseModel]) -> tuple[set[str], set[str]]:
+    """The keys at or below which a secret may stand, by the model's types; and those of secrets, or of many of them."""
+    around: set[str] = set()
+    secrets: set[str] = set()
 
     def holds_secret(annotation: Any) -> bool:
-        inner = [visit(found) for found in _models_in(annotation)]
-        return annotation is SecretStr or any(holds_secret(argument) for argument in get_args(annotation)) or any(inner)
+        return annotation is SecretStr or any(holds_secret(argument) for argument in get_args(annotation))
 
     def visit(visited: type[BaseModel]) -> bool:
         found = False
         for name, field in visited.model_fields.items():
+            keys = (name, field.alias or name)
             if holds_secret(field.annotation):
-                names.update((name, field.alias or name))
+                secrets.update(keys)
+            below = [visit(inner) for inner in _models_in(field.annotation)]
+            if name in secrets or any(below):
+                around.update(keys)
                 found = True
         return found
 
     visit(model)
-    return names
+    return around, secrets

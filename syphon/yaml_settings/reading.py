@@ -20,6 +20,10 @@ class Document:
     data: Any = None
     lines: dict[Loc, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    shown_as: dict[Loc, str] = field(default_factory=dict)
+    """What stands in the file where the data has something else: that is shown, because the data may be a secret."""
+    settled: set[Loc] = field(default_factory=set)
+    """What has been complained of already, so that no model need judge what was put in its place."""
 
     def line_of(self, path: Loc) -> int | None:
         """The line of a path, or of the nearest thing around it."""

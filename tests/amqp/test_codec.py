@@ -228,7 +228,7 @@ def test_a_value_outside_the_range_of_its_type_is_not_written(value: Value) -> N
     ids=lambda value: f"{value!r:.25}",
 )  # fmt: skip
 def test_an_array_does_not_take_an_item_that_its_constructor_cannot_hold(code: int, item: Value) -> None:
-    with pytest.raises(ValueError, match=r"array|Decimal32 has 4 bytes"):
+    with pytest.raises(ValueError, match=r"into an array of|no constructor an array can have|Decimal32 has 4 bytes"):
         encode(Array(code, (item,)))
 
 

@@ -166,11 +166,11 @@ def test_queues_beyond_the_count_are_extra(here: Site, administration: Administr
 
 
 def test_queues_are_the_same_in_capitals(here: Site, administration: Administration) -> None:  # P3, P4
-    for name in names(3):
+    for name in (ZERO, ONE.title(), TWO.title()):
         here.do(lambda namespace, name=name: namespace.create_queue(as_documented(name)))  # type: ignore[misc]
-    planned = plan(administration, [QueueName(name.upper()) for name in names(2)])
+    planned = plan(administration, [QueueName(ZERO.upper()), ONE])
     assert [type(queue) for queue in planned.queues] == [Found, Found]
-    assert planned.extra == (TWO,)
+    assert [name.lower() for name in planned.extra] == [TWO]
 
 
 def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Administration) -> None:
@@ -184,6 +184,11 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
     assert unknown.name == ONE
     assert isinstance(unknown.because, Unanswered)
     assert isinstance(planned.unlisted, Unanswered)
+
+
+def test_a_backlog_has_at_least_one_queue(administration: Administration) -> None:  # P1
+    with pytest.raises(ValueError, match="at least one"):
+        plan(administration, [])
 
 
 def test_every_line_of_a_plan_can_be_read(here: Site, administration: Administration) -> None:

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from syphon.emulator import BackgroundEmulator, Emulator, EmulatorSettings, FakeClock, NamespaceSettings, RunningNamespace
+from syphon.emulator import (
+    BackgroundEmulator,
+    Emulator,
+    EmulatorSettings,
+    FakeClock,
+    NamespaceSettings,
+    RunningNamespace,
+)
 from syphon.emulator.broker.namespace import Namespace
 
 
@@ -66,13 +73,14 @@ leftovers = pytest.mark.filterwarnings("ignore:(unclosed|loop is closed):Resourc
 
 
 @pytest.fixture
-def swept() -> Iterator[None]:
+def swept(request: pytest.FixtureRequest) -> Iterator[None]:
     """For tests that break connections: the SDK leaves what is left of one to the garbage collector. Here it is called.
 
     Such tests ignore the ResourceWarnings that come of it (`leftovers`); later tests must not meet them.
     """
     yield
-    gc.collect()
+    if not {"bench", "clocked"}.isdisjoint(request.fixturenames):
+        gc.collect()
 
 
 def now() -> FakeClock:

@@ -14,7 +14,7 @@ from azure.servicebus import ServiceBusClient as SyncClient
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
-from syphon.amqp import Properties, Section, properties_bytes, section_bytes
+from syphon.amqp import Message, Properties, Section, properties_bytes, section_bytes
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.queue import MessageQueue
 from syphon.emulator.broker.sessions import SessionQueue
@@ -140,6 +140,17 @@ def put(bench: Bench, target: str, *bodies: str, session_id: str | None = None) 
     for body in bodies:
         message = BrokeredMessage.parse(head + section_bytes(Section.DATA, body.encode()))
         bench.namespace.target(target).submit([message])
+
+
+def held(bench: Bench, *paths: str) -> list[list[str]]:
+    """The bodies of the messages at each path, in order, without receiving them."""
+    return [[_body(message) for message in line(bench, path).peek(0, 1000)] for path in paths]
+
+
+def _body(message: BrokeredMessage) -> str:
+    found = Message(message.bare).read(Section.DATA)
+    assert isinstance(found, bytes)
+    return found.decode()
 
 
 def line(bench: Bench, path: str) -> MessageQueue:

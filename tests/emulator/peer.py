@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
 
-from syphon.amqp import Int, Map, Properties, Section, Value, decode, properties_bytes, section_bytes
+from syphon.amqp import Int, Map, Properties, Section, Value, properties_bytes, section_bytes
 from syphon.amqp.frames import (
     AMQP_HEADER,
     FRAME_SASL,
@@ -204,9 +204,8 @@ class Peer:
 
 
 def sender(address: str, handle: int = 0, name: str | None = None) -> Attach:
-    return Attach(
-        name or f"sender-{handle}", handle, False, source=Source("peer"), target=Target(address), initial_delivery_count=0
-    )
+    source, target = Source("peer"), Target(address)
+    return Attach(name or f"sender-{handle}", handle, False, None, None, source, target, initial_delivery_count=0)
 
 
 def receiver(address: str, handle: int = 0, name: str | None = None) -> Attach:
@@ -231,10 +230,6 @@ def text_of(payload: bytes) -> str:
     found = Message(payload).read(Section.DATA)
     assert isinstance(found, bytes)
     return found.decode()
-
-
-def value_of(encoded: bytes) -> Value:
-    return decode(encoded)[0]
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from syphon.amqp import Map, Properties, Section, Value, properties_bytes, section_bytes
 from syphon.amqp.frames import (
     AMQP_HEADER,
     FRAME_SASL,
@@ -170,3 +171,10 @@ async def raw_client(bench: Bench) -> AsyncIterator[RawClient]:
         writer.transport.abort()
 
 
+def request(operation: str, body: dict[str, Value], message_id: str = "1") -> bytes:
+    """A request to an entity's management node."""
+    return b"".join((
+        properties_bytes(Properties(message_id=message_id)),
+        section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"operation": f"com.microsoft:{operation}"})),
+        section_bytes(Section.VALUE, Map.of(body)),
+    ))  # fmt: skip

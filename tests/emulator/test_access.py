@@ -28,7 +28,6 @@ from syphon.amqp.frames import (
     Attach,
     Detach,
     Disposition,
-    Flow,
     SaslInit,
     SaslMechanisms,
     SaslOutcome,
@@ -357,6 +356,12 @@ class Bearer:
     async def close(self) -> None:
         pass
 
+    async def __aenter__(self) -> Bearer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
 
 async def try_to(send: bool, client: ServiceBusClient, queue: str = "orders") -> type[Exception] | None:
     """Sends or receives; the kind of error that the SDK raises."""
@@ -441,6 +446,9 @@ async def test_no_key_or_token_gets_into_a_log_an_error_or_a_repr(caplog: pytest
                 told.append(repr(await admitted(one, sends_to("bills"))))
             one.send(Transfer(100, 99, b"cbs", 0, True), token_request(tokens[0], f"{HERE}/orders")[:-5])
             told.append((await one.error_of(Detach)).description or "")
+        async with peer(running.amqp_port) as one:  # a request that cannot be read, with a token in it
+            one.write(f"GET /orders HTTP/1.1\r\nHost: x\r\nAuthorization: {token('orders')}\0\r\n\r\n".encode())
+            assert b" 400 " in await one.rest()
         told += [record.getMessage() + repr(record.args) for record in caplog.records]
         told += [repr(emulator.settings), repr(running), repr(emulator), str(emulator.settings.model_dump())]
         ours = (each for each in gc.get_objects() if str(type(each).__module__).startswith("syphon.emulator"))
@@ -451,4 +459,5 @@ async def test_no_key_or_token_gets_into_a_log_an_error_or_a_repr(caplog: pytest
     assert leaks == {}
     assert any("refused a token" in line for line in told)
     assert any("refused a connection" in line for line in told)
+    assert any("not HTTP" in line for line in told)
     assert any(line.startswith("Policy(") for line in told)

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from azure.servicebus.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError
 
-from syphon.amqp import Map, Section, Symbol, Timestamp, data_section, section_bytes
+from syphon.amqp import Array, Long, Map, Message, Section, Symbol, Timestamp, UInt, Value, data_section, section_bytes
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription
 from syphon.emulator.broker.refusals import EntityNotFound
 from tests.emulator.conftest import Bench
 from tests.emulator.desk import SOON, Desk, asynchronous, both, desk, synchronous, text, texts
-from tests.emulator.raw_client import raw_client
+from tests.emulator.raw_client import raw_client, request
 
 FIVE_MINUTES = 5 * 60
 
@@ -65,12 +65,21 @@ async def test_receive_disabled_is_about_receivers_alone(bench: Bench, flavour: 
         await it.receiver.defer_message(deferred)
         become(it, EntityStatus.RECEIVE_DISABLED)
         disabled = MessagingEntityDisabledError
-        number = deferred.sequence_number or 0
         assert await refusals(
             it.receiver.receive_messages(max_wait_time=SOON), it.open_receiver(), it.send("second")
         ) == [disabled, disabled, None]
-        with pytest.raises(MessagingEntityDisabledError):
-            await it.receiver.receive_deferred_messages(number)
+        # Deferred messages are asked for elsewhere; the SDK does not even try without its link.
+        by_number: dict[str, Value] = {
+            "sequence-numbers": Array(0x81, (Long(deferred.sequence_number or 0),)),
+            "receiver-settle-mode": UInt(1),
+        }
+        async with raw_client(bench) as client:
+            requests = await client.attach_sender("orders/$management")
+            replies = await client.attach_receiver("orders/$management")
+            client.grant(replies, 1)
+            await client.send(requests, request("receive-by-sequence-number", by_number))
+            answer = Message((await client.receive(replies)).payload).application_properties()
+        assert answer.get("errorCondition") == "com.microsoft:entity-disabled"
         become(it, EntityStatus.ACTIVE)
         assert text(await it.take_one()) == "second"
         assert first.delivery_count == 0
@@ -115,7 +124,7 @@ async def test_a_queue_that_nobody_uses_is_deleted_when_its_time_is_over(clocked
         await it.receiver.peek_messages()
         await asyncio.gather(it.sender.close(), it.receiver.close())
         it.advance(FIVE_MINUTES - 1)
-        assert exists(clocked), "it was used until its links were closed"
+        assert exists(clocked)
         it.advance(1)
         assert not exists(clocked)
         with pytest.raises(MessagingEntityNotFoundError):
@@ -142,5 +151,10 @@ async def test_updates_scheduled_messages_and_waiting_receivers_keep_a_queue_ali
         receiver = await client.attach_receiver("orders")
         client.grant(receiver, 2)
         await client.receive(receiver)
-        clock.advance(FIVE_MINUTES + 1)
+        clock.advance(FIVE_MINUTES + 100)
         assert exists(clocked)
+        await client.detach(receiver)
+        clock.advance(FIVE_MINUTES - 1)
+        assert exists(clocked), "it was used until the link was closed"
+        clock.advance(1)
+        assert not exists(clocked)

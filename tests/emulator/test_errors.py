@@ -94,6 +94,11 @@ async def table_of(bench: Bench, operations: set[Operation], attempt: Attempt) -
     return dict(zip(TABLE, outcomes, strict=True))
 
 
+async def put_order(bench: Bench, queue: str) -> None:
+    async with raw_client(bench) as raw:
+        assert await raw.send(await raw.attach_sender(queue), ORDER) == Accepted()
+
+
 async def test_each_condition_of_a_refused_send(bench: Bench, client: ServiceBusClient) -> None:
     async def send(queue: str, arm: Callable[[], None]) -> None:
         async with client.get_queue_sender(queue) as sender:
@@ -115,8 +120,8 @@ async def test_each_condition_of_a_refused_attach(bench: Bench, client: ServiceB
 
 async def test_each_condition_of_a_link_that_ends_while_receiving(bench: Bench, client: ServiceBusClient) -> None:
     async def receive(queue: str, arm: Callable[[], None]) -> None:
-        async with client.get_queue_sender(queue) as sender, client.get_queue_receiver(queue) as receiver:
-            await sender.send_messages(ServiceBusMessage("an order"))
+        await put_order(bench, queue)
+        async with client.get_queue_receiver(queue) as receiver:
             arm()
             await receiver.receive_messages(max_wait_time=3)
 
@@ -130,9 +135,9 @@ async def test_each_condition_of_a_link_that_ends_while_receiving(bench: Bench, 
 async def test_each_condition_of_a_refused_settlement(bench: Bench, client: ServiceBusClient) -> None:
     # The client's second try to settle goes over the management link: the fault must wait there too.
     async def complete(queue: str, arm: Callable[[], None]) -> None:
-        async with client.get_queue_sender(queue) as sender, client.get_queue_receiver(queue) as receiver:
-            await sender.send_messages(ServiceBusMessage("an order"))
-            [message] = await receiver.receive_messages(max_wait_time=3)
+        await put_order(bench, queue)
+        async with client.get_queue_receiver(queue) as receiver:
+            [message] = await receiver.receive_messages(max_wait_time=5)
             arm()
             await receiver.complete_message(message)
 
@@ -171,8 +176,8 @@ async def test_a_settlement_that_was_refused_as_busy_is_made_over_the_management
     bench.namespace.faults.add(
         Fault(Action.ERROR, Operation.SETTLE, "orders", condition="com.microsoft:server-busy", times=1)
     )
-    async with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
-        await sender.send_messages(ServiceBusMessage("an order"))
+    await put_order(bench, "orders")
+    async with client.get_queue_receiver("orders") as receiver:
         [message] = await receiver.receive_messages(max_wait_time=5)
         await receiver.complete_message(message)
     assert bench.namespace.runtime("orders").active == 0

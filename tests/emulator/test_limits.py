@@ -104,7 +104,7 @@ async def test_a_premium_queue_takes_a_megabyte_and_more_where_it_says_so_but_no
         assert (await client.refusal_of(large, of_batch(KB * KB + 1), BATCH_FORMAT)).condition == SIZE_EXCEEDED
         receiver = await client.attach_receiver("large")
         client.grant(receiver, 1)
-        assert Message((await client.receive(receiver)).payload).bare() == hundred
+        assert Message((await client.receive(receiver)).payload).bare().endswith(hundred)
 
 
 @asynchronous

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.servicebus.exceptions import MessageLockLostError
 
-from syphon.amqp import Array, Map, Message, Properties, Section, Symbol, properties_bytes, section_bytes
+from syphon.amqp import Array, Message, Symbol, Value
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
 from tests.emulator.desk import MOMENT, asynchronous, both, desk, synchronous, text, texts
-from tests.emulator.raw_client import raw_client
+from tests.emulator.raw_client import raw_client, request
 
 TEN_SECONDS = QueueDescription("orders", lock_duration=10_000)
 
@@ -141,24 +141,16 @@ async def test_the_same_lock_settles_only_once_through_the_management_link(bench
         client.grant(receiver, 1)
         await client.receive(receiver)
         token = next(iter(bench.namespace.line("orders")._locks))
+        complete: dict[str, Value] = {
+            "disposition-status": "completed",
+            "lock-tokens": Array(0x98, (uuid.UUID(bytes_le=token),)),
+        }
         requests = await client.attach_sender("orders/$management")
         replies = await client.attach_receiver("orders/$management")
         client.grant(replies, 2)
         answers = []
         for number in ("1", "2"):
-            await client.send(requests, _complete(token, number))
+            await client.send(requests, request("update-disposition", complete, number))
             answers.append(Message((await client.receive(replies)).payload).application_properties())
     assert [answer.get("statusCode") for answer in answers] == [200, 410]
     assert answers[1].get("errorCondition") == Symbol("com.microsoft:message-lock-lost")
-
-
-def _complete(token: bytes, message_id: str) -> bytes:
-    body = Map.of({
-        "disposition-status": "completed",
-        "lock-tokens": Array(0x98, (uuid.UUID(bytes_le=token),)),
-    })  # fmt: skip
-    return b"".join((
-        properties_bytes(Properties(message_id=message_id)),
-        section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"operation": "com.microsoft:update-disposition"})),
-        section_bytes(Section.VALUE, body),
-    ))  # fmt: skip

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import struct
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -31,10 +34,19 @@ from syphon.amqp.frames import (
     Transfer,
     frame,
 )
-from syphon.emulator import Action, Fault, Kind, Operation, QueueDescription
+from syphon.emulator import (
+    Action,
+    Emulator,
+    EmulatorSettings,
+    Fault,
+    Kind,
+    NamespaceSettings,
+    Operation,
+    QueueDescription,
+)
 from syphon.emulator.broker.entities import Queue
 from syphon.emulator.front import doors, links, requests
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import Bench, settings
 from tests.emulator.peer import WIDE, Peer, peer, sender, text, text_of, token_request
 from tests.emulator.waiting import until
 
@@ -252,6 +264,20 @@ async def test_another_performative_instead_of_sasl_init_ends_the_connection(ben
         assert await one.bytes_of(8) == SASL_HEADER
         await one.expect(SaslMechanisms)
         assert await one.rest() == b""
+
+
+async def test_a_peer_that_is_gone_before_our_last_words_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.get_running_loop()
+    async with Emulator(settings()) as emulator:
+        with socket.socket() as one:
+            one.setblocking(False)
+            await loop.sock_connect(one, ("127.0.0.1", emulator["contoso"].amqp_port))
+            await loop.sock_sendall(one, AMQP_HEADER[:4])
+            await until(lambda: emulator["contoso"].connection_count == 1, "it is connected")
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # That was a reset, and before anybody has noticed the emulator stops: there is nobody to say goodbye to.
+        await emulator.stop()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_the_last_words_reach_a_peer_that_is_still_sending(bench: Bench) -> None:
@@ -540,12 +566,12 @@ async def test_a_peer_that_does_not_read_gets_no_more_than_it_can_take(bench: Be
             await other.attach_receiver("orders")
         assert counters.of("orders", Kind.RECEIVE) < 400
         one.writer.transport.resume_reading()  # type: ignore[attr-defined]
-        got = 0
-        while got < 400:
-            found = await one.next_frame()
-            assert isinstance(found.performative, Transfer)
-            got += not found.performative.more
-        assert found.performative.delivery_id == 399
+        got: list[int | None] = []
+        while len(got) < 400:
+            transfer = await one.expect(Transfer)
+            if not transfer.more:
+                got.append(transfer.delivery_id)
+        assert got == list(range(400))
 
 
 # --- settling --------------------------------------------------------------------------------------------------------
@@ -609,6 +635,27 @@ async def test_delivery_ids_and_handles_belong_to_a_session(bench: Bench, orders
         await one.expect(End)
         one.flow(5, 1, seen=1, count=1, echo=True, channel=1)
         await one.expect(Flow)
+
+
+async def test_an_answer_that_comes_too_late_for_its_session_is_not_sent(tmp_path: Path) -> None:
+    kept = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")], state=tmp_path)
+    async with Emulator(kept) as emulator:
+        bench = Bench(emulator["contoso"])
+        queue = make(bench, "orders")
+        async with signed_in(bench) as one:
+            await one.attach_sender("orders")
+            # The answer waits until the message is on disk, and by then the session is over.
+            one.send(Transfer(0, 0, b"t", 0, False), text("kept"))
+            one.send(End())
+            one.send(Begin(None, 0, WIDE, WIDE), channel=1)
+            one.flow(echo=True, channel=1)
+            _, before = await one.until(Flow)
+            assert [type(found.performative) for found in before] == [End, Begin]
+            await one.attach_sender("orders", 0, channel=1)
+            one.send(Transfer(0, 0, b"t", 0, False), text("answered"), channel=1)
+            found = await one.next_frame()
+            assert (found.channel, type(found.performative)) == (1, Disposition)
+        assert words_in(queue) == ["kept", "answered"]
 
 
 # --- links -----------------------------------------------------------------------------------------------------------
@@ -719,6 +766,20 @@ async def test_credit_granted_before_the_attach_was_answered_counts(clocked: Ben
         clocked.clock.advance(10)
         await one.expect(Attach)
         assert text_of((await one.next_frame()).payload) == "early"
+
+
+async def test_a_delayed_connection_is_silent_until_its_time_and_loses_nothing(clocked: Bench) -> None:
+    clocked.namespace.faults.add(Fault(Action.DELAY, Operation.CONNECT, seconds=10, times=1))
+    async with peer(clocked.running.amqp_port) as one:
+        one.write(AMQP_HEADER)
+        one.send(Open("peer"))
+        await until(lambda: clocked.running.connection_count == 1, "the connection is there")
+        async with signed_in(clocked):  # a later one is answered before it
+            assert one.reader._buffer == b""  # type: ignore[attr-defined]  # nothing has come
+        assert clocked.clock is not None
+        clocked.clock.advance(10)
+        assert await one.bytes_of(8) == AMQP_HEADER
+        await one.expect(Open)
 
 
 async def test_links_leave_with_a_connection_that_breaks(bench: Bench, orders: Queue) -> None:

@@ -23,7 +23,19 @@ from syphon.emulator.broker.descriptions import QueueDescription, SubscriptionDe
 from syphon.emulator.broker.faults import Action, Fault, Operation
 from tests.emulator.conftest import Bench
 from tests.emulator.desk import AIO, MOMENT, both, texts
-from tests.emulator.office import Office, advance, eventually, line, office, put, rest, session_of, sessions, take, take_one
+from tests.emulator.office import (
+    Office,
+    advance,
+    eventually,
+    line,
+    office,
+    put,
+    rest,
+    session_of,
+    sessions,
+    take,
+    take_one,
+)
 from tests.emulator.raw_client import RawClient, raw_client
 
 ORDERS = QueueDescription("orders", requires_session=True)
@@ -339,9 +351,10 @@ async def test_a_scheduled_message_makes_its_session_available_when_its_time_has
 async def test_what_is_dead_lettered_in_a_session_is_received_without_one(bench: Bench) -> None:
     async with office(bench) as it:
         put(bench, "orders", "1", session_id="a")
-        receiver = await it.receiver("orders", session_id="a")
+        receiver, dead = await asyncio.gather(
+            it.receiver("orders", session_id="a"), it.receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+        )
         await receiver.dead_letter_message(await take_one(receiver), reason="bad", error_description="very")
-        dead = await it.receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER)
         letter = await take_one(dead)
         assert (str(letter), letter.session_id, letter.dead_letter_reason) == ("1", "a", "bad")
         await dead.complete_message(letter)
@@ -380,19 +393,21 @@ async def listed(found: Any) -> list[str]:
 async def test_sessions_with_messages_or_a_state_are_listed(bench: Bench, flavour: str) -> None:
     async with office(bench, flavour) as it:
         names = [f"{number:03}" for number in range(120)]  # more than a page
-        await send(it, *((name, "body") for name in names))
-        stated = await it.receiver("orders", session_id="stated")
+        for name in names:
+            put(bench, "orders", "body", session_id=name)
+        # One with neither messages nor a state is no session.
+        stated, _ = await asyncio.gather(*(it.receiver("orders", session_id=name) for name in ("stated", "void")))
         beginning = datetime.now(UTC) - timedelta(minutes=1)
 
         async def found(**options: Any) -> list[str]:
             paged = it.client.list_queue_sessions("orders", **options)
             return await (listed(paged) if flavour == AIO else asyncio.to_thread(list, paged))
 
-        assert await found() == names
         await session_of(stated).set_state(b"x")
-        assert sorted(await found()) == [*names, "stated"]
-        since = found(state_updated_after=beginning), found(state_updated_after=datetime.max)
-        assert await asyncio.gather(*since) == [["stated"], []]
+        every, since, none = await asyncio.gather(
+            found(), found(state_updated_after=beginning), found(state_updated_after=datetime.max)
+        )
+        assert (sorted(every), since, none) == ([*names, "stated"], ["stated"], [])
 
 
 async def test_the_sessions_of_a_subscription_are_its_own(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""A primary and a secondary for the pump to work between: a real emulator, real sockets, the real client on both sides."""
+"""A primary and a secondary for the pump to work between: a real emulator, real sockets, the real client."""
 
 from __future__ import annotations
 

@@ -148,7 +148,8 @@ class Receivable(Entity):
         onward.enqueued_sequence = message.enqueued_sequence or message.sequence
         onward.hops = message.hops + 1
         if onward.hops > MAX_HOPS:
-            self._strand(message, "MaxTransferHopCountExceeded", f"The message was forwarded more than {MAX_HOPS} times.")
+            description = f"The message was forwarded more than {MAX_HOPS} times."
+            self._strand(message, "MaxTransferHopCountExceeded", description)
             return
         try:
             self._around.forward(onward, target)
@@ -218,6 +219,8 @@ class Intake:
             window = description.duplicate_detection_history_time_window
             partitioned = description.enable_partitioning
             kept = [message for message in kept if not self._is_repeat(message, window, partitioned)]
+        for message in kept:
+            message.name_itself()
         return kept
 
     def _is_repeat(self, message: BrokeredMessage, window: Millis, partitioned: bool) -> bool:
@@ -300,7 +303,8 @@ class Subscription(Receivable):
             # The sender was not told to have sessions, by the topic it knows: the message is not refused but put aside.
             self._dead_letter(message, {
                 "DeadLetterReason": "Session ID is null",
-                "DeadLetterErrorDescription": "Session enabled entity doesn't allow a message without a session identifier.",
+                "DeadLetterErrorDescription":
+                    "Session enabled entity doesn't allow a message without a session identifier.",
             })  # fmt: skip
             return
         self.main.enqueue([message])

@@ -80,7 +80,7 @@ class SqliteJournal:
 
     def __init__(self, file: Path) -> None:
         self.trouble: str | None = None
-        self.on_trouble: Callable[[str], AbstractContextManager[None]] = nullcontext
+        self.on_trouble: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
         """Entered before those who wait for a transaction that failed are told, and left after that."""
         self._file = file
         self._database = _open(file)

@@ -7,6 +7,7 @@ written together. A peer that breaks the protocol is told so and cut off; the se
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -252,12 +253,14 @@ class AmqpConnection(asyncio.Protocol):
         if self._peer_closed or not transport.can_write_eof():
             transport.close()
         else:
-            transport.write_eof()
+            with contextlib.suppress(OSError):  # the peer may have gone while we were speaking
+                transport.write_eof()
             transport.resume_reading()  # to nowhere, until the peer closes its end as well
         self._after(FAREWELL_WITHIN, self.abort)
 
     def hush(self) -> None:
         """Drops what was about to be said: it speaks of things that could not be kept."""
+        self._piled -= sum(map(len, self._out))
         self._out.clear()
 
     def fail(self, why: str) -> None:

@@ -112,9 +112,9 @@ def _node(session: AmqpSession, path: str) -> Node | None:
         namespace = connection.namespace
         grants = list(connection.grants.values())
         try:
-            namespace.authorize(grants, entity, Claim.LISTEN)
+            namespace.authorize(grants, path, Claim.LISTEN)  # the whole path: some tokens are for the node alone
         except Refusal:
-            namespace.authorize(grants, entity, Claim.SEND)
+            namespace.authorize(grants, path, Claim.SEND)
         return ManagementNode(connection, path[: len(entity)])
     return None
 

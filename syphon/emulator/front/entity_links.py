@@ -280,12 +280,8 @@ class EntityOutlet(Outlet):
         except Refusal as refusal:
             self.detach(refusal)
 
-    def detach(self, why: Refusal) -> None:
-        self._polling_since = None  # the service ended this receive; nobody is billed for it
-        super().detach(why)
-
     def end(self, condition: str, description: str) -> None:
-        self._polling_since = None
+        self._polling_since = None  # the service ended this receive; nobody is billed for it
         super().end(condition, description)
 
     def closed(self) -> None:

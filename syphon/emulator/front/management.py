@@ -64,7 +64,7 @@ class ManagementNode:
         if not isinstance(request.body, Map):
             raise BadArgument(f"{name} wants a map as its body.")
         claim, operation = self._operations[name]
-        self._namespace.authorize(list(self._connection.grants.values()), self._path, claim)
+        self._namespace.authorize(list(self._connection.grants.values()), f"{self._path}/$management", claim)
         if name not in _LIKE_ON_LINKS:
             self._namespace.faults.charge(MANAGEMENT_CREDITS)
             self._namespace.counters.add(self._path, Kind.MANAGE)

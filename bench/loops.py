@@ -1,0 +1,127 @@
+"""The loops that are compared. Each runs in a process of its own and prints what it took, as JSON.
+
+`python -m bench.loops NAME PRIMARY SECONDARY QUEUE COUNT`, with two connection strings. The SDK's loops are written the
+way its samples show: receive a hundred, send them on, complete each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
+
+from syphon.bus.connection import Connection
+from syphon.transfer.pump import Pump, PumpOptions
+from syphon.transfer.reach import Reach
+
+PATH = b"x-ms-path"
+
+
+def sdk_sync(primary: str, secondary: str, queue: str, count: int) -> int:
+    moved = 0
+    with (
+        ServiceBusClient.from_connection_string(primary) as home,
+        ServiceBusClient.from_connection_string(secondary) as away,
+        away.get_queue_receiver(queue) as receiver,
+    ):
+        senders: dict[str, Any] = {}
+        while moved < count:
+            messages = receiver.receive_messages(max_message_count=100, max_wait_time=5)
+            if not messages:
+                break
+            for path, group in _by_destination(messages).items():
+                if path not in senders:
+                    senders[path] = home.get_queue_sender(path)
+                senders[path].send_messages([_restored(message) for message in group])
+            for message in messages:
+                receiver.complete_message(message)
+            moved += len(messages)
+        for sender in senders.values():
+            sender.close()
+    return moved
+
+
+def sdk_async(primary: str, secondary: str, queue: str, count: int) -> int:
+    async def run() -> int:
+        moved = 0
+        async with (
+            AsyncServiceBusClient.from_connection_string(primary) as home,
+            AsyncServiceBusClient.from_connection_string(secondary) as away,
+            away.get_queue_receiver(queue) as receiver,
+        ):
+            senders: dict[str, Any] = {}
+            while moved < count:
+                messages = await receiver.receive_messages(max_message_count=100, max_wait_time=5)
+                if not messages:
+                    break
+                groups = _by_destination(messages)
+                for path in groups:
+                    if path not in senders:
+                        senders[path] = home.get_queue_sender(path)
+                await asyncio.gather(*(
+                    senders[path].send_messages([_restored(message) for message in group])
+                    for path, group in groups.items()
+                ))  # fmt: skip
+                await asyncio.gather(*(receiver.complete_message(message) for message in messages))
+                moved += len(messages)
+            for sender in senders.values():
+                await sender.close()
+        return moved
+
+    return asyncio.run(run())
+
+
+def pump(primary: str, secondary: str, queue: str, count: int) -> int:
+    with (
+        ServiceBusClient.from_connection_string(primary) as home,
+        ServiceBusClient.from_connection_string(secondary) as away,
+    ):
+        secondary_reach = Reach("secondary", lambda: Connection(away, queue), time.monotonic)
+        primary_reach = Reach("primary", lambda: Connection(home, ""), time.monotonic)
+        options = PumpOptions(lease=None, limit=count)
+        tally = Pump(queue, secondary_reach, primary_reach, lambda outcome: None, options).run()  # noqa: ARG005
+        secondary_reach.close()
+        primary_reach.close()
+    return tally.forwarded
+
+
+def _by_destination(messages: list[Any]) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for message in messages:
+        groups[message.application_properties[PATH].decode()].append(message)
+    return groups
+
+
+def _restored(message: Any) -> ServiceBusMessage:
+    properties = {key.decode(): value for key, value in message.application_properties.items() if key != PATH}
+    return ServiceBusMessage(
+        b"".join(message.body), application_properties=properties, message_id=message.message_id,
+        correlation_id=message.correlation_id, subject=message.subject, content_type=message.content_type,
+    )  # fmt: skip
+
+
+LOOPS: dict[str, Callable[[str, str, str, int], int]] = {"sdk_sync": sdk_sync, "sdk_async": sdk_async, "pump": pump}
+
+
+def main() -> None:
+    name, primary, secondary, queue, count = sys.argv[1:6]
+    started, cpu = time.monotonic(), time.process_time()
+    moved = LOOPS[name](primary, secondary, queue, int(count))
+    print(json.dumps({
+        "moved": moved,
+        "seconds": time.monotonic() - started,
+        "cpu": time.process_time() - cpu,
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""From settings to what can be talked to: clients, connections and administrations of a namespace."""
+
+from __future__ import annotations
+
+from azure.core.credentials import TokenCredential
+from azure.servicebus import ServiceBusClient
+
+from ..config import Credential, NamespaceSettings, Via
+from .administration import Administration
+from .seam import check_contract
+
+
+def credential_of(kind: Credential) -> TokenCredential:
+    """Who we are. azure-identity takes a while to import, and a connection string needs none of it."""
+    from azure import identity
+
+    makers = {
+        Credential.DEFAULT: identity.DefaultAzureCredential,
+        Credential.MANAGED_IDENTITY: identity.ManagedIdentityCredential,
+        Credential.WORKLOAD_IDENTITY: identity.WorkloadIdentityCredential,
+        Credential.ENVIRONMENT: identity.EnvironmentCredential,
+        Credential.CLI: identity.AzureCliCredential,
+    }
+    made: TokenCredential = makers[kind]()
+    return made
+
+
+def client_of(side: NamespaceSettings) -> ServiceBusClient:
+    """The SDK's client, without retries of its own: who uses it decides what is tried again."""
+    check_contract()
+    if side.connection_string is not None:
+        return ServiceBusClient.from_connection_string(side.connection_string.get_secret_value(), retry_total=0)
+    return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), retry_total=0)
+
+
+def administration_of(side: NamespaceSettings, via: Via, name: str) -> Administration:
+    """The namespace's administration: over the data plane, or (with `name`, the resource's) Resource Manager."""
+    if via is Via.ARM and side.arm is not None:
+        from .arm import ArmAdministration
+
+        arm = side.arm
+        return ArmAdministration(
+            arm.subscription_id, arm.resource_group, name, credential_of(arm.credential), base_url=arm.endpoint
+        )
+    from .data_plane import DataPlaneAdministration
+
+    if side.connection_string is not None:
+        return DataPlaneAdministration.from_connection_string(side.connection_string.get_secret_value())
+    return DataPlaneAdministration.from_credential(side.host, credential_of(side.credential or Credential.DEFAULT))

@@ -1,0 +1,88 @@
+"""What backlog queues are called (P1), and where nothing is ever forwarded to (D13)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syphon.backlog import (
+    BacklogQueue,
+    arm_name,
+    backlog_queues,
+    from_arm_name,
+    never_a_destination,
+    parse_queue_name,
+    primary_label,
+)
+
+
+def test_the_queues_of_a_primary_are_numbered_from_zero() -> None:  # P1
+    assert [queue.name for queue in backlog_queues("contoso", 3)] == [
+        "contoso/x-servicebus-transfer/0",
+        "contoso/x-servicebus-transfer/1",
+        "contoso/x-servicebus-transfer/2",
+    ]
+
+
+@given(st.from_regex(r"[a-z0-9-]{1,50}", fullmatch=True), st.integers(0, 999_999_999))
+def test_a_name_is_read_as_it_was_written(primary: str, index: int) -> None:  # P1
+    queue = BacklogQueue(primary, index)
+    assert parse_queue_name(queue.name) == queue
+
+
+def test_capitals_make_no_difference_in_a_name() -> None:
+    assert parse_queue_name("Contoso/X-ServiceBus-Transfer/7") == BacklogQueue("Contoso", 7)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "orders", "contoso/x-servicebus-transfer", "contoso/x-servicebus-transfer/", "contoso/x-servicebus-transfer/07",
+        "contoso/x-servicebus-transfer/-1", "contoso/x-servicebus-transfer/1/2", "/x-servicebus-transfer/1",
+        "a/b/x-servicebus-transfer/1", "contoso/x-servicebus-transfer/1x", "contoso/x-servicebus-transfer/١",
+        "contoso/x-servicebus-transfer/1\n", "contoso/y-servicebus-transfer/1", "contoso/x-servicebus-transfer/00",
+    ],
+)  # fmt: skip
+def test_other_names_are_no_backlog_queues(name: str) -> None:  # P4: nobody else's queue is taken for an extra one
+    assert parse_queue_name(name) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "label"),
+    [
+        ("contoso.servicebus.windows.net", "contoso"), ("Contoso.ServiceBus.Windows.net:5671", "contoso"),
+        ("contoso-dr.servicebus.usgovcloudapi.net.", "contoso-dr"),
+        ("emulator", "emulator"), ("emulator:5672", "emulator"),
+        ("127.0.0.1", "pair"), ("127.0.0.1:5672", "pair"), ("localhost", "pair"), ("LOCALHOST:5673", "pair"),
+        ("::1", "pair"), ("[::1]:5672", "pair"), ("[fe80::1]", "pair"), ("sb.localhost", "pair"),
+    ],
+)  # fmt: skip
+def test_a_primary_is_called_by_the_first_label_of_its_host_or_else_by_its_pair(host: str, label: str) -> None:  # P1
+    assert primary_label(host, "pair") == label
+    assert primary_label(host, "pair", override="other") == "other"
+
+
+def test_resource_manager_writes_a_tilde_for_a_slash() -> None:  # P6
+    assert arm_name("contoso/x-servicebus-transfer/0") == "contoso~x-servicebus-transfer~0"
+    assert from_arm_name("contoso~x-servicebus-transfer~0") == "contoso/x-servicebus-transfer/0"
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("contoso/x-servicebus-transfer/0", "backlog queue"), ("/Any/X-ServiceBus-Transfer/12/", "backlog queue"),
+        ("$management", "($…)"), ("orders/$DeadLetterQueue", "($…)"), ("orders/$management/", "($…)"),
+        ("events/Subscriptions/all", "subscription"), ("a/events/subscriptions/all", "subscription"),
+    ],
+)  # fmt: skip
+def test_some_paths_are_never_a_destination(path: str, why: str) -> None:  # D13
+    assert why in (never_a_destination(path) or "")
+
+
+ORDINARY = ["orders", "billing/eu", "subscriptions", "my/subscriptions", "a$b", "x-servicebus-transfer"]
+
+
+@pytest.mark.parametrize("path", ORDINARY)
+def test_ordinary_paths_may_be_a_destination(path: str) -> None:  # D13
+    assert never_a_destination(path) is None
