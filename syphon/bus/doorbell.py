@@ -1,7 +1,7 @@
-"""A doorbell: one long poll on a backlog queue. It costs a receive per quarter of an hour, and rings when a message comes.
+"""A doorbell: one long poll on a backlog queue. It costs four receives an hour, and rings when a message comes.
 
-The message that rings is let go again, released and not completed: carrying it home is somebody else's work. A poll that
-the service cuts short (it detaches idle links after ten minutes) goes on where it was, and is not a new one (S1).
+The message that rings is let go again, released and not completed: carrying it home is somebody else's work. A poll
+that the service cuts short (it detaches idle links after ten minutes) goes on where it was, and is not a new one (S1).
 """
 
 from __future__ import annotations

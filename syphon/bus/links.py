@@ -155,6 +155,8 @@ class Arrival:
     lock_token: bytes
     payload: bytes
     received_at: float
+    locked_at: float
+    """When the lock was last known to be fresh: at the arrival, or when it was renewed."""
 
 
 class Settled(NamedTuple):
@@ -205,7 +207,8 @@ class RawReceiver(RawLink):
         self.credit -= 1
         delivery_id, tag = self._first[1], self._first[2]
         if isinstance(delivery_id, int) and isinstance(tag, bytes):
-            self.arrivals.append(Arrival(self, delivery_id, tag, data, self.wire.now()))
+            now = self.wire.now()
+            self.arrivals.append(Arrival(self, delivery_id, tag, data, now, now))
 
     def complete(self, arrival: Arrival) -> None:
         self._settle(arrival, "accepted", ACCEPTED)

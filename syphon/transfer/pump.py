@@ -26,6 +26,7 @@ from ..errors import (
     SyphonError,
 )
 from .destination import Destination, Progress, Transfer
+from .locks import LockKeeper
 from .outcomes import Outcome, Result
 from .reach import Reach
 
@@ -35,10 +36,12 @@ PERMANENT: frozenset[type[SyphonError]] = frozenset(
     (DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity)
 )
 """What S4 sends to the dead letters unless the operator says otherwise."""
+TICK = 0.5
+"""Seconds between looks at heartbeats, tokens and locks."""
 TURN = 0.2
 """Seconds the pump waits for traffic at the most, before it looks around."""
-LOCK_MARGIN = 5.0
-"""Seconds of a lock that must be left for a message to be sent: a completion must still find it locked."""
+LOCK_MARGIN = 0.1
+"""The share of a lock that must be left for a message to be sent: a completion must still find it locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Pump:
         self._receiver: RawReceiver | None = None
         self._in_hand: dict[Arrival, Transfer | None] = {}
         self._busy: dict[str, Destination] = {}
+        self._locks = LockKeeper(queue, self._options.lock)
         self._reasons: dict[Arrival, str] = {}
         self._largest = 1024
         self._started = self._last_arrival = now()
@@ -159,10 +163,13 @@ class Pump:
             if connection.wire.failure is None:
                 connection.read()
         now = self._now()
-        if now - self._ticked_at > 1.0:
+        if now - self._ticked_at > TICK:
             self._ticked_at = now
             for connection in connections:
                 connection.tick()
+            secondary = self._secondary.connection()
+            if secondary is not None:
+                self._locks.keep(secondary, self._in_hand, now)
 
     def _connections(self) -> list[Connection]:
         found = (self._secondary.connection(), self._primary.connection())
@@ -298,13 +305,14 @@ class Pump:
 
     def _leave_old(self, now: float) -> None:
         """A message whose lock is about to run out is not sent any more: it could not be completed afterwards."""
+        limit = self._options.lock * (1 - LOCK_MARGIN)
         oldest = next(iter(self._in_hand), None)
-        if oldest is None or now - oldest.received_at < self._options.lock - LOCK_MARGIN:
+        if oldest is None or now - oldest.locked_at < limit:
             return
-        for destination in self.tally.destinations.values():
+        for destination in self._busy.values():
             for transfer in destination.give_up():
-                if now - transfer.arrival.received_at < self._options.lock - LOCK_MARGIN:
-                    destination.offer(transfer)  # it was busy, and still is
+                if now - transfer.arrival.locked_at < limit:
+                    destination.offer(transfer)
                 else:
                     self._leave(transfer, Interrupted("The lock was about to run out before it could be sent."))
 
