@@ -11,10 +11,15 @@ JOBS   ?= auto
 
 .PHONY: help
 help:
+	@echo "make demo    an outage and its end, on this machine alone"
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
 	@echo "make check   ruff, mypy --strict and the import rules"
 	@echo "make bench   the pump beside the SDK's own loops (ARGS=\"--scale 0.1\" for a quick look)"
 	@echo "make clean   remove .venv and everything that was generated"
+
+.PHONY: demo
+demo: $(READY)
+	$(BIN)/syphon demo $(ARGS)
 
 .PHONY: test
 test: $(READY)

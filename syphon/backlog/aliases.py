@@ -33,7 +33,7 @@ from .times import (
     LONGEST,
     Senseless,
     moment,
-    timespan,
+    timespan_at,
     timespan_bytes,
     whole_millis,
 )
@@ -240,7 +240,7 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
 
     ttl = None
     if TIME_TO_LIVE in aliases:
-        ttl = _time_to_live(decode(data, *aliases[TIME_TO_LIVE])[0])
+        ttl = _time_to_live(data, *aliases[TIME_TO_LIVE])
         if ttl is not None and rule is Ttl.REMAINING:
             ttl = _remaining(ttl, enqueued_at, scheduled, now)
         if ttl is not None and ttl > _UINT_MAX:
@@ -293,12 +293,13 @@ def _scheduled(value: Value) -> int:
         raise _Refused(Reason.BAD_ALIAS, text) from None
 
 
-def _time_to_live(value: Value) -> int | None:
+def _time_to_live(data: bytes, start: int, end: int) -> int | None:
     """Milliseconds; None for .NET's "never"."""
     try:
-        ticks = timespan(value)
+        ticks = timespan_at(data, start, end)
     except Senseless as error:
-        text = f"{TIME_TO_LIVE} is {_shown(value)}, which {error}; expected is {A_TIMESPAN}."
+        value = _shown(decode(data, start, end)[0])
+        text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIMESPAN}."
         raise _Refused(Reason.BAD_ALIAS, text) from None
     return whole_millis(ticks) if ticks < LONGEST else None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import NamedTuple
 
 from syphon.amqp import Malformed, Section, Span, Symbol, encode, split
@@ -188,11 +187,17 @@ def with_fields(data: bytes, span: Span | None, section: Section, changes: Mappi
         head, code, starts = _descriptor(section), 0xC0, [0]
     else:
         head, code, starts = data[span.start : span.value], data[span.value], fields(data, span)
-    raw = [data[start:end] for start, end in pairwise(starts)]
-    raw += [NULL] * (max(changes) + 1 - len(raw))
-    for index, value in changes.items():
-        raw[index] = value
-    return head + _compound(code if code != 0x45 else 0xC0, len(raw), b"".join(raw))
+    count, copied = len(starts) - 1, starts[0]
+    parts: list[bytes] = []
+    for index, value in sorted(changes.items()):
+        if index < count:
+            parts += (data[copied : starts[index]], value)
+            copied = starts[index + 1]
+        else:  # behind the last one: nothing is left to copy once we come here
+            parts += (data[copied : starts[-1]], NULL * (index - count), value)
+            count, copied = index + 1, starts[-1]
+    parts.append(data[copied : starts[-1]])
+    return head + _compound(code if code != 0x45 else 0xC0, count, b"".join(parts))
 
 
 def _descriptor(section: Section) -> bytes:

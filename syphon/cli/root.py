@@ -4,6 +4,7 @@ import click
 
 from syphon import __version__
 from syphon.cli.check import check
+from syphon.cli.demo import demo
 from syphon.cli.emulator import emulator
 from syphon.cli.provision import provision
 
@@ -15,6 +16,7 @@ def main() -> None:
 
     \b
     Try it, with nothing but this machine:
+      syphon demo                an outage and its end
       syphon emulator            two local namespaces, contoso and contoso-dr
       syphon COMMAND --help      what a command does, with examples
 
@@ -27,5 +29,5 @@ def main() -> None:
     """
 
 
-for command in (emulator, check, provision):
+for command in (demo, emulator, check, provision):
     main.add_command(command)

@@ -72,16 +72,19 @@ def test_the_fields_of_a_list_are_found_where_they_stand(items: list[Value]) -> 
 
 
 @examples(200)
-@given(st.lists(values, max_size=8), st.integers(0, 12), values)
-def test_a_field_is_changed_and_the_others_stay_byte_by_byte(items: list[Value], index: int, value: Value) -> None:
+@given(st.lists(values, max_size=8), st.dictionaries(st.integers(0, 12), values, min_size=1, max_size=3))
+def test_fields_are_changed_and_the_others_stay_byte_by_byte(items: list[Value], changes: dict[int, Value]) -> None:
     data = b"\x00\x53\x73" + encode(items)
-    changed = with_fields(data, split(data)[0], Section.PROPERTIES, {index: encode(value)})
-    padded = items + [None] * (index + 1 - len(items))
-    padded[index] = value
+    encoded = {index: encode(value) for index, value in changes.items()}
+    changed = with_fields(data, split(data)[0], Section.PROPERTIES, encoded)
+    expected = [encode(item) for item in items] + [b"\x40"] * (max(changes) + 1 - len(items))
+    for index, value in encoded.items():
+        expected[index] = value
     span = split(changed)[0]
     assert changed[span.start : span.value] == b"\x00\x53\x73"
-    starts = fields(changed, span)
-    assert [changed[a:b] for a, b in pairwise(starts)] == [encode(item) for item in padded]
+    assert [changed[start:end] for start, end in pairwise(fields(changed, span))] == expected
+    if not items:
+        assert with_fields(b"", None, Section.PROPERTIES, encoded) == changed
 
 
 def test_a_list_that_grows_too_long_for_the_short_form_takes_the_long_one() -> None:

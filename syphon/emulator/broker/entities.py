@@ -26,9 +26,10 @@ from .duplicates import SeenIds
 from .journal import Journal
 from .message import BrokeredMessage, State
 from .properties import MessageProperties
-from .queue import MessageQueue, Terms
+from .queue import MessageQueue
 from .refusals import EntityDisabled, EntityNotFound, NotAllowed, QuotaExceeded, Refusal, TimedOut
 from .sessions import SessionQueue
+from .terms import Terms
 
 FRAGMENTS = 16
 MAX_HOPS = 4
@@ -102,7 +103,7 @@ class Receivable(Entity):
     def __init__(self, path: str, around: Surroundings, terms: Terms) -> None:
         super().__init__(path, around)
         kind = SessionQueue if terms.requires_session else MessageQueue
-        letters = _letters_of(terms)
+        letters = terms.for_dead_letters()
         self.main = kind(path, terms, around.clock, around.journal, self._dead_letter)
         self.dead = MessageQueue(f"{path}/{DEAD_LETTERS}", letters, around.clock, around.journal)
         self.transfer_dead = MessageQueue(f"{path}/{TRANSFER_DEAD_LETTERS}", letters, around.clock, around.journal)
@@ -135,7 +136,7 @@ class Receivable(Entity):
     def _agree_on(self, terms: Terms) -> None:
         """The description has changed, and with it what holds for the messages, dead letters included."""
         self.main.terms = terms
-        self.dead.terms = self.transfer_dead.terms = _letters_of(terms)
+        self.dead.terms = self.transfer_dead.terms = terms.for_dead_letters()
         self._steer()
 
     def _steer(self) -> None:
@@ -268,7 +269,7 @@ class Queue(Receivable):
 
     def __init__(self, description: QueueDescription, around: Surroundings) -> None:
         self.description = description
-        super().__init__(description.name, around, _terms(description))
+        super().__init__(description.name, around, Terms.of(description))
         self.intake = Intake(self.path, around)
 
     def submit(self, messages: list[BrokeredMessage]) -> None:
@@ -280,7 +281,7 @@ class Queue(Receivable):
 
     def update(self, description: QueueDescription) -> None:
         self.description = description
-        self._agree_on(_terms(description))
+        self._agree_on(Terms.of(description))
         self.updated_at = self._around.clock.now()
 
 
@@ -291,7 +292,7 @@ class Subscription(Receivable):
 
     def __init__(self, description: SubscriptionDescription, around: Surroundings) -> None:
         self.description = description
-        super().__init__(description.path, around, _terms(description))
+        super().__init__(description.path, around, Terms.of(description))
         self.rules: dict[str, RuleDescription] = {}
 
     def takes(self, properties: MessageProperties) -> bool:
@@ -311,7 +312,7 @@ class Subscription(Receivable):
 
     def update(self, description: SubscriptionDescription) -> None:
         self.description = description
-        self._agree_on(_terms(description))
+        self._agree_on(Terms.of(description))
         self.updated_at = self._around.clock.now()
 
 
@@ -387,18 +388,3 @@ def check_quota(entity: Queue | Topic, messages: list[BrokeredMessage], megabyte
         raise QuotaExceeded(
             f"The maximum entity size has been reached or exceeded for '{entity.path}': {entity.size} of {quota} bytes."
         )
-
-
-def _letters_of(terms: Terms) -> Terms:
-    """What holds for the dead letters of an entity."""
-    return Terms(lock_duration=terms.lock_duration, ages=False)
-
-
-def _terms(description: QueueDescription | SubscriptionDescription) -> Terms:
-    return Terms(
-        lock_duration=description.lock_duration,
-        default_ttl=min(description.default_message_time_to_live, FOREVER),
-        max_delivery_count=description.max_delivery_count,
-        dead_letter_on_expiry=description.dead_lettering_on_message_expiration,
-        requires_session=description.requires_session,
-    )

@@ -1,25 +1,22 @@
-"""One line of messages with its locks, schedules and expiries: a queue, a subscription or a dead-letter queue.
-
-All times come from the clock, and one timer stands for the next thing that is due, whatever it is.
-"""
+"""One line of messages with its locks, schedules and expiries: a queue, a subscription or a dead-letter queue."""
 
 from __future__ import annotations
 
-import bisect
-import heapq
 import os
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from syphon.amqp import Value
 
-from ..clock import FOREVER, Clock, Millis, Timer
+from ..clock import FOREVER, Clock, Millis
+from .agenda import Agenda, Locks
 from .journal import Journal
 from .line import Line
-from .message import ORDINAL_MASK, BrokeredMessage, State
-from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal, TimedOut
+from .message import BrokeredMessage, State
+from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal
+from .shelf import Shelf
+from .terms import Terms
 
 DeadLetter = Callable[[BrokeredMessage, dict[str, Value]], None]
 
@@ -40,45 +37,23 @@ class Consumer(Protocol):
     def detach(self, why: Refusal) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What an entity's description says about its messages."""
-
-    lock_duration: Millis = 60_000
-    default_ttl: Millis = FOREVER
-    max_delivery_count: int | None = None
-    dead_letter_on_expiry: bool = False
-    requires_session: bool = False
-    ages: bool = True
-    """Dead letters do not: they wait for somebody to look at them, however long that takes."""
-
-
-class MessageQueue:
+class MessageQueue(Shelf):
     """Messages in order, for competing consumers."""
 
     def __init__(
         self, path: str, terms: Terms, clock: Clock, journal: Journal, dead_letter: DeadLetter | None = None
     ) -> None:
-        self.path = path
+        super().__init__(path, journal)
         self.terms = terms
-        self.size = 0
         self.activated_at: Millis = 0
-        self.down_fragments: set[int] = set()
-        self._forward: Callable[[BrokeredMessage], None] | None = None
         self._clock = clock
-        self._journal = journal
         self._dead_letter = dead_letter
-        self._messages: dict[int, BrokeredMessage] = {}
-        self._order: list[int] = []
-        self._last_ordinal = 0
+        self._forward: Callable[[BrokeredMessage], None] | None = None
         self._line = Line()
         self._stranded: list[BrokeredMessage] = []
-        self._locks: OrderedDict[bytes, BrokeredMessage] = OrderedDict()
-        self._expiries: list[tuple[Millis, int]] = []
-        self._schedule: list[tuple[Millis, int]] = []
+        self._locks = Locks()
+        self._agenda = Agenda(clock, self._messages, self._look_after)
         self._hungry: deque[Consumer] = deque()
-        self._timer: Timer | None = None
-        self._wake_at: Millis = FOREVER
         self._prepare()
 
     def _prepare(self) -> None:
@@ -97,13 +72,10 @@ class MessageQueue:
         self._last_ordinal += 1
         message.ordinal = self._last_ordinal
         message.enqueued_at = now
-        self._messages[message.ordinal] = message
-        self._order.append(message.ordinal)
-        self.size += message.size
+        self._keep(message)
         if message.due > now:
             message.state = State.SCHEDULED
-            heapq.heappush(self._schedule, (message.due, message.ordinal))
-            self._wake(message.due)
+            self._agenda.schedule(message)
             self._journal.put(self.path, message)
         else:
             message.state = State.ACTIVE
@@ -115,11 +87,7 @@ class MessageQueue:
         message.ttl = min(message.ttl, self.terms.default_ttl)
         if message.ttl < FOREVER and self.terms.ages:
             message.expires_at = now + message.ttl
-            if len(self._expiries) > 2 * len(self._messages) + 1024:
-                self._expiries = [entry for entry in self._expiries if entry[1] in self._messages]
-                heapq.heapify(self._expiries)
-            heapq.heappush(self._expiries, (message.expires_at, message.ordinal))
-            self._wake(message.expires_at)
+            self._agenda.expire(message)
 
     def cancel(self, sequence: int) -> None:
         """Takes back a scheduled message."""
@@ -130,30 +98,22 @@ class MessageQueue:
 
     def restore(self, message: BrokeredMessage) -> None:
         """Puts back a message from the journal, as it was, after a restart."""
-        self._last_ordinal = max(self._last_ordinal, message.ordinal)
-        self._messages[message.ordinal] = message
-        self._order.append(message.ordinal)
-        self.size += message.size
+        self.continue_after(message.ordinal)
+        self._keep(message)
         if message.state is State.SCHEDULED:
-            heapq.heappush(self._schedule, (message.due, message.ordinal))
-            self._wake(message.due)
+            self._agenda.schedule(message)
             return
         if message.expires_at < FOREVER:
-            heapq.heappush(self._expiries, (message.expires_at, message.ordinal))
-            self._wake(message.expires_at)
+            self._agenda.expire(message)
         if message.lock_token is not None:
             self._locks[message.lock_token] = message
-            self._wake(message.locked_until)
+            self._agenda.wake(message.locked_until)
         elif message.state is State.ACTIVE:
             self._offer(message)
 
     def restored(self) -> None:
         """All messages are back. They came by their numbers; their locks stand in the order in which they end."""
-        self._sort_locks()
-
-    def continue_after(self, ordinal: int) -> None:
-        """Numbers that were given before a restart are not given again."""
-        self._last_ordinal = max(self._last_ordinal, ordinal)
+        self._locks.sort()
 
     # --- messages out --------------------------------------------------------------------------------------------
 
@@ -208,27 +168,9 @@ class MessageQueue:
     def _lock(self, message: BrokeredMessage) -> None:
         message.lock_token = token = os.urandom(16)
         message.locked_until = self._clock.now() + self.terms.lock_duration
-        self._line_up(token, message)
-        self._wake(message.locked_until)
+        self._locks.begin(token, message)
+        self._agenda.wake(message.locked_until)
         self._journal.touch(self.path, message)
-
-    def _line_up(self, token: bytes, message: BrokeredMessage) -> None:
-        """Puts a lock that begins now behind all others."""
-        latest = next(reversed(self._locks.values()), message)
-        self._locks[token] = message
-        if latest.locked_until > message.locked_until:  # locks were made shorter, and those from before last longer
-            self._sort_locks()
-
-    def _sort_locks(self) -> None:
-        self._locks = OrderedDict(sorted(self._locks.items(), key=lambda lock: lock[1].locked_until))
-
-    def _numbered(self, sequence: int) -> BrokeredMessage | None:
-        message = self._messages.get(sequence & ORDINAL_MASK)
-        if message is None or message.sequence != sequence:
-            return None
-        if message.fragment in self.down_fragments:
-            raise TimedOut(f"Fragment {message.fragment} of '{self.path}', with message {sequence}, is not available.")
-        return message
 
     def receive_deferred(self, sequences: list[int], deletes: bool) -> list[BrokeredMessage]:
         """Deferred messages by their numbers; they are only to be had this way."""
@@ -246,19 +188,6 @@ class MessageQueue:
                 self._remove(message)
             else:
                 self._lock(message)
-        return found
-
-    def peek(self, sequence: int, count: int, session_id: str | None = None) -> list[BrokeredMessage]:
-        """Messages from a sequence number on, locked, deferred and scheduled ones too; nothing changes by it."""
-        found: list[BrokeredMessage] = []
-        place = bisect.bisect_left(self._order, max(0, sequence) & ORDINAL_MASK)
-        while place < len(self._order) and len(found) < count:
-            message = self._messages.get(self._order[place])
-            place += 1
-            if message is None or message.fragment in self.down_fragments:
-                continue
-            if session_id is None or message.session_id == session_id:
-                found.append(message)
         return found
 
     # --- settling ------------------------------------------------------------------------------------------------
@@ -299,8 +228,8 @@ class MessageQueue:
         message = self._held(token)
         message.locked_until = self._clock.now() + self.terms.lock_duration
         del self._locks[token]
-        self._line_up(token, message)
-        self._wake(message.locked_until)
+        self._locks.begin(token, message)
+        self._agenda.wake(message.locked_until)
         self._journal.touch(self.path, message)
         return message.locked_until
 
@@ -349,46 +278,30 @@ class MessageQueue:
 
     # --- what time does ------------------------------------------------------------------------------------------
 
-    def _wake(self, when: Millis) -> None:
-        if when < self._wake_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._wake_at = when
-            self._timer = self._clock.call_at(when, self._ring)
-
-    def _ring(self) -> None:
-        self._wake_at = FOREVER
-        self._timer = None
+    def _look_after(self) -> None:
+        """The time has come for something: for which messages is found here."""
         now = self._clock.now()
         self._end_locks(now)
-        while self._schedule and self._schedule[0][0] <= now:
-            self._activate(heapq.heappop(self._schedule)[1], now)
-        while self._expiries and self._expiries[0][0] <= now:
-            message = self._messages.get(heapq.heappop(self._expiries)[1])
+        for message in self._agenda.due(now):
+            self._activate(message, now)
+        for message in self._agenda.expired(now):
             # Deferred ones are looked at when somebody asks for them, as in the service.
-            if message is not None and message.lock_token is None and message.state is not State.DEFERRED:
+            if message.lock_token is None and message.state is not State.DEFERRED:
                 self._expire(message)
         self._trim()
-        for due in (self._next_lock_end(), *(heap[0][0] for heap in (self._schedule, self._expiries) if heap)):
-            self._wake(due)
+        self._agenda.wake(self._next_lock_end())
+        self._agenda.wake_for_next()
         self.dispatch()
 
     def _end_locks(self, now: Millis) -> None:
-        # A new or renewed lock stands behind all others: the first to run out stands first.
-        while self._locks:
-            message = next(iter(self._locks.values()))
-            if message.locked_until > now:
-                break
+        for message in self._locks.ended(now):
             self._unlock(message, failed=True)
 
     def _next_lock_end(self) -> Millis:
-        return next(iter(self._locks.values())).locked_until if self._locks else FOREVER
+        return self._locks.next_end()
 
-    def _activate(self, ordinal: int, now: Millis) -> None:
+    def _activate(self, message: BrokeredMessage, now: Millis) -> None:
         """A scheduled message's time has come: it joins the end of the line under a new number."""
-        message = self._messages.get(ordinal)
-        if message is None:
-            return
         self._remove(message)
         self.activated_at = now
         message.due = 0
@@ -403,7 +316,7 @@ class MessageQueue:
         else:
             self._remove(message)
 
-    # --- the shelf -----------------------------------------------------------------------------------------------
+    # --- where messages go ---------------------------------------------------------------------------------------
 
     def forward(self, onward: Callable[[BrokeredMessage], None] | None) -> None:
         """From now on messages are handed on as soon as they could be received, also those that wait already."""
@@ -428,13 +341,6 @@ class MessageQueue:
         assert self._dead_letter is not None  # a queue without dead letters buries nothing
         self._dead_letter(message, properties)
 
-    def _remove(self, message: BrokeredMessage) -> None:
-        del self._messages[message.ordinal]
-        self.size -= message.size
-        self._journal.remove(self.path, message.ordinal)
-        if len(self._order) > 2 * len(self._messages) + 1024:
-            self._order = list(self._messages)
-
     def set_fragments_down(self, fragments: set[int]) -> None:
         """These fragments cannot be reached, and so not their messages; those of all others can."""
         self.down_fragments = set(fragments)
@@ -444,16 +350,9 @@ class MessageQueue:
                 self._offer(message, back=True)
         self.dispatch()
 
-    def count(self, state: State) -> int:
-        return sum(1 for message in self._messages.values() if message.state is state)
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
     def close(self, why: Refusal) -> None:
         """The entity is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._agenda.stop()
         for consumer in list(self._hungry):
             consumer.detach(why)
         self._hungry.clear()

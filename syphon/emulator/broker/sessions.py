@@ -134,7 +134,7 @@ class SessionQueue(MessageQueue):
         session.holder = consumer
         session.locked_until = self._clock.now() + self.terms.lock_duration
         self._by_holder[consumer] = session
-        self._wake(session.locked_until)
+        self._agenda.wake(session.locked_until)
         return session
 
     def _serve_waiters(self) -> None:

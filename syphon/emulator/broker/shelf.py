@@ -1,0 +1,69 @@
+"""Every message of a line by its number, whatever its state: ready, locked, deferred or scheduled."""
+
+from __future__ import annotations
+
+import bisect
+
+from .journal import Journal
+from .message import ORDINAL_MASK, BrokeredMessage, State
+from .refusals import TimedOut
+
+
+class Shelf:
+    """Where the messages of a line are kept. They are numbered as they come, and no number is given twice."""
+
+    def __init__(self, path: str, journal: Journal) -> None:
+        self.path = path
+        self.size = 0
+        self.down_fragments: set[int] = set()
+        self._journal = journal
+        self._messages: dict[int, BrokeredMessage] = {}
+        self._order: list[int] = []
+        self._last_ordinal = 0
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def peek(self, sequence: int, count: int, session_id: str | None = None) -> list[BrokeredMessage]:
+        """Messages from a sequence number on, locked, deferred and scheduled ones too; nothing changes by it."""
+        found: list[BrokeredMessage] = []
+        place = bisect.bisect_left(self._order, max(0, sequence) & ORDINAL_MASK)
+        while place < len(self._order) and len(found) < count:
+            message = self._messages.get(self._order[place])
+            place += 1
+            if message is None or message.fragment in self.down_fragments:
+                continue
+            if session_id is None or message.session_id == session_id:
+                found.append(message)
+        return found
+
+    def count(self, state: State) -> int:
+        return sum(1 for message in self._messages.values() if message.state is state)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def _numbered(self, sequence: int) -> BrokeredMessage | None:
+        message = self._messages.get(sequence & ORDINAL_MASK)
+        if message is None or message.sequence != sequence:
+            return None
+        if message.fragment in self.down_fragments:
+            raise TimedOut(f"Fragment {message.fragment} of '{self.path}', with message {sequence}, is not available.")
+        return message
+
+    # --- coming and going ----------------------------------------------------------------------------------------
+
+    def continue_after(self, ordinal: int) -> None:
+        """Numbers that were given before a restart are not given again."""
+        self._last_ordinal = max(self._last_ordinal, ordinal)
+
+    def _keep(self, message: BrokeredMessage) -> None:
+        self._messages[message.ordinal] = message
+        self._order.append(message.ordinal)
+        self.size += message.size
+
+    def _remove(self, message: BrokeredMessage) -> None:
+        del self._messages[message.ordinal]
+        self.size -= message.size
+        self._journal.remove(self.path, message.ordinal)
+        if len(self._order) > 2 * len(self._messages) + 1024:
+            self._order = list(self._messages)
