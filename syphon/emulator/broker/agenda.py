@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ..clock import FOREVER, Clock, Millis, Timer
 from .message import BrokeredMessage
 
+
 class Locks(OrderedDict[bytes, BrokeredMessage]):
     """Locked messages by their tokens. Who locks now stands behind all others, and so the first to end stands first."""
 

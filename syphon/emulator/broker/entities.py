@@ -13,7 +13,7 @@ from typing import Protocol
 
 from syphon.amqp import Value
 
-from ..clock import FOREVER, Clock, Millis
+from ..clock import Clock, Millis
 from .descriptions import (
     EntityRuntime,
     EntityStatus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from syphon.amqp import Malformed
 from syphon.amqp.codec import encode
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 WINDOW = 0x7FFFFFFF
 HANDLE_MAX = 255
 _UINTS = struct.Struct(">II").pack
-
-
-class Settles(Protocol):
-    """What a delivery leads back to."""
-
-    def settle(self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool) -> None: ...
 
 
 class AmqpSession:
@@ -205,7 +199,7 @@ class AmqpSession:
     def _transmit(self, data: bytes) -> None:
         self._peer_window -= 1
         self._next_outgoing_id = (self._next_outgoing_id + 1) & 0xFFFFFFFF
-        self.connection.write(data)
+        self.connection.outbox.write(data)
 
     def answer(self, role: bool, delivery_id: int, outcome: Composite) -> None:
         """Tells the outcome of a delivery, and that it is settled."""
@@ -214,7 +208,8 @@ class AmqpSession:
         state = _ACCEPTED if isinstance(outcome, Accepted) else outcome.to_bytes()
         fields = (b"\x41" if role else b"\x42") + b"\x70" + _UINTS(delivery_id, 0)[:4] + b"\x40\x41" + state
         if len(fields) < 255:
-            self.connection.write(frame(self.channel, b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields))
+            body = b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields
+            self.connection.outbox.write(frame(self.channel, body))
         else:
             self.send(Disposition(role, delivery_id, None, True, outcome))
 
@@ -297,7 +292,7 @@ class AmqpSession:
     @property
     def is_congested(self) -> bool:
         """Whether a message delivered now would wait in our memory: for the peer's window, or for the socket."""
-        return self._peer_window <= 0 or self.connection.is_congested
+        return self._peer_window <= 0 or self.connection.outbox.is_congested
 
     def stall(self, outlet: Outlet) -> None:
         """A link has something to deliver and must wait until the peer can take it."""

@@ -1,0 +1,87 @@
+"""How a peer comes in: it says which protocol it speaks and, through SASL, who it is."""
+
+from __future__ import annotations
+
+from syphon.amqp import Array, Symbol
+from syphon.amqp.frames import (
+    AMQP_HEADER,
+    FRAME_SASL,
+    SASL_HEADER,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    frame,
+    read_performative,
+)
+
+from ..broker.access import Access, Grant
+from ..broker.refusals import Unauthorized
+from .framing import ProtocolError, cut
+from .outbox import Outbox
+
+MECHANISMS = Array(0xA3, (Symbol("ANONYMOUS"), Symbol("PLAIN"), Symbol("MSSBCBS")))
+OK, AUTH = 0, 1
+
+
+class Handshake:
+    """From the first byte to the header after which AMQP frames follow."""
+
+    def __init__(self, access: Access, outbox: Outbox) -> None:
+        self.is_over = False
+        self.grant: Grant | None = None
+        """What a peer may do that gave a policy's name and key. All others put a token later."""
+        self._access = access
+        self._outbox = outbox
+        self._secured = False
+        self._read = self._read_header
+
+    def read(self, data: bytes, pos: int) -> int:
+        """Takes the next step, if it is all there. Returns where the one after it begins."""
+        return self._read(data, pos)
+
+    def _read_header(self, data: bytes, pos: int) -> int:
+        if len(data) - pos < 8:
+            if not AMQP_HEADER.startswith(data[pos : pos + 4]):
+                self._outbox.write(AMQP_HEADER)
+                raise ProtocolError("amqp:connection:framing-error", "That is not AMQP.")
+            return pos
+        header = data[pos : pos + 8]
+        if header == SASL_HEADER and not self._secured:
+            self._outbox.write(SASL_HEADER)
+            self._outbox.write(frame(0, SaslMechanisms(MECHANISMS).to_bytes(), FRAME_SASL))
+            self._read = self._read_sasl
+        elif header == AMQP_HEADER:
+            self._outbox.write(AMQP_HEADER)
+            self.is_over = True
+        else:
+            self._outbox.write(SASL_HEADER)
+            raise ProtocolError("amqp:connection:framing-error", "Only AMQP 1.0 is spoken here.")
+        return pos + 8
+
+    def _read_sasl(self, data: bytes, pos: int) -> int:
+        found = cut(data, pos, FRAME_SASL)
+        if found is None:
+            return pos
+        _, body, after = found
+        performative, _ = read_performative(body)
+        if not isinstance(performative, SaslInit):
+            raise ProtocolError("amqp:not-allowed", f"sasl-init was expected, not {performative.NAME}")
+        try:
+            self._authenticate(performative)
+        except Unauthorized:
+            self._outbox.write(frame(0, SaslOutcome(AUTH).to_bytes(), FRAME_SASL))
+            raise
+        self._outbox.write(frame(0, SaslOutcome(OK).to_bytes(), FRAME_SASL))
+        self._secured = True
+        self._read = self._read_header
+        return after
+
+    def _authenticate(self, init: SaslInit) -> None:
+        if init.mechanism == "PLAIN":
+            parts = (init.initial_response or b"").split(b"\0")
+            if len(parts) != 3:
+                raise Unauthorized("SASL PLAIN wants an authorization id, a policy's name and its key.")
+            name, key = (part.decode("utf-8", "replace") for part in parts[1:])
+            self.grant = self._access.plain(name, key)
+        elif init.mechanism not in ("ANONYMOUS", "MSSBCBS"):
+            raise Unauthorized(f"SASL {init.mechanism} is not offered.")

@@ -1,0 +1,109 @@
+"""Tokens: put before the first link, renewed before they expire, asked for again after a key was rotated."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from azure.core.credentials import AccessToken
+from azure.servicebus import ServiceBusClient
+from azure.servicebus._base_handler import _generate_sas_token
+
+from syphon.bus.connection import Connection
+from syphon.bus.links import LinkState, RawReceiver
+from syphon.bus.tokens import Tokens, TokenUnavailable
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+from syphon.errors import NotAuthorized
+
+KEY = "SAS_KEY_VALUE"
+
+
+@dataclass
+class Keys:
+    """A credential whose key can change under way, as one read from a file does."""
+
+    key: str = KEY
+    asked: list[str] = field(default_factory=list)
+    token_type = b"servicebus.windows.net:sastoken"
+    broken = False
+
+    def get_token(self, audience: str) -> AccessToken:
+        self.asked.append(audience)
+        if self.broken:
+            raise OSError(f"cannot read {KEY}")
+        token: AccessToken = _generate_sas_token(audience, "RootManageSharedAccessKey", self.key)
+        return token
+
+
+@dataclass
+class Desk:
+    """A connection with tokens of a credential of ours, in a time that can be moved."""
+
+    connection: Connection
+    tokens: Tokens
+    keys: Keys
+    ahead: list[float]
+
+    def turn(self, until: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 20
+        while not until():
+            assert time.monotonic() < deadline, "it did not come to pass"
+            self.connection.wire.flush()
+            select.select([self.connection.wire], [], [], 0.05)
+            self.connection.read()
+            self.tokens.work()
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])
+    with BackgroundEmulator(settings) as emulator:
+        emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("orders")))
+        client = ServiceBusClient.from_connection_string(emulator["contoso"].connection_string)
+        connection = Connection(client, "orders")
+        keys = Keys()
+        ahead = [0.0]
+        tokens = Tokens(connection.wire, connection.host, keys, lambda: time.time() + ahead[0])
+        yield Desk(connection, tokens, keys, ahead)
+        connection.close()
+        client.close()
+
+
+def test_a_link_opens_once_its_token_is_in_place(desk: Desk) -> None:
+    desk.turn(lambda: desk.tokens.allow("orders"))
+    receiver = RawReceiver(desk.connection.wire, "orders")
+    desk.turn(lambda: receiver.state is not LinkState.ATTACHING)
+    assert receiver.state is LinkState.OPEN
+    assert len(desk.keys.asked) == 1
+
+
+def test_a_token_is_renewed_when_a_tenth_of_its_life_is_left(desk: Desk) -> None:
+    desk.turn(lambda: desk.tokens.allow("orders"))
+    desk.ahead[0] = 53 * 60
+    desk.tokens.work()
+    assert len(desk.keys.asked) == 1
+    desk.ahead[0] = 55 * 60
+    desk.tokens.work()
+    assert len(desk.keys.asked) == 2
+    assert desk.tokens.allow("orders")
+
+
+def test_a_refused_key_is_told_without_the_key_and_a_rotated_one_is_taken(desk: Desk) -> None:
+    desk.keys.key = "an-old-key"
+    with pytest.raises(NotAuthorized, match="orders") as refused:
+        desk.turn(lambda: desk.tokens.allow("orders"))
+    assert "an-old-key" not in str(refused.value)
+    desk.keys.key = KEY
+    desk.turn(lambda: desk.tokens.allow("orders"))
+
+
+def test_a_credential_that_gives_no_token_is_something_to_wait_for(desk: Desk) -> None:
+    desk.keys.broken = True
+    with pytest.raises(TokenUnavailable, match="OSError") as failed:
+        desk.turn(lambda: desk.tokens.allow("orders"))
+    assert KEY not in str(failed.value)
+    desk.keys.broken = False
+    desk.turn(lambda: desk.tokens.allow("orders"))
