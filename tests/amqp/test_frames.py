@@ -383,7 +383,10 @@ def test_a_damaged_record_is_a_record_or_malformed(body: bytes) -> None:
     read_or_malformed(body)
 
 
-@given(st.builds(Described, values, values))
+_descriptors = st.one_of(st.sampled_from(_codes).map(ULong), values)
+
+
+@given(st.builds(Described, _descriptors, st.one_of(st.lists(_anything, max_size=6), values)))
 @examples(100)
 def test_any_described_value_is_a_record_or_malformed(value: Described) -> None:
     with suppress(Malformed):

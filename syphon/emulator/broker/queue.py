@@ -192,9 +192,6 @@ class MessageQueue(Shelf):
 
     # --- settling ------------------------------------------------------------------------------------------------
 
-    def holds(self, token: bytes) -> bool:
-        return token in self._locks
-
     def complete(self, token: bytes) -> None:
         message = self._held(token)
         del self._locks[token]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .connection import AmqpConnection
 
 PREFIX = "com.microsoft:"
-UUIDS, LONGS, TIMESTAMPS, STRINGS = 0x98, 0x81, 0x83, 0xB1
+LONGS, TIMESTAMPS, STRINGS = 0x81, 0x83, 0xB1
 PEEK_LIMIT = 250
 _LIKE_ON_LINKS = frozenset({"peek-message", "update-disposition", "receive-by-sequence-number", "schedule-message"})
 """What is done to messages is counted and paid for by message, as on their links, and not as management."""
