@@ -1,18 +1,19 @@
 """The loops that are compared. Each runs in a process of its own and prints what it took, as JSON.
 
-`python -m bench.loops NAME PRIMARY SECONDARY QUEUE COUNT`, with two connection strings. The SDK's loops are written the
-way its samples show: receive a hundred, send them on, complete each.
+`python -m bench.loops NAME QUEUE COUNT`, with two connection strings in the environment: PRIMARY and SECONDARY. The
+SDK's loops are written the way its samples show: receive a hundred, send them on, complete each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -40,7 +41,8 @@ def sdk_sync(primary: str, secondary: str, queue: str, count: int) -> int:
             for path, group in _by_destination(messages).items():
                 if path not in senders:
                     senders[path] = home.get_queue_sender(path)
-                senders[path].send_messages([_restored(message) for message in group])
+                for batch in _batches(group):
+                    senders[path].send_messages(batch)
             for message in messages:
                 receiver.complete_message(message)
             moved += len(messages)
@@ -66,10 +68,7 @@ def sdk_async(primary: str, secondary: str, queue: str, count: int) -> int:
                 for path in groups:
                     if path not in senders:
                         senders[path] = home.get_queue_sender(path)
-                await asyncio.gather(*(
-                    senders[path].send_messages([_restored(message) for message in group])
-                    for path, group in groups.items()
-                ))  # fmt: skip
+                await asyncio.gather(*(_send(senders[path], group) for path, group in groups.items()))
                 await asyncio.gather(*(receiver.complete_message(message) for message in messages))
                 moved += len(messages)
             for sender in senders.values():
@@ -77,6 +76,11 @@ def sdk_async(primary: str, secondary: str, queue: str, count: int) -> int:
         return moved
 
     return asyncio.run(run())
+
+
+async def _send(sender: Any, messages: list[Any]) -> None:
+    for batch in _batches(messages):
+        await sender.send_messages(batch)
 
 
 def pump(primary: str, secondary: str, queue: str, count: int) -> int:
@@ -100,6 +104,20 @@ def _by_destination(messages: list[Any]) -> dict[str, list[Any]]:
     return groups
 
 
+def _batches(messages: list[Any]) -> Iterator[list[ServiceBusMessage]]:
+    """Lists that fit into the 256 KB of a Standard namespace: the SDK refuses larger ones."""
+    batch: list[ServiceBusMessage] = []
+    size = 0
+    for message in messages:
+        length = len(b"".join(message.body)) + 1024
+        if batch and size + length > 250_000:
+            yield batch
+            batch, size = [], 0
+        batch.append(_restored(message))
+        size += length
+    yield batch
+
+
 def _restored(message: Any) -> ServiceBusMessage:
     properties = {key.decode(): value for key, value in message.application_properties.items() if key != PATH}
     return ServiceBusMessage(
@@ -112,7 +130,8 @@ LOOPS: dict[str, Callable[[str, str, str, int], int]] = {"sdk_sync": sdk_sync, "
 
 
 def main() -> None:
-    name, primary, secondary, queue, count = sys.argv[1:6]
+    name, queue, count = sys.argv[1:4]
+    primary, secondary = os.environ["PRIMARY"], os.environ["SECONDARY"]
     started, cpu = time.monotonic(), time.process_time()
     moved = LOOPS[name](primary, secondary, queue, int(count))
     print(json.dumps({

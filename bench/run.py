@@ -105,8 +105,9 @@ def measure(workload: Workload, loop: str) -> Measured:
     with emulator(workload.destinations) as (primary, secondary):
         fill(secondary, QUEUE, count, workload.size, workload.destinations)
         with distant(primary, workload.round_trip) as home, distant(secondary, workload.round_trip) as away:
-            command = [sys.executable, "-m", "bench.loops", loop, home, away, QUEUE, str(count)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+            command = [sys.executable, "-m", "bench.loops", loop, QUEUE, str(count)]
+            environment = {**os.environ, "PRIMARY": home, "SECONDARY": away}
+            done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, text=True, check=True)  # noqa: S603
     result = json.loads(done.stdout)
     if result["moved"] != count:
         raise RuntimeError(f"{loop} moved {result['moved']} of {count} messages")
@@ -132,6 +133,7 @@ def main(scale: float, output: Path) -> None:
             found = measure(workload, loop)
             base = found if loop == "sdk_sync" else base
             results.append(found)
+            console.print(f"  {found.per_second:,.0f} messages/s, {found.cpu_per_1000:.3f} CPU-s per 1000")
             table.add_row(
                 workload.name, loop, f"{found.per_second:,.0f}",
                 f"{found.per_second / base.per_second:.1f} ×" if base else "",

@@ -25,6 +25,7 @@ from syphon.amqp.codec import compound
 from syphon.errors import SyphonError
 
 from .cutting import NULL, fields, keys, outline, take, with_fields, with_pairs
+from .facts import Facts, facts_from
 from .times import (
     A_MOMENT,
     A_TIMESPAN,
@@ -102,6 +103,8 @@ class Restored:
     session_id: str | None
     partition_key: str | None
     size: int
+    facts: Facts
+    """What the broker had written onto it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,7 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
         scheduled = _scheduled(decode(data, *aliases[SCHEDULED_TIME])[0])
 
     kept, kept_count, partition_key = b"", 0, None
+    stamps: dict[str, tuple[int, int]] = {}
     if annotations is not None:
         kept, kept_count, stamps = take(data, annotations, _NOT_CARRIED)
         if enqueued_at is None and _ENQUEUED in stamps:
@@ -253,7 +257,8 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
         with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
         data[body:],
     ))  # fmt: skip
-    return Restored(payload, destination, message_id, session_id, partition_key, len(payload))
+    facts = facts_from(data, header, stamps)
+    return Restored(payload, destination, message_id, session_id, partition_key, len(payload), facts)
 
 
 def _identity(data: bytes, properties: Span | None) -> tuple[Value, str | None]:

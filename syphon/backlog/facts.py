@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from syphon.amqp import Malformed, decode
+from syphon.amqp import Malformed, Span, decode
 
 from .cutting import fields, keys, outline, take
 
@@ -27,15 +28,25 @@ def facts_of(payload: bytes) -> Facts:
     try:
         header, annotations, *_ = outline(payload)
         stamps = take(payload, annotations, _STAMPS).found if annotations is not None else {}
-        count = 0
-        if header is not None and len(starts := fields(payload, header)) > _DELIVERY_COUNT + 1:
-            count = _number(payload, (starts[_DELIVERY_COUNT], starts[_DELIVERY_COUNT + 1]))
-        sequence, enqueued, locked = (_number(payload, stamps.get(name)) for name in (_SEQUENCE, _ENQUEUED, _LOCKED))
-        return Facts(sequence, enqueued, locked, count)
+        return facts_from(payload, header, stamps)
     except Malformed:
         return Facts()
 
 
-def _number(payload: bytes, place: tuple[int, int] | None) -> int:
-    value = decode(payload, *place)[0] if place is not None else None
+def facts_from(data: bytes, header: Span | None, stamps: Mapping[str, tuple[int, int]]) -> Facts:
+    """The same, for who has found header and annotations already."""
+    count = 0
+    if header is not None and len(starts := fields(data, header)) > _DELIVERY_COUNT + 1:
+        count = _number(data, (starts[_DELIVERY_COUNT], starts[_DELIVERY_COUNT + 1]))
+    sequence, enqueued, locked = stamps.get(_SEQUENCE), stamps.get(_ENQUEUED), stamps.get(_LOCKED)
+    return Facts(_number(data, sequence), _number(data, enqueued), _number(data, locked), count)
+
+
+def _number(data: bytes, place: tuple[int, int] | None) -> int:
+    if place is None:
+        return 0
+    start, end = place
+    if end - start == 9:  # a long or a timestamp, as brokers write them
+        return int.from_bytes(data[start + 1 : end], "big", signed=True)
+    value = decode(data, start, end)[0]
     return int(value) if isinstance(value, int) else 0

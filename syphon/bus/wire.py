@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import re
 import ssl
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from syphon.amqp import Malformed, UInt, Value
+from syphon.amqp import Described, Malformed, UInt, ULong, Value
 from syphon.amqp.codec import compound, decode
 from syphon.amqp.frames import (
     EMPTY_FRAME,
@@ -40,10 +41,18 @@ CHANNEL = 2
 """The SDK keeps channel 1 for itself."""
 WINDOW = 65_535
 CHUNK = 262_144
+CHUNKS_A_TURN = 4
+"""How much is read before it is worked on: a fast peer must not fill our memory first."""
 SILENCE = 60.0
 """Seconds without a byte after which a connection that owes us an answer counts as dead."""
 
 TRANSFER, DISPOSITION = 0x14, 0x15
+
+ACCEPTED = Described(ULong(0x24), [])
+_USUAL_DISPOSITION = re.compile(
+    rb"\x00\x53\x15\xc0..([\x41\x42])(\x52.|\x70....)(?:\x40|\2)\x41\x00\x53\x24\x45\x40*", re.DOTALL
+).fullmatch
+"""One delivery, accepted and settled: what nearly every disposition says. Others are decoded in full."""
 
 
 class WireLink(Protocol):
@@ -108,24 +117,24 @@ class Wire:
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def read(self) -> None:
-        """Takes in all that has arrived, and hands each frame to the link it is for."""
-        data = self._rest
+        """Takes in what has arrived, up to a limit, and hands each frame to the link it is for."""
+        pieces = [self._rest] if self._rest else []
         try:
-            while True:
+            for _ in range(CHUNKS_A_TURN):
                 piece = self._socket.recv(CHUNK)
                 if not piece:
                     self.fail(Interrupted(f"{self.name} closed the connection."))
                     break
-                data = data + piece if data else piece
+                pieces.append(piece)
                 if len(piece) < CHUNK and not self.has_unread():
                     break
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError as error:
             self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
-        if data:
+        if pieces:
             self._heard_at = self.now()
-            self._take(data)
+            self._take(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def _take(self, data: bytes) -> None:
         pos, end = 0, len(data)
@@ -156,17 +165,28 @@ class Wire:
         """Writes what the socket takes; the rest waits for the next time."""
         if not self._out or self.failure is not None:
             return
-        data = b"".join(self._out)
-        self._out.clear()
-        sent = 0
         try:
-            while sent < len(data):
-                sent += self._socket.send(data[sent : sent + CHUNK])
+            while self._out:
+                data = self._next_piece()
+                sent = self._socket.send(data)
+                if sent < len(data):
+                    self._out.appendleft(data[sent:])
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            self._out.appendleft(data[sent:])
+            self._out.appendleft(data)
         except OSError as error:
             self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
         self._wrote_at = self.now()
+
+    def _next_piece(self) -> bytes:
+        """As many frames as make one good write. Not all: a slow peer would have them copied again and again."""
+        piece = self._out.popleft()
+        if len(piece) >= CHUNK or not self._out:
+            return piece
+        pieces, size = [piece], len(piece)
+        while self._out and size < CHUNK:
+            size += len(self._out[0])
+            pieces.append(self._out.popleft())
+        return b"".join(pieces)
 
     def tick(self) -> None:
         """What must happen even when nothing does."""
@@ -267,7 +287,12 @@ class Wire:
                     link.on_transfer(fields, body[payload:])
             return
         if channel == self._remote_channel and kind == DISPOSITION:
-            self._on_disposition(decode(body, 3)[0])
+            usual = _USUAL_DISPOSITION(body)
+            if usual is not None:
+                role, first = usual.group(1) == b"\x41", usual.group(2)
+                self._on_settled(role, first[1] if first[0] == 0x52 else int.from_bytes(first[1:], "big"), ACCEPTED)
+            else:
+                self._on_disposition(decode(body, 3)[0])
             return
         performative, _ = read_performative(body)
         if isinstance(performative, Begin) and performative.remote_channel == CHANNEL:
@@ -299,12 +324,14 @@ class Wire:
         role, first, last, settled, state = fields[:5]
         if not settled:
             return
-        # The receiver of a delivery speaks of what we sent, its sender of what we asked to settle.
-        owners = self._sent_by if role else self._settled_by
         for delivery_id in range(first, (last if isinstance(last, UInt) else first) + 1):
-            link = owners.pop(delivery_id, None)
-            if link is not None:
-                link.on_outcome(delivery_id, state)
+            self._on_settled(bool(role), delivery_id, state)
+
+    def _on_settled(self, role: bool, delivery_id: int, state: Value) -> None:
+        # The receiver of a delivery speaks of what we sent, its sender of what we asked to settle.
+        link = (self._sent_by if role else self._settled_by).pop(delivery_id, None)
+        if link is not None:
+            link.on_outcome(delivery_id, state)
 
     def _on_flow(self, flow: Flow) -> None:
         start = 0 if flow.next_incoming_id is None else flow.next_incoming_id

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from syphon.amqp import Map, Properties, Section, Symbol, data_section, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT
-from syphon.backlog import Facts, Restored
+from syphon.backlog import Restored
 
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, RawSender, Sent
@@ -44,7 +44,6 @@ class Transfer:
     """One message on its way."""
 
     arrival: Arrival
-    facts: Facts
     restored: Restored
     possible_duplicate: bool = False
     forwarded_at: int | None = None

@@ -227,10 +227,7 @@ class Pump:
 
     def _route(self, arrival: Arrival) -> None:
         """Restored → its destination, or → dead letters with a reason."""
-        facts = facts_of(arrival.payload)
-        restored = restore(
-            arrival.payload, enqueued_at=facts.enqueued_at or None, now=_wall(), ttl=self._options.ttl
-        )
+        restored = restore(arrival.payload, enqueued_at=None, now=_wall(), ttl=self._options.ttl)
         if isinstance(restored, Unrestorable):
             self._dead_letter(arrival, restored.reason.value, restored.description)
             return
@@ -239,7 +236,7 @@ class Pump:
             description = f"x-ms-path names '{restored.destination}' as the destination: {destination}."
             self._dead_letter(arrival, "DestinationNotAllowed", description)
             return
-        transfer = Transfer(arrival, facts, restored)
+        transfer = Transfer(arrival, restored)
         self._in_hand[arrival] = transfer
         destination.offer(transfer)
         self._busy[destination.path] = destination
@@ -385,8 +382,8 @@ class Pump:
     def _outcome(
         self, arrival: Arrival, transfer: Transfer | None, result: Result, reason: str, possible_duplicate: bool
     ) -> Outcome:
-        facts: Facts = transfer.facts if transfer is not None else facts_of(arrival.payload)
         restored: Restored | None = transfer.restored if transfer is not None else None
+        facts: Facts = restored.facts if restored is not None else facts_of(arrival.payload)
         wall = _wall()
         return Outcome(
             queue=self.queue,
