@@ -23,17 +23,16 @@ from syphon.amqp import (
     properties_bytes,
     section_bytes,
 )
-from syphon.amqp.frames import Accepted, Attach, Error, Flow, Rejected, Released, Source, Target
+from syphon.amqp.frames import Attach, Error, Flow, Rejected, Released, Source, Target
 
 from ..errors import Interrupted, SyphonError, from_condition
-from .wire import Wire
+from .wire import ACCEPTED, ACCEPTED_BYTES, Wire
 
 T = TypeVar("T")
 
 SENDER, RECEIVER = False, True
 UNSETTLED, SECOND = 0, 1
 BATCH_SIZE = "com.microsoft:max-message-batch-size"
-ACCEPTED = Accepted().to_bytes()
 RELEASED = Released().to_bytes()
 _OUTCOMES = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 
@@ -211,7 +210,7 @@ class RawReceiver(RawLink):
             self.arrivals.append(Arrival(self, delivery_id, tag, data, now, now))
 
     def complete(self, arrival: Arrival) -> None:
-        self._settle(arrival, "accepted", ACCEPTED)
+        self._settle(arrival, "accepted", ACCEPTED_BYTES)
 
     def release(self, arrival: Arrival) -> None:
         """Gives the message back as it was; its delivery count does not change."""
@@ -336,6 +335,8 @@ def outcome_error(state: object, wanted: str) -> SyphonError | None:
 
     A rejected outcome that carries an error is a refusal, even where rejecting was what we asked for.
     """
+    if state is ACCEPTED and wanted == "accepted":
+        return None
     if not isinstance(state, Described) or not isinstance(state.descriptor, ULong):
         return Interrupted("The service settled without saying how.")
     fields = state.value if isinstance(state.value, list) else []

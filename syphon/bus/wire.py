@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from syphon.amqp import Described, Malformed, UInt, ULong, Value
-from syphon.amqp.codec import compound, decode
+from syphon.amqp.codec import compound, decode, encode
 from syphon.amqp.frames import (
     EMPTY_FRAME,
     Attach,
@@ -49,10 +49,20 @@ SILENCE = 60.0
 TRANSFER, DISPOSITION = 0x14, 0x15
 
 ACCEPTED = Described(ULong(0x24), [])
+ACCEPTED_BYTES = encode(ACCEPTED)
+_COMPLETE_TAIL = b"\x40\x42" + ACCEPTED_BYTES
+_COMPLETE_HEAD = frame(CHANNEL, b"\x00\x53\x15" + compound(0xC0, 5, b"\x41\x70" + bytes(4) + _COMPLETE_TAIL))
+_COMPLETE_HEAD = _COMPLETE_HEAD[: -len(_COMPLETE_TAIL) - 4]
+"""A disposition that completes one delivery, but for its number: every message needs one."""
 _USUAL_DISPOSITION = re.compile(
-    rb"\x00\x53\x15\xc0..([\x41\x42])(\x52.|\x70....)(?:\x40|\2)\x41\x00\x53\x24\x45\x40*", re.DOTALL
+    rb"\x00\x53\x15\xc0..([\x41\x42])(\x43|\x52.|\x70....)(?:\x40|\2)\x41\x00\x53\x24\x45\x40*", re.DOTALL
 ).fullmatch
 """One delivery, accepted and settled: what nearly every disposition says. Others are decoded in full."""
+_USUAL_TRANSFER = re.compile(
+    rb"\x00\x53\x14\xc0.\x06(\x43|\x52.|\x70....)(\x43|\x52.|\x70....)\xa0\x10(.{16})"
+    rb"(?:\x40|\x43|\x52.|\x70....)[\x40\x42][\x40\x42]", re.DOTALL
+).match  # fmt: skip
+"""A whole message in one frame, unsettled, under a lock token, with six fields. Others are decoded in full."""
 
 
 class WireLink(Protocol):
@@ -264,9 +274,11 @@ class Wire:
     def settle(self, link: WireLink, delivery_id: int, state: bytes) -> None:
         """Tells the peer what became of a delivery, unsettled: the peer's echo is the proof (`on_outcome`)."""
         self._settled_by[delivery_id] = link
+        if state is ACCEPTED_BYTES:
+            self._out.append(_COMPLETE_HEAD + delivery_id.to_bytes(4, "big") + _COMPLETE_TAIL)
+            return
         fields = b"\x41\x70" + delivery_id.to_bytes(4, "big") + b"\x40\x42" + state
-        body = compound(0xC0, 5, fields)
-        self._out.append(frame(CHANNEL, b"\x00\x53\x15" + body))
+        self._out.append(frame(CHANNEL, b"\x00\x53\x15" + compound(0xC0, 5, fields)))
 
     def _let_out(self) -> None:
         while self._held_back and self._peer_window > 0:
@@ -279,7 +291,13 @@ class Wire:
     def _on_frame(self, channel: int, body: bytes) -> None:
         kind = body[2] if body[:2] == b"\x00\x53" and len(body) > 2 else 0
         if channel == self._remote_channel and kind == TRANSFER:
-            fields, payload = decode(body, 3)
+            usual = _USUAL_TRANSFER(body)
+            fields: Value
+            if usual is not None and usual.end() == 5 + body[4]:
+                handle, delivery_id, tag = usual.groups()
+                fields, payload = [_uint(handle), _uint(delivery_id), tag, None, False, False], usual.end()
+            else:
+                fields, payload = decode(body, 3)
             self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
             if isinstance(fields, list) and fields and isinstance(fields[0], UInt):
                 link = self._by_remote.get(fields[0])
@@ -289,8 +307,7 @@ class Wire:
         if channel == self._remote_channel and kind == DISPOSITION:
             usual = _USUAL_DISPOSITION(body)
             if usual is not None:
-                role, first = usual.group(1) == b"\x41", usual.group(2)
-                self._on_settled(role, first[1] if first[0] == 0x52 else int.from_bytes(first[1:], "big"), ACCEPTED)
+                self._on_settled(usual.group(1) == b"\x41", _uint(usual.group(2)), ACCEPTED)
             else:
                 self._on_disposition(decode(body, 3)[0])
             return
@@ -351,6 +368,10 @@ class Wire:
 
     def _on_close(self, error: Error | None) -> None:
         self.fail(_error(error, f"{self.name} closed the connection."))
+
+
+def _uint(raw: bytes) -> UInt:
+    return UInt(int.from_bytes(raw[1:], "big"))
 
 
 def _error(error: Error | None, otherwise: str) -> SyphonError:

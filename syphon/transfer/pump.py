@@ -40,6 +40,8 @@ TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
 TURN = 0.2
 """Seconds the pump waits for traffic at the most, before it looks around."""
+OPENING_TURN = 0.02
+"""The same while a connection is still being opened: nothing on a socket will tell that it is there."""
 LOCK_MARGIN = 0.1
 """The share of a lock that must be left for a message to be sent: a completion must still find it locked."""
 
@@ -155,10 +157,11 @@ class Pump:
         for connection in connections:
             connection.wire.flush()
         wires = [connection.wire for connection in connections if connection.wire.failure is None]
+        turn = TURN if len(wires) == 2 else OPENING_TURN
         if wires and not any(wire.has_unread() for wire in wires):
-            select.select(wires, [wire for wire in wires if wire.wants_to_write()], [], TURN)
+            select.select(wires, [wire for wire in wires if wire.wants_to_write()], [], turn)
         elif not wires:
-            time.sleep(TURN)
+            time.sleep(turn)
         for connection in connections:
             if connection.wire.failure is None:
                 connection.read()
