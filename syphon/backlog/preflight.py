@@ -22,7 +22,7 @@ from .provisioning import Found, Missing, Plan, plan
 class Level(StrEnum):
     """How much a finding matters."""
 
-    FINE = "fine"
+    FINE = "ok"
     WARNING = "warning"
     """It works, but not as one may think."""
     UNREACHABLE = "unreachable"

@@ -259,8 +259,6 @@ class RequestLink:
     """Asks a node ($cbs, or an entity's $management) and hears its replies."""
 
     def __init__(self, wire: Wire, node: str) -> None:
-        self.node = node
-        self._wire = wire
         self._replies = _ReplyLink(wire, node)
         self._requests: RawSender[str] = RawSender(wire, node)
         self._queued: deque[bytes] = deque()

@@ -11,22 +11,16 @@ from __future__ import annotations
 
 import importlib
 import socket
-import ssl
 from dataclasses import dataclass
 from typing import Any
 
 from azure.servicebus import ServiceBusClient, __version__
-from azure.servicebus.exceptions import (
-    OperationTimeoutError,
-    ServiceBusAuthenticationError,
-    ServiceBusAuthorizationError,
-    ServiceBusConnectionError,
-    ServiceBusError,
-)
+from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 
 from ..errors import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
 
 SUPPORTED = "7.15."
+NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
 
 CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus:ServiceBusClient": ("_create_session_browser", "from_connection_string"),
@@ -103,10 +97,7 @@ def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     where = f"{namespace}, entity '{entity}'"
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError):
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
-    if isinstance(error, OperationTimeoutError | ServiceBusConnectionError | TimeoutError | OSError):
-        if isinstance(getattr(error, "inner_exception", error), socket.gaierror) or "Name or service" in text:
-            return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
-        return DestinationUnreachable(f"{where}: no connection ({text}).")
-    if isinstance(error, ServiceBusError | ssl.SSLError):
-        return DestinationUnreachable(f"{where}: {type(error).__name__}: {text}")
+    # Only a name that is known not to exist: a name service that is away itself is an outage, and no fault (C3).
+    if any(words in text for words in NO_SUCH_HOST):
+        return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
     return DestinationUnreachable(f"{where}: {type(error).__name__}: {text}")

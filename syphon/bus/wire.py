@@ -249,9 +249,9 @@ class Wire:
             for delivery_id in [key for key, owner in owners.items() if owner is link]:
                 del owners[delivery_id]
 
-    def grant(self, handle: int, delivery_count: int, credit: int, drain: bool = False) -> None:
+    def grant(self, handle: int, delivery_count: int, credit: int) -> None:
         window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
-        self.send(Flow(*window, handle, delivery_count, credit, None, drain))
+        self.send(Flow(*window, handle, delivery_count, credit))
 
     def transfer(self, link: WireLink, message_format: int, payload: bytes) -> int:
         """Sends a message in as many frames as it takes, as far as the peer's window allows. Returns its id."""

@@ -15,8 +15,6 @@ from syphon.cli.settings_file import config_option, load
 if TYPE_CHECKING:
     from syphon.backlog.preflight import Finding
 
-MARKS = {"fine": "ok", "warning": "warning", "unreachable": "unreachable", "denied": "denied", "problem": "problem"}
-
 
 @click.command(short_help="Say what would go wrong, and change nothing.")
 @config_option
@@ -52,8 +50,8 @@ def _show(findings: list[Finding]) -> None:
         if place != about:
             click.echo(("" if about is None else "\n") + place)
             about = place
-        click.echo(f"  {MARKS[finding.level]:<12}{finding.text}")
-    wrong = sum(finding.level not in ("fine", "warning") for finding in findings)
+        click.echo(f"  {finding.level:<12}{finding.text}")
+    wrong = sum(finding.level not in ("ok", "warning") for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
     click.echo(f"\n{_counted(wrong, 'problem').capitalize()}, {_counted(warnings, 'warning')}.")
 

@@ -6,8 +6,15 @@ restart is there after it, even where one entity forwards to another that comes 
 
 from __future__ import annotations
 
-from .broker.descriptions import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription
-from .broker.namespace import DEFAULT_RULE, Description, Namespace
+from .broker.descriptions import (
+    DEFAULT_RULE,
+    EntityDescription,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from .broker.namespace import Namespace
 from .broker.refusals import Refusal
 from .broker.sessions import SessionQueue
 from .broker.sqlite import Snapshot, StateUnusable
@@ -18,7 +25,7 @@ from .settings import NamespaceSettings
 def furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
     """Makes the entities that the settings name and that are not there yet."""
     there = {description.path.lower() for description in namespace.descriptions()}
-    wanted: list[Description] = [*(queue.description() for queue in settings.queues)]
+    wanted: list[EntityDescription] = [*(queue.description() for queue in settings.queues)]
     for topic in settings.topics:
         wanted += [topic.description(), *(entry.description(topic.name) for entry in topic.subscriptions)]
     new = [description for description in wanted if description.path.lower() not in there]

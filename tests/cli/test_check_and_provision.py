@@ -65,14 +65,14 @@ def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmul
         emulator.call(lambda queue=queue: emulator["contoso-dr"].namespace.create_queue(queue))  # type: ignore[misc]
     done = syphon("check", "-c", write(tmp_path, *strings(emulator)), "--json")
     findings = json.loads(done.stdout)["findings"]
-    by_level = {level: [f["text"] for f in findings if f["level"] == level] for level in ("warning", "problem", "fine")}
+    by_level = {level: [f["text"] for f in findings if f["level"] == level] for level in ("warning", "problem", "ok")}
     odd_one, extra_one = by_level["warning"]
     assert "contoso/x-servicebus-transfer/0" in odd_one
     assert "max_delivery_count" in odd_one
     assert "contoso/x-servicebus-transfer/7" in extra_one
     assert any("contoso/x-servicebus-transfer/1" in text and "provision" in text for text in by_level["problem"])
     assert any("'missing'" in text and "not-found" in text for text in by_level["problem"])
-    assert any("'orders' can be sent to" in text for text in by_level["fine"])
+    assert any("'orders' can be sent to" in text for text in by_level["ok"])
     assert done.returncode == 1
 
 

@@ -9,8 +9,10 @@ from ..clock import FOREVER, Clock, Millis, Timer
 from .access import Access, Grant, Policy
 from .counters import Counters
 from .descriptions import (
+    DEFAULT_RULE,
     AuthorizationRule,
     Claim,
+    EntityDescription,
     EntityRuntime,
     QueueDescription,
     RuleDescription,
@@ -22,14 +24,10 @@ from .descriptions import (
 )
 from .entities import Queue, Subscription, Topic
 from .faults import Faults
-from .filters import TrueFilter
 from .journal import Journal
 from .message import BrokeredMessage, State
 from .queue import MessageQueue
 from .refusals import BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
-
-Description = QueueDescription | TopicDescription | SubscriptionDescription
-DEFAULT_RULE = RuleDescription("$Default", TrueFilter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +142,12 @@ class Namespace:
         found = self._subscription(topic, subscription).rules
         return [found[key] for key in sorted(found)]
 
-    def descriptions(self) -> list[Description]:
+    def descriptions(self) -> list[EntityDescription]:
         """Everything there is, subscriptions after their topics."""
         below = [entry for topic in self._topics for entry in self.subscriptions(topic)]
         return [*self.queues(), *self.topics(), *below]
 
-    def describe(self, path: str) -> Description:
+    def describe(self, path: str) -> EntityDescription:
         return self._find(path.strip("/")).description
 
     def runtime(self, path: str) -> EntityRuntime:
@@ -186,7 +184,7 @@ class Namespace:
         self.create_rule(description.topic, description.name, default_rule)
         return description
 
-    def adopt(self, description: Description) -> None:
+    def adopt(self, description: EntityDescription) -> None:
         """Takes an entity as described, unchecked and untold: it was there before, or is about to be written down."""
         key = description.name.lower()
         if isinstance(description, QueueDescription):
@@ -201,7 +199,7 @@ class Namespace:
         topic, _, rest = path.partition("/subscriptions/")
         self._subscription(topic, rest.partition("/rules/")[0]).rules[rule.name.lower()] = rule
 
-    def _create(self, description: Description) -> None:
+    def _create(self, description: EntityDescription) -> None:
         self.adopt(description)
         self.journal.describe(description.path, description)
 
@@ -280,14 +278,14 @@ class Namespace:
     def _taken(self, path: str) -> EntityExists:
         return EntityExists(f"Conflict: the entity '{self.name}:{path}' exists already.")
 
-    def _check_forwarding(self, description: Description) -> None:
+    def _check_forwarding(self, description: EntityDescription) -> None:
         if isinstance(description, TopicDescription):
             return
         for target in (description.forward_to, description.forward_dead_lettered_messages_to):
             if target is not None and target.lower() not in self._queues and target.lower() not in self._topics:
                 raise BadArgument(f"'{description.path}' cannot forward to '{target}': there is no such entity.")
 
-    def _check_change(self, old: Description, new: Description) -> None:
+    def _check_change(self, old: EntityDescription, new: EntityDescription) -> None:
         validate(new, self.tier)
         check_update(old, new)
         self._check_forwarding(new)
