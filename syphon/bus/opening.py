@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient
 
 from ..config import Credential, NamespaceSettings, Via
 from .administration import Administration
+from .connection import Connection
 from .seam import check_contract
 
 
@@ -47,3 +51,14 @@ def administration_of(side: NamespaceSettings, via: Via, name: str) -> Administr
     if side.connection_string is not None:
         return DataPlaneAdministration.from_connection_string(side.connection_string.get_secret_value())
     return DataPlaneAdministration.from_credential(side.host, credential_of(side.credential or Credential.DEFAULT))
+
+
+@contextmanager
+def connected(side: NamespaceSettings, entity: str) -> Iterator[Connection]:
+    """A connection for as long as it is needed. Raises what stands in the way."""
+    with client_of(side) as client:
+        connection = Connection(client, entity)
+        try:
+            yield connection
+        finally:
+            connection.close()
