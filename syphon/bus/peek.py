@@ -161,14 +161,15 @@ def _messages(reply: Reply, path: str) -> list[Peeked]:
         raise from_condition(reply.condition, text) if reply.condition else SyphonError(text)
     found = reply.body.get("messages") if isinstance(reply.body, Map) else None
     payloads = [entry.get("message") for entry in found if isinstance(entry, Map)] if isinstance(found, list) else []
-    return [_peeked(payload) for payload in payloads if isinstance(payload, bytes)]
+    return [stamped(payload) for payload in payloads if isinstance(payload, bytes)]
 
 
-def _peeked(payload: bytes) -> Peeked:
+def stamped(payload: bytes) -> Peeked:
+    """A message with what the broker wrote onto it: its place in the queue, and its state."""
     annotations = _annotations(payload)
     number, said = annotations.get(_SEQUENCE), annotations.get(_STATE)
     if not isinstance(number, int):
-        raise SyphonError(f"A peeked message ({len(payload)} bytes) has no {_SEQUENCE}: what follows it is unknown.")
+        raise SyphonError(f"A message of {len(payload)} bytes has no {_SEQUENCE}: its place in the queue is unknown.")
     # What is not said, or says nothing to us, counts as active: a queue must not be called empty for it.
     state = next((state for state in MessageState if state == said), MessageState.ACTIVE)
     return Peeked(payload, int(number), state)

@@ -19,10 +19,12 @@ from syphon.backlog.dead_letters import NotPutBack, dead_letter_path, put_back
 
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, RawReceiver, Settled
+from ..bus.peek import stamped
 from ..config import PairSettings
 from ..errors import Interrupted, SyphonError, Waits
 from .destination import Destination, Transfer, Waiting
 from .locks import LockKeeper
+from .pump import PERMANENT
 
 WINDOW = 500
 """How many messages are on their way at once."""
@@ -46,7 +48,7 @@ class ReplayTally:
     chosen: int
     replayed: int = 0
     possible_duplicates: int = 0
-    """Put back, but not known to be completed: they may still be dead letters, too."""
+    """Put back and perhaps a dead letter still; or left, and perhaps put back all the same."""
     why_left: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -129,9 +131,8 @@ class Replay:
                 watch(self.tally)
         except SyphonError as error:
             self._leave_missing(str(error))
-        finally:
-            self._let_go()
         self._leave_missing("It was not found again: completed, deferred or locked by somebody else.")
+        self._let_go()
         watch(self.tally)
         return self.tally
 
@@ -185,7 +186,7 @@ class Replay:
     def _take_arrivals(self) -> None:
         while self._receiver is not None and self._receiver.arrivals:
             arrival = self._receiver.arrivals.popleft()
-            number = facts_of(arrival.payload).sequence_number
+            number = stamped(arrival.payload).sequence_number
             if number not in self._seen:
                 self._seen.add(number)
                 self._news_at = self._now()
@@ -206,14 +207,14 @@ class Replay:
         path = restored.destination.strip("/")
         destination = self._destinations.get(path.lower())
         if destination is None:
-            # Whatever a destination says, a dead letter stays one: nothing is to be refused for good.
-            destination = self._destinations[path.lower()] = Destination(path, frozenset())
+            destination = self._destinations[path.lower()] = Destination(path, PERMANENT)
         destination.offer(Transfer(arrival, restored))
 
     def _forward(self) -> None:
         now = self._now()
         for destination in self._destinations.values():
-            if isinstance(destination.state, Waiting) and now < destination.state.until and self._is_patient(destination):
+            state = destination.state
+            if isinstance(state, Waiting) and now < state.until and self._is_patient(destination):
                 continue
             progress = destination.work(self._target, now)
             for transfer in progress.accepted:
@@ -258,6 +259,10 @@ class Replay:
 
     def _let_go(self) -> None:
         """What was not put back is given back, and the account balances."""
+        for arrival, accepted in list(self._in_hand.items()):
+            if not accepted:
+                self.tally.possible_duplicates += 1
+                self._leave(arrival, "The connection went before it was known to be accepted.")
         for destination in self._destinations.values():
             destination.close()
         receiver = self._receiver
@@ -266,22 +271,14 @@ class Replay:
             receiver.close()
             self._source.wire.flush()
         self._take_settlements()
-        for arrival, accepted in list(self._in_hand.items()):
-            if accepted:
-                self.tally.replayed += 1
-                self.tally.possible_duplicates += 1
-                del self._in_hand[arrival]
-            else:
-                self._leave(arrival, "The connection went, or there was no time left, before it was accepted.")
+        self.tally.replayed += len(self._in_hand)
+        self.tally.possible_duplicates += len(self._in_hand)
 
     def _release(self, receiver: RawReceiver) -> None:
         receiver.grant(0)
-        deadline = self._now() + GRACE
-        ours = [arrival for arrival, accepted in self._in_hand.items() if not accepted]
-        for arrival in (*self._aside, *ours):
+        for arrival in self._aside:
             receiver.release(arrival)
-        self._aside.clear()
-        wire = self._source.wire
+        wire, deadline = self._source.wire, self._now() + GRACE
         while receiver.settling and wire.failure is None and self._now() < deadline:
             wire.flush()
             select.select([wire], [wire] if wire.wants_to_write() else [], [], TURN)
