@@ -243,8 +243,9 @@ class Replay:
         self.tally.why_left[why] += 1
 
     def _leave_missing(self, why: str) -> None:
-        self.tally.why_left[why] += len(self._missing)
-        self._missing.clear()
+        if self._missing:
+            self.tally.why_left[why] += len(self._missing)
+            self._missing.clear()
 
     def _take_settlements(self) -> None:
         while self._receiver is not None and self._receiver.settled:

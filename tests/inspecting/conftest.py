@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode, ServiceBusSubQueue
 from pydantic import SecretStr
 
+from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
 from syphon.backlog.choosing import Assignment, choose
 from syphon.bus.connection import Connection
 from syphon.config import DestinationSettings, NamespaceSettings, PairSettings, TimeToLive
@@ -19,6 +20,7 @@ from syphon.emulator import BackgroundEmulator, EmulatorSettings, PolicySettings
 from syphon.emulator import NamespaceSettings as Local
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.refusals import Refusal
 
 KEY = "a-key-that-must-not-be-seen"
 FIRST, SECOND = "contoso/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/1"
@@ -83,34 +85,28 @@ class Bench:
         finally:
             connection.close()
 
-    def put(self, *messages: ServiceBusMessage, queue: str = FIRST) -> None:
-        """Messages into the backlog, as a sender's failover leaves them there."""
-        with self.client("contoso-dr").get_queue_sender(queue) as sender:
-            for start in range(0, len(messages), 100):
-                sender.send_messages(list(messages[start : start + 100]))
-
-    def put_bytes(self, *bare: bytes, queue: str = FIRST) -> None:
-        """The same, past the client and the service's checks: what no sender could put there."""
+    def put(self, *messages: bytes, queue: str = FIRST) -> None:
+        """Messages into a queue of the secondary, past sockets: quick, and whatever they are."""
 
         def put() -> None:
-            messages = []
-            for data in bare:
-                message = BrokeredMessage()
-                message.bare, message.size = data, len(data)
-                messages.append(message)
-            self.secondary.line(queue).enqueue(messages)
+            self.secondary.line(queue).enqueue([_brokered(message) for message in messages])
 
         self.emulator.call(put)
 
-    def bury(self, *messages: ServiceBusMessage, reason: str, description: str = "", queue: str = FIRST) -> None:
-        """Messages into the dead letters of a backlog queue that is empty."""
+    def bury(self, *messages: bytes, reason: str, description: str = "", queue: str = FIRST) -> None:
+        """Messages into the dead letters of a backlog queue that was empty, the way the broker does it."""
         self.put(*messages, queue=queue)
-        with self.client("contoso-dr").get_queue_receiver(queue) as receiver:
-            buried = 0
-            while buried < len(messages):
-                for message in receiver.receive_messages(100, max_wait_time=5):
-                    receiver.dead_letter_message(message, reason=reason, error_description=description)
-                    buried += 1
+        said: dict[str, Value] = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+
+        def bury() -> None:
+            line = self.secondary.line(queue)
+            undertaker = _Undertaker(len(messages))
+            line.feed(undertaker)
+            line.leave(undertaker)
+            for token in undertaker.tokens:
+                line.reject(token, said)
+
+        self.emulator.call(bury)
 
     def take(self, queue: str, count: int, namespace: str = "contoso", dead: bool = False) -> list[Any]:
         """What lies in a queue, out of it; waits until there are so many, and takes more if there are more."""
@@ -138,12 +134,46 @@ class Bench:
             client.close()
 
 
-def aliased(body: str, path: str | None, **options: Any) -> ServiceBusMessage:
-    """A message as it lies in the backlog."""
-    alias = {} if path is None else {"x-ms-path": path}
-    return ServiceBusMessage(
-        body, application_properties={**alias, **options.pop("application_properties", {})}, **options
+def aliased(body: str, path: str | None, message_id: str | None = None, **properties: Value) -> bytes:
+    """A message as it lies in the backlog. Underscores in the names of properties stand for hyphens."""
+    application = {name.replace("_", "-"): value for name, value in properties.items()}
+    if path is not None:
+        application["x-ms-path"] = path
+    return (
+        properties_bytes(Properties(message_id=message_id, subject="s", correlation_id="c"))
+        + section_bytes(Section.APPLICATION_PROPERTIES, Map.of(application))
+        + data_section(body.encode())
     )
+
+
+def _brokered(payload: bytes) -> BrokeredMessage:
+    try:
+        return BrokeredMessage.parse(payload)
+    except Refusal:  # what no sender could send; a broker holds it all the same
+        message = BrokeredMessage()
+        message.bare, message.size = payload, len(payload)
+        return message
+
+
+class _Undertaker:
+    """Receives so many messages, under locks."""
+
+    deletes = False
+
+    def __init__(self, credit: int) -> None:
+        self.credit = credit
+        self.tokens: list[bytes] = []
+
+    def admits(self) -> bool:
+        return True
+
+    def deliver(self, message: BrokeredMessage) -> None:
+        self.credit -= 1
+        assert message.lock_token is not None
+        self.tokens.append(message.lock_token)
+
+    def detach(self, why: Refusal) -> None:
+        raise AssertionError(why)
 
 
 @contextmanager

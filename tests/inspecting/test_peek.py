@@ -76,7 +76,7 @@ def test_the_next_page_is_asked_for_when_the_last_is_used_up(bench: Bench) -> No
 
 
 def test_pages_of_large_messages_are_small(bench: Bench) -> None:
-    bench.put_bytes(*(bytes.fromhex("005375b0") + (200_000).to_bytes(4, "big") + bytes(200_000) for _ in range(60)))
+    bench.put(*(bytes.fromhex("005375b0") + (200_000).to_bytes(4, "big") + bytes(200_000) for _ in range(60)))
     with bench.connection() as connection:
         messages = peek(connection, FIRST)
         for _ in range(33):  # the first page, and one message of the next
@@ -87,7 +87,7 @@ def test_pages_of_large_messages_are_small(bench: Bench) -> None:
 
 
 def test_a_message_that_is_no_amqp_behind_the_annotations_is_seen_too(bench: Bench) -> None:
-    bench.put_bytes(b"\x00\x53\x74\xff\xff")
+    bench.put(b"\x00\x53\x74\xff\xff")
     bench.put(aliased("fine", "orders"))
     with bench.connection() as connection:
         broken, _ = peek(connection, FIRST)
