@@ -4,8 +4,10 @@ import click
 
 from syphon import __version__
 from syphon.cli.check import check
+from syphon.cli.cost import cost
 from syphon.cli.demo import demo
 from syphon.cli.emulator import emulator
+from syphon.cli.inspect import inspect
 from syphon.cli.provision import provision
 
 
@@ -29,5 +31,5 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision):
+for command in (demo, emulator, check, provision, inspect, cost):
     main.add_command(command)
