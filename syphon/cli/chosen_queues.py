@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +12,10 @@ from syphon.cli.exit_codes import ExitCode
 if TYPE_CHECKING:
     from syphon.backlog.choosing import Assignment
     from syphon.config import Config
+    from syphon.errors import SyphonError
+
+    Unseen = tuple[Assignment, SyphonError]
+    """A queue that could not be looked into, and why."""
 
 
 def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,13 +38,23 @@ def assignments(config: Config, pairs: tuple[str, ...], queues: tuple[str, ...])
         raise click.UsageError(str(error)) from None
 
 
-def exit_code_of(error: Exception) -> ExitCode:
-    """How a command ends that met this error."""
-    from syphon.bus.administration import Unanswered
+def unseen_records(unseen: Sequence[Unseen]) -> list[dict[str, str]]:
+    """Queues that could not be looked into: told on stderr, and given back for the JSON."""
+    for assignment, error in unseen:
+        click.echo(f"{assignment.queue} cannot be looked into: {error}", err=True)
+    return [{"queue": assignment.queue, "error": str(error)} for assignment, error in unseen]
+
+
+def exit_code_for(unseen: Sequence[Unseen]) -> ExitCode:
+    """How a command ends that could not look into these."""
     from syphon.errors import Faulted, Interrupted, NotAuthorized, Waits
 
-    if isinstance(error, NotAuthorized):
-        return ExitCode.NOT_AUTHORIZED
-    if isinstance(error, Waits | Interrupted | Faulted | Unanswered):
-        return ExitCode.UNAVAILABLE
-    return ExitCode.LEFT
+    code = ExitCode.OK
+    for _, error in unseen:
+        if isinstance(error, NotAuthorized):
+            code = max(code, ExitCode.NOT_AUTHORIZED)
+        elif isinstance(error, Waits | Interrupted | Faulted):
+            code = max(code, ExitCode.UNAVAILABLE)
+        else:
+            code = max(code, ExitCode.LEFT)
+    return code

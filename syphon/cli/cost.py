@@ -71,20 +71,24 @@ def cost(
         return
     whose = "List prices" if price_file is None else f"Prices of {file}"
     click.echo(f"{whose} as of {prices.as_of}, {tier.capitalize()} tier. Check yours: {prices.source or file}\n")
-    click.echo(click.style(f"Idle for {days} days: {queues} backlog queues, a receive of 15 minutes at a time", bold=True))
+    _title(f"Idle for {days} days: {queues} backlog queues, a receive of 15 minutes at a time")
     _show(idle, prices, level)
     if drain is not None:
-        click.echo(click.style(f"\nA drain of {messages:,} messages", bold=True))
+        _title(f"\nA drain of {messages:,} messages")
         _show(drain, prices, level)
         for share in SHARES:
             click.echo(f"  {drain.operations // len(SHARES):>15,}  {share.what:<26}the {share.whose}'s")
         click.echo("  The sender's and the receiver's share they would pay without an outage, too.")
-    click.echo(click.style("\nThe namespaces themselves", bold=True))
+    _title("\nThe namespaces themselves")
     if level is Tier.PREMIUM:
         what = f"{units} messaging unit{'s'[: units != 1]} for {days} days; twice that for primary and secondary"
     else:
         what = f"a month, once per subscription, {prices.standard.included_operations:,} operations included"
     click.echo(f"  {base:>11,.2f} {prices.currency}  {what}")
+
+
+def _title(text: str) -> None:
+    click.echo(click.style(text, bold=True))
 
 
 def _show(charge: Charge, prices: Prices, tier: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.chosen_queues import assignments, exit_code_of, queue_options
+from syphon.cli.chosen_queues import assignments, exit_code_for, queue_options, unseen_records
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.settings_file import config_option, load
 from syphon.cli.tables import show_table, size
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from syphon.backlog.choosing import Assignment
-    from syphon.errors import SyphonError
+    from syphon.cli.chosen_queues import Unseen
     from syphon.pipeline.inspect import DestinationSummary, Objection
 
 
@@ -50,11 +50,9 @@ def inspect(
     """
     config = load(config_file)
     seen, unseen = _reachable(assignments(config, pairs, queues))
-    for assignment, error in unseen:
-        click.echo(f"{assignment.queue} cannot be looked into: {error}", err=True)
-    code = max((exit_code_of(error) for _, error in unseen), default=ExitCode.OK)
+    told = unseen_records(unseen)
     if not seen:
-        raise SystemExit(code)
+        raise SystemExit(exit_code_for(unseen))
 
     from syphon.errors import SyphonError
     from syphon.pipeline.inspect import VIEW, BadQuery, asking, backlog_frame, looking
@@ -63,32 +61,35 @@ def inspect(
     try:
         with spark_session(config.pipeline, "syphon inspect") as spark:
             frame = backlog_frame(spark, seen).persist()
-            with looking():
-                frame.count()  # everything is looked at once, and what is asked below is answered from that
-            if query is None:
-                _overview(frame, limit, as_json, unseen)
-            else:
-                frame.createOrReplaceTempView(VIEW)
-                with asking():
-                    _answer(spark.sql(query), limit, as_json)
+            try:
+                with looking():
+                    frame.count()  # everything is looked at once, and what is asked below is answered from that
+                if query is None:
+                    _overview(frame, limit, as_json, told)
+                else:
+                    frame.createOrReplaceTempView(VIEW)
+                    with asking():
+                        _answer(spark.sql(query), limit, as_json)
+            finally:
+                frame.unpersist()
     except BadQuery as error:
         raise click.UsageError(f"Spark does not take this query: {error}") from None
     except SyphonError as error:  # Spark did not start, or a namespace went away meanwhile
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.UNAVAILABLE) from None
-    raise SystemExit(code)
+    raise SystemExit(exit_code_for(unseen))
 
 
-def _reachable(chosen: list[Assignment]) -> tuple[list[Assignment], list[tuple[Assignment, SyphonError]]]:
+def _reachable(chosen: list[Assignment]) -> tuple[list[Assignment], list[Unseen]]:
     """Queues that can be listened to, and why others cannot: told before Spark takes its time to start."""
+    from syphon.backlog.choosing import by_pair
     from syphon.bus.opening import connected
     from syphon.bus.probe import try_receiver
     from syphon.errors import SyphonError
 
     seen: list[Assignment] = []
-    unseen: list[tuple[Assignment, SyphonError]] = []
-    for pair in {id(assignment.pair): assignment.pair for assignment in chosen}.values():
-        ours = [assignment for assignment in chosen if assignment.pair is pair]
+    unseen: list[Unseen] = []
+    for pair, ours in by_pair(chosen):
         try:
             with connected(pair.secondary, ours[0].queue) as connection:
                 for assignment in ours:
@@ -102,9 +103,7 @@ def _reachable(chosen: list[Assignment]) -> tuple[list[Assignment], list[tuple[A
     return seen, unseen
 
 
-def _overview(
-    frame: DataFrame, limit: int, as_json: bool, unseen: list[tuple[Assignment, SyphonError]]
-) -> None:
+def _overview(frame: DataFrame, limit: int, as_json: bool, unseen: list[dict[str, str]]) -> None:
     from syphon.pipeline.inspect import objections, summary
 
     waiting, refused = summary(frame), objections(frame)
@@ -112,7 +111,7 @@ def _overview(
         result = {
             "destinations": [_plain(asdict(found)) for found in waiting[:limit]],
             "dead_letters": [_plain(asdict(found)) for found in refused[:limit]],
-            "unseen": [{"queue": assignment.queue, "error": str(error)} for assignment, error in unseen],
+            "unseen": unseen,
         }
         click.echo(json.dumps(result, indent=2))
     else:

@@ -5,6 +5,7 @@ import click
 from syphon import __version__
 from syphon.cli.check import check
 from syphon.cli.cost import cost
+from syphon.cli.dead_letters import dead_letters
 from syphon.cli.demo import demo
 from syphon.cli.emulator import emulator
 from syphon.cli.inspect import inspect
@@ -31,5 +32,5 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision, inspect, cost):
+for command in (demo, emulator, check, provision, inspect, dead_letters, cost):
     main.add_command(command)

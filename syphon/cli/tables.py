@@ -1,4 +1,4 @@
-"""Tables as plain text: columns in line, numbers to the right, nothing cut off, so that a pipe gets what a person does."""
+"""Tables as plain text: columns in line, numbers to the right, nothing cut off. A pipe gets what a person gets."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: 
 def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    # A line break or an escape sequence in a message's property must not rewrite the operator's screen.
-    return "" if value is None else "".join(char if char.isprintable() else "·" for char in str(value))
+    return "" if value is None else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """A line break or an escape sequence in a message's property must not rewrite the operator's screen."""
+    return "".join(char if char.isprintable() else "·" for char in text)
 
 
 def size(count: int) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from syphon.amqp import Timestamp
+from syphon.cli import main
 from syphon.config import PipelineSettings, TimeToLive
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.pipeline.inspect import BacklogUnseen, BadQuery, asking, backlog_frame, looking, objections, summary
@@ -116,3 +119,65 @@ def test_a_bad_query_is_told_in_one_line_and_only_there(
         spark.sql(query).collect()
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
+
+
+def inspect(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """The command, on the session that is there."""
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", *map(str, arguments)], prog_name="syphon")
+    return int(end.value.code or 0), *capsys.readouterr()
+
+
+def test_questions_nobody_foresaw_are_answered_as_json(
+    bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.put(*(aliased("x", "orders", f"m{i}", x_ms_sessionid=f"s{i % 2}") for i in range(5)))
+    query = "select session_id, count(*) as n, max(enqueued_at) as last, null as x from backlog group by 1 order by 2"
+    code, out, err = inspect(capsys, "-c", bench.config(tmp_path), "--json", "--sql", query)
+    assert (code, err) == (0, "")
+    first, second = json.loads(out)
+    assert (first["session_id"], first["n"], first["x"], second["n"]) == ("s1", 2, None, 3)
+    assert first["last"].endswith("Z")
+
+
+def test_questions_nobody_foresaw_are_answered_as_a_table(
+    bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.put(aliased("x", "line\nbreak"), aliased("x", "orders"))
+    query = "select destination, size as `a.b`, array(1, 2), state, state from backlog order by 1"
+    code, out, err = inspect(capsys, "-c", bench.config(tmp_path), "--limit", "1", "--sql", query)
+    assert code == 0
+    title, row = out.splitlines()
+    assert title.split()[:2] == ["destination", "a.b"]
+    assert row.startswith("line·break")
+    assert row.endswith("active  active")
+    assert "--limit" in err  # there was more
+
+
+def test_a_bad_query_is_a_matter_of_usage(
+    bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = inspect(capsys, "-c", bench.config(tmp_path), "--sql", "select colour from backlog")
+    assert (code, out) == (2, "")
+    assert "`colour`" in err.strip().splitlines()[-1]
+
+
+def test_the_overview_as_json_is_what_the_documents_promise(
+    bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.put(aliased("x", "orders"), aliased("x", None))
+    code, out, _ = inspect(capsys, "-c", bench.config(tmp_path), "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert set(result) == {"destinations", "dead_letters", "unseen"}
+    assert {frozenset(one) for one in result["destinations"]} == {frozenset((
+        "pair", "destination", "messages", "bytes", "oldest", "scheduled", "expired", "dead_letters",
+    ))}  # fmt: skip
+    (refused,) = result["dead_letters"]
+    assert set(refused) == {"pair", "destination", "reason", "messages", "example"}
+
+
+def test_an_empty_backlog_is_said_to_be_empty(
+    bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inspect(capsys, "-c", bench.config(tmp_path)) == (0, "The backlog is empty.\n", "")
