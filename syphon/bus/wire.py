@@ -228,8 +228,7 @@ class Wire:
         if self.failure is None:
             self.write(frame(0, Close().to_bytes()))
             self.flush()
-            self.failure = Interrupted("closed")
-            self._socket.close()
+            self.fail(Interrupted(f"The connection to {self.name} was closed."))
 
     # --- links ---------------------------------------------------------------------------------------------------
 
