@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from syphon.cli.chosen_queues import queue_options
-from syphon.cli.moments import moment
+from syphon.cli.moments import Moment, millis_of
 from syphon.cli.settings_file import config_option
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 FILTERS = (
     click.option("--reason", default="*", metavar="PATTERN", help="Only with such a reason, as in 'Destination*'."),
     click.option("--destination", default="*", metavar="PATTERN", help="Only for such a destination; '' is for none."),
-    click.option("--after", type=moment, metavar="TIME",
+    click.option("--after", type=Moment(),
                  help="Only what came into the backlog at or after: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago)."),
-    click.option("--before", type=moment, metavar="TIME", help="Only what came into the backlog before that."),
+    click.option("--before", type=Moment(), help="Only what came into the backlog before that."),
     click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of them."),
 )  # fmt: skip
 
@@ -33,6 +34,15 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(FILTERS):
         command = option(command)
     return config_option(queue_options(command))
+
+
+def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> Wanted:
+    """What the filters say."""
+    from syphon.backlog.dead_letters import Wanted
+
+    if after is not None and before is not None and before <= after:
+        raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
+    return Wanted(reason, destination, millis_of(after), millis_of(before))
 
 
 class Search:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syphon.cli.chosen_queues import assignments, exit_code_for, unseen_records
-from syphon.cli.dead_letters.finding import Search, filter_options
+from syphon.cli.dead_letters.finding import Search, filter_options, wanted
 from syphon.cli.moments import shown, written
 from syphon.cli.settings_file import load
 from syphon.cli.tables import show_table
@@ -31,9 +31,9 @@ def list_letters(
       syphon dead-letters list -c config.yaml --reason 'Destination*' --after 1d
       syphon dead-letters list -c config.yaml --destination '' --json
     """
-    from syphon.backlog.dead_letters import Wanted, grouped
+    from syphon.backlog.dead_letters import grouped
 
-    search = Search(assignments(load(config_file), pairs, queues), Wanted(**filters), limit)
+    search = Search(assignments(load(config_file), pairs, queues), wanted(**filters), limit)
     groups = grouped(letter for _, letter in search)
     unseen = unseen_records(search.unseen)
     if as_json:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syphon.cli.chosen_queues import assignments, exit_code_for, unseen_records
-from syphon.cli.dead_letters.finding import Search, filter_options
+from syphon.cli.dead_letters.finding import Search, filter_options, wanted
 from syphon.cli.dead_letters.listing import as_record, show_groups
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.settings_file import load
+from syphon.cli.signals import stop_on_signal
 from syphon.cli.tables import printable
 
 if TYPE_CHECKING:
     from syphon.backlog.choosing import Assignment
     from syphon.backlog.dead_letters import Group
     from syphon.cli.chosen_queues import Unseen
-    from syphon.transfer.replay import Replay, ReplayTally, Route
+    from syphon.transfer.replay import ReplayTally, Route
 
 
 @click.command(short_help="Put dead letters back.")
@@ -56,14 +56,17 @@ def replay(
     \b
     Exit codes: 0 all are back · 1 some stay · 2 usage · 69 a namespace is out of reach · 77 · 78
     """
-    from syphon.backlog.dead_letters import Wanted
+    from syphon.config import LogLevel
+    from syphon.ops import logs
 
     if not (yes or dry_run or sys.stdin.isatty()):
         raise click.UsageError("Nobody can be asked here: add --yes, or look first with --dry-run.")
-    chosen = assignments(load(config_file), pairs, queues)
+    config = load(config_file)
+    logs.set_up(LogLevel.ERROR, config.log.format)  # what stays and why is in the summary
+    chosen = assignments(config, pairs, queues)
     _check_path(chosen, path)
     plan = _Plan(target, path, ttl)
-    search = Search(chosen, Wanted(**filters), limit)
+    search = Search(chosen, wanted(**filters), limit)
     plan.look(search)
     if not as_json:
         show_groups(plan.groups)
@@ -161,7 +164,8 @@ class _Plan:
                         first = self.path or next((one.destination for one in self.groups if one.destination), "")
                         target = stack.enter_context(connected(assignment.pair.primary, first))
                     replay = Replay(assignment.queue, numbers, source, target, self._route(assignment))
-                    with _interruptible(replay), _Progress(assignment.queue) as progress:
+                    stop_on_signal(replay.stop, "Stopping: what is in hand is finished or let go.")
+                    with _Progress(assignment.queue) as progress:
                         self.tallies.append((assignment, replay.run(progress)))
                     if replay.stopping:
                         return
@@ -207,22 +211,6 @@ def _reasons(what: str, reasons: Counter[str]) -> None:
         click.echo(f"  {count:,} {what}: {printable(why)}")
 
 
-@contextmanager
-def _interruptible(replay: Replay) -> Iterator[None]:
-    """The first Ctrl-C finishes what is in hand, the second leaves at once."""
-
-    def stop(*_: object) -> None:
-        signal.signal(signal.SIGINT, before)
-        click.echo("Finishing what is in hand; Ctrl-C again leaves at once.", err=True)
-        replay.stop()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 class _Progress:
     """How far it is, on stderr: a line that changes on a terminal, JSON lines once a second elsewhere."""
 
@@ -244,7 +232,7 @@ class _Progress:
             click.echo(f"\r{self._queue}: {done}\033[K", nl=False, err=True)
         else:
             counts = {"chosen": tally.chosen, "replayed": tally.replayed, "left": tally.left}
-            click.echo(json.dumps({"event": "progress", "queue": self._queue, **counts}), err=True)
+            click.echo(json.dumps({"progress": {"queue": self._queue, **counts}}), err=True)
 
     def __exit__(self, *_: object) -> None:
         if sys.stderr.isatty():
