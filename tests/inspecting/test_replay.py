@@ -126,13 +126,27 @@ def test_one_message_that_is_refused_does_not_hold_up_its_neighbours(bench: Benc
     assert bench.counts() == (0, 1)
 
 
-def test_a_busy_destination_is_waited_for(bench: Bench) -> None:  # S5
+def test_a_destination_that_cannot_just_now_is_waited_for(bench: Bench) -> None:  # S4
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x")
     silent = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout", times=1)
     bench.emulator.call(lambda: bench.primary.faults.add(silent))
     tally = replay(bench, home(bench))
+    assert silent.struck == 1
     assert (tally.replayed, tally.left) == (3, 0)
+
+
+def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
+    queue = "contoso/x-servicebus-transfer/5"
+    bench.queue(queue, "contoso-dr", lock_duration=5000)
+    bench.queue("orders")
+    bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x", queue=queue)
+    slow = Fault(Action.DELAY, Operation.SEND, "orders", seconds=6, times=1)
+    bench.emulator.call(lambda: bench.primary.faults.add(slow))
+    with bench.connection() as source, bench.connection("contoso", "") as primary:
+        tally = Replay(queue, {1, 2, 3}, source, primary, home(bench), lock=5.0).run()
+    assert slow.struck == 1
+    assert (tally.replayed, tally.left, tally.possible_duplicates) == (3, 0, 0)
 
 
 def test_a_destination_that_stays_busy_is_given_up_and_nothing_is_lost(bench: Bench) -> None:  # S4
