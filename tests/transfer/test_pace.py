@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from syphon.transfer.pace import Pace
 from syphon.transfer.pump import Ended
 
-from .conftest import BACKLOG, QUICK, Bench, aliased
+from .conftest import QUICK, Bench, aliased
 
 
 @given(
@@ -62,19 +62,13 @@ def test_a_pause_takes_back_the_credit_and_what_is_in_hand_is_finished(bench: Be
     with bench.running(replace(QUICK, quiet=20.0)) as (pump, _, _):
         bench.put(aliased("first", "orders"))
         bench.wait(lambda: pump.tally.forwarded == 1)
-        assert credit(bench) > 100
+        assert bench.credit() > 100
         pump.rate = 0.0
-        bench.wait(lambda: credit(bench) == 0)
+        bench.wait(lambda: bench.credit() == 0)
         bench.put(*(aliased(f"{i}", "orders") for i in range(100)))
         assert (pump.tally.received, pump.tally.in_hand) == (1, 0)
         pump.rate = 1000.0
         bench.wait(lambda: pump.tally.forwarded == 101)
-
-
-def credit(bench: Bench) -> int:
-    """How many messages the pump has asked for."""
-    links = bench.secondary.entity(BACKLOG).links
-    return bench.emulator.call(lambda: sum(getattr(link, "credit", 0) for link in links))
 
 
 def test_a_slow_pace_is_kept(bench: Bench) -> None:  # D7
