@@ -89,9 +89,9 @@ class Destinations:
         found = []
         for destination in self:
             state = destination.state
-            if isinstance(state, Waiting):
-                seconds = max(0.0, state.until - now)
-                found.append(WaitingDestination(destination.path, seconds, str(state.because), destination.left))
+            if isinstance(state, Waiting) and state.until > now:
+                reason = str(state.because)
+                found.append(WaitingDestination(destination.path, state.until - now, reason, destination.left))
         return found
 
     def close(self) -> None:
