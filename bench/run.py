@@ -70,17 +70,16 @@ def emulator(destinations: int) -> Iterator[tuple[str, str]]:
         + f"      - {{name: {QUEUE}, max_delivery_count: 2147483647, max_size_in_megabytes: 5120, lock_duration: 5m}}\n"
     )  # fmt: skip
     command = [sys.executable, "-m", "syphon", "emulator", "--json", "--config", "/dev/stdin"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(settings)
-        process.stdin.close()
-        found = json.loads(process.stdout.readline())["namespaces"]
-        yield found[0]["connection_string"], found[1]["connection_string"]
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(settings)
+            process.stdin.close()
+            found = json.loads(process.stdout.readline())["namespaces"]
+            yield found[0]["connection_string"], found[1]["connection_string"]
+        finally:
+            process.terminate()
 
 
 @contextmanager
