@@ -90,13 +90,12 @@ def distant(connection_string: str, round_trip: int) -> Iterator[str]:
         return
     port = connection_string.partition("127.0.0.1:")[2].partition(";")[0]
     command = [sys.executable, "-m", "bench.proxy", port, str(round_trip / 2)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    try:
-        assert process.stdout is not None
-        yield connection_string.replace(f":{port}", f":{process.stdout.readline().strip()}")
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdout is not None
+            yield connection_string.replace(f":{port}", f":{process.stdout.readline().strip()}")
+        finally:
+            process.terminate()
 
 
 def measure(workload: Workload, loop: str) -> Measured:

@@ -299,6 +299,10 @@ class RequestLink:
             self._requests.send(self._queued.popleft(), 0, "")
         self._requests.results.clear()
 
+    def close(self) -> None:
+        self._requests.close()
+        self._replies.close()
+
 
 class _ReplyLink(RawLink):
     """Where a node's replies come in."""
