@@ -178,7 +178,7 @@ class Destination:
             if not line:
                 del self._waiting[key]
                 continue
-            if len(line) < self._together and sender.under_way and key == NO_KEY:
+            if key == NO_KEY and sender.under_way and self._is_part_filled(line, sender):
                 continue
             batch: Batch = []
             room = sender.max_batch - ENVELOPE
@@ -196,6 +196,10 @@ class Destination:
             if batch:
                 return batch
         return []
+
+    def _is_part_filled(self, line: deque[Transfer], sender: RawSender[Batch]) -> bool:
+        """Whether more would fit into the next batch: by count, and by size if all are like the first."""
+        return len(line) < self._together and len(line) * line[0].restored.size < sender.max_batch
 
     # --- what comes back -----------------------------------------------------------------------------------------
 
