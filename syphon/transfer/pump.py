@@ -128,7 +128,7 @@ class Pump:
         if self.stopping:
             return Ended.STOPPED
         if self._lease_is_over(now):
-            self.tally.busy = now - self._intake.last_arrival < options.quiet
+            self.tally.busy = bool(self._account.in_hand) or now - self._intake.last_arrival < options.quiet
             return Ended.LEASE
         if options.limit is not None and self.tally.received >= options.limit:
             return Ended.LIMIT
