@@ -105,7 +105,8 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
 
 def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     """What an SDK error means to us, in the operator's words. Of its own text only the first line is kept."""
-    text = str(error).partition("\n")[0]
+    # Errors of the SDK's lower layer begin with a condition that says little; what happened is their description.
+    text = str(getattr(error, "description", None) or error).partition("\n")[0]
     where = f"{namespace}, entity '{entity}'"
     status: object = getattr(error, "status_code", None)  # of a refused token; the SDK's other errors have none
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
