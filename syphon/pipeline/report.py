@@ -200,7 +200,12 @@ class Report:
     @property
     def verdict(self) -> str:
         """In one line."""
-        return " ".join(self._sentences())
+        return " ".join(self.sentences)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict, what matters most first."""
+        return list(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
         messages, transfers = self.messages, self.transfers
