@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Callable
+
 from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient
 
 from ..config import Credential, NamespaceSettings, Via
 from .administration import Administration
+from .connection import Connection
+from .namespace import Namespace
 from .seam import check_contract
 
 
@@ -31,6 +37,17 @@ def client_of(side: NamespaceSettings) -> ServiceBusClient:
     if side.connection_string is not None:
         return ServiceBusClient.from_connection_string(side.connection_string.get_secret_value(), retry_total=0)
     return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), retry_total=0)
+
+
+def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] = time.monotonic) -> Namespace:
+    """A namespace to be used. Its first token is for `entity`; nothing is opened before somebody asks."""
+    client = functools.cache(lambda: client_of(side))
+
+    def let_go() -> None:
+        if client.cache_info().currsize:
+            client().close()
+
+    return Namespace(side.host, lambda: Connection(client(), entity), now, let_go)
 
 
 def administration_of(side: NamespaceSettings, via: Via, name: str) -> Administration:

@@ -20,6 +20,7 @@ from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBu
 from ..errors import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
 
 SUPPORTED = "7.15."
+REFUSED = (401, 403)
 NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
 
 CONTRACT: dict[str, tuple[str, ...]] = {
@@ -95,7 +96,8 @@ def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     """What an SDK error means to us, in the operator's words. Of its own text only the first line is kept."""
     text = str(error).partition("\n")[0]
     where = f"{namespace}, entity '{entity}'"
-    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError):
+    status: object = getattr(error, "status_code", None)  # of a refused token; the SDK's other errors have none
+    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
     # Only a name that is known not to exist: a name service that is away itself is an outage, and no fault (C3).
     if any(words in text for words in NO_SUCH_HOST):

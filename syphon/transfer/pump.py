@@ -17,6 +17,7 @@ from syphon.backlog import Facts, Restored, Ttl, Unrestorable, facts_of, never_a
 
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, RawReceiver, Settled
+from ..bus.namespace import Namespace
 from ..errors import (
     DestinationDisabled,
     DestinationMissing,
@@ -28,7 +29,6 @@ from ..errors import (
 from .destination import Destination, Progress, Transfer
 from .locks import LockKeeper
 from .outcomes import Outcome, Result
-from .reach import Reach
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +86,8 @@ class Pump:
     def __init__(
         self,
         queue: str,
-        secondary: Reach,
-        primary: Reach,
+        secondary: Namespace,
+        primary: Namespace,
         record: Callable[[Outcome], None],
         options: PumpOptions | None = None,
         now: Callable[[], float] = time.monotonic,

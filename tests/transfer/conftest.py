@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from pydantic import SecretStr
 
-from syphon.bus.connection import Connection
+from syphon.bus.namespace import Namespace
+from syphon.bus.opening import namespace_of
+from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import Namespace as Broker
 from syphon.transfer.outcomes import Outcome
 from syphon.transfer.pump import Pump, PumpOptions
-from syphon.transfer.reach import Reach
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
 QUICK = PumpOptions(quiet=0.5, lease=30.0, grace=5.0)
@@ -31,11 +33,11 @@ class Bench:
     clients: list[ServiceBusClient] = field(default_factory=list)
 
     @property
-    def primary(self) -> Namespace:
+    def primary(self) -> Broker:
         return self.emulator["contoso"].namespace
 
     @property
-    def secondary(self) -> Namespace:
+    def secondary(self) -> Broker:
         return self.emulator["contoso-dr"].namespace
 
     def client(self, name: str) -> ServiceBusClient:
@@ -86,19 +88,17 @@ class Bench:
     @contextmanager
     def pump(self, options: PumpOptions = QUICK, queue: str = BACKLOG) -> Iterator[tuple[Pump, list[Outcome]]]:
         outcomes: list[Outcome] = []
-        primary, secondary = self.client("contoso"), self.client("contoso-dr")
-        import time
-
-        reaches = (
-            Reach("contoso-dr", lambda: Connection(secondary, queue), time.monotonic),
-            Reach("contoso", lambda: Connection(primary, ""), time.monotonic),
-        )
-        pump = Pump(queue, *reaches, outcomes.append, options)
+        secondary, primary = self.reach("contoso-dr", queue), self.reach("contoso", "")
+        pump = Pump(queue, secondary, primary, outcomes.append, options)
         try:
             yield pump, outcomes
         finally:
-            for reach in reaches:
-                reach.close()
+            secondary.close()
+            primary.close()
+
+    def reach(self, name: str, entity: str) -> Namespace:
+        """A namespace as the pump uses it."""
+        return namespace_of(Settings(connection_string=SecretStr(self.emulator[name].connection_string)), entity)
 
     def run(self, options: PumpOptions = QUICK) -> tuple[Pump, list[Outcome]]:
         """A pump from start to end."""
