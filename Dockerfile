@@ -14,7 +14,10 @@ RUN python -m venv /opt/syphon \
 
 FROM python:3.12-slim-bookworm
 # tini: the first process of a container has to bury Spark's orphans, and passes SIGTERM to the worker alone.
-RUN apt-get update \
+# man1: Java's package wants to put links into it, and slim images have it removed.
+# hadolint ignore=DL3008
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless tini \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 10001 syphon \

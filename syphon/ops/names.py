@@ -129,7 +129,7 @@ BACKLOG_MESSAGES = Metric(
     "syphon.backlog.messages",
     Kind.GAUGE,
     "{message}",
-    "Active messages in the backlog queue, as the namespace last counted them: a hint, and absent where we may not ask.",
+    "Active messages in the backlog queue, as last counted by the namespace: a hint, and absent where we may not ask.",
     ("pair", "queue"),
 )
 DESTINATION_STATE = Metric(
