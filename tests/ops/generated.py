@@ -64,7 +64,7 @@ REFERENCE = {
     "if": {"not": {"pattern": r"^\$\{(file|env):[^}]+\}$"}},
     "then": {"const": "${file:secrets/KEY}"},
 }
-"""The only thing that may stand for a secret in values. A plain pattern would make helm print what does not match it."""
+"""All that may stand for a secret in values. A plain pattern would make helm print what does not match it."""
 
 SPARK_SETTINGS = {
     "type": "object",

@@ -117,7 +117,8 @@ def test_a_check_stops_a_pod_for_settings_and_credentials_and_not_for_an_outage(
 ) -> None:
     (deployment,) = of_kind(manifests("minimal"), "Deployment")
     (check,) = deployment["spec"]["template"]["spec"]["initContainers"]
-    (tmp_path / "syphon").write_text(f'#!/bin/sh\n[ "$*" = "check -c /etc/syphon/config.yaml" ] || exit 99\nexit {code}\n')
+    script = f'#!/bin/sh\n[ "$*" = "check -c /etc/syphon/config.yaml" ] || exit 99\nexit {code}\n'
+    (tmp_path / "syphon").write_text(script)
     (tmp_path / "syphon").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     shell, *arguments = check["command"]

@@ -1,4 +1,4 @@
-"""The systemd units, judged by systemd-analyze: they are right, they are locked up, and what a JVM needs is left to it."""
+"""The systemd units, judged by systemd-analyze: right, locked up, and with all that a JVM needs."""
 
 from __future__ import annotations
 
