@@ -112,7 +112,7 @@ def test_the_example_loads_and_names_every_setting(tmp_path: Path) -> None:
     assert {model.__name__: set(model.model_fields) - keys for model, keys in seen.items()} == {
         model.__name__: set() for model in seen
     }
-    assert len(seen) == 8
+    assert len(seen) == 9
 
 
 def test_what_the_example_calls_a_default_is_one(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_the_example_calls_a_default_is_one(tmp_path: Path) -> None:
     default = load(tmp_path, SMALLEST)
     assert example.status.model_copy(update={"token": None}) == default.status
     assert example.pipeline.model_copy(update={"spark": {}}) == default.pipeline
-    usual = {"destinations": DestinationSettings(), "primary": default.pairs[0].primary}
+    usual = {"destinations": DestinationSettings(), "primary": default.pairs[0].primary, "rate": None}
     assert example.pairs[0].model_copy(update=usual) == default.pairs[0]
     assert example.pairs[0].destinations.permanent_errors == DestinationSettings().permanent_errors
 

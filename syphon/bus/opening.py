@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient
@@ -64,3 +65,14 @@ def administration_of(side: NamespaceSettings, via: Via, name: str) -> Administr
     if side.connection_string is not None:
         return DataPlaneAdministration.from_connection_string(side.connection_string.get_secret_value())
     return DataPlaneAdministration.from_credential(side.host, credential_of(side.credential or Credential.DEFAULT))
+
+
+@contextmanager
+def connected(side: NamespaceSettings, entity: str) -> Iterator[Connection]:
+    """A connection for as long as it is needed. Raises what stands in the way."""
+    with client_of(side) as client:
+        connection = Connection(client, entity)
+        try:
+            yield connection
+        finally:
+            connection.close()

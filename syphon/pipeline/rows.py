@@ -7,12 +7,15 @@ heard of it: what a killed task took with it is the difference between the two (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..transfer.outcomes import Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 TRANSFERS = (
     "pair string, queue string, sequence_number bigint, message_id string, destination string, session_id string, "
@@ -27,6 +30,25 @@ ATTEMPTS = (
     "finished boolean, error string"
 )
 """One row per attempt of a task. `finished` is false for one that was never heard of again."""
+
+
+class Attempt(NamedTuple):
+    """What a task had counted in one of its attempts, as the driver last heard of it. Times are as in an Outcome."""
+
+    pair: str
+    queue: str
+    job: str
+    slot: int
+    attempt: int
+    started_at: int
+    ended_at: int
+    received: int
+    forwarded: int
+    dead_lettered: int
+    left: int
+    possible_duplicates: int
+    finished: bool
+    error: str | None = None
 
 
 class Origin(NamedTuple):
@@ -76,3 +98,15 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch
         "attempt": same(origin.attempt, pa.int32()),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[object, ...]]:
+    """Attempts as Spark takes them from the driver."""
+
+    def when(millis: int) -> datetime:
+        return EPOCH + timedelta(milliseconds=millis)
+
+    return [
+        tuple({**it._asdict(), "started_at": when(it.started_at), "ended_at": when(it.ended_at)}.values())
+        for it in attempts
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +17,7 @@ from pydantic import SecretStr
 from syphon.bus.namespace import Namespace
 from syphon.bus.opening import namespace_of
 from syphon.config import NamespaceSettings as Settings
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, QueueDescription
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import Namespace as Broker
 from syphon.transfer.outcomes import Outcome
@@ -78,6 +80,37 @@ class Bench:
                 found += batch
             found += receiver.receive_messages(10, max_wait_time=0.2)
         return found
+
+    def locked(self, path: str = BACKLOG) -> int:
+        """How many messages of a backlog queue are under somebody's lock."""
+        line = self.secondary.line(path)
+        return self.emulator.call(lambda: sum(found.lock_token is not None for found in line.peek(0, 10_000)))
+
+    def wait(self, until: Callable[[], bool], within: float = 20) -> None:
+        deadline = time.monotonic() + within
+        while not until():
+            assert time.monotonic() < deadline, "it did not come to pass"
+            time.sleep(0.01)
+
+    def fault(self, fault: Fault, namespace: str = "contoso") -> Fault:
+        self.emulator.call(lambda: self.emulator[namespace].namespace.faults.add(fault))
+        return fault
+
+    @contextmanager
+    def running(
+        self, options: PumpOptions = QUICK, rate: float | None = None
+    ) -> Iterator[tuple[Pump, list[Outcome], threading.Thread]]:
+        """A pump at work; it is told to stop in the end."""
+        with self.pump(options) as (pump, outcomes):
+            pump.rate = rate
+            thread = threading.Thread(target=pump.run)
+            thread.start()
+            try:
+                yield pump, outcomes, thread
+            finally:
+                pump.stop()
+                thread.join(30)
+                assert not thread.is_alive()
 
     def active(self, path: str, namespace: str = "contoso") -> int:
         return self.emulator.call(lambda: self.emulator[namespace].namespace.runtime(path).active)
