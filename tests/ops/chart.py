@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ def template(*arguments: str | Path, chart: Path = CHART) -> subprocess.Complete
     return run("helm", "template", "syphon", chart, "-n", "messaging", "--kube-version", KUBERNETES, *arguments)
 
 
+@cache
 def rendered(case: str, *arguments: str) -> str:
     """All manifests of a file of ci/, as text."""
     result = template("-f", CASES[case], *arguments)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 import pyspark
+import pytest
 
 from syphon.pipeline.java import java_environment
 from tests.ops.tools import ROOT
@@ -36,6 +37,7 @@ context.stop()
 QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
+@pytest.mark.timeout(300)  # two JVMs start, on a machine that may be busy
 def test_it_registers_with_its_driver_and_does_its_work(tmp_path: Path) -> None:
     environment = {**os.environ, **java_environment(os.environ)}
     environment |= {"SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable}
