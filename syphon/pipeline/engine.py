@@ -20,9 +20,9 @@ LAST_ROWS = 30.0
 def engine(pipeline: PipelineSettings) -> Iterator[tuple[Jobs, Desk]]:
     """Ready to carry messages, until the block is left."""
     with spark_session(pipeline) as spark:
-        # Executors of a cluster find the desk where they find Spark's driver.
+        # Executors of a cluster find the desk where they find Spark's driver, and it listens where that one does.
         host = "127.0.0.1" if cores_of(pipeline.master) is not None else str(spark.conf.get("spark.driver.host"))
-        with Desk(host) as desk:
+        with Desk(host, str(spark.conf.get("spark.driver.bindAddress", host))) as desk:
             clerk = Clerk(Ledger(spark, pipeline.ledger))
             try:
                 yield Jobs(spark, desk, clerk), desk
