@@ -34,7 +34,7 @@ log = logging.getLogger("syphon")
 @click.option("--before", type=Moment(), help="Only what came into the backlog before then: a time, or 2h for 2 h ago.")
 @click.option("--after", type=Moment(), help="Only what came into the backlog from then on.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move so many messages at the most.")
-@click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from all queues together.")
+@click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from all queues of a pair together.")
 @click.option("--timeout", type=Seconds(), help="Stop after this time, with care.")
 @click.option("--patience", type=Seconds(), default="2m", show_default=True,
               help="Give a queue up when nothing has moved for so long.")  # fmt: skip
