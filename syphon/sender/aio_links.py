@@ -31,6 +31,7 @@ class Link:
         self._sender: ServiceBusSender | None = None
         self._is_open = False
         self._generation = 0
+        self._has_served = False
 
     async def use(
         self, action: Action, timeout: float, *, generation: int = 0, once_more: bool = False
@@ -39,11 +40,12 @@ class Link:
         until = time.monotonic() + timeout
         if self._generation != generation:
             self.drop()
-        was_open = self._is_open
         try:
             async with asyncio.timeout(timeout):
                 sender = await self._open(generation)
-                return await action(sender, max(0.001, until - time.monotonic()))
+                result = await action(sender, max(0.001, until - time.monotonic()))
+                self._has_served |= once_more
+                return result
         except TimeoutError:
             self.drop()
             raise OperationTimeoutError(message=f"No answer within {timeout:.1f} s.") from None
@@ -54,13 +56,13 @@ class Link:
             if judge(error) is not Verdict.COUNTS:
                 raise
             self.drop()
-            if not (once_more and was_open) or isinstance(error, OperationTimeoutError):
+            if not (once_more and self._has_served) or isinstance(error, OperationTimeoutError):
                 raise
         return await self.use(action, max(0.001, until - time.monotonic()), generation=generation)
 
     async def _open(self, generation: int) -> ServiceBusSender:
         if self._sender is None:
-            self._sender, self._generation = self._make(), generation
+            self._sender, self._generation, self._has_served = self._make(), generation, False
             self.retries = take_over_retries(self._sender)
         if not self._is_open:
             await self._sender.__aenter__()

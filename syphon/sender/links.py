@@ -30,6 +30,7 @@ class Link:
         self._make = make
         self._sender: ServiceBusSender | None = None
         self._generation = 0
+        self._has_served = False
 
     def use(
         self,
@@ -41,22 +42,23 @@ class Link:
     ) -> T:
         """Does something with the open sender, and tells it how much time is left.
 
-        A link of another generation is not used again. `once_more`: one that was open may have gone stale, and gets a
-        second chance.
+        A link of another generation is not used again. `once_more`: one that has served before may have gone stale, and
+        gets a second chance.
         """
         until = time.monotonic() + timeout
         if self._sender is not None and self._generation != generation:
             self.drop()
-        was_open = self._sender is not None
         try:
             if self._sender is None:
-                self._sender, self._generation = self._open(timeout), generation
-            return action(self._sender, _left(until))
+                self._sender, self._generation, self._has_served = self._open(timeout), generation, False
+            result = action(self._sender, _left(until))
+            self._has_served |= once_more
+            return result
         except Exception as error:
             if judge(error) is not Verdict.COUNTS:
                 raise
             self.drop()
-            if not (once_more and was_open) or isinstance(error, OperationTimeoutError):
+            if not (once_more and self._has_served) or isinstance(error, OperationTimeoutError):
                 raise
         return self.use(action, _left(until), generation=generation)
 

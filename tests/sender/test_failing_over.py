@@ -99,11 +99,11 @@ def test_all_senders_of_the_pair_follow_whoever_finds_out(bench: Bench) -> None:
 
 def test_a_ping_goes_to_the_entity_once_an_interval_whoever_sends_and_brings_all_back(bench: Bench) -> None:  # F5
     client = bench.pair(ping_primary_interval=MINUTE)
-    senders = [client.get_queue_sender("orders") for _ in range(3)]
+    senders = [client.get_queue_sender("orders") for _ in range(2)]
     bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:internal-error"))
     for sender in senders:
         sender.send_messages(message("x"))
-    for minute in range(3):
+    for minute in range(2):
         eventually(bench.clock.waits)
         assert pings(bench) == minute
         bench.clock.advance(59)
@@ -117,10 +117,10 @@ def test_a_ping_goes_to_the_entity_once_an_interval_whoever_sends_and_brings_all
     eventually(lambda: client.failed_over == ())
     for sender in senders:
         sender.send_messages(message("y"))
-    assert bench.active("orders") == 3  # and no ping among them
-    assert bench.in_backlog() == 3
+    assert bench.active("orders") == 2  # and no ping among them
+    assert bench.in_backlog() == 2
     bench.clock.advance(600)
-    assert pings(bench) == 4
+    assert pings(bench) == 3
 
 
 def pings(bench: Bench) -> int:
@@ -144,7 +144,7 @@ def test_no_receiver_ever_sees_a_ping_and_a_session_queue_takes_it(bench: Bench)
 def test_links_from_before_the_outage_are_not_used_after_it(bench: Bench) -> None:
     """Each would fail once, and fail the entity over again."""
     client = bench.pair()
-    senders = [client.get_queue_sender("orders") for _ in range(3)]
+    senders = [client.get_queue_sender("orders") for _ in range(2)]
     for sender in senders:
         sender.send_messages(message("before"))
     bench.outage(Outage.REFUSE)
@@ -155,26 +155,33 @@ def test_links_from_before_the_outage_are_not_used_after_it(bench: Bench) -> Non
     eventually(lambda: client.failed_over == ())
     for sender in senders:
         sender.send_messages(message("after"))
-    assert bench.active("orders") == 6
+    assert bench.active("orders") == 4
     assert [type(change) for change in bench.changes] == [EntityFailedOver, EntityPinged, EntityReturned]
 
 
 def test_a_backlog_queue_that_fails_is_out_for_all_senders_and_tried_again_later(bench: Bench) -> None:  # F4
     client = bench.pair()
     bench.outage(Outage.REFUSE)
-    bench.fault(Fault(Action.ERROR, Operation.SEND, QUEUE_0, condition="amqp:internal-error"), "contoso-dr")
-    senders = [client.get_queue_sender("orders") for _ in range(8)]
-    for sender in senders:
-        sender.send_messages(message("x"))
-    assert bench.active(QUEUE_1, "contoso-dr") == 8
-    taken_out = [change for change in bench.changes if isinstance(change, QueueTakenOut)]
-    assert [change.queue for change in taken_out] == [QUEUE_0]
+    fault = Fault(Action.ERROR, Operation.SEND, QUEUE_0, condition="amqp:internal-error")
+    bench.fault(fault, "contoso-dr")
+
+    def send_with_a_new_sender() -> bool:  # each picks at random
+        client.get_queue_sender("orders").send_messages(message("x"))
+        return True
+
+    def taken_out() -> list[str]:
+        return [change.queue for change in bench.changes if isinstance(change, QueueTakenOut)]
+
+    eventually(lambda: send_with_a_new_sender() and taken_out())
+    for _ in range(3):
+        send_with_a_new_sender()
+    assert fault.struck == 1
+    assert taken_out() == [QUEUE_0]
+    assert bench.active(QUEUE_0, "contoso-dr") == 0
     bench.clear("contoso-dr")
     bench.clock.advance(60)
-    for _ in range(12):  # each new sender picks at random
-        client.get_queue_sender("orders").send_messages(message("y"))
-    assert QueueTakenBack(QUEUE_0) in bench.changes
-    assert bench.active(QUEUE_0, "contoso-dr") > 0
+    eventually(lambda: send_with_a_new_sender() and QueueTakenBack(QUEUE_0) in bench.changes)
+    assert bench.active(QUEUE_0, "contoso-dr") == 1
 
 
 def test_both_sides_down_is_an_error_that_names_both_causes_and_nothing_is_kept(bench: Bench) -> None:
@@ -186,7 +193,7 @@ def test_both_sides_down_is_an_error_that_names_both_causes_and_nothing_is_kept(
     with pytest.raises(BothSidesFailed) as caught:
         sender.send_messages(message("a"))
     text = str(caught.value)
-    assert "Connection refused" in text
+    assert "[Errno 111]" in text
     assert QUEUE_0 in text
     assert "internal-error" in text
     assert "entity-disabled" in text
@@ -237,5 +244,5 @@ def test_the_log_says_that_an_entity_failed_over_why_and_that_it_is_back(
     bench.clock.advance(60)
     eventually(lambda: client.failed_over == ())
     assert "'orders' is failed over (failing for 60 s)" in caplog.text
-    assert "Connection refused" in caplog.text
+    assert "[Errno 111]" in caplog.text
     assert "'orders' is back after 60 s" in caplog.text
