@@ -291,12 +291,7 @@ class PairedSender:
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
         async with self._in_turn(timeout) as left:
-            try:
-                return await _drive(course(left), lambda step: self._do(step, action))
-            except Exception as error:
-                if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
-                    raise SenderClosed from error
-                raise
+            return await _drive(course(left), lambda step: self._try(step, action))
 
     @asynccontextmanager
     async def _in_turn(self, timeout: float | None) -> AsyncIterator[float | None]:
@@ -313,6 +308,15 @@ class PairedSender:
             yield None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
         finally:
             self._turn.release()
+
+    async def _try(self, step: Step, action: Action) -> Any:
+        self._check_open()
+        try:
+            return await self._do(step, action)
+        except Exception as error:
+            if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
+                raise SenderClosed from error
+            raise
 
     async def _do(self, step: Step, action: Action) -> Any:
         match step:

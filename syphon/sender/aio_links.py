@@ -30,6 +30,7 @@ class Link:
         self._retire = retire
         self._sender: ServiceBusSender | None = None
         self._is_open = False
+        self._patience: asyncio.Timeout | None = None
         self._generation = 0
         self._has_served = False
 
@@ -41,7 +42,7 @@ class Link:
         if self._generation != generation:
             self.drop()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as self._patience:
                 sender = await self._open(generation)
                 result = await action(sender, max(0.001, until - time.monotonic()))
                 self._has_served |= once_more
@@ -77,6 +78,10 @@ class Link:
             self._retire(sender)
 
     async def close(self) -> None:
+        """What another task is doing with the link fails."""
+        if self._patience is not None:
+            with contextlib.suppress(RuntimeError):  # it is over
+                self._patience.reschedule(asyncio.get_running_loop().time())
         sender, self._sender, self._is_open = self._sender, None, False
         if sender is not None:
             await close_sender(sender)

@@ -29,6 +29,7 @@ class Link:
         self.limit: int | None = None
         self._make = make
         self._sender: ServiceBusSender | None = None
+        self._opening: _Opening | None = None
         self._generation = 0
         self._has_served = False
 
@@ -65,7 +66,8 @@ class Link:
     def _open(self, timeout: float) -> ServiceBusSender:
         sender = self._make()
         self.retries = take_over_retries(sender)
-        _Opening(sender).wait(timeout)
+        self._opening = _Opening(sender)
+        self._opening.wait(timeout)
         self.limit = message_limit(sender)
         return sender
 
@@ -76,19 +78,22 @@ class Link:
             threading.Thread(target=_close, args=(sender,), name="close sender", daemon=True).start()
 
     def close(self) -> None:
+        """Any thread may do that: what another one is doing with the link fails."""
+        if self._opening is not None:
+            self._opening.give_up()
         sender, self._sender = self._sender, None
         if sender is not None:
             _close(sender)
 
 
 class _Opening:
-    """A sender that is being opened."""
+    """A sender that is being opened, until it is open or given up."""
 
     def __init__(self, sender: ServiceBusSender) -> None:
         self._sender = sender
         self._lock = threading.Lock()
-        self._is_done = threading.Event()
-        self._is_abandoned = False
+        self._is_over = threading.Event()
+        self._is_given_up = False
         self._error: Exception | None = None
         threading.Thread(target=self._run, name=f"open {sender.entity_name}", daemon=True).start()
 
@@ -98,16 +103,21 @@ class _Opening:
         except Exception as error:
             self._error = error
         with self._lock:
-            self._is_done.set()
-            abandoned = self._is_abandoned
-        if abandoned:
+            self._is_over.set()
+        if self._is_given_up:
             _close(self._sender)
 
-    def wait(self, timeout: float) -> None:
-        self._is_done.wait(timeout)
+    def give_up(self) -> None:
+        """Nobody waits any more. Should it open after all, it is closed."""
         with self._lock:
-            self._is_abandoned = not self._is_done.is_set()
-        if self._is_abandoned:
+            if not self._is_over.is_set():
+                self._is_given_up = True
+                self._is_over.set()
+
+    def wait(self, timeout: float) -> None:
+        if not self._is_over.wait(timeout):
+            self.give_up()
+        if self._is_given_up:
             raise OperationTimeoutError(message=f"'{self._sender.entity_name}' could not be opened in {timeout:.0f} s.")
         if self._error is not None:
             raise self._error

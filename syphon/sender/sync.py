@@ -268,12 +268,7 @@ class PairedSender:
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
         with self._in_turn(timeout) as left:
-            try:
-                return _drive(course(left), lambda step: self._do(step, action))
-            except Exception as error:
-                if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
-                    raise SenderClosed from error
-                raise
+            return _drive(course(left), lambda step: self._try(step, action))
 
     @contextmanager
     def _in_turn(self, timeout: float | None) -> Iterator[float | None]:
@@ -287,6 +282,15 @@ class PairedSender:
             yield None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
         finally:
             self._turn.release()
+
+    def _try(self, step: Step, action: Callable[[ServiceBusSender, float], Any]) -> Any:
+        self._check_open()
+        try:
+            return self._do(step, action)
+        except Exception as error:
+            if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
+                raise SenderClosed from error
+            raise
 
     def _do(self, step: Step, action: Callable[[ServiceBusSender, float], Any]) -> Any:
         match step:

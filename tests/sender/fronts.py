@@ -49,7 +49,7 @@ class HandClock:
     def waits(self) -> list[float]:
         """For how many seconds more each of those who wait will wait."""
         with self._changed:
-            return [until - self._now for until in self._waits]
+            return [round(until - self._now, 6) for until in self._waits]
 
 
 class AioHandClock(HandClock):
