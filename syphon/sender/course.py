@@ -14,11 +14,11 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
 from ..backlog import NotForBacklog, QueueName, to_backlog
-from ..bus.seam import Retries, fill
+from ..bus.seam import Retries, condition_of, fill
 from .entities import Entity, FailedOver
 from .errors import BothSidesFailed, TooLargeForBacklog, UnfitForBacklog
 from .failover import Failover
-from .verdicts import Verdict, judge
+from .verdicts import BY_CONDITION, Verdict, judge
 
 T = TypeVar("T")
 
@@ -84,6 +84,22 @@ class Deadline:
         return self.left() if self._is_callers else self._otherwise
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The primary has done what was called for."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """The entity is failed over."""
+
+    because: Exception
+    was_tried: bool
+    """This very call has tried it before."""
+
+
 class LinkFacts(Protocol):
     """What is to be known of a sender's link to the primary."""
 
@@ -113,19 +129,22 @@ class Way:
     ) -> Course[Any]:
         """Messages to the entity: what the primary gives back, or `in_backlog` if they go there."""
         deadline = self._deadline(timeout)
-        failure, result = yield from self._on_primary(deadline, payloads)
-        if failure is None:
+        done = yield from self._on_primary(deadline, payloads)
+        if isinstance(done, Done):
             self._failover.succeeded(self.entity, count)
-            return result
-        yield from self._into_backlog(payloads(), failure, deadline)
+            return done.result
+        yield from self._into_backlog(payloads(), done.because, deadline)
+        if done.was_tried and condition_of(done.because) not in BY_CONDITION:
+            self._failover.telemetry.possible_duplicates(self.path, count)
         return in_backlog
 
     def making_a_batch(self, timeout: float | None = None) -> Course[Any]:
         """An empty batch: the primary's, or a backlog queue's."""
         deadline = self._deadline(timeout)
-        failure, batch = yield from self._on_primary(deadline, lambda: ())
-        if failure is not None:
-            _, batch = yield from self._first_queue(failure, {}, deadline, 0, 0)
+        done = yield from self._on_primary(deadline, lambda: ())
+        if isinstance(done, Done):
+            return done.result
+        _, batch = yield from self._first_queue(done.because, {}, deadline, 0, 0)
         return batch
 
     def cancelling(self, timeout: float | None) -> Course[None]:
@@ -134,17 +153,15 @@ class Way:
 
     # --- the primary ---------------------------------------------------------------------------------------------
 
-    def _on_primary(
-        self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]]
-    ) -> Course[tuple[Exception | None, Any]]:
-        """What the primary gives; or the failure that sends us to the backlog. Raises what is the caller's to know."""
+    def _on_primary(self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]]) -> Course[Done | Away]:
+        """What the primary gives; or that it is away. Raises what is the caller's to know."""
         failure: Exception | None = None
         retried = 0
         while not self._failover.is_failed_over(self.entity):
             if (yield from self._keep_quiet(deadline)):
                 continue
             try:
-                return None, (yield OnPrimary(deadline.left(), self.entity.failovers))
+                return Done((yield OnPrimary(deadline.left(), self.entity.failovers)))
             except Exception as error:
                 failure = error
                 verdict = judge(error)
@@ -163,7 +180,8 @@ class Way:
                 if not self.entity.is_failed_over or deadline.left_for_backlog() <= 0:
                     raise
         state = self.entity.state
-        return failure or (state.because if isinstance(state, FailedOver) else OperationTimeoutError()), None
+        because = state.because if isinstance(state, FailedOver) else OperationTimeoutError()
+        return Away(failure or because, failure is not None)
 
     def _keep_quiet(self, deadline: Deadline) -> Course[bool]:
         """A busy entity is left alone for ten seconds; who has not so much time hears that it is busy (S5)."""

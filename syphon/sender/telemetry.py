@@ -11,6 +11,7 @@ from .changes import Change, EntityFailedOver, EntityPinged, EntityReturned, Que
 
 MESSAGES: Final = "syphon.sender.messages"
 FAILOVERS: Final = "syphon.sender.failovers"
+POSSIBLE_DUPLICATES: Final = "syphon.sender.possible_duplicates"
 RETURNS: Final = "syphon.sender.returns"
 PINGS: Final = "syphon.sender.pings"
 FAILED_OVER: Final = "syphon.sender.entities.failed_over"
@@ -24,6 +25,9 @@ class Telemetry:
         meter = get_meter("syphon.sender", meter_provider=provider)
         self._pair = pair
         self._messages = meter.create_counter(MESSAGES, "{message}", "Messages accepted, by side: primary or backlog.")
+        self._doubtful = meter.create_counter(
+            POSSIBLE_DUPLICATES, "{message}", "Messages in the backlog whose answer from the primary was lost."
+        )
         self._failovers = meter.create_counter(FAILOVERS, "{failover}", "Times an entity was failed over.")
         self._returns = meter.create_counter(RETURNS, "{return}", "Times an entity returned to the primary.")
         self._pings = meter.create_counter(PINGS, "{ping}", "Pings sent to failed-over entities, by result.")
@@ -33,6 +37,10 @@ class Telemetry:
     def accepted(self, entity: str, side: str, count: int) -> None:
         """Messages have arrived."""
         self._messages.add(count, {"pair": self._pair, "entity": entity, "side": side})
+
+    def possible_duplicates(self, entity: str, count: int) -> None:
+        """Messages went to the backlog after the primary had been sent them and gave no answer."""
+        self._doubtful.add(count, {"pair": self._pair, "entity": entity})
 
     def note(self, change: Change) -> None:
         """Something has changed."""

@@ -83,6 +83,15 @@ class Bench:
     def in_backlog(self) -> int:
         return sum(self.active(queue.name, "contoso-dr") for queue in self.emulator.call(self.secondary.queues))
 
+    def stored(self, path: str, namespace: str = "contoso") -> list[bytes]:
+        """The messages of a queue as the service keeps them, to the byte."""
+
+        def look() -> list[bytes]:
+            messages = self.emulator[namespace].namespace.line(path).peek(0, 1000)
+            return [message.to_bytes(locked=False) for message in messages]
+
+        return self.emulator.call(look)
+
     def take(self, path: str, count: int, namespace: str = "contoso", **options: Any) -> list[Any]:
         """What lies in a queue, out of it; waits until there are so many."""
         with ServiceBusClient.from_connection_string(self.emulator[namespace].connection_string) as client:
