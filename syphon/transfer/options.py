@@ -43,9 +43,6 @@ class PumpOptions:
     after: int | None = None
     """When a message must have come into the backlog to be served this time, in milliseconds since 1970."""
 
-    def allows(self, path: str) -> bool:
-        return _fits(path, self.allow)
-
     def wants(self, destination: str | None, enqueued_at: int) -> bool:
         """Whether a message is within the filter. One of no readable destination is, unless some are asked for."""
         if self.before is not None and enqueued_at >= self.before:

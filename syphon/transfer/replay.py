@@ -24,7 +24,7 @@ from ..config import PairSettings
 from ..errors import Interrupted, SyphonError, Waits
 from .destination import Destination, Transfer, Waiting
 from .locks import LockKeeper
-from .pump import PERMANENT
+from .options import PERMANENT
 
 WINDOW = 500
 """How many messages are on their way at once."""
@@ -276,11 +276,12 @@ class Replay:
         self.tally.possible_duplicates += len(self._in_hand)
 
     def _release(self, receiver: RawReceiver) -> None:
-        receiver.grant(0)
+        """First the credit: what is let go of must not come back to us."""
+        receiver.drain()
         for arrival in self._aside:
             receiver.release(arrival)
         wire, deadline = self._source.wire, self._now() + GRACE
-        while receiver.settling and wire.failure is None and self._now() < deadline:
+        while (receiver.settling or not receiver.is_drained) and wire.failure is None and self._now() < deadline:
             wire.flush()
             select.select([wire], [wire] if wire.wants_to_write() else [], [], TURN)
             self._source.read()

@@ -14,17 +14,17 @@ from .conftest import FIRST, Bench, aliased
 ALL = Wanted()
 
 
-def replay(bench: Bench, route: Route, wanted: Wanted = ALL, **options: float) -> ReplayTally:
+def replay(bench: Bench, route: Route, wanted: Wanted = ALL, patience: float = 60.0) -> ReplayTally:
     with bench.connection() as source, bench.connection("contoso", "") as primary:
         chosen = {letter.sequence_number for letter in dead_letters(source, FIRST) if wanted.takes(letter)}
-        return Replay(FIRST, chosen, source, primary, route, quiet=1.0, **options).run()
+        return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).run()
 
 
-def back(bench: Bench, path: str | None = None, **options: float) -> ReplayTally:
+def back(bench: Bench) -> ReplayTally:
     """Into the backlog queue, over the connection that the dead letters come on."""
     with bench.connection() as source:
         chosen = {letter.sequence_number for letter in dead_letters(source, FIRST)}
-        return Replay(FIRST, chosen, source, source, to_backlog(FIRST, path), quiet=1.0, **options).run()
+        return Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0).run()
 
 
 def home(bench: Bench, path: str | None = None, allow: tuple[str, ...] = ("*",)) -> Route:
