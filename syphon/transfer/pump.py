@@ -173,7 +173,6 @@ class Pump:
             return None
 
     def _see_to_locks(self, now: float) -> None:
-        self._locks.work()
         for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._options.lock]:
             self._completed(arrival, False)
         connection = self._secondary.connection()
