@@ -173,14 +173,13 @@ class Pump:
             return None
 
     def _see_to_locks(self, now: float) -> None:
-        self._locks.work()
         for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._options.lock]:
             self._completed(arrival, False)
         connection = self._secondary.connection()
         if connection is None:
             return
         self._locks.keep(connection, self._account.in_hand, now)
-        if self._orphans and connection.tokens.allow(self.queue):
+        if self._orphans and self._intake.is_allowed(connection):
             self._locks.complete(connection, self._orphans, self._completed)
 
     def _grant(self) -> None:
@@ -288,7 +287,7 @@ class Pump:
         if arrival.link.state is not LinkState.OPEN:
             self._account.finish(arrival, Result.LEFT, "Its link was lost.")
             return
-        self._account.note(arrival, "The pump was told to stop.")
+        self._account.note(arrival, "The pump had stopped taking messages.")
         arrival.link.release(arrival)
 
     def _give_back_unsent(self) -> None:
