@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ..backlog import Restored, Ttl, facts_of, restore
+from ..backlog.choosing import Assignment, by_pair
 from ..bus.connection import Connection
 from ..bus.opening import client_of
 from ..bus.peek import MessageState, Peeked, peek
@@ -23,6 +24,7 @@ from ..errors import DestinationMissing, Faulted, NotAuthorized, SyphonError
 from ..transfer.pump import PumpOptions, WaitingDestination
 from .account import Account
 from .desk import Desk
+from .hints import Hints
 from .jobs import Done, JobFailed, Jobs
 from .sheets import Fault
 from .slot import pump_options
@@ -317,24 +319,24 @@ class Drain:
     """All queues of all pairs, once."""
 
     def __init__(
-        self, backlogs: Sequence[tuple[PairSettings, Sequence[str]]], jobs: Jobs, desk: Desk, options: DrainOptions,
-        hints: Callable[[PairSettings, str], int | None],
-    ) -> None:  # fmt: skip
+        self, assignments: Sequence[Assignment], jobs: Jobs, desk: Desk, options: DrainOptions, hints: Hints
+    ) -> None:
         self._desk = desk
         self._over = threading.Event()
         self._began = time.monotonic()
         self._deadline = None if options.timeout is None else self._began + options.timeout
         self._lookouts = []
         self.queues: list[QueueDrain] = []
-        allowance = Allowance(options.limit, sum(len(queues) for _, queues in backlogs))
-        for pair, queues in backlogs:
+        allowance = Allowance(options.limit, len(assignments))
+        for pair, ours in by_pair(assignments):
             desk.limit(pair.name, options.rate)
             lookout, waiting = Lookout(pair.secondary), WaitingList(pair.name)
             self._lookouts.append(lookout)
-            self.queues += [
-                QueueDrain(pair, queue, jobs, options, lookout, waiting, allowance, self._over, hints(pair, queue))
-                for queue in queues
-            ]
+            for _, queue in ours:
+                hint = hints.get((pair.name, queue))
+                self.queues.append(
+                    QueueDrain(pair, queue, jobs, options, lookout, waiting, allowance, self._over, hint)
+                )
 
     def run(self, show: Callable[[], None], every: float = 0.5) -> DrainResult:
         """Drains; `show` is called now and then, to tell how it is getting on."""

@@ -38,6 +38,8 @@ SECTION = 8
 ANSWER_WITHIN = 60.0
 BROKEN_LINKS = 3
 """How often in a row a link may break before the destination is left alone for a while."""
+REFUSED_BATCHES = 4
+"""How many batches in a row may be refused before messages go one by one."""
 RECHECK_AFTER = 30.0
 """Seconds after which a destination that refused everything (missing, disabled) is looked at again."""
 LONGEST_PAUSE = 120.0
@@ -90,6 +92,9 @@ class Progress:
 
 
 Batch = list[Transfer]
+Key = tuple[str | None, str | None]
+"""Session and partition key: a batch has one of each (S8)."""
+NO_KEY: Key = (None, None)
 
 
 class Destination:
@@ -103,18 +108,19 @@ class Destination:
         """How many messages it has left in the backlog since it last took one."""
         self._permanent = permanent
         self._sender: RawSender[Batch] | None = None
-        self._waiting: dict[str | None, deque[Transfer]] = {}
+        self._waiting: dict[Key, deque[Transfer]] = {}
         self._waiting_count = 0
         self._again: deque[Batch] = deque()
         self._broken = 0
         self.failures = 0
         """How often in a row it has failed."""
+        self._together = BATCH
+        self._refused_batches = 0
 
     # --- in ------------------------------------------------------------------------------------------------------
 
     def offer(self, transfer: Transfer) -> None:
-        restored = transfer.restored
-        key = restored.session_id or restored.partition_key
+        key = transfer.restored.session_id, transfer.restored.partition_key
         self._waiting.setdefault(key, deque()).append(transfer)
         self._waiting_count += 1
 
@@ -172,11 +178,11 @@ class Destination:
             if not line:
                 del self._waiting[key]
                 continue
-            if len(line) < BATCH and sender.under_way and key is None:
+            if key == NO_KEY and sender.under_way and self._is_part_filled(line, sender):
                 continue
             batch: Batch = []
             room = sender.max_batch - ENVELOPE
-            while line and len(batch) < BATCH:
+            while line and len(batch) < self._together:
                 size = line[0].restored.size
                 if size > sender.max_size:
                     self._waiting_count -= 1
@@ -190,6 +196,10 @@ class Destination:
             if batch:
                 return batch
         return []
+
+    def _is_part_filled(self, line: deque[Transfer], sender: RawSender[Batch]) -> bool:
+        """Whether more would fit into the next batch: by count, and by size if all are like the first."""
+        return len(line) < self._together and len(line) * line[0].restored.size < sender.max_batch
 
     # --- what comes back -----------------------------------------------------------------------------------------
 
@@ -212,6 +222,8 @@ class Destination:
         batch, error = sent.ticket, sent.error
         if error is None:
             self._broken = self.failures = self.left = 0
+            if len(batch) > 1:
+                self._refused_batches = 0
             progress.accepted += batch
         elif sent.unknown:
             # It may have arrived. Not knowing is not having sent: again, under the same message id (D10).
@@ -222,13 +234,23 @@ class Destination:
             self._suffer(error, now)
             progress.left += [(transfer, error) for transfer in batch]
         elif len(batch) > 1:
-            middle = len(batch) // 2
-            self._again += (batch[:middle], batch[middle:])
+            self._split(batch)
         elif self._is_permanent(error):
             progress.refused.append((batch[0], error))
         else:
             self._suffer(error, now)
             progress.left.append((batch[0], error))
+
+    def _split(self, batch: Batch) -> None:
+        """In halves, to find the message to blame. If none was taken again and again, nothing goes together here:
+
+        a partitioned entity with duplicate detection has a key for each message, its id (S8).
+        """
+        self._refused_batches += 1
+        if self._refused_batches >= REFUSED_BATCHES:
+            self._together = 1
+        size = 1 if self._together == 1 else (len(batch) + 1) // 2
+        self._again += (batch[start : start + size] for start in range(0, len(batch), size))
 
     def _is_permanent(self, error: SyphonError) -> bool:
         return isinstance(error, Impossible) and type(error) in self._permanent
