@@ -148,6 +148,7 @@ class Replay:
         if self.stopping and not self._in_hand:
             self._leave_missing("It was told to stop.")
         if self._in_hand:
+            self._news_at = self._now()  # as long as there is no room for more, silence says nothing
             return False
         return not self._missing or (self._receiver is not None and self._now() - self._news_at > self._quiet)
 
@@ -167,7 +168,6 @@ class Replay:
             self._ticked_at = now
             for connection in connections:
                 connection.tick()
-            self._locks.work()
             self._locks.keep(self._source, self._in_hand, now)
 
     def _grant(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import Ttl
 from syphon.backlog.dead_letters import Wanted, dead_letter_path, dead_letters
@@ -158,6 +160,20 @@ def test_a_destination_that_stays_busy_is_given_up_and_nothing_is_lost(bench: Be
     assert (tally.replayed, tally.left) == (0, 3)
     assert "resource-limit-exceeded" in next(iter(tally.why_left))
     assert bench.counts() == (0, 3)
+
+
+def test_waiting_for_one_destination_does_not_end_the_search_for_the_rest(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S3
+    monkeypatch.setattr("syphon.transfer.replay.WINDOW", 2)
+    for name in ("full", "orders"):
+        bench.queue(name)
+    bench.bury(*(aliased("x", "full") for _ in range(2)), *(aliased("y", "orders") for _ in range(3)), reason="x")
+    full = Fault(Action.ERROR, Operation.SEND, "full", condition="amqp:resource-limit-exceeded")
+    bench.emulator.call(lambda: bench.primary.faults.add(full))
+    tally = replay(bench, home(bench), patience=1.5)  # longer than the second after which a queue counts as quiet
+    assert (tally.replayed, tally.left) == (3, 2)
+    assert all("'full'" in why for why in tally.why_left)
 
 
 def test_a_dead_letter_is_completed_only_after_its_copy_was_accepted(bench: Bench) -> None:  # S2
