@@ -7,6 +7,7 @@ from syphon.cli.check import check
 from syphon.cli.demo import demo
 from syphon.cli.emulator import emulator
 from syphon.cli.provision import provision
+from syphon.cli.report import report
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -29,5 +30,5 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision):
+for command in (demo, emulator, check, provision, report):
     main.add_command(command)
