@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.servicebus import ServiceBusMessageBatch
@@ -29,6 +29,9 @@ from .failover import Failover
 from .loads import NOT_CANCELLABLE, check_cancellable, count_of, encoded, load_of, ping, scheduled
 from .options import PairOptions
 from .pairing import Side, set_up, sync_client
+
+if TYPE_CHECKING:
+    from .resident import ResidentSyphon
 
 T = TypeVar("T")
 Given: TypeAlias = str | tuple[str, AsyncTokenCredential] | ServiceBusClient
@@ -65,7 +68,7 @@ async def _paired(primary: Given, secondary: Given, options: PairOptions, clock:
     loop = asyncio.get_running_loop()
     with sync_client(way_in(home.client), loop) as at_home, sync_client(way_in(away.client), loop) as abroad:
         backlog = await asyncio.to_thread(set_up, at_home, way_in(abroad), options)
-    return PairedClient(home, away, backlog, options, clock)
+    return PairedClient(home, away, backlog, options, clock, loop)
 
 
 class _Pairing:
@@ -91,7 +94,13 @@ class PairedClient:
     """Two namespaces to send with."""
 
     def __init__(
-        self, primary: Side, secondary: Side, backlog: Provisioned, options: PairOptions, clock: Clock
+        self,
+        primary: Side,
+        secondary: Side,
+        backlog: Provisioned,
+        options: PairOptions,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.primary: ServiceBusClient = primary.client
         """The primary's client, for all that is not sending."""
@@ -104,6 +113,13 @@ class PairedClient:
         self._sides = primary, secondary
         self._senders: set[PairedSender] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.syphon: ResidentSyphon | None = None
+        """What carries the backlog home, with `enable_syphon`; it has a thread and connections of its own."""
+        if options.enable_syphon:
+            from .resident import ResidentSyphon
+
+            home, away = (sync_client(way_in(client), loop) for client in (self.primary, self.secondary))
+            self.syphon = ResidentSyphon(home, away, backlog.names, clock.now)
 
     async def __aenter__(self) -> Self:
         return self
@@ -155,6 +171,8 @@ class PairedClient:
     async def close(self) -> None:
         """Closes all senders, and those clients that were not given. Sends under way get five seconds to finish."""
         self.closing.set()
+        if self.syphon is not None:
+            await asyncio.to_thread(self.syphon.close)
         await asyncio.gather(*(sender.close() for sender in list(self._senders)))
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=CLOSE_WITHIN)
