@@ -112,7 +112,8 @@ class PairedClient:
         self.failover = Failover(self.primary.fully_qualified_namespace, options, backlog.names, clock.now, self._watch)
         self._sides = primary, secondary
         self._senders: set[PairedSender] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._closers: set[asyncio.Task[None]] = set()
         self.syphon: ResidentSyphon | None = None
         """What carries the backlog home, with `enable_syphon`; it has a thread and connections of its own."""
         if options.enable_syphon:
@@ -166,7 +167,7 @@ class PairedClient:
 
     def retire(self, sender: ServiceBusSender) -> None:
         """A link that is not to be used again is closed by and by."""
-        self._begin(close_sender(sender))
+        _begin(close_sender(sender), self._closers)
 
     async def close(self) -> None:
         """Closes all senders, and those clients that were not given. Sends under way get five seconds to finish."""
@@ -174,24 +175,21 @@ class PairedClient:
         if self.syphon is not None:
             await asyncio.to_thread(self.syphon.close)
         await asyncio.gather(*(sender.close() for sender in list(self._senders)))
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=CLOSE_WITHIN)
-            for task in late:
-                task.cancel()
+        for watcher in self._watchers:
+            watcher.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * CLOSE_WITHIN):
+                while tasks := self._watchers | self._closers:  # a ping that is broken off has a link to close
+                    await asyncio.wait(tasks)
         for side in self._sides:
             if side.is_ours:
                 await side.client.close()
 
     # --- watching ------------------------------------------------------------------------------------------------
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _watch(self, entity: Entity) -> None:
         """From its first failure until it is healthy, an entity has a task that looks after it."""
-        self._begin(self._look_after(entity))
+        _begin(self._look_after(entity), self._watchers)
 
     async def _look_after(self, entity: Entity) -> None:
         with contextlib.suppress(SenderClosed):
@@ -366,6 +364,13 @@ class PairedSender:
     def _check_open(self) -> None:
         if self._closed.is_set() or self._client.closing.is_set():
             raise SenderClosed
+
+
+def _begin(work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
+    """Starts a task, and keeps it as long as it runs: the event loop would not."""
+    task = asyncio.get_running_loop().create_task(work)
+    kept.add(task)
+    task.add_done_callback(kept.discard)
 
 
 async def _drive(course: Course[T], do: Callable[[Step], Awaitable[Any]]) -> T:
