@@ -14,9 +14,8 @@ import pytest
 @pytest.mark.timeout(300)
 def test_the_demo_loses_nothing_and_says_so_even_on_a_machine_without_java(tmp_path: Path) -> None:  # D11
     command = [sys.executable, "-m", "syphon", "demo", "--messages", "300", "--folder", str(tmp_path / "demo")]
-    environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PATH": str(_path_without_java(tmp_path)), "JAVA_HOME": "",
-    }  # fmt: skip
+    path = _path_without_java(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PATH": str(path), "JAVA_HOME": ""}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=280, check=False, env=environment, cwd=tmp_path
     )
