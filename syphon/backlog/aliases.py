@@ -55,12 +55,13 @@ _SCHEDULED_KEY = encode(Symbol(_SCHEDULED))
 _SCHEDULED_FORMS = keys((_SCHEDULED,))
 _PARTITION_FORMS = keys((_PARTITION,))
 _PARTITION_NAME = _PARTITION.encode()
-_NOT_CARRIED = keys((
+NOT_CARRIED = keys((
     _ENQUEUED, "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number", "x-opt-message-state",
     "x-opt-deadletter-source",
     # Not the broker's, but it has been served in the backlog: the sender's own is in its alias.
     _SCHEDULED,
 ))  # fmt: skip
+"""Annotations that a message leaves behind with the queue it was in."""
 
 # Fields of the header, and of the properties.
 _PRIORITY, _TTL = 1, 2
@@ -233,7 +234,7 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
     kept, kept_count, partition_key = b"", 0, None
     stamps: dict[str, tuple[int, int]] = {}
     if annotations is not None:
-        kept, kept_count, stamps = take(data, annotations, _NOT_CARRIED)
+        kept, kept_count, stamps = take(data, annotations, NOT_CARRIED)
         if enqueued_at is None and _ENQUEUED in stamps:
             enqueued_at = _stamp(data, stamps[_ENQUEUED])
         if _PARTITION_NAME in kept:

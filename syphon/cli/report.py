@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.cli import moments
 from syphon.cli.exit_codes import ExitCode
+from syphon.cli.moments import Moment
 from syphon.cli.settings_file import load
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.option("-c", "--config", "config_file", metavar="FILE", type=click.Path(path_type=Path),
               help="The worker's settings: they say where the ledger is.")  # fmt: skip
 @click.option("--ledger", metavar="PATH", help="The ledger itself: a folder, or any path that Spark can read.")
-@click.option("--from", "since", metavar="TIME", type=moments.beginning, help="What was settled at this time or later.")
-@click.option("--to", "until", metavar="TIME", type=moments.end, help="What was settled before this time.")
+@click.option("--from", "since", type=Moment(), help="What was settled at this time or later.")
+@click.option("--to", "until", type=Moment(ends_a_period=True), help="What was settled before this time.")
 @click.option("--pair", metavar="NAME", help="One pair alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON: docs/report.md says what is in it.")
 @click.option("--html", "html_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),

@@ -4,10 +4,15 @@ import click
 
 from syphon import __version__
 from syphon.cli.check import check
+from syphon.cli.cost import cost
+from syphon.cli.dead_letters import dead_letters
 from syphon.cli.demo import demo
+from syphon.cli.drain import drain
 from syphon.cli.emulator import emulator
+from syphon.cli.inspect import inspect
 from syphon.cli.provision import provision
 from syphon.cli.report import report
+from syphon.cli.run import run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -30,5 +35,5 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision, report):
+for command in (demo, emulator, check, provision, run, drain, inspect, dead_letters, report, cost):
     main.add_command(command)

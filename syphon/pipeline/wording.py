@@ -32,7 +32,7 @@ def moment(when: datetime) -> str:
 
 
 def volume(size: int) -> str:
-    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "KB")):
+    for unit, name in ((2**40, "TB"), (2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} B"

@@ -6,6 +6,7 @@ is the timer. A batch that is refused is split until the message to blame stands
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -26,6 +27,8 @@ from ..errors import (
     Waits,
 )
 
+log = logging.getLogger(__name__)
+
 BATCH = 100
 BATCHES_UNDER_WAY = 16
 ENVELOPE = 512
@@ -35,8 +38,12 @@ SECTION = 8
 ANSWER_WITHIN = 60.0
 BROKEN_LINKS = 3
 """How often in a row a link may break before the destination is left alone for a while."""
+REFUSED_BATCHES = 4
+"""How many batches in a row may be refused before messages go one by one."""
 RECHECK_AFTER = 30.0
 """Seconds after which a destination that refused everything (missing, disabled) is looked at again."""
+LONGEST_PAUSE = 120.0
+"""Seconds between tries, at the most: each that fails doubles them (S9)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +52,8 @@ class Transfer:
 
     arrival: Arrival
     restored: Restored
+    size: int
+    """Of the message as it came."""
     possible_duplicate: bool = False
     forwarded_at: int | None = None
 
@@ -83,6 +92,9 @@ class Progress:
 
 
 Batch = list[Transfer]
+Key = tuple[str | None, str | None]
+"""Session and partition key: a batch has one of each (S8)."""
+NO_KEY: Key = (None, None)
 
 
 class Destination:
@@ -92,18 +104,23 @@ class Destination:
         self.path = path
         self.state: State = Open()
         self.used_at = 0.0
+        self.left = 0
+        """How many messages it has left in the backlog since it last took one."""
         self._permanent = permanent
         self._sender: RawSender[Batch] | None = None
-        self._waiting: dict[str | None, deque[Transfer]] = {}
+        self._waiting: dict[Key, deque[Transfer]] = {}
         self._waiting_count = 0
         self._again: deque[Batch] = deque()
         self._broken = 0
+        self.failures = 0
+        """How often in a row it has failed."""
+        self._together = BATCH
+        self._refused_batches = 0
 
     # --- in ------------------------------------------------------------------------------------------------------
 
     def offer(self, transfer: Transfer) -> None:
-        restored = transfer.restored
-        key = restored.session_id or restored.partition_key
+        key = transfer.restored.session_id, transfer.restored.partition_key
         self._waiting.setdefault(key, deque()).append(transfer)
         self._waiting_count += 1
 
@@ -144,7 +161,9 @@ class Destination:
             self._suffer(error, now)
             return
         sender = self._sender
-        while sender.has_room() and sender.under_way < BATCHES_UNDER_WAY:
+        # After a failure one batch goes ahead, to see whether the others would arrive.
+        most = 1 if self.failures else BATCHES_UNDER_WAY
+        while sender.has_room() and sender.under_way < most:
             batch = self._next_batch(sender, progress)
             if not batch:
                 return
@@ -159,11 +178,11 @@ class Destination:
             if not line:
                 del self._waiting[key]
                 continue
-            if len(line) < BATCH and sender.under_way and key is None:
+            if key == NO_KEY and sender.under_way and self._is_part_filled(line, sender):
                 continue
             batch: Batch = []
             room = sender.max_batch - ENVELOPE
-            while line and len(batch) < BATCH:
+            while line and len(batch) < self._together:
                 size = line[0].restored.size
                 if size > sender.max_size:
                     self._waiting_count -= 1
@@ -177,6 +196,10 @@ class Destination:
             if batch:
                 return batch
         return []
+
+    def _is_part_filled(self, line: deque[Transfer], sender: RawSender[Batch]) -> bool:
+        """Whether more would fit into the next batch: by count, and by size if all are like the first."""
+        return len(line) < self._together and len(line) * line[0].restored.size < sender.max_batch
 
     # --- what comes back -----------------------------------------------------------------------------------------
 
@@ -198,7 +221,9 @@ class Destination:
     def _judge(self, sent: Sent[Batch], progress: Progress, now: float) -> None:
         batch, error = sent.ticket, sent.error
         if error is None:
-            self._broken = 0
+            self._broken = self.failures = self.left = 0
+            if len(batch) > 1:
+                self._refused_batches = 0
             progress.accepted += batch
         elif sent.unknown:
             # It may have arrived. Not knowing is not having sent: again, under the same message id (D10).
@@ -209,13 +234,23 @@ class Destination:
             self._suffer(error, now)
             progress.left += [(transfer, error) for transfer in batch]
         elif len(batch) > 1:
-            middle = len(batch) // 2
-            self._again += (batch[:middle], batch[middle:])
+            self._split(batch)
         elif self._is_permanent(error):
             progress.refused.append((batch[0], error))
         else:
             self._suffer(error, now)
             progress.left.append((batch[0], error))
+
+    def _split(self, batch: Batch) -> None:
+        """In halves, to find the message to blame. If none was taken again and again, nothing goes together here:
+
+        a partitioned entity with duplicate detection has a key for each message, its id (S8).
+        """
+        self._refused_batches += 1
+        if self._refused_batches >= REFUSED_BATCHES:
+            self._together = 1
+        size = 1 if self._together == 1 else (len(batch) + 1) // 2
+        self._again += (batch[start : start + size] for start in range(0, len(batch), size))
 
     def _is_permanent(self, error: SyphonError) -> bool:
         return isinstance(error, Impossible) and type(error) in self._permanent
@@ -227,14 +262,25 @@ class Destination:
             if self._broken < BROKEN_LINKS:
                 return  # links come and go; a new one is opened at once
             self._broken = 0
-            self.state = Waiting(now + Waits.retry_after, error)
+            self._wait(Waits.retry_after, error, now)
         elif self._is_permanent(error):
             self.state = Closed(now + RECHECK_AFTER, error)
         elif isinstance(error, Waits):
-            self.state = Waiting(now + error.retry_after, error)
+            self._wait(error.retry_after, error, now)
         else:
-            pause = 60.0 if isinstance(error, NotAuthorized) else RECHECK_AFTER
-            self.state = Waiting(now + pause, error)
+            self._wait(60.0 if isinstance(error, NotAuthorized) else RECHECK_AFTER, error, now)
+
+    def _wait(self, first_pause: float, error: SyphonError, now: float) -> None:
+        """Is left alone: the longer, the more often in a row it has failed."""
+        if not isinstance(self.state, Waiting):  # what else was under way fails as well, and is no new failure
+            self.failures += 1
+        pause = min(first_pause * 2 ** (self.failures - 1), LONGEST_PAUSE)
+        if not isinstance(self.state, Waiting):
+            log.warning(
+                "destination %s waits: %s What is for it stays in the backlog; next try in %.0f s",
+                self.path, error, pause,
+            )  # fmt: skip
+        self.state = Waiting(now + pause, error)
 
     def _leave_all(self, progress: Progress, because: SyphonError) -> None:
         progress.left += [(transfer, because) for transfer in self._take_all()]

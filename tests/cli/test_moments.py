@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from syphon.cli import moments
+from syphon.cli.moments import Moment
+
+moment = Moment()
 
 
 @pytest.mark.parametrize(
@@ -21,13 +23,13 @@ from syphon.cli import moments
     ],
 )
 def test_a_time_without_a_zone_is_utc(text: str, when: datetime) -> None:
-    assert moments.beginning(text) == when
-    assert moments.beginning(text).tzinfo is UTC
+    assert moment(text) == when
+    assert moment(text).tzinfo is UTC
 
 
 def test_a_day_can_be_from_and_to_itself() -> None:
-    assert moments.end("2026-10-05") == datetime(2026, 10, 6, tzinfo=UTC)
-    assert moments.end("2026-10-05T00:00") == datetime(2026, 10, 5, tzinfo=UTC)
+    assert Moment(ends_a_period=True)("2026-10-05") == datetime(2026, 10, 6, tzinfo=UTC)
+    assert Moment(ends_a_period=True)("2026-10-05T00:00") == datetime(2026, 10, 5, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -35,12 +37,12 @@ def test_a_day_can_be_from_and_to_itself() -> None:
 )
 def test_a_duration_is_that_long_ago(text: str, ago: timedelta) -> None:
     before = datetime.now(UTC)
-    assert before - ago <= moments.beginning(text) <= datetime.now(UTC) - ago
+    assert before - ago <= moment(text) <= datetime.now(UTC) - ago
 
 
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "2026-13-01", "2h ago", "5", "never", "99999999999d", "0001-01-01T00:00+14:00"]
 )
 def test_nonsense_is_refused_with_a_remedy(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="write it as 2026-10-05T14:30Z"):
-        moments.beginning(text)
+    with pytest.raises(click.BadParameter, match="write 2026-11-16T14:30"):
+        moment(text)

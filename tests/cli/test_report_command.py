@@ -105,7 +105,7 @@ def test_help_teaches_with_examples(tmp_path: Path) -> None:
         (["--ledger", "file"], "There is no ledger at {folder}/file."),
         (["-c", "config.yaml"], "There is no ledger at {folder}/of-the-settings."),
         (["-c", "config.yaml", "--pair", "fabrikam"], "'fabrikam' is no pair of config.yaml: it has contoso."),
-        (["--ledger", ".", "--from", "yesterday"], "'yesterday' is no time: write it as 2026-10-05T14:30Z"),
+        (["--ledger", ".", "--from", "yesterday"], "'yesterday' is no time: write 2026-11-16T14:30"),
         (
             ["--ledger", ".", "--from", "2026-10-06", "--to", "2026-10-05"],
             "--from 2026-10-06T00:00:00Z is not before --to 2026-10-06T00:00:00Z.",

@@ -225,7 +225,7 @@ def test_the_command_shows_tables_and_its_exit_code_says_that_something_was_left
     assert done.stdout.splitlines()[:3] == [
         "0 of 16 messages arrived. 3 went to the dead letters. 13 stayed in the backlog. "
         "Every receipt is accounted for.",
-        "2026-10-05 12:00:00 UTC to 2026-10-05 12:00:00 UTC, 16.4 KB",
+        "2026-10-05 12:00:00 UTC to 2026-10-05 12:00:00 UTC, 16.0 KB",
         "Transfers: 16 received = 0 forwarded + 3 dead-lettered + 13 left + 0 unaccounted",
     ]
     assert done.stderr == ""

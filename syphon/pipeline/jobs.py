@@ -1,0 +1,140 @@
+"""Spark jobs: so many slots on one backlog queue, their rows to the clerk, their sheets back to who asked."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..config import PairSettings
+from ..errors import SyphonError
+from ..transfer.pump import PumpOptions, WaitingDestination
+from .clerk import Clerk
+from .desk import Desk, added_up
+from .rows import TRANSFERS
+from .sheets import Fault, Sheet
+from .slot import Assignment, slots
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class JobFailed(SyphonError):
+    """Spark gave a job up."""
+
+
+class SparkLost(SyphonError):
+    """Spark is gone: it has to be started again, and the worker with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A job that has ended, as far as the driver heard of it."""
+
+    sheets: tuple[Sheet, ...]
+
+    @property
+    def lost(self) -> tuple[Sheet, ...]:
+        """Attempts that were killed: their rows are gone, their counters are not."""
+        return tuple(sheet for sheet in self.sheets if not sheet.finished)
+
+    @property
+    def fault(self) -> Fault | None:
+        return next((sheet.fault for sheet in self.sheets if sheet.fault is not None), None)
+
+    @property
+    def error(self) -> str:
+        return next((sheet.error for sheet in self.sheets if sheet.error), "")
+
+    @property
+    def waiting(self) -> tuple[WaitingDestination, ...]:
+        """The destinations that took nothing, the longest wait of each."""
+        longest: dict[str, WaitingDestination] = {}
+        for destination in (found for sheet in self.sheets for found in sheet.waiting):
+            known = longest.get(destination.path)
+            if known is None or known.seconds < destination.seconds:
+                longest[destination.path] = destination
+        return tuple(longest.values())
+
+    @property
+    def has_more(self) -> bool:
+        """A lease was over while messages still came."""
+        return any(sheet.busy for sheet in self.sheets)
+
+    def sum(self, field: str) -> int:
+        return added_up(self.sheets, field)
+
+
+class Jobs:
+    """Runs slots, and hands their rows to the clerk."""
+
+    def __init__(self, spark: SparkSession, desk: Desk, clerk: Clerk) -> None:
+        self._spark = spark
+        self._desk = desk
+        self._clerk = clerk
+
+    @property
+    def most_slots(self) -> int:
+        """How many tasks run at once."""
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    def warm_up(self) -> None:
+        """The first job takes seconds, and a message that waits for it as long. Better now."""
+        count = self.most_slots
+        self._spark.range(0, count, 1, count).mapInArrow(slots([]), TRANSFERS).count()
+
+    def carry(
+        self,
+        pair: PairSettings,
+        queue: str,
+        options: Sequence[PumpOptions],
+        waiting: Sequence[WaitingDestination] = (),
+        rate: float | None = None,
+    ) -> Done:
+        """Carries a queue's messages with a slot for each of `options`, until all of them have ended."""
+        job = uuid.uuid4().hex[:12]
+        share = None if rate is None else rate / len(options)
+        assignments = [
+            Assignment(pair, queue, job, each, self._desk.address, share, tuple(waiting)) for each in options
+        ]
+        self._desk.open_job(job)
+        rows: DataFrame | None = None
+        try:
+            rows = self._run(queue, assignments)
+        finally:
+            sheets = tuple(self._desk.close_job(job))
+            if rows is not None:
+                self._clerk.write(rows, sheets)
+        return Done(sheets)
+
+    def _run(self, queue: str, assignments: list[Assignment]) -> DataFrame:
+        """Runs the slots. What they yield is kept by Spark: evaluating it again would be another transfer."""
+        from pyspark import StorageLevel
+
+        context = self._spark.sparkContext
+        # A pool of its own: in the common one, jobs wait for each other in a line.
+        context.setLocalProperty("spark.scheduler.pool", queue)
+        context.setJobDescription(f"syphon: {queue}")
+        count = len(assignments)
+        rows = self._spark.range(0, count, 1, count).mapInArrow(slots(assignments), TRANSFERS)
+        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            rows.count()
+        except Exception as error:
+            raise self._explained(error, queue) from error
+        return rows
+
+    def _is_lost(self) -> bool:
+        from py4j.protocol import Py4JError
+
+        try:
+            return bool(self._spark.sparkContext._jsc.sc().isStopped())
+        except (Py4JError, OSError, AttributeError):
+            return True
+
+    def _explained(self, error: Exception, queue: str) -> SyphonError:
+        text = str(error).strip().partition("\n")[0]
+        if self._is_lost():
+            return SparkLost(f"Spark is gone while it worked on {queue}: {text}")
+        return JobFailed(f"Spark gave up a job on {queue}: {text}. Nothing is lost: what was in hand comes again.")
