@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.servicebus import ServiceBusMessageBatch
@@ -29,6 +29,9 @@ from .failover import Failover
 from .loads import NOT_CANCELLABLE, check_cancellable, count_of, encoded, load_of, ping, scheduled
 from .options import PairOptions
 from .pairing import Side, set_up, sync_client
+
+if TYPE_CHECKING:
+    from .resident import ResidentSyphon
 
 T = TypeVar("T")
 Given: TypeAlias = str | tuple[str, AsyncTokenCredential] | ServiceBusClient
@@ -65,7 +68,7 @@ async def _paired(primary: Given, secondary: Given, options: PairOptions, clock:
     loop = asyncio.get_running_loop()
     with sync_client(way_in(home.client), loop) as at_home, sync_client(way_in(away.client), loop) as abroad:
         backlog = await asyncio.to_thread(set_up, at_home, way_in(abroad), options)
-    return PairedClient(home, away, backlog, options, clock)
+    return PairedClient(home, away, backlog, options, clock, loop)
 
 
 class _Pairing:
@@ -91,7 +94,13 @@ class PairedClient:
     """Two namespaces to send with."""
 
     def __init__(
-        self, primary: Side, secondary: Side, backlog: Provisioned, options: PairOptions, clock: Clock
+        self,
+        primary: Side,
+        secondary: Side,
+        backlog: Provisioned,
+        options: PairOptions,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.primary: ServiceBusClient = primary.client
         """The primary's client, for all that is not sending."""
@@ -103,7 +112,15 @@ class PairedClient:
         self.failover = Failover(self.primary.fully_qualified_namespace, options, backlog.names, clock.now, self._watch)
         self._sides = primary, secondary
         self._senders: set[PairedSender] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._closers: set[asyncio.Task[None]] = set()
+        self.syphon: ResidentSyphon | None = None
+        """What carries the backlog home, with `enable_syphon`; it has a thread and connections of its own."""
+        if options.enable_syphon:
+            from .resident import ResidentSyphon
+
+            home, away = (sync_client(way_in(client), loop) for client in (self.primary, self.secondary))
+            self.syphon = ResidentSyphon(home, away, backlog.names, clock.now)
 
     async def __aenter__(self) -> Self:
         return self
@@ -150,30 +167,29 @@ class PairedClient:
 
     def retire(self, sender: ServiceBusSender) -> None:
         """A link that is not to be used again is closed by and by."""
-        self._begin(close_sender(sender))
+        _begin(close_sender(sender), self._closers)
 
     async def close(self) -> None:
         """Closes all senders, and those clients that were not given. Sends under way get five seconds to finish."""
         self.closing.set()
+        if self.syphon is not None:
+            await asyncio.to_thread(self.syphon.close)
         await asyncio.gather(*(sender.close() for sender in list(self._senders)))
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=CLOSE_WITHIN)
-            for task in late:
-                task.cancel()
+        for watcher in self._watchers:
+            watcher.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * CLOSE_WITHIN):
+                while tasks := self._watchers | self._closers:  # a ping that is broken off has a link to close
+                    await asyncio.wait(tasks)
         for side in self._sides:
             if side.is_ours:
                 await side.client.close()
 
     # --- watching ------------------------------------------------------------------------------------------------
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _watch(self, entity: Entity) -> None:
         """From its first failure until it is healthy, an entity has a task that looks after it."""
-        self._begin(self._look_after(entity))
+        _begin(self._look_after(entity), self._watchers)
 
     async def _look_after(self, entity: Entity) -> None:
         with contextlib.suppress(SenderClosed):
@@ -348,6 +364,13 @@ class PairedSender:
     def _check_open(self) -> None:
         if self._closed.is_set() or self._client.closing.is_set():
             raise SenderClosed
+
+
+def _begin(work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
+    """Starts a task, and keeps it as long as it runs: the event loop would not."""
+    task = asyncio.get_running_loop().create_task(work)
+    kept.add(task)
+    task.add_done_callback(kept.discard)
 
 
 async def _drive(course: Course[T], do: Callable[[Step], Awaitable[Any]]) -> T:

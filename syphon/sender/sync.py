@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBusReceiver, ServiceBusSender
@@ -25,6 +25,9 @@ from .links import Link
 from .loads import NOT_CANCELLABLE, check_cancellable, count_of, encoded, load_of, ping, scheduled
 from .options import PairOptions
 from .pairing import Side, set_up
+
+if TYPE_CHECKING:
+    from .resident import ResidentSyphon
 
 T = TypeVar("T")
 Given: TypeAlias = str | tuple[str, TokenCredential] | ServiceBusClient
@@ -80,6 +83,12 @@ class PairedClient:
         self._senders: set[PairedSender] = set()
         self._watchers: list[threading.Thread] = []
         self._lock = threading.Lock()
+        self.syphon: ResidentSyphon | None = None
+        """What carries the backlog home, with `enable_syphon`."""
+        if options.enable_syphon:
+            from .resident import ResidentSyphon
+
+            self.syphon = ResidentSyphon(self.primary, self.secondary, backlog.names, clock.now)
 
     def __enter__(self) -> Self:
         return self
@@ -129,6 +138,8 @@ class PairedClient:
     def close(self) -> None:
         """Closes all senders, and those clients that were not given. Sends under way get five seconds to finish."""
         self.closing.set()
+        if self.syphon is not None:
+            self.syphon.close()
         with self._lock:
             senders, watchers = list(self._senders), list(self._watchers)
         # Side by side: the SDK takes half a second for each, and one that is stuck gets its five.

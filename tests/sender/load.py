@@ -62,9 +62,10 @@ def run_threads(primary: str, secondary: str, record: Record, stopping: threadin
     home, away = (ServiceBusClient.from_connection_string(text, retry_total=0) for text in (primary, secondary))
 
     def work(client: Any, number: int) -> None:
-        turn, start = 0, time.monotonic()
+        turn, due = 0, time.monotonic()
         with client.get_queue_sender(DESTINATIONS[number % len(DESTINATIONS)]) as sender:
-            while not stopping.wait(max(0.0, start + turn * PAUSE - time.monotonic())):
+            while not stopping.wait(max(0.0, due - time.monotonic())):
+                due = max(due + PAUSE, time.monotonic())
                 batch, began = batch_of(number, turn := turn + 1), time.monotonic()
                 try:
                     sender.send_messages(batch)
@@ -83,10 +84,11 @@ def run_threads(primary: str, secondary: str, record: Record, stopping: threadin
 
 def run_tasks(primary: str, secondary: str, record: Record, stopping: threading.Event) -> None:
     async def work(client: aio.PairedClient, number: int) -> None:
-        turn, start = 0, time.monotonic()
+        turn, due = 0, time.monotonic()
         async with client.get_queue_sender(DESTINATIONS[number % len(DESTINATIONS)]) as sender:
             while not stopping.is_set():
-                await asyncio.sleep(max(0.0, start + turn * PAUSE - time.monotonic()))
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                due = max(due + PAUSE, time.monotonic())
                 batch, began = batch_of(number, turn := turn + 1), time.monotonic()
                 try:
                     await sender.send_messages(batch)
@@ -95,7 +97,8 @@ def run_tasks(primary: str, secondary: str, record: Record, stopping: threading.
                     note(record, batch, began, error)
 
     async def run() -> None:
-        home, away = (AsyncServiceBusClient.from_connection_string(text, retry_total=0) for text in (primary, secondary))
+        make = AsyncServiceBusClient.from_connection_string
+        home, away = make(primary, retry_total=0), make(secondary, retry_total=0)
         async with home, away, aio.pair(home, away, OPTIONS) as client:
             await asyncio.gather(*(work(client, number) for number in range(SENDERS)))
             record.failed_over += client.failed_over
