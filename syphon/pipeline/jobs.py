@@ -81,8 +81,7 @@ class Jobs:
 
     def warm_up(self) -> None:
         """The first job takes seconds, and a message that waits for it as long. Better now."""
-        count = self.most_slots
-        self._spark.range(0, count, 1, count).mapInArrow(slots([]), TRANSFERS).count()
+        self._spark.range(1).mapInArrow(slots([]), TRANSFERS).count()
 
     def carry(
         self,

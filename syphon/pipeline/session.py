@@ -30,7 +30,8 @@ log = logging.getLogger("syphon.spark")
 
 PACKAGE = Path(__file__).parents[1]
 SMALL_JVM = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms48m -XX:MaxNewSize=48m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms48m -XX:MaxNewSize=48m "
+    "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
 )
 """The driver plans small jobs, and waits. By itself Java would take a sixty-fourth of the machine to begin with."""
 TASK_FAILURES = 4
@@ -73,7 +74,7 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        # It would be told to Python workers by their environment, and those of jobs and of the ledger would have two daemons.
+        # Told to Python workers by their environment, it would take a second daemon for those that have no use for it.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
