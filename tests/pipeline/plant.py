@@ -25,11 +25,13 @@ WITHIN = 90.0
 
 
 class Running:
-    """A syphon command that is running; what it says on stderr is kept line by line."""
+    """A syphon command that is running, or another module; what it says on stderr is kept line by line."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None, module: str = "syphon"
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "syphon", *arguments], cwd=folder, text=True,
+            [sys.executable, "-m", module, *arguments], cwd=folder, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
         )  # fmt: skip
