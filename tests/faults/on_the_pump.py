@@ -93,7 +93,7 @@ class EndedManyTimes(Scenario):
         self.end_it()
         return None if self.ending is Ending.UNCLEAN else self.told
 
-    def explained(self) -> int:
+    def untold(self) -> int:
         return (self.times - 1) * WINDOW
 
 
@@ -101,7 +101,7 @@ class LockLostBeforeCompletion(Armed):
     number, words = 5, "lock lost before complete"
     side, fault = SECONDARY, {"action": "lose-lock", "operation": "settle", "share": 0.2, "times": 20}
 
-    def explained(self) -> int:
+    def untold(self) -> int:
         return 20
 
     def judge(self, verdict: Verdict, told: Told | None) -> None:
@@ -147,7 +147,7 @@ class ResetDuringSend(Armed):
     number, words = 8, "connection reset during send (outcome unknown)"
     side, fault = PRIMARY, {"action": "lose-reply-and-drop", "operation": "send", "times": 2}
 
-    def explained(self) -> int:
+    def untold(self) -> int:
         return 2 * WINDOW
 
     def judge(self, verdict: Verdict, told: Told | None) -> None:
@@ -161,7 +161,7 @@ class HalfOpen(Scenario):
 
     def start(self) -> Running:
         port = int(self.site.primary.split(";")[0].rpartition(":")[2])
-        self.proxy = Proxy(port).__enter__()
+        self.proxy = self.stack.enter_context(Proxy(port))
         through = self.site.primary.replace(f":{port}", f":{self.proxy.port}")
         return self.site.carrier(environment={"PRIMARY": through}, rate=self.rate, silence=3.0)
 
@@ -173,10 +173,7 @@ class HalfOpen(Scenario):
         """It has, and was noticed: messages pass again over another connection."""
         return self.proxy.stalled > 0 and self.site.moved() > self.moved + WINDOW
 
-    def heal(self) -> None:
-        self.proxy.__exit__(None, None, None)
-
-    def explained(self) -> int:
+    def untold(self) -> int:
         return WINDOW
 
 
@@ -347,7 +344,7 @@ class Redelivered(Armed):
     number, words = 20, "redelivery"
     side, fault = SECONDARY, {"action": "lose-lock", "operation": "receive", "entity": QUEUE, "times": 60}
 
-    def explained(self) -> int:
+    def untold(self) -> int:
         return 60
 
 
@@ -414,7 +411,7 @@ class Outage(Scenario):
         for name in self.sides:
             self.site.control(name, "DELETE", "outage")
 
-    def explained(self) -> int:
+    def untold(self) -> int:
         return WINDOW
 
 

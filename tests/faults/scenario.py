@@ -12,6 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -97,6 +98,8 @@ class Scenario:
         self.site = site
         self.rng = rng
         self.ending = ending
+        self.stack = ExitStack()
+        """What must be undone in the end, however it ends."""
         self.began = time.monotonic()
 
     # --- what a scenario decides ---------------------------------------------------------------------------------
@@ -132,8 +135,12 @@ class Scenario:
         for name in (PRIMARY, SECONDARY):
             self.site.control(name, "DELETE", "faults")
 
-    def explained(self) -> int:
-        """How many duplicates the fault itself explains when nobody is left to tell of them."""
+    def explained(self, told: Told | None) -> int:
+        """How many duplicates there may be: those that were told of, or what was in hand when nobody could tell."""
+        return told.possible_duplicates if told is not None else WINDOW + self.untold()
+
+    def untold(self) -> int:
+        """How many more the fault itself explains, when nobody could tell."""
         return 0
 
     def judge(self, verdict: Verdict, told: Told | None) -> None:
@@ -154,7 +161,9 @@ def play(kind: type[Scenario], ending: Ending, seed: int, folder: Path) -> Verdi
     """A scenario from beginning to end. Raises AssertionError, with the seed, if something is not as it must be."""
     try:
         with site(folder, durable=kind.durable) as place:
-            return _played(kind(place, random.Random(f"{seed} {kind.name()} {ending}"), ending), place)
+            scenario = kind(place, random.Random(f"{seed} {kind.name()} {ending}"), ending)
+            with scenario.stack:
+                return _played(scenario, place)
     except AssertionError as error:
         raise AssertionError(f"{kind.name()}, {ending}, seed {seed}: {error}") from error
 
@@ -172,7 +181,7 @@ def _played(scenario: Scenario, place: Site) -> Verdict:
     scenario.heal()
     home = carry_home(place)
     verdict = check(place.attempted, place.acknowledged, place.found(), place.removed)
-    explained = home.possible_duplicates + (told.possible_duplicates if told else WINDOW + scenario.explained())
+    explained = scenario.explained(told) + home.possible_duplicates
     problems = verdict.problems(at_least=len(inputs), most_duplicates=explained)
     if told is not None:
         problems += _untruths(verdict, told, home)

@@ -110,6 +110,20 @@ def command_line(pid: int) -> str:
         return ""
 
 
+def parent_of(pid: int) -> int:
+    """Its parent, or 0 if it is not there."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def python_workers(running: Running) -> list[int]:
+    """Spark's Python workers: children of the daemon they are forked from."""
+    found = [pid for pid, command in running.descendants() if "syphon.pipeline.daemon" in command]
+    return [pid for pid in found if parent_of(pid) in found]
+
+
 def eventually(
     condition: Callable[[], Any], within: float = WITHIN, explain: Callable[[], object] = lambda: ""
 ) -> Any:
