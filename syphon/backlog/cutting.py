@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from syphon.amqp import Malformed, Section, Span, Symbol, encode, split
+from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, split
 from syphon.amqp.codec import skip
 
 NULL = b"\x40"
@@ -90,7 +90,7 @@ class Taken(NamedTuple):
 def take(data: bytes, span: Span, names: Mapping[bytes, str]) -> Taken:
     """Walk through a map and take out the pairs whose keys are among `names` (made by `keys`)."""
     _, _, start, end = span
-    first, items = _content(data, span, 0xC1)
+    first, items = content(data, span, 0xC1)
     if items % 2:
         raise Malformed(f"the map at byte {start} has a key without a value")
     found: dict[str, tuple[int, int]] = {}
@@ -121,7 +121,7 @@ def take(data: bytes, span: Span, names: Mapping[bytes, str]) -> Taken:
     return Taken(b"".join(kept), items // 2 - len(found), found)
 
 
-def _content(data: bytes, span: Span, short: int) -> tuple[int, int]:
+def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
     """Where the items of a list (0xc0) or map (0xc1) begin, and how many it says there are."""
     _, _, start, end = span
     code = data[start]
@@ -151,6 +151,16 @@ for _size, _codes in {
         _SIZE[_code] = _size
 
 
+def value_at(data: bytes, start: int, end: int) -> Value:
+    """The value that stands there, of which `take` or `fields` has told. Most are short strings."""
+    if data[start] == 0xA1:
+        try:
+            return data[start + 2 : end].decode()
+        except UnicodeDecodeError:
+            pass  # the codec has the words for it
+    return decode(data, start, end)[0]
+
+
 def with_pairs(data: bytes, span: Span | None, section: Section, count: int, pairs: bytes) -> bytes:
     """The map section with these pairs for its content; nothing at all if there are none."""
     if count == 0:
@@ -164,7 +174,7 @@ def fields(data: bytes, span: Span) -> list[int]:
     end = span.end
     if data[span.value] == 0x45:
         return [end]
-    pos, count = _content(data, span, 0xC0)
+    pos, count = content(data, span, 0xC0)
     starts = []
     try:
         for _ in range(count):
