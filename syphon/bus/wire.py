@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
 import ssl
+import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -30,12 +30,14 @@ from syphon.amqp.frames import (
     End,
     Error,
     Flow,
+    Transfer,
     frame,
     read_performative,
 )
 
 from ..errors import Interrupted, SyphonError, from_condition
 from .seam import OpenSocket
+from .usual import usual_disposition, usual_transfer
 
 CHANNEL = 2
 """The SDK keeps channel 1 for itself."""
@@ -46,7 +48,8 @@ CHUNKS_A_TURN = 4
 SILENCE = 60.0
 """Seconds without a byte after which a connection that owes us an answer counts as dead."""
 
-TRANSFER, DISPOSITION = 0x14, 0x15
+TRANSFER, DISPOSITION = b"\x00\x53\x14", b"\x00\x53\x15"
+_FRAME_HEAD = struct.Struct(">IBxH").unpack_from
 
 ACCEPTED = Described(ULong(0x24), [])
 ACCEPTED_BYTES = encode(ACCEPTED)
@@ -54,15 +57,6 @@ _COMPLETE_TAIL = b"\x40\x42" + ACCEPTED_BYTES
 _COMPLETE_HEAD = frame(CHANNEL, b"\x00\x53\x15" + compound(0xC0, 5, b"\x41\x70" + bytes(4) + _COMPLETE_TAIL))
 _COMPLETE_HEAD = _COMPLETE_HEAD[: -len(_COMPLETE_TAIL) - 4]
 """A disposition that completes one delivery, but for its number: every message needs one."""
-_USUAL_DISPOSITION = re.compile(
-    rb"\x00\x53\x15\xc0..([\x41\x42])(\x43|\x52.|\x70....)(?:\x40|\2)\x41\x00\x53\x24\x45\x40*", re.DOTALL
-).fullmatch
-"""One delivery, accepted and settled: what nearly every disposition says. Others are decoded in full."""
-_USUAL_TRANSFER = re.compile(
-    rb"\x00\x53\x14\xc0.\x06(\x43|\x52.|\x70....)(\x43|\x52.|\x70....)\xa0\x10(.{16})"
-    rb"(?:\x40|\x43|\x52.|\x70....)[\x40\x42][\x40\x42]", re.DOTALL
-).match  # fmt: skip
-"""A whole message in one frame, unsettled, under a lock token, with six fields. Others are decoded in full."""
 
 
 class WireLink(Protocol):
@@ -74,7 +68,7 @@ class WireLink(Protocol):
 
     def on_flow(self, flow: Flow) -> None: ...
 
-    def on_transfer(self, fields: list[Value], payload: bytes) -> None: ...
+    def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None: ...
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
         """What became of a delivery: one this link sent, or one it received and asked to settle."""
@@ -101,6 +95,7 @@ class Wire:
         self._links: dict[int, WireLink] = {}
         self._by_remote: dict[int, WireLink] = {}
         self._by_name: dict[str, WireLink] = {}
+        self._pieces: dict[int, tuple[Transfer, list[bytes]]] = {}
         self._sent_by: dict[int, WireLink] = {}
         self._settled_by: dict[int, WireLink] = {}
         self._new_handles = itertools.count()
@@ -150,15 +145,15 @@ class Wire:
         pos, end = 0, len(data)
         try:
             while end - pos >= 8:
-                size = int.from_bytes(data[pos : pos + 4], "big")
+                size, offset, channel = _FRAME_HEAD(data, pos)
                 if size < 8 or size > 0x7FFFFFFF:
                     raise Malformed(f"a frame of {size} bytes")
                 after = pos + size
                 if after > end:
                     break
-                start = pos + 4 * data[pos + 4]
+                start = pos + 4 * offset
                 if start < after:
-                    self._on_frame(int.from_bytes(data[pos + 6 : pos + 8], "big"), data[start:after])
+                    self._on_frame(channel, data, start, after)
                 pos = after
         except Malformed as error:
             self.fail(Interrupted(f"{self.name} sent what is not AMQP: {error}."))
@@ -288,30 +283,19 @@ class Wire:
 
     # --- frames in -----------------------------------------------------------------------------------------------
 
-    def _on_frame(self, channel: int, body: bytes) -> None:
-        kind = body[2] if body[:2] == b"\x00\x53" and len(body) > 2 else 0
-        if channel == self._remote_channel and kind == TRANSFER:
-            usual = _USUAL_TRANSFER(body)
-            fields: Value
-            if usual is not None and usual.end() == 5 + body[4]:
-                handle, delivery_id, tag = usual.groups()
-                fields, payload = [_uint(handle), _uint(delivery_id), tag, None, False, False], usual.end()
-            else:
-                fields, payload = decode(body, 3)
-            self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
-            if isinstance(fields, list) and fields and isinstance(fields[0], UInt):
-                link = self._by_remote.get(fields[0])
-                if link is not None:
-                    link.on_transfer(fields, body[payload:])
-            return
-        if channel == self._remote_channel and kind == DISPOSITION:
-            usual = _USUAL_DISPOSITION(body)
-            if usual is not None:
-                self._on_settled(usual.group(1) == b"\x41", _uint(usual.group(2)), ACCEPTED)
-            else:
-                self._on_disposition(decode(body, 3)[0])
-            return
-        performative, _ = read_performative(body)
+    def _on_frame(self, channel: int, data: bytes, start: int, end: int) -> None:
+        if channel == self._remote_channel:
+            if data.startswith(TRANSFER, start):
+                self._on_transfer(data, start, end)
+                return
+            if data.startswith(DISPOSITION, start):
+                usual = usual_disposition(data, start, end)
+                if usual is not None:
+                    self._on_settled(*usual, ACCEPTED)
+                else:
+                    self._on_disposition(decode(data, start + 3, end)[0])
+                return
+        performative, _ = read_performative(data[start:end])
         if isinstance(performative, Begin) and performative.remote_channel == CHANNEL:
             self._remote_channel = channel
             self._next_incoming_id = performative.next_outgoing_id
@@ -321,6 +305,36 @@ class Wire:
             self._on_close(performative.error)
         elif channel == self._remote_channel:
             self._on_session_frame(performative)
+
+    def _on_transfer(self, data: bytes, start: int, end: int) -> None:
+        self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
+        usual = usual_transfer(data, start, end)
+        if usual is not None and usual[0] not in self._pieces:
+            handle, delivery_id, tag, payload = usual
+            link = self._by_remote.get(handle)
+            if link is not None:
+                link.on_message(delivery_id, tag, data[payload:end])
+            return
+        body = data[start:end]
+        transfer, payload = read_performative(body)
+        if isinstance(transfer, Transfer):
+            self._on_piece(transfer, body[payload:])
+
+    def _on_piece(self, transfer: Transfer, payload: bytes) -> None:
+        """A message may come in several frames, and only the first one must say which message it is."""
+        link = self._by_remote.get(transfer.handle)
+        if link is None:
+            return
+        first, pieces = self._pieces.setdefault(transfer.handle, (transfer, []))
+        pieces.append(payload)
+        if transfer.more and not transfer.aborted:
+            return
+        del self._pieces[transfer.handle]
+        if transfer.aborted:
+            return
+        if first.delivery_id is None or first.delivery_tag is None:
+            raise Malformed("a message without a delivery id or tag")
+        link.on_message(first.delivery_id, first.delivery_tag, b"".join(pieces))
 
     def _on_session_frame(self, performative: Composite) -> None:
         if isinstance(performative, Flow):
@@ -360,6 +374,7 @@ class Wire:
             link.on_flow(flow)
 
     def _on_detach(self, detach: Detach) -> None:
+        self._pieces.pop(detach.handle, None)
         link = self._by_remote.pop(detach.handle, None)
         if link is not None and self._links.get(link.handle) is link:
             self._forget(link)
@@ -368,10 +383,6 @@ class Wire:
 
     def _on_close(self, error: Error | None) -> None:
         self.fail(_error(error, f"{self.name} closed the connection."))
-
-
-def _uint(raw: bytes) -> UInt:
-    return UInt(int.from_bytes(raw[1:], "big"))
 
 
 def _error(error: Error | None, otherwise: str) -> SyphonError:
