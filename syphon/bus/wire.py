@@ -54,7 +54,7 @@ _FRAME_HEAD = struct.Struct(">IBxH").unpack_from
 ACCEPTED = Described(ULong(0x24), [])
 ACCEPTED_BYTES = encode(ACCEPTED)
 _COMPLETE_TAIL = b"\x40\x42" + ACCEPTED_BYTES
-_COMPLETE_HEAD = frame(CHANNEL, b"\x00\x53\x15" + compound(0xC0, 5, b"\x41\x70" + bytes(4) + _COMPLETE_TAIL))
+_COMPLETE_HEAD = frame(CHANNEL, DISPOSITION + compound(0xC0, 5, b"\x41\x70" + bytes(4) + _COMPLETE_TAIL))
 _COMPLETE_HEAD = _COMPLETE_HEAD[: -len(_COMPLETE_TAIL) - 4]
 """A disposition that completes one delivery, but for its number: every message needs one."""
 
@@ -91,7 +91,7 @@ class Wire:
         self._socket = opened.socket
         self._idle_timeout = opened.idle_timeout
         self._rest = opened.unread
-        self._out: deque[bytes] = deque()
+        self._out: deque[bytes | memoryview] = deque()
         self._links: dict[int, WireLink] = {}
         self._by_remote: dict[int, WireLink] = {}
         self._by_name: dict[str, WireLink] = {}
@@ -105,7 +105,7 @@ class Wire:
         self._next_outgoing_id = 0
         self._next_incoming_id = 0
         self._peer_window = 0
-        self._held_back: deque[bytes] = deque()
+        self._held_back: deque[tuple[bytes, memoryview]] = deque()
         self._heard_at = self._wrote_at = now()
         self.send(Begin(None, 0, WINDOW, WINDOW, 65535))
 
@@ -175,14 +175,14 @@ class Wire:
                 data = self._next_piece()
                 sent = self._socket.send(data)
                 if sent < len(data):
-                    self._out.appendleft(data[sent:])
+                    self._out.appendleft(memoryview(data)[sent:])
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             self._out.appendleft(data)
         except OSError as error:
             self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
         self._wrote_at = self.now()
 
-    def _next_piece(self) -> bytes:
+    def _next_piece(self) -> bytes | memoryview:
         """As many frames as make one good write. Not all: a slow peer would have them copied again and again."""
         piece = self._out.popleft()
         if len(piece) >= CHUNK or not self._out:
@@ -254,17 +254,15 @@ class Wire:
         self._sent_by[delivery_id] = link
         head = b"\x70" + link.handle.to_bytes(4, "big") + b"\x70" + delivery_id.to_bytes(4, "big")
         head += b"\xa0\x04" + delivery_id.to_bytes(4, "big") + b"\x70" + message_format.to_bytes(4, "big") + b"\x42"
+        head = TRANSFER + b"\xc0" + bytes((len(head) + 2, 6)) + head
         room = self.max_frame_size - 64
-        sent = 0
-        while True:
-            piece = payload[sent : sent + room]
-            sent += len(piece)
-            fields = head + (b"\x42" if sent >= len(payload) else b"\x41")
-            data = frame(CHANNEL, b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 6)) + fields + piece)
-            self._held_back.append(data)
-            if sent >= len(payload):
-                self._let_out()
-                return delivery_id
+        view = memoryview(payload)
+        for start in range(0, len(payload) or 1, room):
+            piece = view[start : start + room]
+            more = b"\x41" if start + room < len(payload) else b"\x42"
+            self._held_back.append((frame(CHANNEL, head + more, following=len(piece)), piece))
+        self._let_out()
+        return delivery_id
 
     def settle(self, link: WireLink, delivery_id: int, state: bytes) -> None:
         """Tells the peer what became of a delivery, unsettled: the peer's echo is the proof (`on_outcome`)."""
@@ -273,13 +271,13 @@ class Wire:
             self._out.append(_COMPLETE_HEAD + delivery_id.to_bytes(4, "big") + _COMPLETE_TAIL)
             return
         fields = b"\x41\x70" + delivery_id.to_bytes(4, "big") + b"\x40\x42" + state
-        self._out.append(frame(CHANNEL, b"\x00\x53\x15" + compound(0xC0, 5, fields)))
+        self._out.append(frame(CHANNEL, DISPOSITION + compound(0xC0, 5, fields)))
 
     def _let_out(self) -> None:
         while self._held_back and self._peer_window > 0:
             self._peer_window -= 1
             self._next_outgoing_id = (self._next_outgoing_id + 1) & 0xFFFFFFFF
-            self._out.append(self._held_back.popleft())
+            self._out += self._held_back.popleft()
 
     # --- frames in -----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from syphon.amqp import Map, Properties, Section, Symbol, data_section, properties_bytes, section_bytes
+from syphon.amqp import Map, Properties, Section, Symbol, data_head, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import Restored
 
@@ -272,7 +272,8 @@ def _encoded(batch: Batch) -> tuple[bytes, int]:
         parts.append(section_bytes(Section.MESSAGE_ANNOTATIONS, Map(((Symbol("x-opt-partition-key"), key),))))
     if first.message_id is not None or first.session_id is not None:
         parts.append(properties_bytes(Properties(message_id=first.message_id, group_id=first.session_id)))
-    parts += [data_section(transfer.restored.payload) for transfer in batch]
+    for transfer in batch:
+        parts += (data_head(transfer.restored.payload), transfer.restored.payload)
     return b"".join(parts), BATCH_FORMAT
 
 

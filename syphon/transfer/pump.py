@@ -218,6 +218,7 @@ class Pump:
         if self._receiver is None:
             return
         arrivals = self._receiver.arrivals
+        wall = _wall()
         while arrivals:
             arrival = arrivals.popleft()
             self._last_arrival = arrival.received_at
@@ -226,11 +227,11 @@ class Pump:
             if self._stopped_at is not None:
                 self._give_back(arrival)
             else:
-                self._route(arrival)
+                self._route(arrival, wall)
 
-    def _route(self, arrival: Arrival) -> None:
+    def _route(self, arrival: Arrival, wall: int) -> None:
         """Restored → its destination, or → dead letters with a reason."""
-        restored = restore(arrival.payload, enqueued_at=None, now=_wall(), ttl=self._options.ttl)
+        restored = restore(arrival.payload, enqueued_at=None, now=wall, ttl=self._options.ttl)
         if isinstance(restored, Unrestorable):
             self._dead_letter(arrival, restored.reason.value, restored.description)
             return
@@ -286,8 +287,9 @@ class Pump:
         return room
 
     def _note(self, destination: Destination, progress: Progress) -> None:
+        wall = _wall()
         for transfer in progress.accepted:
-            transfer.forwarded_at = _wall()
+            transfer.forwarded_at = wall
             if transfer.arrival.link.state is LinkState.OPEN:
                 transfer.arrival.link.complete(transfer.arrival)
             else:
