@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, split
 from syphon.amqp.codec import skip
@@ -27,15 +27,9 @@ def keys(names: Iterable[str]) -> dict[bytes, str]:
     return forms
 
 
-class Outline(NamedTuple):
-    """Where the sections stand that matter here."""
-
-    header: Span | None
-    annotations: Span | None
-    properties: Span | None
-    application: Span | None
-    body: int
-    """Where the body begins, or whatever else stands behind the application properties."""
+Outline: TypeAlias = tuple[Span | None, Span | None, Span | None, Span | None, int]
+"""Where the sections stand that matter here: header, annotations, properties and application properties; and where the
+body begins, or whatever else stands behind them."""
 
 
 def outline(data: bytes) -> Outline:
@@ -44,33 +38,38 @@ def outline(data: bytes) -> Outline:
     Plain numbers instead of `Section`: every message passes here, and an enum would double the cost.
     """
     spans: list[Span | None] = [None] * 5
-    pos, end, last = 0, len(data), 0x6F
+    pos, last = 0, 0x6F
     try:
-        while pos < end:
-            start, code, kind = pos, data[pos + 2], data[pos + 3]
-            if data[pos] != 0x00 or data[pos + 1] != 0x53 or code <= last:
-                return _outline(split(data), end)
+        while True:
+            described, code, kind, size = _SECTION_HEAD(data, pos)
+            if described != 0x0053 or code <= last:
+                break
             if kind == 0xC0 or kind == 0xC1:
-                pos += 5 + data[pos + 4]
+                after = pos + 5 + size
             elif kind == 0xD0 or kind == 0xD1 or kind == 0xB0:
-                pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "big")
+                after = pos + 8 + _UINT(data, pos + 4)[0]
             else:
-                return _outline(split(data), end)
+                break
             if code > 0x74:
-                if code == 0x75 and kind == 0xB0 and pos == end:
-                    return Outline(spans[0], spans[2], spans[3], spans[4], start)
-                return _outline(split(data), end)
-            spans[code - 0x70] = Span(code, start, start + 3, pos)
-            last = code
-    except IndexError:
+                if code == 0x75 and kind == 0xB0 and after == len(data):
+                    return spans[0], spans[2], spans[3], spans[4], pos
+                break
+            spans[code - 0x70] = Span(code, pos, pos + 3, after)
+            last, pos = code, after
+    except struct.error:  # it ends too early, or after a section that is no body
         pass
-    return _outline(split(data), end)
+    return _outline(split(data), len(data))
+
+
+_SECTION_HEAD = struct.Struct(">HBBB").unpack_from
+"""A descriptor in its short form (0x00 0x53), the section's code, its constructor, and the first byte of its size."""
+_UINT = struct.Struct(">I").unpack_from
 
 
 def _outline(spans: list[Span], end: int) -> Outline:
     place = {span.section: span for span in spans}
     body = next((span.start for span in spans if span.section > Section.APPLICATION_PROPERTIES), end)
-    return Outline(
+    return (
         place.get(Section.HEADER), place.get(Section.MESSAGE_ANNOTATIONS), place.get(Section.PROPERTIES),
         place.get(Section.APPLICATION_PROPERTIES), body,
     )  # fmt: skip
@@ -128,7 +127,7 @@ def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
     if code == short and start + 3 <= end:
         first, items = start + 3, data[start + 2]
     elif code == short | 0x10 and start + 9 <= end:
-        first, items = start + 9, int.from_bytes(data[start + 5 : start + 9], "big")
+        first, items = start + 9, _UINT(data, start + 5)[0]
     else:
         raise Malformed(f"the section at byte {span.start} is no {'list' if short == 0xC0 else 'map'}")
     if items > end - first:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -21,6 +22,7 @@ _USUAL = re.compile(
     rb"|\x1dx-opt-enqueue-sequence-number(\x55.|\x81.{8})|\x13x-opt-message-state(\x54.)))*+", re.DOTALL
 ).fullmatch  # fmt: skip
 """The annotations of most messages: the broker's, as brokers write them, in any order, and no others."""
+_THREE_LONGS = struct.Struct(">qqq").unpack
 
 
 class Facts(NamedTuple):
@@ -51,7 +53,7 @@ def usual_stamps(data: bytes, annotations: Span) -> Stamps | None:
     sequence, enqueued, locked, *others = usual.groups()
     if sequence is None or enqueued is None or locked is None or items != 2 * (5 - others.count(None)):
         return None  # one is missing, or there twice
-    return _signed(sequence), _signed(enqueued), _signed(locked)
+    return _THREE_LONGS(sequence + enqueued + locked)
 
 
 def stamps_from(data: bytes, found: Mapping[str, tuple[int, int]]) -> Stamps:
@@ -71,10 +73,6 @@ def _number(data: bytes, place: tuple[int, int] | None) -> int:
         return 0
     start, end = place
     if data[start] in b"\x81\x83":  # a long or a timestamp, as brokers write them
-        return _signed(data[start + 1 : end])
+        return int.from_bytes(data[start + 1 : end], "big", signed=True)
     value = decode(data, start, end)[0]
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _signed(raw: bytes) -> int:
-    return int.from_bytes(raw, "big", signed=True)
