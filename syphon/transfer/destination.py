@@ -27,6 +27,7 @@ from ..errors import (
 )
 
 BATCH = 100
+WORTH_SENDING = 25
 BATCHES_UNDER_WAY = 16
 ENVELOPE = 512
 """Bytes that a batch may need beside its messages: the first one's id and key."""
@@ -159,7 +160,7 @@ class Destination:
             if not line:
                 del self._waiting[key]
                 continue
-            if len(line) < BATCH and sender.under_way and key is None:
+            if len(line) < WORTH_SENDING and sender.under_way and key is None:
                 continue
             batch: Batch = []
             room = sender.max_batch - ENVELOPE

@@ -190,7 +190,7 @@ class Pump:
         )
         if options.limit is not None:
             room = min(room, options.limit - self.tally.received)
-        if room > 0 and receiver.credit < (room + 1) // 2:
+        if room > 0 and receiver.credit < room - room // 8:
             receiver.grant(room)
 
     def _open_receiver(self) -> RawReceiver | None:
