@@ -18,10 +18,11 @@ from typing import Any
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
+from pydantic import SecretStr
 
-from syphon.bus.connection import Connection
+from syphon.bus.opening import namespace_of
+from syphon.config import NamespaceSettings
 from syphon.transfer.pump import Pump, PumpOptions
-from syphon.transfer.reach import Reach
 
 PATH = b"x-ms-path"
 
@@ -84,16 +85,12 @@ async def _send(sender: Any, messages: list[Any]) -> None:
 
 
 def pump(primary: str, secondary: str, queue: str, count: int) -> int:
-    with (
-        ServiceBusClient.from_connection_string(primary) as home,
-        ServiceBusClient.from_connection_string(secondary) as away,
-    ):
-        secondary_reach = Reach("secondary", lambda: Connection(away, queue), time.monotonic)
-        primary_reach = Reach("primary", lambda: Connection(home, ""), time.monotonic)
-        options = PumpOptions(lease=None, limit=count)
-        tally = Pump(queue, secondary_reach, primary_reach, lambda outcome: None, options).run()  # noqa: ARG005
-        secondary_reach.close()
-        primary_reach.close()
+    home = namespace_of(NamespaceSettings(connection_string=SecretStr(primary)), "")
+    away = namespace_of(NamespaceSettings(connection_string=SecretStr(secondary)), queue)
+    options = PumpOptions(lease=None, limit=count)
+    tally = Pump(queue, away, home, lambda outcome: None, options).run()  # noqa: ARG005
+    away.close()
+    home.close()
     return tally.forwarded
 
 

@@ -195,6 +195,8 @@ class PairSettings(Settings):
     backlog_queue_count: Annotated[int, Field(ge=1, le=10_000)] = 10
     destinations: DestinationSettings = Field(default_factory=DestinationSettings)
     time_to_live: TimeToLive = TimeToLive.RESTORE
+    rate: Annotated[float, Field(gt=0)] | None = None
+    """Messages a second that may be taken from all backlog queues together."""
     provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
 
 
@@ -281,6 +283,25 @@ class StatusSettings(Settings):
     listen: Annotated[Address, PlainValidator(_listen), PlainSerializer(str)] = Address("127.0.0.1", 8080)
 
 
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogSettings(Settings):
+    """What the worker says of itself, on stderr."""
+
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.CONSOLE
+
+
 Pair = Annotated[PairSettings, together(_two_sides)]
 
 
@@ -290,6 +311,7 @@ class Config(Settings):
     pairs: Annotated[list[Pair], unique("name", "pair"), Field(min_length=1)]
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     status: StatusSettings = Field(default_factory=StatusSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
 
 
 def load_config(path: Path, environ: Mapping[str, str] | None = None) -> Config:

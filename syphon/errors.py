@@ -24,7 +24,8 @@ class SyphonError(Exception):
 class Waits(SyphonError):
     """The destination cannot take messages right now."""
 
-    retry_after = 5.0
+    retry_after = 1.0
+    """Seconds until the first try; each that fails doubles them (S9)."""
 
 
 class DestinationBusy(Waits):

@@ -18,6 +18,7 @@ from .names import (
     backlog_queues,
     from_arm_name,
     never_a_destination,
+    not_allowed,
     parse_queue_name,
     primary_label,
 )
@@ -26,6 +27,6 @@ from .times import FOREVER, iso_duration
 __all__ = [
     "to_backlog", "restore", "Restored", "Unrestorable", "Reason", "Ttl", "NotForBacklog",
     "BacklogQueue", "QueueName", "backlog_queues", "parse_queue_name", "primary_label", "arm_name", "from_arm_name",
-    "never_a_destination", "Facts", "facts_of", "QueueDescription", "DOCUMENTED", "Difference", "FOREVER",
-    "iso_duration",
+    "never_a_destination", "not_allowed", "Facts", "facts_of", "QueueDescription", "DOCUMENTED", "Difference",
+    "FOREVER", "iso_duration",
 ]  # fmt: skip

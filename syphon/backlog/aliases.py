@@ -55,12 +55,13 @@ _SCHEDULED_KEY = encode(Symbol(_SCHEDULED))
 _SCHEDULED_FORMS = keys((_SCHEDULED,))
 _PARTITION_FORMS = keys((_PARTITION,))
 _PARTITION_NAME = _PARTITION.encode()
-_NOT_CARRIED = keys((
+NOT_CARRIED = keys((
     "x-opt-enqueued-time", "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number",
     "x-opt-message-state", "x-opt-deadletter-source",
     # Not the broker's, but it has been served in the backlog: the sender's own is in its alias.
     _SCHEDULED,
 ))  # fmt: skip
+"""Annotations that a message leaves behind with the queue it was in."""
 
 # Fields of the header, and of the properties.
 _PRIORITY, _TTL = 1, 2
@@ -328,7 +329,7 @@ def _annotated(data: bytes, annotations: Span | None) -> tuple[Stamps, bytes, in
     stamps = usual_stamps(data, annotations)
     if stamps is not None:
         return stamps, b"", 0, None
-    kept, count, found = take(data, annotations, _NOT_CARRIED)
+    kept, count, found = take(data, annotations, NOT_CARRIED)
     partition_key = _partition_key(data, annotations) if _PARTITION_NAME in kept else None
     return stamps_from(data, found), kept, count, partition_key
 

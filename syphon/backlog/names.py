@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import NewType
 
 QueueName = NewType("QueueName", str)
@@ -72,6 +74,14 @@ def never_a_destination(path: str) -> str | None:
     if "subscriptions" in parts[1:-1]:
         return "it is a subscription: only its topic takes messages"
     return None
+
+
+def not_allowed(path: str, allow: Iterable[str]) -> str | None:
+    """Why a message may not be forwarded there, by nature or by the operator's patterns (D13); None if it may."""
+    never = never_a_destination(path)
+    if never is None and not any(fnmatchcase(path.strip("/").lower(), pattern.lower()) for pattern in allow):
+        return "the configuration does not allow it"
+    return never
 
 
 def _without_port(host: str) -> str:

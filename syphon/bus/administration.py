@@ -95,6 +95,9 @@ class Administration(Protocol):
     def exists(self, entity: str) -> bool:
         """Whether there is a queue or topic of that name."""
 
+    def active_messages(self, queue: str) -> int | None:
+        """How many messages the queue says it has: a hint. None if there is no such queue, or it does not say."""
+
     def close(self) -> None:
         """Lets go of the connections."""
 

@@ -111,6 +111,11 @@ class ArmAdministration(Administration):
             self._find(get, entity, task) is not None for get in (self._client.queues.get, self._client.topics.get)
         )
 
+    def active_messages(self, queue: str) -> int | None:
+        entity = self._find(self._client.queues.get, queue, f"count the messages of '{queue}'")
+        details = None if entity is None or entity.properties is None else entity.properties.count_details
+        return None if details is None else details.active_message_count
+
     def close(self) -> None:
         self._client.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from azure.servicebus import ServiceBusClient
@@ -16,10 +18,16 @@ OPEN_WITHIN = 30.0
 class Connection:
     """An open connection. One thread uses it, and only that one."""
 
-    def __init__(self, client: ServiceBusClient, entity: str, timeout: float = OPEN_WITHIN) -> None:
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        entity: str,
+        timeout: float = OPEN_WITHIN,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         sdk: Any = client  # the credential it made of the connection string is on its private side
         self.host: str = client.fully_qualified_namespace
-        self.wire = Wire(open_socket(client, entity, timeout), self.host)
+        self.wire = Wire(open_socket(client, entity, timeout), self.host, now)
         self.tokens = Tokens(self.wire, self.host, sdk._credential)
 
     def read(self) -> None:

@@ -107,6 +107,15 @@ class DataPlaneAdministration(Administration):
     def exists(self, entity: str) -> bool:
         return self._find(entity, f"look for '{entity}'") is not None
 
+    def active_messages(self, queue: str) -> int | None:
+        def count() -> int | None:
+            try:
+                return self._client.get_queue_runtime_properties(queue).active_message_count
+            except (ResourceNotFoundError, AttributeError):
+                return None
+
+        return self._ask(f"count the messages of '{queue}'", count)
+
     def close(self) -> None:
         self._client.__exit__()
 

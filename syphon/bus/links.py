@@ -175,6 +175,9 @@ class RawReceiver(RawLink):
         self.arrivals: deque[Arrival] = deque()
         self.settled: deque[Settled] = deque()
         self.credit = 0
+        self.is_drained = True
+        """Nothing is under way to us, and nothing will be until more is granted."""
+        self._draining = False
         self._count = 0
         self._settling: dict[int, tuple[Arrival, str, float]] = {}
         wire.send(Attach(self.name, self.handle, RECEIVER, UNSETTLED, SECOND, Source(path), Target(self.name)))
@@ -186,7 +189,19 @@ class RawReceiver(RawLink):
     def grant(self, credit: int) -> None:
         """How many messages may come from now on, in all. Absolute, so that asking twice grants once."""
         self.credit = credit
+        self.is_drained = self._draining = False
         self.wire.grant(self.handle, self._count, credit)
+
+    def drain(self) -> None:
+        """No more messages. What is under way still comes; then the peer says that it was all, and `is_drained`."""
+        if not self.is_drained and not self._draining:
+            self.credit = 0
+            self._draining = True
+            self.wire.grant(self.handle, self._count, 0, drain=True)
+
+    def on_flow(self, flow: Flow) -> None:
+        if self._draining and flow.link_credit == 0:
+            self.is_drained = True
 
     def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None:
         self._count = (self._count + 1) & 0xFFFFFFFF
@@ -223,6 +238,7 @@ class RawReceiver(RawLink):
             self.settled.append(Settled(arrival, outcome, error, unknown=True))
         self._settling.clear()
         self.credit = 0
+        self.is_drained = True
 
     def awaits_answer_since(self) -> float | None:
         if self._settling:
@@ -267,6 +283,10 @@ class RequestLink:
         while self._queued and self._replies.state is LinkState.OPEN and self._requests.has_room():
             self._requests.send(self._queued.popleft(), 0, "")
         self._requests.results.clear()
+
+    def close(self) -> None:
+        self._requests.close()
+        self._replies.close()
 
 
 class _ReplyLink(RawLink):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient
 
 from ..config import Credential, NamespaceSettings, Via
 from .administration import Administration
+from .connection import Connection
+from .namespace import Namespace
 from .seam import check_contract
 
 
@@ -33,6 +40,17 @@ def client_of(side: NamespaceSettings) -> ServiceBusClient:
     return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), retry_total=0)
 
 
+def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] = time.monotonic) -> Namespace:
+    """A namespace to be used. Its first token is for `entity`; nothing is opened before somebody asks."""
+    client = functools.cache(lambda: client_of(side))
+
+    def let_go() -> None:
+        if client.cache_info().currsize:
+            client().close()
+
+    return Namespace(side.host, lambda: Connection(client(), entity), now, let_go)
+
+
 def administration_of(side: NamespaceSettings, via: Via, name: str) -> Administration:
     """The namespace's administration: over the data plane, or (with `name`, the resource's) Resource Manager."""
     if via is Via.ARM and side.arm is not None:
@@ -47,3 +65,14 @@ def administration_of(side: NamespaceSettings, via: Via, name: str) -> Administr
     if side.connection_string is not None:
         return DataPlaneAdministration.from_connection_string(side.connection_string.get_secret_value())
     return DataPlaneAdministration.from_credential(side.host, credential_of(side.credential or Credential.DEFAULT))
+
+
+@contextmanager
+def connected(side: NamespaceSettings, entity: str) -> Iterator[Connection]:
+    """A connection for as long as it is needed. Raises what stands in the way."""
+    with client_of(side) as client:
+        connection = Connection(client, entity)
+        try:
+            yield connection
+        finally:
+            connection.close()

@@ -6,73 +6,26 @@ side has ended and the other has not followed within five seconds, it is faulted
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
-
 from ..errors import Faulted, SyphonError
+from .namespace import Namespace, Status
 
 GRACE = 5.0
 """Seconds the other side gets."""
-
-
-class Status(StrEnum):
-    """What one side of a pair is."""
-
-    OPENED = "opened"
-    CLOSING = "closing"
-    CLOSED = "closed"
-    FAULTED = "faulted"
 
 
 class PartnerEnded(Faulted):
     """The other side of the pair has ended, and this one had not followed in time."""
 
 
-@dataclass(slots=True)
-class Side:
-    """One namespace of a pair: its status, since when, and why."""
-
-    name: str
-    now: Callable[[], float]
-    status: Status = Status.OPENED
-    reason: SyphonError | None = None
-    since: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.since = self.now()
-
-    @property
-    def has_ended(self) -> bool:
-        return self.status in (Status.CLOSED, Status.FAULTED)
-
-    def closing(self) -> None:
-        if self.status is Status.OPENED:
-            self._become(Status.CLOSING)
-
-    def closed(self) -> None:
-        if not self.has_ended:
-            self._become(Status.CLOSED)
-
-    def fault(self, reason: SyphonError) -> None:
-        if not self.has_ended:
-            self.reason = reason
-            self._become(Status.FAULTED)
-
-    def _become(self, status: Status) -> None:
-        self.status = status
-        self.since = self.now()
-
-
 class Pair:
     """A primary and a secondary."""
 
-    def __init__(self, primary: Side, secondary: Side) -> None:
+    def __init__(self, primary: Namespace, secondary: Namespace) -> None:
         self.primary = primary
         self.secondary = secondary
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[Namespace, Namespace]:
         return self.primary, self.secondary
 
     @property

@@ -20,6 +20,9 @@ from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBu
 from ..errors import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
 
 SUPPORTED = "7.15."
+REFUSED = (401, 403)
+IDLE_TIMEOUT = 60
+"""Seconds within which we want to hear from the peer, were it only a heartbeat. By itself the SDK asks for none."""
 NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
 
 CONTRACT: dict[str, tuple[str, ...]] = {
@@ -66,12 +69,21 @@ class OpenSocket:
     max_frame_size: int
     idle_timeout: float | None
     """The peer closes the connection if it hears nothing for so many seconds."""
+    heartbeat: float
+    """The peer has been asked to say something at least so often."""
 
 
 def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSocket:
     """Opens a connection for an entity the SDK's way, and takes its socket over."""
     sdk: Any = client  # its private side has no types
     browser = sdk._create_session_browser(entity, keep_alive=0)
+    create_handler = browser._create_handler
+
+    def create_handler_with_heartbeats(auth: Any) -> None:
+        create_handler(auth)
+        browser._handler._idle_timeout = IDLE_TIMEOUT
+
+    browser._create_handler = create_handler_with_heartbeats
     try:
         browser._open(timeout)
     except Exception as error:
@@ -87,15 +99,16 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
-    idle = connection._remote_idle_timeout
-    return OpenSocket(taken, transport._read_buffer.read(), connection._remote_max_frame_size or 65536, idle)
+    largest, idle = connection._remote_max_frame_size or 65536, connection._remote_idle_timeout
+    return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
 
 
 def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     """What an SDK error means to us, in the operator's words. Of its own text only the first line is kept."""
     text = str(error).partition("\n")[0]
     where = f"{namespace}, entity '{entity}'"
-    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError):
+    status: object = getattr(error, "status_code", None)  # of a refused token; the SDK's other errors have none
+    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
     # Only a name that is known not to exist: a name service that is away itself is an outage, and no fault (C3).
     if any(words in text for words in NO_SUCH_HOST):

@@ -10,8 +10,9 @@ from typing import Any
 
 from syphon.amqp import Timestamp
 
-from ..errors import NotAuthorized, SyphonError, Waits
+from ..errors import DestinationMissing, NotAuthorized, SyphonError, Waits
 from .links import Reply, RequestLink
+from .seam import REFUSED
 from .wire import Wire
 
 SAS_TYPE = "servicebus.windows.net:sastoken"
@@ -127,9 +128,12 @@ class Tokens:
         token.asked = False
         if 200 <= reply.status < 300:
             token.ready = True
+            return
+        token.ready = False
+        said = f"{self._host}: the token for '{path}' was refused ({reply.status} {reply.description})."
+        if reply.status in REFUSED:
+            token.error = NotAuthorized(f"{said} Check the key or role assignment.")
+        elif reply.status == 404:
+            token.error = DestinationMissing(said)
         else:
-            token.ready = False
-            token.error = NotAuthorized(
-                f"{self._host}: the token for '{path}' was refused ({reply.status} {reply.description}). "
-                "Check the key or role assignment."
-            )
+            token.error = TokenUnavailable(said)

@@ -90,6 +90,7 @@ class Wire:
         self.failure: SyphonError | None = None
         self._socket = opened.socket
         self._idle_timeout = opened.idle_timeout
+        self._heartbeat = opened.heartbeat
         self._rest = opened.unread
         self._out: deque[bytes | memoryview] = deque()
         self._links: dict[int, WireLink] = {}
@@ -124,6 +125,7 @@ class Wire:
     def read(self) -> None:
         """Takes in what has arrived, up to a limit, and hands each frame to the link it is for."""
         pieces = [self._rest] if self._rest else []
+        known = len(pieces)
         try:
             for _ in range(CHUNKS_A_TURN):
                 piece = self._socket.recv(CHUNK)
@@ -137,8 +139,9 @@ class Wire:
             pass
         except OSError as error:
             self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
-        if pieces:
+        if len(pieces) > known:
             self._heard_at = self.now()
+        if pieces:
             self._take(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def _take(self, data: bytes) -> None:
@@ -201,6 +204,9 @@ class Wire:
         owed = [since for link in self._links.values() if (since := link.awaits_answer_since()) is not None]
         if owed and now - max(min(owed), self._heard_at) > SILENCE:
             self.fail(Interrupted(f"{self.name} has not answered for {SILENCE:.0f} seconds."))
+        elif now - self._heard_at > 2 * self._heartbeat:
+            # A peer that is gone without a word: a poll that waits for a quarter of an hour would never notice.
+            self.fail(Interrupted(f"{self.name} has been silent for {2 * self._heartbeat:.0f} seconds."))
 
     def fail(self, error: SyphonError) -> None:
         """The wire is dead, and so are its links."""
@@ -217,8 +223,7 @@ class Wire:
         if self.failure is None:
             self.write(frame(0, Close().to_bytes()))
             self.flush()
-            self.failure = Interrupted("closed")
-            self._socket.close()
+            self.fail(Interrupted(f"The connection to {self.name} was closed."))
 
     # --- links ---------------------------------------------------------------------------------------------------
 
@@ -244,9 +249,10 @@ class Wire:
             for delivery_id in [key for key, owner in owners.items() if owner is link]:
                 del owners[delivery_id]
 
-    def grant(self, handle: int, delivery_count: int, credit: int) -> None:
+    def grant(self, handle: int, delivery_count: int, credit: int, drain: bool | None = None) -> None:
+        """How many messages may come. With `drain` the peer answers, after all that was under way already."""
         window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
-        self.send(Flow(*window, handle, delivery_count, credit))
+        self.send(Flow(*window, handle, delivery_count, credit, None, drain, drain))
 
     def transfer(self, link: WireLink, message_format: int, payload: bytes) -> int:
         """Sends a message in as many frames as it takes, as far as the peer's window allows. Returns its id."""

@@ -16,6 +16,7 @@ from syphon.cli.exit_codes import ExitCode
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+    from syphon.bus.namespace import Namespace
     from syphon.emulator import BackgroundEmulator
     from syphon.transfer.outcomes import Outcome
     from syphon.transfer.pump import Tally
@@ -140,27 +141,32 @@ def _outage_ends(emulator: BackgroundEmulator) -> None:
 
 
 def _carry_home(emulator: BackgroundEmulator, queues: list[str]) -> tuple[list[Tally], list[Outcome]]:
-    from syphon.bus.connection import Connection
     from syphon.transfer.pump import Pump, PumpOptions
-    from syphon.transfer.reach import Reach
 
     tallies: list[Tally] = []
     outcomes: list[Outcome] = []
-    with _client(emulator, PRIMARY) as home, _client(emulator, SECONDARY) as away:
-        primary = Reach(PRIMARY, lambda: Connection(home, ORDERS), time.monotonic)
-        secondary = Reach(SECONDARY, lambda: Connection(away, queues[0]), time.monotonic)
-        for queue in queues:
-            began = time.monotonic()
-            tally = Pump(queue, secondary, primary, outcomes.append, PumpOptions(quiet=1.0)).run()
-            took = max(0.01, time.monotonic() - began - 1.0)
-            click.echo(
-                f"  {queue}: {tally.forwarded} forwarded, {tally.dead_lettered} dead-lettered, {tally.left} left "
-                f"({tally.received / took:,.0f} messages/s)"
-            )
-            tallies.append(tally)
-        primary.close()
-        secondary.close()
+    primary, secondary = _namespace(emulator, PRIMARY, ORDERS), _namespace(emulator, SECONDARY, queues[0])
+    for queue in queues:
+        began = time.monotonic()
+        tally = Pump(queue, secondary, primary, outcomes.append, PumpOptions(quiet=1.0)).run()
+        took = max(0.01, time.monotonic() - began - 1.0)
+        click.echo(
+            f"  {queue}: {tally.forwarded} forwarded, {tally.dead_lettered} dead-lettered, {tally.left} left "
+            f"({tally.received / took:,.0f} messages/s)"
+        )
+        tallies.append(tally)
+    primary.close()
+    secondary.close()
     return tallies, outcomes
+
+
+def _namespace(emulator: BackgroundEmulator, name: str, entity: str) -> Namespace:
+    from pydantic import SecretStr
+
+    from syphon.bus.opening import namespace_of
+    from syphon.config import NamespaceSettings
+
+    return namespace_of(NamespaceSettings(connection_string=SecretStr(emulator[name].connection_string)), entity)
 
 
 def _check(emulator: BackgroundEmulator, sent: dict[str, ServiceBusMessage]) -> list[str]:

@@ -6,6 +6,7 @@ is the timer. A batch that is refused is split until the message to blame stands
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -26,6 +27,8 @@ from ..errors import (
     Waits,
 )
 
+log = logging.getLogger(__name__)
+
 BATCH = 100
 WORTH_SENDING = 25
 BATCHES_UNDER_WAY = 16
@@ -38,6 +41,8 @@ BROKEN_LINKS = 3
 """How often in a row a link may break before the destination is left alone for a while."""
 RECHECK_AFTER = 30.0
 """Seconds after which a destination that refused everything (missing, disabled) is looked at again."""
+LONGEST_PAUSE = 120.0
+"""Seconds between tries, at the most: each that fails doubles them (S9)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +51,8 @@ class Transfer:
 
     arrival: Arrival
     restored: Restored
+    size: int
+    """Of the message as it came."""
     possible_duplicate: bool = False
     forwarded_at: int | None = None
 
@@ -93,12 +100,15 @@ class Destination:
         self.path = path
         self.state: State = Open()
         self.used_at = 0.0
+        self.left = 0
+        """How many messages it has left in the backlog since it last took one."""
         self._permanent = permanent
         self._sender: RawSender[Batch] | None = None
         self._waiting: dict[str | None, deque[Transfer]] = {}
         self._waiting_count = 0
         self._again: deque[Batch] = deque()
         self._broken = 0
+        self._failures = 0
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -145,7 +155,9 @@ class Destination:
             self._suffer(error, now)
             return
         sender = self._sender
-        while sender.has_room() and sender.under_way < BATCHES_UNDER_WAY:
+        # After a failure one batch goes ahead, to see whether the others would arrive.
+        most = 1 if self._failures else BATCHES_UNDER_WAY
+        while sender.has_room() and sender.under_way < most:
             batch = self._next_batch(sender, progress)
             if not batch:
                 return
@@ -199,7 +211,7 @@ class Destination:
     def _judge(self, sent: Sent[Batch], progress: Progress, now: float) -> None:
         batch, error = sent.ticket, sent.error
         if error is None:
-            self._broken = 0
+            self._broken = self._failures = self.left = 0
             progress.accepted += batch
         elif sent.unknown:
             # It may have arrived. Not knowing is not having sent: again, under the same message id (D10).
@@ -228,14 +240,25 @@ class Destination:
             if self._broken < BROKEN_LINKS:
                 return  # links come and go; a new one is opened at once
             self._broken = 0
-            self.state = Waiting(now + Waits.retry_after, error)
+            self._wait(Waits.retry_after, error, now)
         elif self._is_permanent(error):
             self.state = Closed(now + RECHECK_AFTER, error)
         elif isinstance(error, Waits):
-            self.state = Waiting(now + error.retry_after, error)
+            self._wait(error.retry_after, error, now)
         else:
-            pause = 60.0 if isinstance(error, NotAuthorized) else RECHECK_AFTER
-            self.state = Waiting(now + pause, error)
+            self._wait(60.0 if isinstance(error, NotAuthorized) else RECHECK_AFTER, error, now)
+
+    def _wait(self, first_pause: float, error: SyphonError, now: float) -> None:
+        """Is left alone: the longer, the more often in a row it has failed."""
+        if not isinstance(self.state, Waiting):  # what else was under way fails as well, and is no new failure
+            self._failures += 1
+        pause = min(first_pause * 2 ** (self._failures - 1), LONGEST_PAUSE)
+        if not isinstance(self.state, Waiting):
+            log.warning(
+                "destination %s waits: %s What is for it stays in the backlog; next try in %.0f s",
+                self.path, error, pause,
+            )  # fmt: skip
+        self.state = Waiting(now + pause, error)
 
     def _leave_all(self, progress: Progress, because: SyphonError) -> None:
         progress.left += [(transfer, because) for transfer in self._take_all()]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from syphon.bus.pair import Pair, PartnerEnded, Side, Status
+from syphon.bus.connection import Connection
+from syphon.bus.namespace import Namespace, Status
+from syphon.bus.pair import Pair, PartnerEnded
 from syphon.errors import NotAuthorized
 
 
@@ -23,9 +25,13 @@ def clock() -> HandClock:
     return HandClock()
 
 
+def never() -> Connection:
+    raise AssertionError("the rule needs no connection")
+
+
 @pytest.fixture
 def pair(clock: HandClock) -> Pair:
-    return Pair(Side("contoso", clock), Side("contoso-dr", clock))
+    return Pair(Namespace("contoso", never, clock), Namespace("contoso-dr", never, clock))
 
 
 def test_a_healthy_pair_stays_open_however_long_it_lives(pair: Pair, clock: HandClock) -> None:  # C3
@@ -42,7 +48,7 @@ def test_the_other_side_is_faulted_after_exactly_five_seconds(  # C1
 ) -> None:
     ended, other = pair.sides[which], pair.sides[1 - which]
     if ends == "closed":
-        ended.closed()
+        ended.close()
     else:
         ended.fault(NotAuthorized("the key was refused"))
     clock.seconds += 4.999
@@ -59,10 +65,10 @@ def test_the_other_side_is_faulted_after_exactly_five_seconds(  # C1
 
 
 def test_a_side_that_closes_in_time_is_closed_and_not_faulted(pair: Pair, clock: HandClock) -> None:  # C1
-    pair.primary.closed()
+    pair.primary.close()
     clock.seconds += 4.9
     pair.secondary.closing()
-    pair.secondary.closed()
+    pair.secondary.close()
     clock.seconds += 10
     pair.check()
     assert pair.secondary.status is Status.CLOSED
@@ -71,7 +77,7 @@ def test_a_side_that_closes_in_time_is_closed_and_not_faulted(pair: Pair, clock:
 
 
 def test_a_side_that_is_still_closing_after_five_seconds_is_faulted(pair: Pair, clock: HandClock) -> None:  # C1
-    pair.primary.closed()
+    pair.primary.close()
     pair.secondary.closing()
     clock.seconds += 5
     pair.check()
@@ -80,7 +86,7 @@ def test_a_side_that_is_still_closing_after_five_seconds_is_faulted(pair: Pair, 
 
 
 def test_the_pair_has_not_ended_while_one_side_is_open(pair: Pair) -> None:  # C2
-    pair.primary.closed()
+    pair.primary.close()
     assert not pair.has_ended
 
 
@@ -93,7 +99,7 @@ def test_the_fault_of_a_pair_is_that_of_the_side_that_faulted_first(pair: Pair, 
 
 
 def test_what_has_ended_stays_as_it_ended(pair: Pair) -> None:
-    pair.primary.closed()
+    pair.primary.close()
     pair.primary.fault(NotAuthorized("too late"))
     pair.primary.closing()
     assert pair.primary.status is Status.CLOSED

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,14 +12,16 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from pydantic import SecretStr
 
-from syphon.bus.connection import Connection
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+from syphon.bus.namespace import Namespace
+from syphon.bus.opening import namespace_of
+from syphon.config import NamespaceSettings as Settings
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, QueueDescription
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import Namespace as Broker
 from syphon.transfer.outcomes import Outcome
 from syphon.transfer.pump import Pump, PumpOptions
-from syphon.transfer.reach import Reach
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
 QUICK = PumpOptions(quiet=0.5, lease=30.0, grace=5.0)
@@ -31,11 +35,11 @@ class Bench:
     clients: list[ServiceBusClient] = field(default_factory=list)
 
     @property
-    def primary(self) -> Namespace:
+    def primary(self) -> Broker:
         return self.emulator["contoso"].namespace
 
     @property
-    def secondary(self) -> Namespace:
+    def secondary(self) -> Broker:
         return self.emulator["contoso-dr"].namespace
 
     def client(self, name: str) -> ServiceBusClient:
@@ -77,6 +81,37 @@ class Bench:
             found += receiver.receive_messages(10, max_wait_time=0.2)
         return found
 
+    def locked(self, path: str = BACKLOG) -> int:
+        """How many messages of a backlog queue are under somebody's lock."""
+        line = self.secondary.line(path)
+        return self.emulator.call(lambda: sum(found.lock_token is not None for found in line.peek(0, 10_000)))
+
+    def wait(self, until: Callable[[], bool], within: float = 20) -> None:
+        deadline = time.monotonic() + within
+        while not until():
+            assert time.monotonic() < deadline, "it did not come to pass"
+            time.sleep(0.01)
+
+    def fault(self, fault: Fault, namespace: str = "contoso") -> Fault:
+        self.emulator.call(lambda: self.emulator[namespace].namespace.faults.add(fault))
+        return fault
+
+    @contextmanager
+    def running(
+        self, options: PumpOptions = QUICK, rate: float | None = None
+    ) -> Iterator[tuple[Pump, list[Outcome], threading.Thread]]:
+        """A pump at work; it is told to stop in the end."""
+        with self.pump(options) as (pump, outcomes):
+            pump.rate = rate
+            thread = threading.Thread(target=pump.run)
+            thread.start()
+            try:
+                yield pump, outcomes, thread
+            finally:
+                pump.stop()
+                thread.join(30)
+                assert not thread.is_alive()
+
     def active(self, path: str, namespace: str = "contoso") -> int:
         return self.emulator.call(lambda: self.emulator[namespace].namespace.runtime(path).active)
 
@@ -86,19 +121,17 @@ class Bench:
     @contextmanager
     def pump(self, options: PumpOptions = QUICK, queue: str = BACKLOG) -> Iterator[tuple[Pump, list[Outcome]]]:
         outcomes: list[Outcome] = []
-        primary, secondary = self.client("contoso"), self.client("contoso-dr")
-        import time
-
-        reaches = (
-            Reach("contoso-dr", lambda: Connection(secondary, queue), time.monotonic),
-            Reach("contoso", lambda: Connection(primary, ""), time.monotonic),
-        )
-        pump = Pump(queue, *reaches, outcomes.append, options)
+        secondary, primary = self.reach("contoso-dr", queue), self.reach("contoso", "")
+        pump = Pump(queue, secondary, primary, outcomes.append, options)
         try:
             yield pump, outcomes
         finally:
-            for reach in reaches:
-                reach.close()
+            secondary.close()
+            primary.close()
+
+    def reach(self, name: str, entity: str) -> Namespace:
+        """A namespace as the pump uses it."""
+        return namespace_of(Settings(connection_string=SecretStr(self.emulator[name].connection_string)), entity)
 
     def run(self, options: PumpOptions = QUICK) -> tuple[Pump, list[Outcome]]:
         """A pump from start to end."""

@@ -114,7 +114,7 @@ def test_a_busy_destination_is_left_alone_for_ten_seconds(bench: Bench) -> None:
     bench.put(*(aliased(f"{i}", "orders") for i in range(50)))
     began = time.monotonic()
     pump, _ = bench.run()
-    state = pump.tally.destinations["orders"].state
+    state = pump.destinations["orders"].state
     assert isinstance(state, Waiting)
     assert isinstance(state.because, DestinationBusy)
     assert state.until - began >= 10.0
@@ -241,5 +241,5 @@ def test_many_destinations_share_few_links(bench: Bench) -> None:  # D5
     bench.put(*(aliased(f"{i}", f"d{i % 120}") for i in range(600)))
     pump, _ = bench.run(replace(QUICK, max_links=20))
     assert pump.tally.forwarded == 600
-    assert sum(destination.has_link() for destination in pump.tally.destinations.values()) == 0
+    assert sum(destination.has_link() for destination in pump.destinations) == 0
     assert all(bench.active(f"d{i}") == 5 for i in range(120))

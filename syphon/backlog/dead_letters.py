@@ -1,0 +1,155 @@
+"""The dead letters of a backlog queue: what they say of themselves, which of them are meant, and how one is put back.
+
+A dead letter is the message as it lay in the backlog, with two application properties more (`DeadLetterReason` and
+`DeadLetterErrorDescription`) and the broker's annotations. To put it back is to take just these away again: all other
+bytes stay, the message id among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from syphon.amqp import Malformed, Message, Section, encode
+
+from ..bus.connection import Connection
+from ..bus.peek import Peeked, peek
+from ..errors import SyphonError
+from .aliases import NOT_CARRIED, PATH
+from .cutting import NULL, keys, outline, take, with_fields, with_pairs
+from .facts import facts_of
+
+REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
+_OF_DEAD_LETTERS = keys((REASON, DESCRIPTION))
+_AND_PATH = keys((REASON, DESCRIPTION, PATH))
+_PATH_KEY = encode(PATH)
+_ACQUIRER, _DELIVERIES = 3, 4
+"""Fields of the header that are the broker's."""
+
+
+class NotPutBack(SyphonError):
+    """The dead letter cannot be put back as it is."""
+
+
+class DeadLetter(NamedTuple):
+    """What a dead letter says of itself. Times are milliseconds since 1970."""
+
+    queue: str
+    sequence_number: int
+    reason: str
+    description: str
+    destination: str | None
+    message_id: str | None
+    enqueued_at: int | None
+    """When it came into the backlog, not when it became a dead letter: nobody writes that down."""
+    size: int
+
+
+def dead_letter_path(queue: str) -> str:
+    return f"{queue}/$deadletterqueue"
+
+
+def dead_letters(connection: Connection, queue: str) -> Iterator[DeadLetter]:
+    """All dead letters of a backlog queue, by peek: nothing is locked or changed."""
+    return (read(queue, peeked) for peeked in peek(connection, dead_letter_path(queue)))
+
+
+def read(queue: str, peeked: Peeked) -> DeadLetter:
+    """Never raises: one that cannot be read is a dead letter all the same."""
+    payload = peeked.payload
+    try:
+        message = Message(payload)
+        said, message_id = message.application_properties(), message.properties().message_id
+        reason, description, path = said.get(REASON), said.get(DESCRIPTION), said.get(PATH)
+    except Malformed as error:
+        reason, description, path, message_id = "", f"It is not well-formed AMQP 1.0: {error}.", None, None
+    return DeadLetter(
+        queue=queue,
+        sequence_number=peeked.sequence_number,
+        reason=str(reason or ""),
+        description=str(description or ""),
+        destination=path if isinstance(path, str) and path else None,
+        message_id=None if message_id is None else str(message_id),
+        enqueued_at=facts_of(payload).enqueued_at or None,
+        size=len(payload),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which dead letters are meant. Patterns as in the settings: `*` is any text, and capitals make no difference."""
+
+    reason: str = "*"
+    destination: str = "*"
+    """One that has no destination is met by an empty pattern and by `*`."""
+    after: int | None = None
+    before: int | None = None
+    """Enqueued at or after, and before, in milliseconds since 1970."""
+
+    def takes(self, letter: DeadLetter) -> bool:
+        at = letter.enqueued_at or 0
+        return (
+            _fits(letter.reason, self.reason)
+            and _fits(letter.destination or "", self.destination)
+            and (self.after is None or at >= self.after)
+            and (self.before is None or at < self.before)
+        )
+
+
+def _fits(text: str, pattern: str) -> bool:
+    return fnmatchcase(text.lower(), pattern.lower())
+
+
+@dataclass(slots=True)
+class Group:
+    """Dead letters of one reason and one destination. The oldest of them is the example."""
+
+    reason: str
+    destination: str | None
+    example: DeadLetter
+    count: int = 0
+    bytes: int = 0
+
+
+def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
+    """By reason and destination, the most first. Holds a group each, and no letter but its example."""
+    groups: dict[tuple[str, str | None], Group] = {}
+    for letter in letters:
+        group = groups.setdefault(
+            (letter.reason, letter.destination), Group(letter.reason, letter.destination, letter)
+        )
+        group.count += 1
+        group.bytes += letter.size
+        if (letter.enqueued_at or 0) < (group.example.enqueued_at or 0):
+            group.example = letter
+    return sorted(groups.values(), key=lambda group: (-group.count, group.reason, group.destination or ""))
+
+
+def put_back(payload: bytes, path: str | None = None) -> bytes:
+    """The message as it lay in the backlog before it became a dead letter (X4); with `path`, meant for that entity.
+
+    Raises NotPutBack for what is no message at all.
+    """
+    try:
+        return _put_back(payload, path)
+    except Malformed as error:
+        raise NotPutBack(f"It is not well-formed AMQP 1.0: {error}.") from None
+
+
+def _put_back(data: bytes, path: str | None) -> bytes:
+    header, annotations, properties, application, body = outline(data)
+    kept, kept_count, _ = take(data, annotations, NOT_CARRIED) if annotations is not None else (b"", 0, {})
+    unwanted = _OF_DEAD_LETTERS if path is None else _AND_PATH
+    pairs, count, _ = take(data, application, unwanted) if application is not None else (b"", 0, {})
+    if path is not None:
+        pairs, count = pairs + _PATH_KEY + encode(path), count + 1
+    fresh = {_ACQUIRER: NULL, _DELIVERIES: NULL} if header is not None else {}
+    return b"".join((
+        with_fields(data, header, Section.HEADER, fresh),
+        with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept_count, kept),
+        data[properties.start : properties.end] if properties is not None else b"",
+        with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
+        data[body:],
+    ))  # fmt: skip

@@ -1,0 +1,146 @@
+"""One namespace of a pair: a connection that is opened in the background and again when it breaks, and a status.
+
+Opening takes half a second on a good day and half a minute on a bad one. Nobody waits for it: who needs the connection
+asks each time round, and gets none until there is one. That is an outage, and no fault (C3): the namespace stays opened
+and says why it is out of reach. It is faulted when it cannot be used any more, and then it says so to whoever asks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+
+from ..errors import Faulted, SyphonError
+from .connection import Connection
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
+
+
+class Status(StrEnum):
+    """What a namespace is to us."""
+
+    OPENED = "opened"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAULTED = "faulted"
+
+
+class NamespaceClosed(Faulted):
+    """The namespace was closed underneath."""
+
+
+def _nothing() -> None:
+    """There is nothing to let go of."""
+
+
+class Namespace:
+    """A namespace as one thread uses it. Other threads may read its status, and fault it."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Connection],
+        now: Callable[[], float] = time.monotonic,
+        let_go: Callable[[], None] = _nothing,
+    ) -> None:
+        self.name = name
+        self.now = now
+        self.error: SyphonError | None = None
+        """Why it is out of reach, until it is not: an outage."""
+        self.status = Status.OPENED
+        self.since = now()
+        self.reason: SyphonError | None = None
+        """Why it is faulted."""
+        self._connect = connect
+        self._let_go = let_go
+        self._connection: Connection | None = None
+        self._opened: Connection | Exception | None = None
+        self._opening = False
+        self._pause = FIRST_PAUSE
+        self._next_try = self.since
+        self._lock = threading.Lock()
+
+    # --- its connection ------------------------------------------------------------------------------------------
+
+    def connection(self) -> Connection | None:
+        """The open connection; or none, and one is on its way. Raises `Faulted` when there will never be one."""
+        if self.has_ended:
+            self._release()
+            raise self.reason or NamespaceClosed(f"{self.name} was closed; open it again.")
+        self._notice_break()
+        if self._connection is None and not self._opening:
+            self._take_opened()
+        if self._connection is None and not self._opening and self.now() >= self._next_try:
+            self._opening = True
+            threading.Thread(target=self._open, name=f"open {self.name}", daemon=True).start()
+        return self._connection
+
+    def _notice_break(self) -> None:
+        if self._connection is not None and self._connection.wire.failure is not None:
+            # Connections break; only one that cannot be opened again is an error.
+            self._connection.close()
+            self._connection = None
+            self._pause = FIRST_PAUSE
+            self._next_try = self.now()
+
+    def _take_opened(self) -> None:
+        opened, self._opened = self._opened, None
+        if isinstance(opened, Connection):
+            self._connection, self.error, self._pause = opened, None, FIRST_PAUSE
+        elif isinstance(opened, Faulted):
+            self.fault(opened)
+            raise opened
+        elif isinstance(opened, SyphonError):
+            self.error = opened
+            self._next_try = self.now() + self._pause
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        elif opened is not None:
+            raise opened
+
+    def _open(self) -> None:
+        opened: Connection | Exception
+        try:
+            opened = self._connect()
+        except Exception as error:  # raised where the connection is asked for: here nobody would hear it
+            opened = error
+        with self._lock:
+            self._opened, self._opening = opened, False
+        if self.has_ended:
+            self._release()
+
+    # --- its status ----------------------------------------------------------------------------------------------
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in (Status.CLOSED, Status.FAULTED)
+
+    def closing(self) -> None:
+        """It is about to be closed: what is in hand is finished first."""
+        self._become(Status.CLOSING)
+
+    def close(self) -> None:
+        """Lets go of the connection. One that is still being opened is closed as soon as it is there."""
+        self._become(Status.CLOSED)
+        self._release()
+
+    def fault(self, reason: SyphonError) -> None:
+        """It cannot be used any more. Its user hears so the next time it asks for the connection."""
+        self._become(Status.FAULTED, reason)
+
+    def _become(self, status: Status, reason: SyphonError | None = None) -> None:
+        with self._lock:
+            if not self.has_ended and self.status is not status:
+                self.reason, self.since, self.status = reason, self.now(), status
+
+    def _release(self) -> None:
+        with self._lock:
+            held = self._connection, self._opened
+            self._connection = self._opened = None
+            opening = self._opening
+        for connection in held:
+            if isinstance(connection, Connection):
+                connection.close()
+        if not opening:
+            self._let_go()

@@ -1,0 +1,245 @@
+"""`syphon drain`: carry the backlog home, once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syphon.cli.exit_codes import ExitCode
+from syphon.cli.moments import Moment, Rate, Seconds
+from syphon.cli.settings_file import config_option, load
+from syphon.cli.signals import stop_on_signal
+
+if TYPE_CHECKING:
+    from syphon.config import Config, PairSettings
+    from syphon.pipeline.drain import DrainOptions, DrainResult
+
+log = logging.getLogger("syphon")
+
+Backlogs = list[tuple["PairSettings", list[str]]]
+
+
+@click.command(short_help="Carry the backlog home, once.")
+@config_option
+@click.option("--dry-run", is_flag=True, help="Say what would be moved, how long it takes and what it costs; move nothing.")
+@click.option("--pair", "pairs", multiple=True, metavar="NAME", help="Only this pair. May be given again.")
+@click.option("--queue", "queues", multiple=True, metavar="PATTERN", help="Only backlog queues like this, as in '*/3'.")
+@click.option("--destination", "only", multiple=True, metavar="PATTERN", help="Only messages for such destinations.")
+@click.option("--before", type=Moment(), help="Only what came into the backlog before then: a time, or 2h for 2 h ago.")
+@click.option("--after", type=Moment(), help="Only what came into the backlog from then on.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move so many messages at the most.")
+@click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from all queues together.")
+@click.option("--timeout", type=Seconds(), help="Stop after this time, with care.")
+@click.option("--patience", type=Seconds(), default="2m", show_default=True,
+              help="Give a queue up when nothing has moved for so long.")  # fmt: skip
+@click.option("--all-found", is_flag=True, help="Also backlog queues beyond backlog_queue_count (needs Manage).")
+@click.option("--ttl", type=click.Choice(["restore", "remaining"]), help="What becomes of a time to live.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more: Spark's own words, too.")
+def drain(
+    config_file: Path, dry_run: bool, pairs: tuple[str, ...], queues: tuple[str, ...], only: tuple[str, ...],
+    before: datetime | None, after: datetime | None, limit: int | None, rate: float | None, timeout: float | None,
+    patience: float, all_found: bool, ttl: str | None, as_json: bool, yes: bool, verbose: bool,
+) -> None:  # fmt: skip
+    """Move every message of the backlog queues to its destination, and prove that nothing is left.
+
+    A message is completed on the backlog only after its destination has accepted it. A queue counts as empty when a
+    peek finds nothing in it. What a destination does not take stays in the backlog; it is tried again until nothing has
+    moved for the time of --patience.
+
+    \b
+      syphon drain -c config.yaml --dry-run
+      syphon drain -c config.yaml
+      syphon drain -c config.yaml --destination 'billing/*' --rate 500/s
+      syphon drain -c config.yaml --after 2026-11-16T08:00 --limit 100 --yes --json
+
+    Progress is on stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes what is in hand; a second one
+    leaves at once. Nothing is lost either way.
+
+    \b
+    Exit codes: 0 nothing is left · 1 something was left or dead-lettered · 69 a namespace is out of reach ·
+    70 faulted · 77 not authorized · 78 the settings are wrong
+    """
+    from syphon.backlog import Ttl
+    from syphon.config import LogLevel
+    from syphon.ops import logs
+    from syphon.pipeline.drain import DrainOptions
+
+    config = load(config_file)
+    logs.set_up(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
+    if before is not None and after is not None and before <= after:
+        raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
+    options = DrainOptions(
+        only=only or ("*",), before=_milliseconds(before), after=_milliseconds(after), limit=limit, rate=rate,
+        timeout=timeout, patience=patience, lease=config.pipeline.lease / 1000, ttl=Ttl(ttl) if ttl else None,
+    )  # fmt: skip
+    backlogs = _backlogs(config, pairs, queues, all_found)
+    if dry_run:
+        raise SystemExit(_dry_run(config, backlogs, options, as_json))
+    _ask(backlogs, yes)
+    raise SystemExit(_drain(config, backlogs, options, as_json))
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def _backlogs(config: Config, pairs: Sequence[str], patterns: Sequence[str], all_found: bool) -> Backlogs:
+    """Which queues of which pairs."""
+    from syphon.backlog.preflight import queue_names
+
+    known = {pair.name: pair for pair in config.pairs}
+    for name in pairs:
+        if name not in known:
+            raise click.UsageError(f"--pair {name} is not in the settings; there are: {', '.join(known)}.")
+    backlogs: Backlogs = []
+    for pair in config.pairs:
+        if pairs and pair.name not in pairs:
+            continue
+        names = [str(name) for name in queue_names(pair)]
+        names += _extra(pair) if all_found else []
+        wanted = [name for name in names if not patterns or any(fnmatchcase(name, each) for each in patterns)]
+        if wanted:
+            backlogs.append((pair, wanted))
+    if not backlogs:
+        raise click.UsageError(f"no backlog queue is like {', '.join(patterns)}; --queue '*/3' is one with index 3.")
+    return backlogs
+
+
+def _extra(pair: PairSettings) -> list[str]:
+    from syphon.backlog.preflight import queue_names, secondary_administration
+    from syphon.backlog.provisioning import plan
+    from syphon.errors import SyphonError
+
+    try:
+        administration = secondary_administration(pair)
+        try:
+            return [str(name) for name in plan(administration, queue_names(pair)).extra]
+        finally:
+            administration.close()
+    except SyphonError as error:
+        click.echo(f"--all-found: {error}", err=True)
+        raise SystemExit(ExitCode.NOT_AUTHORIZED) from None
+
+
+def _ask(backlogs: Backlogs, yes: bool) -> None:
+    if yes:
+        return
+    for pair, queues in backlogs:
+        click.echo(f"{pair.name}: {len(queues)} backlog queues of {pair.secondary.host} → {pair.primary.host}", err=True)
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody is there to be asked: add --yes.")
+    click.confirm("Carry their messages home?", abort=True, err=True)
+
+
+def _drain(config: Config, backlogs: Backlogs, options: DrainOptions, as_json: bool) -> ExitCode:
+    from syphon.errors import NotAuthorized, SyphonError
+    from syphon.ops.progress import shown
+    from syphon.pipeline.drain import Drain
+    from syphon.pipeline.engine import engine
+    from syphon.pipeline.hints import counts_of
+
+    try:
+        hints = counts_of(backlogs)
+        if not as_json:
+            click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
+        with engine(config.pipeline) as (jobs, desk):
+            drain = Drain(backlogs, jobs, desk, options, lambda pair, queue: hints.get((pair.name, queue)))
+            stop_on_signal(drain.stop, "Stopping: what is in hand is finished or given back.")
+            total = sum(hints.values()) if len(hints) == len(drain.queues) else None
+            with shown(drain, total) as show:
+                result = drain.run(show)
+            ledger_error = jobs.ledger_error
+    except SyphonError as error:
+        click.echo(str(error), err=True)
+        return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
+    code = _exit_code(result)
+    summary = _summary(config, result, ledger_error, code)
+    if as_json:
+        click.echo(json.dumps(summary, indent=2))
+    else:
+        _show(summary)
+    return code
+
+
+def _exit_code(result: DrainResult) -> ExitCode:
+    if result.fault is not None:
+        return ExitCode.NOT_AUTHORIZED if result.fault.denied else ExitCode.FAULTED
+    if result.remaining is None:
+        return ExitCode.UNAVAILABLE
+    return ExitCode.OK if result.is_empty and not result.account.dead_lettered else ExitCode.LEFT
+
+
+def _summary(config: Config, result: DrainResult, ledger_error: str, code: ExitCode) -> dict[str, Any]:
+    account = result.account
+    return {
+        "verdict": _verdict(result),
+        "exit_code": int(code),
+        "seconds": round(result.seconds, 1),
+        "account": {
+            key: value for key, value in asdict(account).items() if key != "in_hand"
+        },
+        "remaining": result.remaining,
+        "queues": [
+            {
+                "pair": queue.pair.name, "queue": queue.queue, "state": queue.state.value, "error": queue.error,
+                "forwarded": queue.account.forwarded, "dead_lettered": queue.account.dead_lettered,
+                "remaining": queue.remaining,
+            }
+            for queue in result.queues
+        ],
+        "waiting": [destination.model_dump() for destination in result.waiting],
+        "ledger": config.pipeline.ledger,
+        "ledger_error": ledger_error,
+    }  # fmt: skip
+
+
+def _verdict(result: DrainResult) -> str:
+    account, remaining = result.account, result.remaining
+    if result.fault is not None:
+        return f"Faulted: the {result.fault.side} cannot be used: {result.fault.text}"
+    dead = f"; {account.dead_lettered:,} went to the dead letters" if account.dead_lettered else ""
+    if remaining is None:
+        return f"{account.forwarded:,} forwarded{dead}; nobody could look whether more is left."
+    if result.is_empty:
+        outside = "Nothing that was asked for is left" if account.outside else "Nothing is left"
+        return f"{outside}: {account.forwarded:,} forwarded{dead}."
+    return f"{remaining:,} messages are still in the backlog: {account.forwarded:,} forwarded{dead}."
+
+
+def _show(summary: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(box=None, pad_edge=False)
+    for heading in ("queue", "state", "forwarded", "dead-lettered", "left"):
+        table.add_column(heading, justify="left" if heading in ("queue", "state") else "right")
+    for queue in summary["queues"]:
+        left = "?" if queue["remaining"] is None else f"{queue['remaining']:,}"
+        state = f"{queue['state']}: {queue['error']}" if queue["error"] else queue["state"]
+        table.add_row(queue["queue"], state, f"{queue['forwarded']:,}", f"{queue['dead_lettered']:,}", left)
+    console.print(table)
+    for destination in summary["waiting"]:
+        console.print(f"{destination['path']} takes no messages: {destination['because']}", style="yellow")
+    account = summary["account"]
+    console.print(
+        f"\n{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "
+        f"dead-lettered + {account['left']:,} left + {account['unaccounted']:,} unaccounted, "
+        f"in {summary['seconds']:,} s; {account['possible_duplicates']:,} possible duplicates"
+    )
+    if summary["ledger_error"]:
+        console.print(f"The ledger is not complete: {summary['ledger_error']}", style="red")
+    else:
+        console.print(f"Ledger: {summary['ledger']} (syphon report --ledger {summary['ledger']})")
+    console.print(summary["verdict"], style="bold green" if summary["exit_code"] == 0 else "bold yellow")

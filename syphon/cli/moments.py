@@ -1,0 +1,62 @@
+"""Options as people write them: moments, durations and rates."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import click
+
+
+class Moment(click.ParamType[datetime]):
+    """A point in time: ISO-8601 (UTC if it says nothing else), a date, or a duration ago."""
+
+    name = "TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text = str(value).strip()
+        if (ago := _milliseconds(text)) is not None:
+            return datetime.now(UTC) - timedelta(milliseconds=ago)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"'{text}' is no time: write 2026-11-16T14:30, 2026-11-16, or 2h for two hours ago.", param, ctx)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+class Seconds(click.ParamType[float]):
+    """A duration, in seconds."""
+
+    name = "DURATION"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float | int):
+            return float(value)
+        found = _milliseconds(str(value))
+        if not found:
+            self.fail(f"'{value}' is no duration: write 30s, 5m or 1h30m.", param, ctx)
+        return found / 1000
+
+
+class Rate(click.ParamType[float]):
+    """Messages a second."""
+
+    name = "N/s"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/s)?", str(value).strip())
+        if found is None or float(found[1]) <= 0:
+            self.fail(f"'{value}' is no rate: write 500 or 500/s.", param, ctx)
+        return float(found[1])
+
+
+def _milliseconds(text: str) -> int | None:
+    from syphon.yaml_settings.durations import parse_duration
+    from syphon.yaml_settings.problems import Wrong
+
+    try:
+        return parse_duration(text)
+    except Wrong:
+        return None

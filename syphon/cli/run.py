@@ -1,0 +1,96 @@
+"""`syphon run`: the worker."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from syphon.cli.exit_codes import ExitCode
+from syphon.cli.settings_file import config_option, load
+from syphon.cli.signals import stop_on_signal
+
+if TYPE_CHECKING:
+    from syphon.config import Config
+    from syphon.errors import SyphonError
+    from syphon.pipeline.worker import Worker
+
+log = logging.getLogger("syphon")
+
+
+@click.command(short_help="Listen to the backlog queues, and carry home what comes.")
+@config_option
+@click.option("--no-provision", is_flag=True, help="Do not look for backlog queues that are to be made: no Manage claim.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more, whatever the settings say: Spark's own words, too.")
+def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
+    """Serve all pairs of the settings until told to stop.
+
+    Makes the backlog queues that are not there, listens to each with long polls of 15 minutes (40 receives an hour for
+    ten queues), and starts a Spark job when a message comes. An outage is waited for; a namespace that cannot be used
+    any more (credentials refused, say) ends the worker with exit code 70, so that it is started again.
+
+    \b
+      syphon run -c config.yaml
+      syphon run -c config.yaml --no-provision      the queues are there, and we may only listen and send
+
+    \b
+    SIGTERM, Ctrl-C  finish or give back what is in hand, and leave; a second one leaves at once
+    SIGHUP           read rates, destinations.allow and log.level again
+
+    \b
+    Exit codes: 0 told to stop · 70 a pair has faulted · 77 not authorized · 78 the settings are wrong
+    """
+    from syphon.config import LogLevel
+    from syphon.ops import logs
+
+    config = load(config_file)
+    logs.set_up(LogLevel.DEBUG if verbose else config.log.level, config.log.format)
+    raise SystemExit(_serve(config, config_file, not no_provision))
+
+
+def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
+    from syphon.errors import SyphonError
+    from syphon.pipeline.engine import engine
+    from syphon.pipeline.worker import Worker
+
+    log.info("starting Spark on %s", config.pipeline.master)
+    try:
+        with ExitStack() as stack:
+            jobs, desk = stack.enter_context(engine(config.pipeline))
+            worker = Worker(config, jobs, desk, makes_queues)
+            # After Spark has started: it sets a handler of its own.
+            stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
+            signal.signal(signal.SIGHUP, lambda number, frame: _reload(worker, config_file))  # noqa: ARG005
+            reason = worker.run()
+    except SyphonError as error:
+        reason = error
+    if reason is not None:
+        log.error("%s", reason)
+    return _exit_code(reason)
+
+
+def _reload(worker: Worker, config_file: Path) -> None:
+    from syphon.config import load_config
+    from syphon.ops import logs
+    from syphon.yaml_settings import SettingsError
+
+    try:
+        config = load_config(config_file)
+    except SettingsError as error:
+        log.error("the settings stay as they are: %s", error)
+        return
+    worker.reload(config)
+    logs.set_up(config.log.level)
+    log.info("read %s again: rates, destinations and log level are taken over", config_file)
+
+
+def _exit_code(reason: SyphonError | None) -> ExitCode:
+    from syphon.errors import NotAuthorized
+
+    if reason is None:
+        return ExitCode.OK
+    return ExitCode.NOT_AUTHORIZED if isinstance(reason, NotAuthorized) else ExitCode.FAULTED

@@ -1,0 +1,144 @@
+"""How a drain is getting on: a live table on a terminal, JSON lines anywhere else."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ..pipeline.account import Account
+from ..pipeline.drain import Drain, QueueDrain
+
+LINE_EVERY = 1.0
+"""Seconds between JSON lines."""
+WINDOW = 10.0
+"""Seconds over which a rate is taken."""
+
+
+class Pace:
+    """How fast something counts up, over the last few seconds."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def at(self, count: int) -> float:
+        """Takes in a count; gives back how many a second."""
+        now = self._now()
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and self._seen[0][0] < now - WINDOW:
+            self._seen.popleft()
+        (since, first), span = self._seen[0], now - self._seen[0][0]
+        return (count - first) / span if span > 0.2 else 0.0 * since
+
+
+@contextmanager
+def shown(drain: Drain, total: int | None) -> Iterator[Callable[[], None]]:
+    """Yields what is to be called now and then."""
+    if sys.stderr.isatty():
+        table = _Table(drain, total)
+        with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+            yield lambda: live.update(table.rendered(), refresh=True)
+    else:
+        lines = _Lines(drain, total)
+        yield lines.write
+
+
+class _Table:
+    """A line for each queue, and a total."""
+
+    def __init__(self, drain: Drain, total: int | None) -> None:
+        self._drain = drain
+        self._total = total
+        self._paces = {queue.queue: Pace() for queue in drain.queues}
+        self._pace = Pace()
+
+    def rendered(self) -> Group:
+        table = Table(box=None, pad_edge=False)
+        for heading in ("queue", "state", "moved", "left", "per second", "in flight", "dead-lettered", "ETA"):
+            table.add_column(heading, justify="left" if heading in ("queue", "state") else "right")
+        total = Account()
+        for queue in self._drain.queues:
+            account = self._drain.live(queue)
+            rate = self._paces[queue.queue].at(account.moved)
+            table.add_row(*_cells(queue.queue, _state(queue), account, queue.hint, rate))
+            for name in Account.__slots__:
+                setattr(total, name, getattr(total, name) + getattr(account, name))
+        rate = self._pace.at(total.moved)
+        stopping = "stopping" if self._drain.is_stopping else ""
+        table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")
+        waiting = [
+            Text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.because}", style="yellow")
+            for destination in self._drain.waiting()
+        ]
+        return Group(table, *waiting[:8])
+
+
+def _state(queue: QueueDrain) -> str:
+    return f"{queue.state}: {queue.error[:60]}" if queue.error else queue.state.value
+
+
+def _cells(name: str, state: str, account: Account, hint: int | None, rate: float) -> list[str]:
+    left = None if hint is None else max(0, hint - account.moved)
+    return [
+        name, state, f"{account.moved:,}", "?" if left is None else f"{left:,}", f"{rate:,.0f}",
+        f"{account.in_hand:,}", f"{account.dead_lettered:,}", eta(left, rate),
+    ]  # fmt: skip
+
+
+def eta(left: int | None, rate: float) -> str:
+    """How long it will still take, if that can be said."""
+    if left == 0:
+        return ""
+    if left is None or rate < 0.5:
+        return "?"
+    seconds = round(left / rate)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+class _Lines:
+    """One JSON object about once a second, and only when there is news."""
+
+    def __init__(self, drain: Drain, total: int | None) -> None:
+        self._drain = drain
+        self._total = total
+        self._pace = Pace()
+        self._written_at = 0.0
+        self._last: dict[str, Any] = {}
+
+    def write(self) -> None:
+        now = time.monotonic()
+        if now - self._written_at < LINE_EVERY:
+            return
+        self._written_at = now
+        line = self._line()
+        if line != self._last:
+            print(json.dumps({"progress": line}), file=sys.stderr, flush=True)
+        self._last = line
+
+    def _line(self) -> dict[str, Any]:
+        queues = []
+        moved = 0
+        for queue in self._drain.queues:
+            account = self._drain.live(queue)
+            moved += account.moved
+            queues.append({
+                "pair": queue.pair.name, "queue": queue.queue, "state": queue.state.value, "error": queue.error,
+                "left": None if queue.hint is None else max(0, queue.hint - account.moved), **asdict(account),
+            })  # fmt: skip
+        rate = self._pace.at(moved)
+        left = None if self._total is None else max(0, self._total - moved)
+        return {
+            "moved": moved, "left": left, "per_second": round(rate, 1), "eta": eta(left, rate), "queues": queues,
+            "waiting": [destination.model_dump() for destination in self._drain.waiting()],
+        }  # fmt: skip

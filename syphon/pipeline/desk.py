@@ -1,0 +1,145 @@
+"""The driver's desk: tasks report here while they work, and hear here what to do (D7).
+
+Spark brings a task's rows back only at its end, and gives it no notice that it should stop. So each task posts its
+sheet over HTTP about once a second. Who does not know the secret of this run is turned away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from .sheets import DeskAddress, Order, Sheet, SlotKey
+
+LARGEST_SHEET = 1024 * 1024
+FRESH = 5.0
+"""Seconds within which a task must have been heard of to count as one that shares the rate."""
+
+
+class Desk:
+    """Keeps the sheets of all attempts, and gives orders. Its server has a thread of its own."""
+
+    def __init__(self, host: str = "127.0.0.1", now: Callable[[], float] = time.monotonic) -> None:
+        self._host = host
+        self._now = now
+        self._secret = secrets.token_urlsafe(32)
+        self._sheets: dict[SlotKey, Sheet] = {}
+        self._heard: dict[SlotKey, float] = {}
+        self._open_jobs: set[str] = set()
+        self._stopping = False
+        self._rates: dict[str, float | None] = {}
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self.address = DeskAddress(host, 0, self._secret)
+
+    # --- the driver's side ---------------------------------------------------------------------------------------
+
+    def open_job(self, job: str) -> None:
+        """Tasks of this job may work."""
+        with self._lock:
+            self._open_jobs.add(job)
+
+    def close_job(self, job: str) -> list[Sheet]:
+        """Its sheets, last words. A task of it that still runs (its executor is gone, and it is not) is told to stop."""
+        with self._lock:
+            self._open_jobs.discard(job)
+            keys = [key for key in self._sheets if key.job == job]
+            for key in keys:
+                self._heard.pop(key, None)
+            return [self._sheets.pop(key) for key in sorted(keys)]
+
+    def stop_all(self) -> None:
+        """Every task is told to stop when it reports next."""
+        self._stopping = True
+
+    def limit(self, pair: str, rate: float | None) -> None:
+        """Messages a second for all tasks of a pair together."""
+        self._rates[pair] = rate
+
+    def sheets(self) -> list[Sheet]:
+        """What is under way."""
+        with self._lock:
+            return list(self._sheets.values())
+
+    def order_for(self, sheet: Sheet) -> Order:
+        """What the task that sent this sheet is to do."""
+        with self._lock:
+            outdated = any(
+                key.job == sheet.job and key.slot == sheet.slot and key.attempt > sheet.attempt for key in self._sheets
+            )
+            if self._stopping or sheet.job not in self._open_jobs or outdated:
+                return Order(stop=True)
+            rate = self._rates.get(sheet.pair)
+            return Order(rate=None if rate is None else rate / max(1, self._working(sheet.pair)))
+
+    def _working(self, pair: str) -> int:
+        now = self._now()
+        return sum(
+            sheet.pair == pair and not sheet.finished and now - self._heard.get(key, 0.0) < FRESH
+            for key, sheet in self._sheets.items()
+        )
+
+    def take(self, sheet: Sheet) -> Order:
+        """A sheet comes in, an order goes out."""
+        with self._lock:
+            if sheet.job in self._open_jobs:
+                self._sheets[sheet.key] = sheet
+                self._heard[sheet.key] = self._now()
+        return self.order_for(sheet)
+
+    # --- the server ----------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Desk:
+        ready: Future[int] = Future()
+        self._thread = threading.Thread(target=self._serve, args=(ready,), name="desk", daemon=True)
+        self._thread.start()
+        self.address = DeskAddress(self._host, ready.result(), self._secret)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _serve(self, ready: Future[int]) -> None:
+        asyncio.set_event_loop(self._loop)
+        app = web.Application(client_max_size=LARGEST_SHEET)
+        app.router.add_post("/sheet", self._on_sheet)
+        runner = web.AppRunner(app, access_log=None)
+        try:
+            ready.set_result(self._loop.run_until_complete(self._start(runner)))
+            self._loop.run_forever()
+        except OSError as error:
+            ready.set_exception(error)
+        finally:
+            self._loop.run_until_complete(runner.cleanup())
+            self._loop.close()
+
+    async def _start(self, runner: web.AppRunner) -> int:
+        await runner.setup()
+        site = web.TCPSite(runner, self._host, 0, shutdown_timeout=0.5)
+        await site.start()
+        port: int = runner.addresses[0][1]
+        return port
+
+    async def _on_sheet(self, request: web.Request) -> web.Response:
+        said = request.headers.get("Authorization", "")
+        if not hmac.compare_digest(said.encode(), f"Bearer {self._secret}".encode()):
+            return web.Response(status=401)
+        try:
+            sheet = Sheet.model_validate_json(await request.read())
+        except ValidationError:
+            return web.Response(status=400)
+        return web.Response(body=self.take(sheet).model_dump_json(), content_type="application/json")
+
+
+def added_up(sheets: Iterable[Sheet], field: str) -> int:
+    """One number of all sheets."""
+    return sum(getattr(sheet, field) for sheet in sheets)

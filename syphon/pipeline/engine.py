@@ -1,0 +1,22 @@
+"""What `run` and `drain` stand on: a Spark session, the driver's desk, and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..config import PipelineSettings
+from .desk import Desk
+from .jobs import Jobs
+from .ledger import Ledger
+from .session import cores_of, spark_session
+
+
+@contextmanager
+def engine(pipeline: PipelineSettings) -> Iterator[tuple[Jobs, Desk]]:
+    """Ready to carry messages, until the block is left."""
+    with spark_session(pipeline) as spark:
+        # Executors of a cluster find the desk where they find Spark's driver.
+        host = "127.0.0.1" if cores_of(pipeline.master) is not None else str(spark.conf.get("spark.driver.host"))
+        with Desk(host) as desk:
+            yield Jobs(spark, desk, Ledger(spark, pipeline.ledger)), desk

@@ -1,0 +1,96 @@
+"""What a task tells the driver, and what the driver answers (D7).
+
+A task posts its sheet about once a second: what it has counted so far. The answer is an order: go on, at this rate, or
+stop. The last sheet of an attempt says how it ended; an attempt without one was killed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+Ended = Literal["", "quiet", "lease", "stopped", "limit", "error"]
+
+
+class SlotKey(NamedTuple):
+    """One attempt of one task."""
+
+    job: str
+    slot: int
+    attempt: int
+
+
+class WaitingDestination(BaseModel):
+    """A destination that takes nothing now."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    seconds: float
+    """Until it is tried again."""
+    because: str
+    left: int = 0
+    """How many messages were left in the backlog for its sake."""
+
+
+class Fault(BaseModel):
+    """A namespace that cannot be used any more, as a task found it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    side: Literal["primary", "secondary"]
+    denied: bool
+    """Credentials or claims were refused."""
+    text: str
+
+
+class Sheet(BaseModel):
+    """One attempt's account so far."""
+
+    pair: str
+    queue: str
+    job: str
+    slot: int
+    attempt: int
+    started_at: float
+    """Seconds since 1970."""
+    received: int = 0
+    forwarded: int = 0
+    dead_lettered: int = 0
+    left: int = 0
+    outside: int = 0
+    """Those of the left that the filter did not ask for."""
+    possible_duplicates: int = 0
+    in_hand: int = 0
+    bytes_forwarded: int = 0
+    waiting: tuple[WaitingDestination, ...] = ()
+    finished: bool = False
+    ended: Ended = ""
+    error: str = ""
+    fault: Fault | None = None
+
+    @property
+    def key(self) -> SlotKey:
+        return SlotKey(self.job, self.slot, self.attempt)
+
+
+class Order(BaseModel):
+    """What a task is to do next."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stop: bool = False
+    rate: float | None = None
+    """Messages a second it may take: none says as many as it can, 0 is a pause."""
+
+
+class DeskAddress(NamedTuple):
+    """Where the driver is to be found, and the secret of this run."""
+
+    host: str
+    port: int
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"DeskAddress({self.host}:{self.port})"

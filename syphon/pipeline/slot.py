@@ -1,0 +1,210 @@
+"""A slot: one pump on one backlog queue, as a task of a Spark job runs it.
+
+This is what is shipped to executors. A slot opens its own pair of namespaces, carries messages until its queue is
+quiet or its lease is over, reports to the driver about once a second, and yields one row per transfer. Messages
+themselves never leave the process: not into the JVM, not into a shuffle, not into a log (D2, D3).
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..bus.namespace import Status
+from ..bus.opening import namespace_of
+from ..bus.pair import Pair
+from ..config import PairSettings
+from ..errors import Faulted, NotAuthorized, SyphonError
+from ..transfer.outcomes import Outcome
+from ..transfer.pump import Pump, PumpOptions
+from .rows import Origin, transfer_rows
+from .sheets import DeskAddress, Fault, Order, Sheet, WaitingDestination
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+REPORT_EVERY = 1.0
+SILENCE = 5.0
+"""Seconds without an answer from the driver after which a slot stops: nobody would hear of what it does."""
+ROWS = 2000
+"""Outcomes that become rows together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one slot is to do."""
+
+    pair: PairSettings
+    queue: str
+    job: str
+    options: PumpOptions
+    desk: DeskAddress
+    rate: float | None = None
+    """Until the driver says otherwise."""
+    waiting: tuple[WaitingDestination, ...] = ()
+    """Destinations that are to be left alone, as the driver knows from earlier slots."""
+
+
+def slots(assignments: list[Assignment]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that Spark runs: a row of its input is the number of an assignment."""
+
+    def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = context.attemptNumber() if context is not None else 0
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from Slot(assignments[number], number, attempt).rows()
+
+    return carry
+
+
+class Slot:
+    """An assignment, being carried out."""
+
+    def __init__(self, assignment: Assignment, number: int, attempt: int) -> None:
+        self._origin = Origin(assignment.pair.name, assignment.job, number, attempt)
+        self._outcomes: list[Outcome] = []
+        pair = assignment.pair
+        self._pair = Pair(
+            namespace_of(pair.primary, home_entity(pair)),
+            namespace_of(pair.secondary, assignment.queue),
+        )
+        self._pump = Pump(
+            assignment.queue, self._pair.secondary, self._pair.primary, self._outcomes.append, assignment.options
+        )
+        self._pump.rate = assignment.rate
+        for destination in assignment.waiting:
+            self._pump.leave_alone(destination.path, destination.seconds, destination.because)
+        sheet = Sheet(
+            pair=pair.name, queue=assignment.queue, job=assignment.job, slot=number, attempt=attempt,
+            started_at=time.time(),
+        )  # fmt: skip
+        self._reporter = Reporter(assignment.desk, self._pump, sheet)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Carries messages home, and tells what became of each."""
+        self._reporter.start()
+        error: SyphonError | None = None
+        try:
+            for _ in self._pump.turns():
+                if len(self._outcomes) >= ROWS:
+                    yield self._taken()
+        except SyphonError as caught:
+            # Told to the driver, which knows what to do; Spark would only start the same task again.
+            error = caught
+        finally:
+            fault = self._fault(error) if isinstance(error, Faulted) else None
+            for side in self._pair.sides:
+                side.close()
+            self._reporter.end(error, fault)
+        while self._outcomes:
+            yield self._taken()
+
+    def _taken(self) -> pa.RecordBatch:
+        taken = self._outcomes[:ROWS]
+        del self._outcomes[:ROWS]
+        return transfer_rows(taken, self._origin)
+
+    def _fault(self, error: Faulted) -> Fault:
+        """Which side it is; the driver applies the pair's rule (C1), and ends the worker."""
+        primary = self._pair.primary.status is Status.FAULTED
+        return Fault(
+            side="primary" if primary else "secondary", denied=isinstance(error, NotAuthorized), text=str(error)
+        )
+
+
+class Reporter:
+    """Tells the driver how a pump is getting on, and the pump what the driver wants."""
+
+    def __init__(self, desk: DeskAddress, pump: Pump, sheet: Sheet) -> None:
+        self._desk = desk
+        self._pump = pump
+        self._sheet = sheet
+        self._over = threading.Event()
+        self._heard_at = time.monotonic()
+        self._connection: http.client.HTTPConnection | None = None
+        self._thread = threading.Thread(target=self._report, name="reporter", daemon=True)
+
+    def start(self) -> None:
+        # The first report is made before the first message is taken: a job that is over takes none.
+        self._exchange()
+        self._thread.start()
+
+    def end(self, error: SyphonError | None, fault: Fault | None) -> None:
+        """The last words of this attempt."""
+        self._over.set()
+        self._thread.join()
+        sheet = self._sheet
+        sheet.finished, sheet.fault = True, fault
+        sheet.ended, sheet.error = (self._pump.tally.ended, "") if error is None else ("error", str(error))
+        self._exchange()
+        self._hang_up()
+
+    def _report(self) -> None:
+        while not self._over.wait(REPORT_EVERY):
+            self._exchange()
+
+    def _exchange(self) -> None:
+        try:
+            order = self._post()
+            self._heard_at = time.monotonic()
+        except (OSError, http.client.HTTPException, ValueError):
+            self._hang_up()
+            if time.monotonic() - self._heard_at > SILENCE:
+                self._pump.stop()
+            return
+        self._pump.rate = order.rate
+        if order.stop:
+            self._pump.stop()
+
+    def _post(self) -> Order:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(self._desk.host, self._desk.port, timeout=SILENCE / 2)
+        headers = {"Authorization": f"Bearer {self._desk.secret}", "Content-Type": "application/json"}
+        self._connection.request("POST", "/sheet", self._filled_in().model_dump_json().encode(), headers)
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise http.client.HTTPException(f"the driver answered {response.status}")
+        return Order.model_validate_json(body)
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _filled_in(self) -> Sheet:
+        tally, sheet = self._pump.tally, self._sheet
+        for name in COUNTED:
+            setattr(sheet, name, getattr(tally, name))
+        sheet.waiting = tuple(
+            WaitingDestination(path=path, seconds=seconds, because=because, left=left)
+            for path, seconds, because, left in self._pump.waiting()
+        )
+        return sheet
+
+
+COUNTED = (
+    "received", "forwarded", "dead_lettered", "left", "outside", "possible_duplicates", "in_hand", "bytes_forwarded",
+)  # fmt: skip
+
+
+def home_entity(pair: PairSettings) -> str:
+    """An entity of the primary to open its connection with: a policy may be one of a single queue."""
+    return next((path for path in pair.destinations.allow if not any(mark in path for mark in "*?[")), "")
+
+
+def pump_options(pair: PairSettings, **options: Any) -> PumpOptions:
+    """A pair's settings, as its pumps take them."""
+    from ..backlog import Ttl
+
+    return PumpOptions(
+        ttl=Ttl(pair.time_to_live.value), allow=tuple(pair.destinations.allow),
+        permanent=pair.destinations.permanent(), **options,
+    )  # fmt: skip

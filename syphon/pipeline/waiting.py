@@ -1,0 +1,67 @@
+"""Which destinations of a pair take nothing now, as the driver knows from its slots.
+
+A slot learns that a destination is full or throttled, and ends. The next one must not try it at once, and a message for
+it is no reason to start a job: this is the memory in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from ..backlog import Restored, restore
+from .sheets import WaitingDestination
+
+log = logging.getLogger(__name__)
+
+
+class WaitingList:
+    """The destinations of one pair that are left alone, each until a moment. Safe for threads."""
+
+    def __init__(self, pair: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._pair = pair
+        self._now = now
+        self._until: dict[str, tuple[float, WaitingDestination]] = {}
+        self._lock = threading.Lock()
+
+    def learn(self, found: Iterable[WaitingDestination]) -> None:
+        """What a slot has found out. Said to the operator when it is news."""
+        for destination in found:
+            with self._lock:
+                known = self._until.get(destination.path.lower())
+                until = self._now() + destination.seconds
+                if known is None or until > known[0]:
+                    self._until[destination.path.lower()] = until, destination
+            if known is None or known[1].because != destination.because:
+                log.warning(
+                    "%s: destination %s takes no messages: %s; %d stay in the backlog, next try in %.0f s",
+                    self._pair, destination.path, destination.because, destination.left, destination.seconds,
+                )  # fmt: skip
+
+    def now(self) -> tuple[WaitingDestination, ...]:
+        """Those that still have to wait, and for how long."""
+        with self._lock:
+            moment = self._now()
+            return tuple(
+                known.model_copy(update={"seconds": until - moment})
+                for until, known in self._until.values()
+                if until > moment
+            )
+
+    def forget(self, path: str) -> None:
+        """It is to be tried again."""
+        with self._lock:
+            self._until.pop(path.lower(), None)
+
+    def is_worth_a_job(self, payload: bytes) -> bool:
+        """Whether a message can be moved now. One that cannot be restored can: to the dead letters."""
+        if not self._until:
+            return True
+        restored = restore(payload, enqueued_at=None, now=0)
+        if not isinstance(restored, Restored):
+            return True
+        with self._lock:
+            known = self._until.get(restored.destination.strip("/").lower())
+        return known is None or known[0] <= self._now()

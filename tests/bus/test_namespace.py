@@ -1,0 +1,120 @@
+"""A namespace: opened in the background, opened again when it breaks, faulted only when it cannot be used any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from pydantic import SecretStr
+
+from syphon.bus.connection import Connection
+from syphon.bus.namespace import Namespace, NamespaceClosed, Status
+from syphon.bus.opening import namespace_of
+from syphon.config import NamespaceSettings as Settings
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
+from syphon.errors import DestinationUnreachable, NotAuthorized
+
+
+@pytest.fixture
+def emulator() -> Iterator[BackgroundEmulator]:
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        yield emulator
+
+
+def reached(emulator: BackgroundEmulator, connection_string: str | None = None) -> Namespace:
+    string = connection_string or emulator["contoso"].connection_string
+    return namespace_of(Settings(connection_string=SecretStr(string)), "")
+
+
+def until(so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not so():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.01)
+
+
+def test_it_is_opened_in_the_background_and_nobody_waits(emulator: BackgroundEmulator) -> None:
+    namespace = reached(emulator)
+    assert namespace.connection() is None
+    until(lambda: namespace.connection() is not None)
+    was = namespace.status
+    namespace.close()
+    assert (was, namespace.status) == (Status.OPENED, Status.CLOSED)
+
+
+def test_a_broken_connection_is_opened_again(emulator: BackgroundEmulator) -> None:  # C3
+    namespace = reached(emulator)
+    until(lambda: namespace.connection() is not None)
+    first = namespace.connection()
+    assert first is not None
+    emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.REFUSE))
+
+    def broken() -> bool:
+        first.read()
+        return first.wire.failure is not None
+
+    until(broken)
+    until(lambda: namespace.connection() is None and namespace.error is not None)
+    assert isinstance(namespace.error, DestinationUnreachable)
+    assert namespace.status is Status.OPENED
+    emulator.call(emulator["contoso"].namespace.faults.end_outage)
+    until(lambda: namespace.connection() is not None)
+    assert namespace.error is None
+    namespace.close()
+
+
+def test_refused_credentials_are_a_fault_and_stay_one(emulator: BackgroundEmulator) -> None:  # C3
+    good = emulator["contoso"].connection_string
+    namespace = reached(emulator, good.replace("SAS_KEY_VALUE", "another-key"))
+    with pytest.raises(NotAuthorized, match="credentials were refused") as refused:
+        until(lambda: namespace.connection() is not None)
+    assert (namespace.status, namespace.reason) == (Status.FAULTED, refused.value)
+    with pytest.raises(NotAuthorized):
+        namespace.connection()
+    namespace.close()
+    assert namespace.status is Status.FAULTED
+
+
+def test_one_that_is_closed_says_so_to_who_still_uses_it(emulator: BackgroundEmulator) -> None:  # C3
+    namespace = reached(emulator)
+    until(lambda: namespace.connection() is not None)
+    connection = namespace.connection()
+    namespace.close()
+    assert connection is not None
+    assert connection.wire.failure is not None
+    with pytest.raises(NamespaceClosed, match=namespace.name):
+        namespace.connection()
+
+
+def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: BackgroundEmulator) -> None:
+    reachable = reached(emulator)
+    go_on, let_go = threading.Event(), threading.Event()
+    opened: list[Connection] = []
+
+    def connect() -> Connection:
+        go_on.wait(20)
+        until(lambda: reachable.connection() is not None)
+        connection = reachable.connection()
+        assert connection is not None
+        opened.append(connection)
+        return connection
+
+    namespace = Namespace("contoso", connect, let_go=let_go.set)
+    assert namespace.connection() is None
+    namespace.close()
+    assert not let_go.is_set()
+    go_on.set()
+    assert let_go.wait(20)
+    assert opened[0].wire.failure is not None
+    reachable.close()
+
+
+def test_what_nobody_foresaw_is_raised_where_the_connection_is_asked_for() -> None:
+    def connect() -> Connection:
+        raise ZeroDivisionError
+
+    namespace = Namespace("contoso", connect)
+    with pytest.raises(ZeroDivisionError):
+        until(lambda: namespace.connection() is not None)

@@ -1,0 +1,196 @@
+"""A pair with a backlog to look into: a real emulator, real sockets, the real client on both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode, ServiceBusSubQueue
+from pydantic import SecretStr
+
+from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
+from syphon.backlog.choosing import Assignment, choose
+from syphon.bus.connection import Connection
+from syphon.config import DestinationSettings, NamespaceSettings, PairSettings, TimeToLive
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, PolicySettings, QueueDescription
+from syphon.emulator import NamespaceSettings as Local
+from syphon.emulator.broker.message import BrokeredMessage
+from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.refusals import Refusal
+
+KEY = "a-key-that-must-not-be-seen"
+FIRST, SECOND = "contoso/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/1"
+DEAD = "$deadletterqueue"
+
+
+@dataclass
+class Bench:
+    """Two namespaces, and what a test does with them."""
+
+    emulator: BackgroundEmulator
+    clients: list[ServiceBusClient] = field(default_factory=list)
+
+    @property
+    def primary(self) -> Namespace:
+        return self.emulator["contoso"].namespace
+
+    @property
+    def secondary(self) -> Namespace:
+        return self.emulator["contoso-dr"].namespace
+
+    def string(self, name: str) -> str:
+        return self.emulator[name].connection_string_for("owner")
+
+    def client(self, name: str) -> ServiceBusClient:
+        client = ServiceBusClient.from_connection_string(self.string(name), retry_total=0)
+        self.clients.append(client)
+        return client
+
+    def pair(self, time_to_live: TimeToLive = TimeToLive.RESTORE, allow: tuple[str, ...] = ("*",)) -> PairSettings:
+        return PairSettings(
+            name="contoso",
+            primary=NamespaceSettings(connection_string=SecretStr(self.string("contoso"))),
+            secondary=NamespaceSettings(connection_string=SecretStr(self.string("contoso-dr"))),
+            backlog_queue_count=2,
+            destinations=DestinationSettings(allow=list(allow)),
+            time_to_live=time_to_live,
+        )
+
+    def assignments(self, **options: Any) -> list[Assignment]:
+        return choose([self.pair(**options)])
+
+    def config(self, folder: Path, allow: str = "'*'") -> Path:
+        """The same pair as a file."""
+        file = folder / "config.yaml"
+        file.write_text(
+            f"pairs:\n  - name: contoso\n    primary: {{connection_string: '{self.string('contoso')}'}}\n"
+            f"    secondary: {{connection_string: '{self.string('contoso-dr')}'}}\n    backlog_queue_count: 2\n"
+            f"    destinations: {{allow: [{allow}]}}\npipeline: {{master: 'local[2]'}}\n"
+        )
+        return file
+
+    def queue(self, name: str, namespace: str = "contoso", **options: Any) -> None:
+        """A destination, or another queue."""
+        self.emulator.call(lambda: self.emulator[namespace].namespace.create_queue(QueueDescription(name, **options)))
+
+    @contextmanager
+    def connection(self, name: str = "contoso-dr", entity: str = FIRST) -> Iterator[Connection]:
+        connection = Connection(self.client(name), entity)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def put(self, *messages: bytes, queue: str = FIRST) -> None:
+        """Messages into a queue of the secondary, past sockets: quick, and whatever they are."""
+
+        def put() -> None:
+            self.secondary.line(queue).enqueue([_brokered(message) for message in messages])
+
+        self.emulator.call(put)
+
+    def bury(self, *messages: bytes, reason: str, description: str = "", queue: str = FIRST) -> None:
+        """Messages into the dead letters of a backlog queue that was empty, the way the broker does it."""
+        self.put(*messages, queue=queue)
+        said: dict[str, Value] = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+
+        def bury() -> None:
+            line = self.secondary.line(queue)
+            undertaker = _Undertaker(len(messages))
+            line.feed(undertaker)
+            line.leave(undertaker)
+            for token in undertaker.tokens:
+                line.reject(token, said)
+
+        self.emulator.call(bury)
+
+    def take(self, queue: str, count: int, namespace: str = "contoso", dead: bool = False) -> list[Any]:
+        """What lies in a queue, out of it; waits until there are so many, and takes more if there are more."""
+        found: list[Any] = []
+        with self.client(namespace).get_queue_receiver(
+            queue,
+            receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
+            sub_queue=ServiceBusSubQueue.DEAD_LETTER if dead else None,
+        ) as receiver:
+            while len(found) < count:
+                batch = receiver.receive_messages(count - len(found), max_wait_time=5)
+                if not batch:
+                    break
+                found += batch
+            found += receiver.receive_messages(10, max_wait_time=0.2)
+        return found
+
+    def counts(self, queue: str = FIRST) -> tuple[int, int]:
+        """How many active messages and dead letters a backlog queue has."""
+        runtime = self.emulator.call(lambda: self.secondary.runtime(queue))
+        return runtime.active, runtime.dead_letter
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+
+
+def aliased(body: str, path: str | None, message_id: str | None = None, **properties: Value) -> bytes:
+    """A message as it lies in the backlog. Underscores in the names of properties stand for hyphens."""
+    application = {name.replace("_", "-"): value for name, value in properties.items()}
+    if path is not None:
+        application["x-ms-path"] = path
+    return (
+        properties_bytes(Properties(message_id=message_id, subject="s", correlation_id="c"))
+        + section_bytes(Section.APPLICATION_PROPERTIES, Map.of(application))
+        + data_section(body.encode())
+    )
+
+
+def _brokered(payload: bytes) -> BrokeredMessage:
+    try:
+        return BrokeredMessage.parse(payload)
+    except Refusal:  # what no sender could send; a broker holds it all the same
+        message = BrokeredMessage()
+        message.bare, message.size = payload, len(payload)
+        return message
+
+
+class _Undertaker:
+    """Receives so many messages, under locks."""
+
+    deletes = False
+
+    def __init__(self, credit: int) -> None:
+        self.credit = credit
+        self.tokens: list[bytes] = []
+
+    def admits(self) -> bool:
+        return True
+
+    def deliver(self, message: BrokeredMessage) -> None:
+        self.credit -= 1
+        assert message.lock_token is not None
+        self.tokens.append(message.lock_token)
+
+    def detach(self, why: Refusal) -> None:
+        raise AssertionError(why)
+
+
+@contextmanager
+def running(clock: Any = None) -> Iterator[Bench]:
+    policies = [PolicySettings(name="owner", key=SecretStr(KEY))]
+    namespaces = [Local(name=name, policies=policies) for name in ("contoso", "contoso-dr")]
+    with BackgroundEmulator(EmulatorSettings(namespaces=namespaces), clock=clock) as emulator:
+        bench = Bench(emulator)
+        for queue in (FIRST, SECOND):
+            bench.queue(queue, "contoso-dr", max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True)
+        try:
+            yield bench
+        finally:
+            bench.close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with running() as bench:
+        yield bench
