@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 BATCH = 100
 WORTH_SENDING = 25
+"""Messages that go out although others are under way. Fewer wait for company, or until nothing is."""
 BATCHES_UNDER_WAY = 16
 ENVELOPE = 512
 """Bytes that a batch may need beside its messages: the first one's id and key."""
