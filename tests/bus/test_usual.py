@@ -97,6 +97,7 @@ def test_an_accepted_delivery_is_recognised(delivery_id: int, last: bool, batcha
     [
         Transfer(0, 5, TOKEN, 0, False, True), Transfer(0, 5, TOKEN, 0, True, False), Transfer(0, None, TOKEN, 0),
         Transfer(0, 5, b"short", 0, False, False), Transfer(0, 5, TOKEN, 0, False, False, None, None, None, True),
+        Transfer(0, 5, TOKEN, 0, False, False, None, None, False, True, True),
     ],
 )  # fmt: skip
 def test_another_transfer_is_left_to_the_decoder(frame: Transfer) -> None:
@@ -114,10 +115,20 @@ def test_another_disposition_is_left_to_the_decoder(frame: Disposition) -> None:
     assert usual_disposition(*in_a_buffer(frame.to_bytes())) is None
 
 
-def test_a_frame_whose_sizes_do_not_fit_is_left_to_the_decoder() -> None:
-    body = bytearray(Transfer(0, 5, TOKEN, 0, False, False).to_bytes())
-    for place, name in ((4, "size"), (5, "count")):
-        wrong = bytes(body[:place]) + bytes((body[place] + 1,)) + bytes(body[place + 1 :]) + PAYLOAD
-        assert usual_transfer(*in_a_buffer(wrong)) is None, name
+@pytest.mark.parametrize(("place", "name"), [(4, "size"), (5, "count")])
+def test_a_frame_whose_sizes_do_not_fit_is_left_to_the_decoder(place: int, name: str) -> None:
+    def wrong(body: bytes) -> bytes:
+        return body[:place] + bytes((body[place] + 1,)) + body[place + 1 :]
+
+    transfer = wrong(Transfer(0, 5, TOKEN, 0, False, False).to_bytes()) + PAYLOAD
+    assert usual_transfer(*in_a_buffer(transfer)) is None, name
+    disposition = wrong(Disposition(False, 5, None, True, Accepted()).to_bytes())
+    assert usual_disposition(*in_a_buffer(disposition)) is None, name
+    for body in (transfer, disposition):
         with pytest.raises(Malformed):
-            decode(wrong, 3)
+            decode(body, 3)
+
+
+def test_a_disposition_with_something_behind_it_is_left_to_the_decoder() -> None:
+    body = Disposition(False, 5, None, True, Accepted()).to_bytes()
+    assert usual_disposition(*in_a_buffer(body + b"?")) is None
