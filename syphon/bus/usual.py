@@ -15,7 +15,7 @@ _TRANSFER = re.compile(
 ).match  # fmt: skip
 _DISPOSITION = re.compile(
     rb"\x00\x53\x15\xc0(.)(.)([\x41\x42])" + _UINT + rb"(?:\x40|\4)\x41\x00\x53\x24\x45([\x40-\x42]?)", re.DOTALL
-).match  # fmt: skip
+).fullmatch  # fmt: skip
 
 
 def usual_transfer(data: bytes, start: int, end: int) -> tuple[int, int, bytes, int] | None:
@@ -37,6 +37,6 @@ def usual_disposition(data: bytes, start: int, end: int) -> tuple[bool, int] | N
     if found is None:
         return None
     size, count, role, delivery_id, rest = found.groups()
-    if found.end() != end or end != start + 5 + size[0] or count[0] != 5 + len(rest):
+    if end != start + 5 + size[0] or count[0] != 5 + len(rest):
         return None
     return role == b"\x41", int.from_bytes(delivery_id[1:], "big")

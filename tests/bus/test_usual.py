@@ -132,3 +132,4 @@ def test_a_frame_whose_sizes_do_not_fit_is_left_to_the_decoder(place: int, name:
 def test_a_disposition_with_something_behind_it_is_left_to_the_decoder() -> None:
     body = Disposition(False, 5, None, True, Accepted()).to_bytes()
     assert usual_disposition(*in_a_buffer(body + b"?")) is None
+    assert usual_disposition(*in_a_buffer(body[:4] + bytes((body[4] + 1,)) + body[5:] + b"?")) is None
