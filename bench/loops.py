@@ -2,6 +2,8 @@
 
 `python -m bench.loops NAME QUEUE COUNT`, with two connection strings in the environment: PRIMARY and SECONDARY. The
 SDK's loops are written the way its samples show: receive a hundred, send them on, complete each.
+
+Another loop joins by a function like these, its name in `LOOPS`, and the workloads that it is to be measured with.
 """
 
 from __future__ import annotations
@@ -22,20 +24,38 @@ from pydantic import SecretStr
 
 from syphon.bus.opening import namespace_of
 from syphon.config import NamespaceSettings
+from syphon.transfer.outcomes import Result
 from syphon.transfer.pump import Pump, PumpOptions
 
 PATH = b"x-ms-path"
 
 
-def sdk_sync(primary: str, secondary: str, queue: str, count: int) -> int:
-    moved = 0
+class Watch:
+    """Counts what has arrived, and remembers when the first did."""
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self._first = 0
+        self._first_at = 0.0
+
+    def add(self, count: int) -> None:
+        if not self.moved:
+            self._first, self._first_at = count, time.monotonic()
+        self.moved += count
+
+    def steady(self) -> float:
+        """Messages a second since the first had arrived."""
+        return (self.moved - self._first) / (time.monotonic() - self._first_at)
+
+
+def sdk_sync(primary: str, secondary: str, queue: str, count: int, watch: Watch) -> None:
     with (
         ServiceBusClient.from_connection_string(primary) as home,
         ServiceBusClient.from_connection_string(secondary) as away,
         away.get_queue_receiver(queue) as receiver,
     ):
         senders: dict[str, Any] = {}
-        while moved < count:
+        while watch.moved < count:
             messages = receiver.receive_messages(max_message_count=100, max_wait_time=5)
             if not messages:
                 break
@@ -46,22 +66,20 @@ def sdk_sync(primary: str, secondary: str, queue: str, count: int) -> int:
                     senders[path].send_messages(batch)
             for message in messages:
                 receiver.complete_message(message)
-            moved += len(messages)
+            watch.add(len(messages))
         for sender in senders.values():
             sender.close()
-    return moved
 
 
-def sdk_async(primary: str, secondary: str, queue: str, count: int) -> int:
-    async def run() -> int:
-        moved = 0
+def sdk_async(primary: str, secondary: str, queue: str, count: int, watch: Watch) -> None:
+    async def run() -> None:
         async with (
             AsyncServiceBusClient.from_connection_string(primary) as home,
             AsyncServiceBusClient.from_connection_string(secondary) as away,
             away.get_queue_receiver(queue) as receiver,
         ):
             senders: dict[str, Any] = {}
-            while moved < count:
+            while watch.moved < count:
                 messages = await receiver.receive_messages(max_message_count=100, max_wait_time=5)
                 if not messages:
                     break
@@ -71,12 +89,11 @@ def sdk_async(primary: str, secondary: str, queue: str, count: int) -> int:
                         senders[path] = home.get_queue_sender(path)
                 await asyncio.gather(*(_send(senders[path], group) for path, group in groups.items()))
                 await asyncio.gather(*(receiver.complete_message(message) for message in messages))
-                moved += len(messages)
+                watch.add(len(messages))
             for sender in senders.values():
                 await sender.close()
-        return moved
 
-    return asyncio.run(run())
+    asyncio.run(run())
 
 
 async def _send(sender: Any, messages: list[Any]) -> None:
@@ -84,14 +101,13 @@ async def _send(sender: Any, messages: list[Any]) -> None:
         await sender.send_messages(batch)
 
 
-def pump(primary: str, secondary: str, queue: str, count: int) -> int:
+def pump(primary: str, secondary: str, queue: str, count: int, watch: Watch) -> None:
     home = namespace_of(NamespaceSettings(connection_string=SecretStr(primary)), "")
     away = namespace_of(NamespaceSettings(connection_string=SecretStr(secondary)), queue)
     options = PumpOptions(lease=None, limit=count)
-    tally = Pump(queue, away, home, lambda outcome: None, options).run()  # noqa: ARG005
+    Pump(queue, away, home, lambda outcome: watch.add(outcome.result is Result.FORWARDED), options).run()
     away.close()
     home.close()
-    return tally.forwarded
 
 
 def _by_destination(messages: list[Any]) -> dict[str, list[Any]]:
@@ -123,20 +139,32 @@ def _restored(message: Any) -> ServiceBusMessage:
     )  # fmt: skip
 
 
-LOOPS: dict[str, Callable[[str, str, str, int], int]] = {"sdk_sync": sdk_sync, "sdk_async": sdk_async, "pump": pump}
+LOOPS: dict[str, Callable[[str, str, str, int, Watch], None]] = {
+    "sdk_sync": sdk_sync,
+    "sdk_async": sdk_async,
+    "pump": pump,
+}
+OURS = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+"""This process, and those it has started and waited for."""
 
 
 def main() -> None:
     name, queue, count = sys.argv[1:4]
     primary, secondary = os.environ["PRIMARY"], os.environ["SECONDARY"]
-    started, cpu = time.monotonic(), time.process_time()
-    moved = LOOPS[name](primary, secondary, queue, int(count))
+    watch, started, cpu = Watch(), time.monotonic(), _cpu()
+    LOOPS[name](primary, secondary, queue, int(count), watch)
     print(json.dumps({
-        "moved": moved,
+        "moved": watch.moved,
         "seconds": time.monotonic() - started,
-        "cpu": time.process_time() - cpu,
-        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "steady_per_second": watch.steady(),
+        "cpu": _cpu() - cpu,
+        "megabytes": max(resource.getrusage(who).ru_maxrss for who in OURS) / 1024,
     }))  # fmt: skip
+
+
+def _cpu() -> float:
+    used = [resource.getrusage(who) for who in OURS]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 if __name__ == "__main__":
