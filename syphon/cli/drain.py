@@ -30,7 +30,7 @@ Backlogs = list[tuple["PairSettings", list[str]]]
 
 @click.command(short_help="Carry the backlog home, once.")
 @config_option
-@click.option("--dry-run", is_flag=True, help="Say what would be moved, how long it takes and what it costs; move nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would be moved, in what time and at what cost; move nothing.")
 @click.option("--pair", "pairs", multiple=True, metavar="NAME", help="Only this pair. May be given again.")
 @click.option("--queue", "queues", multiple=True, metavar="PATTERN", help="Only backlog queues like this, as in '*/3'.")
 @click.option("--destination", "only", multiple=True, metavar="PATTERN", help="Only messages for such destinations.")
@@ -136,7 +136,8 @@ def _ask(backlogs: Backlogs, yes: bool) -> None:
     if yes:
         return
     for pair, queues in backlogs:
-        click.echo(f"{pair.name}: {len(queues)} backlog queues of {pair.secondary.host} → {pair.primary.host}", err=True)
+        way = f"{pair.secondary.host} → {pair.primary.host}"
+        click.echo(f"{pair.name}: {len(queues)} backlog queues of {way}", err=True)
     if not sys.stdin.isatty():
         raise click.UsageError("nobody is there to be asked: add --yes.")
     click.confirm("Carry their messages home?", abort=True, err=True)
@@ -159,12 +160,11 @@ def _drain(config: Config, backlogs: Backlogs, options: DrainOptions, as_json: b
             total = sum(hints.values()) if len(hints) == len(drain.queues) else None
             with shown(drain, total) as show:
                 result = drain.run(show)
-            ledger_error = jobs.ledger_error
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
     code = _exit_code(result)
-    summary = _summary(config, result, ledger_error, code)
+    summary = _summary(config, result, jobs.ledger_error, code)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -198,7 +198,7 @@ def _summary(config: Config, result: DrainResult, ledger_error: str, code: ExitC
             }
             for queue in result.queues
         ],
-        "waiting": [destination.model_dump() for destination in result.waiting],
+        "waiting": [destination._asdict() for destination in result.waiting],
         "ledger": config.pipeline.ledger,
         "ledger_error": ledger_error,
     }  # fmt: skip
@@ -221,7 +221,7 @@ def _show(summary: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(soft_wrap=True, highlight=False)
     table = Table(box=None, pad_edge=False)
     for heading in ("queue", "state", "forwarded", "dead-lettered", "left"):
         table.add_column(heading, justify="left" if heading in ("queue", "state") else "right")
@@ -231,7 +231,7 @@ def _show(summary: dict[str, Any]) -> None:
         table.add_row(queue["queue"], state, f"{queue['forwarded']:,}", f"{queue['dead_lettered']:,}", left)
     console.print(table)
     for destination in summary["waiting"]:
-        console.print(f"{destination['path']} takes no messages: {destination['because']}", style="yellow")
+        console.print(f"{destination['path']} takes no messages: {destination['reason']}", style="yellow")
     account = summary["account"]
     console.print(
         f"\n{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "

@@ -5,8 +5,10 @@ import click
 from syphon import __version__
 from syphon.cli.check import check
 from syphon.cli.demo import demo
+from syphon.cli.drain import drain
 from syphon.cli.emulator import emulator
 from syphon.cli.provision import provision
+from syphon.cli.run import run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -29,5 +31,5 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision):
+for command in (demo, emulator, check, provision, run, drain):
     main.add_command(command)

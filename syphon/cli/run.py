@@ -24,7 +24,7 @@ log = logging.getLogger("syphon")
 
 @click.command(short_help="Listen to the backlog queues, and carry home what comes.")
 @config_option
-@click.option("--no-provision", is_flag=True, help="Do not look for backlog queues that are to be made: no Manage claim.")
+@click.option("--no-provision", is_flag=True, help="Take the backlog queues to be there: needs no Manage claim.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more, whatever the settings say: Spark's own words, too.")
 def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     """Serve all pairs of the settings until told to stop.
@@ -61,6 +61,7 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     try:
         with ExitStack() as stack:
             jobs, desk = stack.enter_context(engine(config.pipeline))
+            jobs.warm_up()
             worker = Worker(config, jobs, desk, makes_queues)
             # After Spark has started: it sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")

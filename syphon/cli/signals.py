@@ -14,7 +14,7 @@ def stop_on_signal(stop: Callable[[], None], what: str) -> None:
     """On SIGINT or SIGTERM `stop` is called; on a second one the process is gone: nothing that was in hand is lost."""
     signalled = False
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, _: FrameType | None) -> None:
         nonlocal signalled
         if signalled:
             os._exit(128 + number)

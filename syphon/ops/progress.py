@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console, Group
@@ -78,7 +77,7 @@ class _Table:
         stopping = "stopping" if self._drain.is_stopping else ""
         table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")
         waiting = [
-            Text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.because}", style="yellow")
+            Text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.reason}", style="yellow")
             for destination in self._drain.waiting()
         ]
         return Group(table, *waiting[:8])
@@ -134,11 +133,12 @@ class _Lines:
             moved += account.moved
             queues.append({
                 "pair": queue.pair.name, "queue": queue.queue, "state": queue.state.value, "error": queue.error,
-                "left": None if queue.hint is None else max(0, queue.hint - account.moved), **asdict(account),
+                "moved": account.moved, "left": None if queue.hint is None else max(0, queue.hint - account.moved),
+                "in_flight": account.in_hand, "dead_lettered": account.dead_lettered,
             })  # fmt: skip
         rate = self._pace.at(moved)
         left = None if self._total is None else max(0, self._total - moved)
         return {
             "moved": moved, "left": left, "per_second": round(rate, 1), "eta": eta(left, rate), "queues": queues,
-            "waiting": [destination.model_dump() for destination in self._drain.waiting()],
+            "waiting": [destination._asdict() for destination in self._drain.waiting()],
         }  # fmt: skip

@@ -48,7 +48,7 @@ class Desk:
             self._open_jobs.add(job)
 
     def close_job(self, job: str) -> list[Sheet]:
-        """Its sheets, last words. A task of it that still runs (its executor is gone, and it is not) is told to stop."""
+        """Its sheets. A task of it that still runs (its executor is gone, and it is not) is told to stop."""
         with self._lock:
             self._open_jobs.discard(job)
             keys = [key for key in self._sheets if key.job == job]
@@ -112,19 +112,21 @@ class Desk:
         asyncio.set_event_loop(self._loop)
         app = web.Application(client_max_size=LARGEST_SHEET)
         app.router.add_post("/sheet", self._on_sheet)
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         try:
-            ready.set_result(self._loop.run_until_complete(self._start(runner)))
-            self._loop.run_forever()
-        except OSError as error:
-            ready.set_exception(error)
+            try:
+                ready.set_result(self._loop.run_until_complete(self._start(runner)))
+            except Exception as error:  # raised where somebody waits for it
+                ready.set_exception(error)
+            else:
+                self._loop.run_forever()
         finally:
             self._loop.run_until_complete(runner.cleanup())
             self._loop.close()
 
     async def _start(self, runner: web.AppRunner) -> int:
         await runner.setup()
-        site = web.TCPSite(runner, self._host, 0, shutdown_timeout=0.5)
+        site = web.TCPSite(runner, self._host, 0)
         await site.start()
         port: int = runner.addresses[0][1]
         return port

@@ -20,16 +20,18 @@ from ..bus.opening import client_of
 from ..bus.peek import MessageState, Peeked, peek
 from ..config import NamespaceSettings, PairSettings
 from ..errors import DestinationMissing, Faulted, NotAuthorized, SyphonError
-from ..transfer.pump import PumpOptions
+from ..transfer.pump import PumpOptions, WaitingDestination
 from .account import Account
 from .desk import Desk
 from .jobs import Done, JobFailed, Jobs
-from .sheets import Fault, WaitingDestination
+from .sheets import Fault
 from .slot import pump_options
 from .waiting import WaitingList
 
 log = logging.getLogger(__name__)
 
+QUIET = 1.0
+"""Seconds without a message after which a slot ends: whether the queue is empty is found out by peeking."""
 PER_SLOT = 5_000
 """Messages that are worth a slot of their own."""
 SHORTEST_REST, LONGEST_REST = 2.0, 15.0
@@ -66,7 +68,7 @@ class DrainOptions:
 
     def pump_options(self, pair: PairSettings, limit: int | None) -> PumpOptions:
         options = pump_options(
-            pair, lease=self.lease, only=self.only, before=self.before, after=self.after, limit=limit
+            pair, lease=self.lease, quiet=QUIET, only=self.only, before=self.before, after=self.after, limit=limit
         )  # fmt: skip
         return options if self.ttl is None else replace(options, ttl=self.ttl)
 
@@ -92,26 +94,37 @@ class QueueState(StrEnum):
 
 
 class Allowance:
-    """How many messages may still be taken, shared by all queues. Without a limit there is always more."""
+    """How many messages may still be moved, shared by all queues. Without a limit there is always more."""
 
     def __init__(self, limit: int | None, queues: int) -> None:
         self._left = limit
-        self._queues = max(1, queues)
-        self._lock = threading.Lock()
+        self._queues = queues
+        self._lent = 0
+        self._changed = threading.Condition()
 
     def take(self) -> int | None:
         """A share of what is left; 0 when there is none, None when there is no limit."""
-        with self._lock:
+        with self._changed:
             if self._left is None:
                 return None
-            share = min(self._left, -(-self._left // self._queues))
+            # What others have and do not use comes back to those who can.
+            self._changed.wait_for(lambda: self._left or not self._lent)
+            share = -(-self._left // max(1, self._queues))
             self._left -= share
+            self._lent += share
             return share
 
-    def give_back(self, unused: int) -> None:
-        with self._lock:
+    def give_back(self, share: int, unused: int) -> None:
+        with self._changed:
             if self._left is not None:
                 self._left += unused
+                self._lent -= share
+                self._changed.notify_all()
+
+    def leave(self) -> None:
+        """One queue less to share with."""
+        with self._changed:
+            self._queues -= 1
 
 
 class Lookout:
@@ -185,6 +198,8 @@ class QueueDrain:
         except BaseException as error:
             self.state, self.error = QueueState.FAILED, f"{type(error).__name__}: {error}"
             raise
+        finally:
+            self._allowance.leave()
 
     def _drained(self) -> QueueState:
         """Looks, and carries, until it is proven empty or something else ends it."""
@@ -240,7 +255,7 @@ class QueueDrain:
             return None
         finally:
             if share is not None:
-                self._allowance.give_back(share - moved)
+                self._allowance.give_back(share, share - moved)
 
     def _slots(self) -> int:
         """More for a deep backlog. The count is a hint, and one slot is enough to be right."""

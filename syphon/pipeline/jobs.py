@@ -1,31 +1,23 @@
-"""Spark jobs: so many slots on one backlog queue, their rows into the ledger, their sheets back to who asked.
-
-The rows are kept by Spark until they are written: a ledger that cannot be written (disk full) is told to the operator,
-and neither stops a transfer nor repeats one (D9).
-"""
+"""Spark jobs: so many slots on one backlog queue, their rows to the clerk, their sheets back to who asked."""
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ..config import PairSettings
 from ..errors import SyphonError
-from ..transfer.pump import PumpOptions
+from ..transfer.pump import PumpOptions, WaitingDestination
+from .clerk import Clerk
 from .desk import Desk, added_up
-from .ledger import Ledger, LedgerUnwritable
-from .rows import TRANSFERS, Attempt
-from .sheets import Fault, Sheet, WaitingDestination
+from .rows import TRANSFERS
+from .sheets import Fault, Sheet
 from .slot import Assignment, slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-log = logging.getLogger(__name__)
 
 
 class JobFailed(SyphonError):
@@ -67,27 +59,35 @@ class Done:
 
     @property
     def has_more(self) -> bool:
-        """A lease ended while there still were messages, or somebody was killed over them."""
-        return bool(self.lost) or any(sheet.ended == "lease" for sheet in self.sheets)
+        """A lease was over while messages still came."""
+        return any(sheet.busy for sheet in self.sheets)
 
     def sum(self, field: str) -> int:
         return added_up(self.sheets, field)
 
 
 class Jobs:
-    """Runs slots, and keeps the account."""
+    """Runs slots, and hands their rows to the clerk."""
 
-    def __init__(self, spark: SparkSession, desk: Desk, ledger: Ledger) -> None:
+    def __init__(self, spark: SparkSession, desk: Desk, clerk: Clerk) -> None:
         self._spark = spark
         self._desk = desk
-        self._ledger = ledger
-        self.ledger_error: str = ""
-        """Why the last rows could not be written, if they could not."""
+        self._clerk = clerk
 
     @property
     def most_slots(self) -> int:
         """How many tasks run at once."""
         return int(self._spark.sparkContext.defaultParallelism)
+
+    @property
+    def ledger_error(self) -> str:
+        """Why the ledger is not complete, if it is not."""
+        return self._clerk.error
+
+    def warm_up(self) -> None:
+        """The first job takes seconds, and a message that waits for it as long. Better now."""
+        count = self.most_slots
+        self._spark.range(0, count, 1, count).mapInArrow(slots([]), TRANSFERS).count()
 
     def carry(
         self,
@@ -104,14 +104,17 @@ class Jobs:
             Assignment(pair, queue, job, each, self._desk.address, share, tuple(waiting)) for each in options
         ]
         self._desk.open_job(job)
+        rows: DataFrame | None = None
         try:
-            self._run(queue, assignments)
+            rows = self._run(queue, assignments)
         finally:
-            done = Done(tuple(self._desk.close_job(job)))
-            self._note(done)
-        return done
+            sheets = tuple(self._desk.close_job(job))
+            if rows is not None:
+                self._clerk.write(rows, sheets)
+        return Done(sheets)
 
-    def _run(self, queue: str, assignments: list[Assignment]) -> None:
+    def _run(self, queue: str, assignments: list[Assignment]) -> DataFrame:
+        """Runs the slots. What they yield is kept by Spark: evaluating it again would be another transfer."""
         from pyspark import StorageLevel
 
         context = self._spark.sparkContext
@@ -119,47 +122,13 @@ class Jobs:
         context.setLocalProperty("spark.scheduler.pool", queue)
         context.setJobDescription(f"syphon: {queue}")
         count = len(assignments)
-        frame = self._spark.range(0, count, 1, count).mapInArrow(slots(assignments), TRANSFERS)
-        frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        rows = self._spark.range(0, count, 1, count).mapInArrow(slots(assignments), TRANSFERS)
+        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            self._write(frame)
-        except SyphonError:
-            raise
+            rows.count()
         except Exception as error:
             raise self._explained(error, queue) from error
-        finally:
-            if not self._is_lost():
-                frame.unpersist()
-
-    def _write(self, frame: DataFrame) -> None:
-        try:
-            self._ledger.write(frame)
-            self.ledger_error = ""
-        except LedgerUnwritable as error:
-            self._complain(error)
-            # The slots may not even have begun when the ledger was refused. If they have, Spark still has their rows.
-            frame.count()
-
-    def _note(self, done: Done) -> None:
-        now = datetime.now(UTC)
-        attempts = [
-            Attempt(
-                sheet.pair, sheet.queue, sheet.job, sheet.slot, sheet.attempt,
-                datetime.fromtimestamp(sheet.started_at, UTC), now, sheet.received, sheet.forwarded,
-                sheet.dead_lettered, sheet.left, sheet.possible_duplicates, sheet.finished, sheet.error,
-            )
-            for sheet in done.sheets
-        ]  # fmt: skip
-        if attempts and not self._is_lost():
-            try:
-                self._ledger.note(attempts)
-            except LedgerUnwritable as error:
-                self._complain(error)
-
-    def _complain(self, error: LedgerUnwritable) -> None:
-        if str(error) != self.ledger_error:
-            log.error("%s", error)
-        self.ledger_error = str(error)
+        return rows
 
     def _is_lost(self) -> bool:
         from py4j.protocol import Py4JError
@@ -174,4 +143,3 @@ class Jobs:
         if self._is_lost():
             return SparkLost(f"Spark is gone while it worked on {queue}: {text}")
         return JobFailed(f"Spark gave up a job on {queue}: {text}. Nothing is lost: what was in hand comes again.")
-

@@ -75,7 +75,11 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.pyspark.python": sys.executable,
     }
     if cores_of(pipeline.master) is not None:
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.python.daemon.module": "syphon.pipeline.daemon",
+        }
     return settings | {key: value.get_secret_value() for key, value in pipeline.spark.items()}
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-Ended = Literal["", "quiet", "lease", "stopped", "limit", "error"]
+from ..transfer.pump import Ended, WaitingDestination
 
 
 class SlotKey(NamedTuple):
@@ -19,19 +19,6 @@ class SlotKey(NamedTuple):
     job: str
     slot: int
     attempt: int
-
-
-class WaitingDestination(BaseModel):
-    """A destination that takes nothing now."""
-
-    model_config = ConfigDict(frozen=True)
-
-    path: str
-    seconds: float
-    """Until it is tried again."""
-    because: str
-    left: int = 0
-    """How many messages were left in the backlog for its sake."""
 
 
 class Fault(BaseModel):
@@ -53,8 +40,8 @@ class Sheet(BaseModel):
     job: str
     slot: int
     attempt: int
-    started_at: float
-    """Seconds since 1970."""
+    started_at: int
+    """Milliseconds since 1970."""
     received: int = 0
     forwarded: int = 0
     dead_lettered: int = 0
@@ -66,7 +53,10 @@ class Sheet(BaseModel):
     bytes_forwarded: int = 0
     waiting: tuple[WaitingDestination, ...] = ()
     finished: bool = False
-    ended: Ended = ""
+    ended: Ended | None = None
+    """Why it stopped taking messages; none if it was an error that ended it."""
+    busy: bool = False
+    """There is more to do."""
     error: str = ""
     fault: Fault | None = None
 

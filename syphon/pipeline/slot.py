@@ -19,10 +19,11 @@ from ..bus.opening import namespace_of
 from ..bus.pair import Pair
 from ..config import PairSettings
 from ..errors import Faulted, NotAuthorized, SyphonError
+from ..transfer.account import wall_clock
 from ..transfer.outcomes import Outcome
-from ..transfer.pump import Pump, PumpOptions
+from ..transfer.pump import Pump, PumpOptions, WaitingDestination
 from .rows import Origin, transfer_rows
-from .sheets import DeskAddress, Fault, Order, Sheet, WaitingDestination
+from .sheets import DeskAddress, Fault, Order, Sheet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,7 @@ def slots(assignments: list[Assignment]) -> Callable[[Iterator[pa.RecordBatch]],
         context = TaskContext.get()
         attempt = context.attemptNumber() if context is not None else 0
         for batch in batches:
-            for number in batch.column(0).to_pylist():
+            for number in batch.column(0).to_pylist() if assignments else ():
                 yield from Slot(assignments[number], number, attempt).rows()
 
     return carry
@@ -80,10 +81,10 @@ class Slot:
         )
         self._pump.rate = assignment.rate
         for destination in assignment.waiting:
-            self._pump.leave_alone(destination.path, destination.seconds, destination.because)
+            self._pump.leave_alone(destination)
         sheet = Sheet(
             pair=pair.name, queue=assignment.queue, job=assignment.job, slot=number, attempt=attempt,
-            started_at=time.time(),
+            started_at=wall_clock(),
         )  # fmt: skip
         self._reporter = Reporter(assignment.desk, self._pump, sheet)
 
@@ -142,7 +143,7 @@ class Reporter:
         self._thread.join()
         sheet = self._sheet
         sheet.finished, sheet.fault = True, fault
-        sheet.ended, sheet.error = (self._pump.tally.ended, "") if error is None else ("error", str(error))
+        sheet.ended, sheet.error = self._pump.tally.ended, "" if error is None else str(error)
         self._exchange()
         self._hang_up()
 
@@ -183,15 +184,13 @@ class Reporter:
         tally, sheet = self._pump.tally, self._sheet
         for name in COUNTED:
             setattr(sheet, name, getattr(tally, name))
-        sheet.waiting = tuple(
-            WaitingDestination(path=path, seconds=seconds, because=because, left=left)
-            for path, seconds, because, left in self._pump.waiting()
-        )
+        sheet.waiting = tuple(self._pump.waiting())
         return sheet
 
 
 COUNTED = (
     "received", "forwarded", "dead_lettered", "left", "outside", "possible_duplicates", "in_hand", "bytes_forwarded",
+    "busy",
 )  # fmt: skip
 
 

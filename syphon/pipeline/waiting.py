@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from ..backlog import Restored, restore
-from .sheets import WaitingDestination
+from ..transfer.pump import WaitingDestination
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +34,10 @@ class WaitingList:
                 until = self._now() + destination.seconds
                 if known is None or until > known[0]:
                     self._until[destination.path.lower()] = until, destination
-            if known is None or known[1].because != destination.because:
+            if known is None or known[1].reason != destination.reason:
                 log.warning(
                     "%s: destination %s takes no messages: %s; %d stay in the backlog, next try in %.0f s",
-                    self._pair, destination.path, destination.because, destination.left, destination.seconds,
+                    self._pair, destination.path, destination.reason, destination.left, destination.seconds,
                 )  # fmt: skip
 
     def now(self) -> tuple[WaitingDestination, ...]:
@@ -45,7 +45,7 @@ class WaitingList:
         with self._lock:
             moment = self._now()
             return tuple(
-                known.model_copy(update={"seconds": until - moment})
+                known._replace(seconds=until - moment)
                 for until, known in self._until.values()
                 if until > moment
             )

@@ -54,7 +54,8 @@ class Watch:
         self._now = now
         self._rang = rang
         self._bells = {name: Doorbell(name, now, long_poll, worth) for name in names}
-        self._armed = set(names)
+        self._to_arm: set[str] = set()
+        self._is_silent = False
         self._troubled: dict[str, tuple[float, str]] = {}
         self._ticked_at = now()
         self._over = threading.Event()
@@ -69,11 +70,11 @@ class Watch:
 
     def arm(self, queue: str) -> None:
         """Listen to a queue again."""
-        self._armed.add(queue)
+        self._to_arm.add(queue)
 
     def silence(self) -> None:
         """Listen to none any more: the worker stops."""
-        self._armed.clear()
+        self._is_silent = True
 
     def fault(self, fault: Fault) -> None:
         """A slot found that a namespace cannot be used any more."""
@@ -129,14 +130,15 @@ class Watch:
     def _listen(self, connection: Connection) -> None:
         now = self._now()
         for queue, bell in self._bells.items():
-            if queue not in self._armed:
-                bell.close()
-                continue
+            if self._is_silent:
+                bell.silence()
+            elif queue in self._to_arm:
+                self._to_arm.discard(queue)
+                bell.arm()
             if queue in self._troubled and now < self._troubled[queue][0]:
                 continue
             try:
                 if bell.listen(connection):
-                    self._armed.discard(queue)
                     self._rang(queue)
                 self._troubled.pop(queue, None)
             except Faulted as error:

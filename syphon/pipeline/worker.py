@@ -1,7 +1,7 @@
 """The worker: it listens to the backlog queues of its pairs and carries home what comes, until it is told to stop.
 
-A pair that faults ends the worker, after the five seconds of the rule (C1 to C3). Stopping is a sequence: no more rings;
-slots finish or give back what is in hand; both sides of every pair are closed.
+A pair that faults ends the worker, after the five seconds of the rule (C1 to C3). Stopping is a sequence: no more
+rings; slots finish or give back what is in hand; both sides of every pair are closed.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ class Destination:
         self._waiting_count = 0
         self._again: deque[Batch] = deque()
         self._broken = 0
-        self._failures = 0
+        self.failures = 0
+        """How often in a row it has failed."""
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -157,7 +158,7 @@ class Destination:
             return
         sender = self._sender
         # After a failure one batch goes ahead, to see whether the others would arrive.
-        most = 1 if self._failures else BATCHES_UNDER_WAY
+        most = 1 if self.failures else BATCHES_UNDER_WAY
         while sender.has_room() and sender.under_way < most:
             batch = self._next_batch(sender, progress)
             if not batch:
@@ -212,7 +213,7 @@ class Destination:
     def _judge(self, sent: Sent[Batch], progress: Progress, now: float) -> None:
         batch, error = sent.ticket, sent.error
         if error is None:
-            self._broken = self._failures = self.left = 0
+            self._broken = self.failures = self.left = 0
             progress.accepted += batch
         elif sent.unknown:
             # It may have arrived. Not knowing is not having sent: again, under the same message id (D10).
@@ -252,8 +253,8 @@ class Destination:
     def _wait(self, first_pause: float, error: SyphonError, now: float) -> None:
         """Is left alone: the longer, the more often in a row it has failed."""
         if not isinstance(self.state, Waiting):  # what else was under way fails as well, and is no new failure
-            self._failures += 1
-        pause = min(first_pause * 2 ** (self._failures - 1), LONGEST_PAUSE)
+            self.failures += 1
+        pause = min(first_pause * 2 ** (self.failures - 1), LONGEST_PAUSE)
         if not isinstance(self.state, Waiting):
             log.warning(
                 "destination %s waits: %s What is for it stays in the backlog; next try in %.0f s",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from syphon.backlog import never_a_destination
 
 from ..bus.connection import Connection
+from ..errors import Waits
 from .destination import Destination, Progress, Transfer, Waiting
 from .options import PumpOptions
 
@@ -21,6 +22,8 @@ class WaitingDestination(NamedTuple):
     reason: str
     left: int
     """How many messages were left in the backlog because of it, since it last took one."""
+    failures: int = 1
+    """How often in a row it has failed: the next wait is the longer for it."""
 
 
 class Destinations:
@@ -91,8 +94,19 @@ class Destinations:
             state = destination.state
             if isinstance(state, Waiting):
                 seconds = max(0.0, state.until - now)
-                found.append(WaitingDestination(destination.path, seconds, str(state.because), destination.left))
+                found.append(
+                    WaitingDestination(
+                        destination.path, seconds, str(state.because), destination.left, destination.failures
+                    )
+                )
         return found
+
+    def leave_alone(self, known: WaitingDestination, now: float) -> None:
+        """What another pump has found out counts here as well."""
+        destination = self.find(known.path)
+        if isinstance(destination, Destination):
+            destination.failures = known.failures
+            destination.state = Waiting(now + known.seconds, Waits(known.reason))
 
     def close(self) -> None:
         for destination in self:

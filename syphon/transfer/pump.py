@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from syphon.backlog import Reason, Restored, Ttl, Unrestorable, facts_of, restore
 
@@ -77,6 +77,12 @@ class Pump:
 
     def run(self) -> Tally:
         """Moves messages until the queue is quiet, the lease or limit is reached, or we are told to stop."""
+        for _ in self.turns():
+            pass
+        return self.tally
+
+    def turns(self) -> Iterator[None]:
+        """The same, a turn at a time: for who has something to do in between."""
         try:
             while not self._done():
                 self._wait_for_traffic()
@@ -84,15 +90,19 @@ class Pump:
                 self._route_arrivals()
                 self._forward()
                 self._grant()
+                yield
         finally:
             self._close()
         if self._fault is not None:
             raise self._fault
-        return self.tally
 
     def stop(self) -> None:
         """Takes no more messages; finishes or gives back what is in hand."""
         self.stopping = True
+
+    def leave_alone(self, known: WaitingDestination) -> None:
+        """An earlier pump has found that a destination takes nothing now. To be said before this one begins."""
+        self.destinations.leave_alone(known, self._now())
 
     def waiting(self) -> list[WaitingDestination]:
         """The destinations that are left alone now, and why. Another thread may ask."""

@@ -208,7 +208,7 @@ class Replay:
         destination = self._destinations.get(path.lower())
         if destination is None:
             destination = self._destinations[path.lower()] = Destination(path, PERMANENT)
-        destination.offer(Transfer(arrival, restored))
+        destination.offer(Transfer(arrival, restored, len(arrival.payload)))
 
     def _forward(self) -> None:
         now = self._now()

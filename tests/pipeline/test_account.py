@@ -19,7 +19,7 @@ def sheets(draw: st.DrawFn) -> Sheet:
     finished = draw(st.booleans())
     held = 0 if finished else in_hand
     return Sheet(
-        pair="p", queue="q", job="j", slot=draw(COUNTS), attempt=0, started_at=0.0, finished=finished,
+        pair="p", queue="q", job="j", slot=draw(COUNTS), attempt=0, started_at=0, finished=finished,
         received=forwarded + dead + left + held, forwarded=forwarded, dead_lettered=dead, left=left, in_hand=held,
     )  # fmt: skip
 

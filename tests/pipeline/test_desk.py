@@ -20,7 +20,7 @@ def desk() -> Iterator[Desk]:
 
 
 def sheet(job: str = "j", slot: int = 0, attempt: int = 0, **counts: Any) -> Sheet:
-    return Sheet(pair="contoso", queue="q", job=job, slot=slot, attempt=attempt, started_at=0.0, **counts)
+    return Sheet(pair="contoso", queue="q", job=job, slot=slot, attempt=attempt, started_at=0, **counts)
 
 
 def post(desk: Desk, body: bytes, secret: str | None = None, path: str = "/sheet") -> tuple[int, bytes]:

@@ -1,0 +1,81 @@
+"""The clerk: writes the ledger behind the back of the transfer, which never waits for it (D9)."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..transfer.account import wall_clock
+from .ledger import Ledger, LedgerUnwritable
+from .rows import Attempt
+from .sheets import Sheet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 32
+"""Jobs whose rows wait to be written. With more, the next job waits: Spark keeps their rows until then."""
+
+
+class Clerk:
+    """Has a thread of its own, and writes one job after the other."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.error = ""
+        """Why the last rows could not be written, if they could not."""
+        self._ledger = ledger
+        self._work: queue.Queue[tuple[DataFrame, Sequence[Sheet]] | None] = queue.Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._run, name="clerk", daemon=True)
+        self._thread.start()
+
+    def write(self, transfers: DataFrame, sheets: Sequence[Sheet]) -> None:
+        """Puts a job on record, in its time. The rows are persisted; they are let go of when they are written."""
+        self._work.put((transfers, sheets))
+
+    def finish(self, within: float) -> None:
+        """Waits until everything is written."""
+        self._work.put(None)
+        self._thread.join(within)
+        if self._thread.is_alive():
+            self._complain(f"The ledger at {self._ledger.path} was not written in time: it is not complete.")
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            transfers, sheets = work
+            try:
+                self._ledger.write(transfers)
+                self._ledger.note([attempt_of(sheet) for sheet in sheets])
+                self.error = ""
+            except LedgerUnwritable as error:
+                self._complain(str(error))
+            except Exception as error:  # Spark is gone: whoever runs jobs notices, and says so
+                self._complain(f"The ledger at {self._ledger.path} could not be written: {type(error).__name__}.")
+                log.debug("writing the ledger", exc_info=True)
+            finally:
+                _let_go(transfers)
+
+    def _complain(self, text: str) -> None:
+        if text != self.error:
+            log.error("%s", text)
+        self.error = text
+
+
+def attempt_of(sheet: Sheet) -> Attempt:
+    """An attempt, as it goes on record."""
+    return Attempt(
+        sheet.pair, sheet.queue, sheet.job, sheet.slot, sheet.attempt, sheet.started_at, wall_clock(), sheet.received,
+        sheet.forwarded, sheet.dead_lettered, sheet.left, sheet.possible_duplicates, sheet.finished,
+        sheet.error or None,
+    )  # fmt: skip
+
+
+def _let_go(transfers: DataFrame) -> None:
+    try:
+        transfers.unpersist()
+    except Exception:
+        log.debug("letting go of rows", exc_info=True)
