@@ -36,13 +36,18 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# What is written by machine (the chart's tables and golden renders, docs/metrics.md); needs what .ci/tools installs
+.PHONY: generated
+generated: $(READY)
+	$(BIN)/python -m tests.ops.generated
+
 .PHONY: bench
 bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .tools build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find syphon tests -type d \( -name __pycache__ -o -name node_modules \) -prune -exec rm -rf {} +
 
 # The stamp comes last: an install that was broken off is done again.

@@ -60,17 +60,16 @@ def emulator(destinations: int) -> Iterator[tuple[str, str]]:
         + f"      - {{name: {QUEUE}, max_delivery_count: 2147483647, max_size_in_megabytes: 5120, lock_duration: 5m}}\n"
     )  # fmt: skip
     command = [sys.executable, "-m", "syphon", "emulator", "--json", "--config", "/dev/stdin"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(settings)
-        process.stdin.close()
-        found = json.loads(process.stdout.readline())["namespaces"]
-        yield found[0]["connection_string"], found[1]["connection_string"]
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(settings)
+            process.stdin.close()
+            found = json.loads(process.stdout.readline())["namespaces"]
+            yield found[0]["connection_string"], found[1]["connection_string"]
+        finally:
+            process.terminate()
 
 
 @contextmanager
@@ -81,10 +80,9 @@ def distant(connection_string: str, round_trip: int) -> Iterator[str]:
         return
     port = connection_string.partition("127.0.0.1:")[2].partition(";")[0]
     command = [sys.executable, "-m", "bench.proxy", port, str(round_trip / 2)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    try:
-        assert process.stdout is not None
-        yield connection_string.replace(f":{port}", f":{process.stdout.readline().strip()}")
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdout is not None
+            yield connection_string.replace(f":{port}", f":{process.stdout.readline().strip()}")
+        finally:
+            process.terminate()

@@ -281,6 +281,8 @@ class StatusSettings(Settings):
     """The status server."""
 
     listen: Annotated[Address, PlainValidator(_listen), PlainSerializer(str)] = Address("127.0.0.1", 8080)
+    token: SecretStr | None = None
+    """What a caller shows to see more than health. Without one, an address that others reach answers health alone."""
 
 
 class LogLevel(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import NamedTuple
 
 from ..config import PairSettings
@@ -38,6 +39,12 @@ def choose(pairs: Sequence[PairSettings], names: Sequence[str] = (), queues: Seq
         if not any(_fits(assignment.queue, text) for assignment in every):
             raise NothingChosen(f"No backlog queue fits '{text}': they are {every[0].queue} to {every[-1].queue}.")
     return [one for one in every if not queues or any(_fits(one.queue, text) for text in queues)]
+
+
+def by_pair(assignments: Sequence[Assignment]) -> list[tuple[PairSettings, list[Assignment]]]:
+    """The same, the queues of each pair together: they share a connection."""
+    groups = groupby(assignments, key=lambda assignment: assignment.pair.name)
+    return [(ours[0].pair, ours) for ours in (list(group) for _, group in groups)]
 
 
 def _fits(queue: str, text: str) -> bool:

@@ -44,16 +44,20 @@ class DeadLetter(NamedTuple):
     message_id: str | None
     enqueued_at: int | None
     """When it came into the backlog, not when it became a dead letter: nobody writes that down."""
-    size: int
+    payload: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.payload)
 
 
 def dead_letter_path(queue: str) -> str:
     return f"{queue}/$deadletterqueue"
 
 
-def dead_letters(connection: Connection, queue: str) -> Iterator[DeadLetter]:
-    """All dead letters of a backlog queue, by peek: nothing is locked or changed."""
-    return (read(queue, peeked) for peeked in peek(connection, dead_letter_path(queue)))
+def dead_letters(connection: Connection, queue: str, start: int = 1) -> Iterator[DeadLetter]:
+    """The dead letters of a backlog queue, by peek: nothing is locked or changed."""
+    return (read(queue, peeked) for peeked in peek(connection, dead_letter_path(queue), start))
 
 
 def read(queue: str, peeked: Peeked) -> DeadLetter:
@@ -73,7 +77,7 @@ def read(queue: str, peeked: Peeked) -> DeadLetter:
         destination=path if isinstance(path, str) and path else None,
         message_id=None if message_id is None else str(message_id),
         enqueued_at=facts_of(payload).enqueued_at or None,
-        size=len(payload),
+        payload=payload,
     )
 
 

@@ -79,7 +79,8 @@ def never_a_destination(path: str) -> str | None:
 def not_allowed(path: str, allow: Iterable[str]) -> str | None:
     """Why a message may not be forwarded there, by nature or by the operator's patterns (D13); None if it may."""
     never = never_a_destination(path)
-    if never is None and not any(fnmatchcase(path.strip("/").lower(), pattern.lower()) for pattern in allow):
+    place = path.strip("/").lower()
+    if never is None and not any(fnmatchcase(place, pattern.strip("/").lower()) for pattern in allow):
         return "the configuration does not allow it"
     return never
 

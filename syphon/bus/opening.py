@@ -11,6 +11,7 @@ from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient
 
 from ..config import Credential, NamespaceSettings, Via
+from ..errors import NotAuthorized
 from .administration import Administration
 from .connection import Connection
 from .namespace import Namespace
@@ -28,7 +29,11 @@ def credential_of(kind: Credential) -> TokenCredential:
         Credential.ENVIRONMENT: identity.EnvironmentCredential,
         Credential.CLI: identity.AzureCliCredential,
     }
-    made: TokenCredential = makers[kind]()
+    try:
+        made: TokenCredential = makers[kind]()
+    except ValueError as error:  # a setting that this kind needs is not there
+        why = str(error).partition("\n")[0]
+        raise NotAuthorized(f"The credential '{kind}' cannot be used here: {why}") from None
     return made
 
 

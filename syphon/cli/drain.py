@@ -5,39 +5,36 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from syphon.cli.chosen_queues import assignments, queue_options
 from syphon.cli.exit_codes import ExitCode
-from syphon.cli.moments import Moment, Rate, Seconds
+from syphon.cli.moments import Moment, Rate, Seconds, millis_of
 from syphon.cli.settings_file import config_option, load
 from syphon.cli.signals import stop_on_signal
+from syphon.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from syphon.config import Config, PairSettings
+    from syphon.backlog.choosing import Assignment
+    from syphon.config import Config
     from syphon.pipeline.drain import DrainOptions, DrainResult
 
 log = logging.getLogger("syphon")
 
-Backlogs = list[tuple["PairSettings", list[str]]]
-
-
 @click.command(short_help="Carry the backlog home, once.")
 @config_option
 @click.option("--dry-run", is_flag=True, help="Say what would be moved, in what time and at what cost; move nothing.")
-@click.option("--pair", "pairs", multiple=True, metavar="NAME", help="Only this pair. May be given again.")
-@click.option("--queue", "queues", multiple=True, metavar="PATTERN", help="Only backlog queues like this, as in '*/3'.")
+@queue_options
 @click.option("--destination", "only", multiple=True, metavar="PATTERN", help="Only messages for such destinations.")
 @click.option("--before", type=Moment(), help="Only what came into the backlog before then: a time, or 2h for 2 h ago.")
 @click.option("--after", type=Moment(), help="Only what came into the backlog from then on.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move so many messages at the most.")
-@click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from all queues together.")
+@click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from each pair.")
 @click.option("--timeout", type=Seconds(), help="Stop after this time, with care.")
 @click.option("--patience", type=Seconds(), default="2m", show_default=True,
               help="Give a queue up when nothing has moved for so long.")  # fmt: skip
@@ -71,6 +68,7 @@ def drain(
     70 faulted · 77 not authorized · 78 the settings are wrong
     """
     from syphon.backlog import Ttl
+    from syphon.cli.dry_run import dry_run_of
     from syphon.config import LogLevel
     from syphon.ops import logs
     from syphon.pipeline.drain import DrainOptions
@@ -80,70 +78,54 @@ def drain(
     if before is not None and after is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
     options = DrainOptions(
-        only=only or ("*",), before=_milliseconds(before), after=_milliseconds(after), limit=limit, rate=rate,
+        only=only or ("*",), before=millis_of(before), after=millis_of(after), limit=limit, rate=rate,
         timeout=timeout, patience=patience, lease=config.pipeline.lease / 1000, ttl=Ttl(ttl) if ttl else None,
     )  # fmt: skip
-    backlogs = _backlogs(config, pairs, queues, all_found)
+    chosen = assignments(config, pairs, queues)
+    if all_found:
+        chosen += _extra(chosen)
     if dry_run:
-        raise SystemExit(_dry_run(config, backlogs, options, as_json))
-    _ask(backlogs, yes)
-    raise SystemExit(_drain(config, backlogs, options, as_json))
+        raise SystemExit(dry_run_of(config, chosen, options, as_json))
+    _ask(chosen, yes)
+    raise SystemExit(_drain(config, chosen, options, as_json))
 
 
-def _milliseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)
-
-
-def _backlogs(config: Config, pairs: Sequence[str], patterns: Sequence[str], all_found: bool) -> Backlogs:
-    """Which queues of which pairs."""
-    from syphon.backlog.preflight import queue_names
-
-    known = {pair.name: pair for pair in config.pairs}
-    for name in pairs:
-        if name not in known:
-            raise click.UsageError(f"--pair {name} is not in the settings; there are: {', '.join(known)}.")
-    backlogs: Backlogs = []
-    for pair in config.pairs:
-        if pairs and pair.name not in pairs:
-            continue
-        names = [str(name) for name in queue_names(pair)]
-        names += _extra(pair) if all_found else []
-        wanted = [name for name in names if not patterns or any(fnmatchcase(name, each) for each in patterns)]
-        if wanted:
-            backlogs.append((pair, wanted))
-    if not backlogs:
-        raise click.UsageError(f"no backlog queue is like {', '.join(patterns)}; --queue '*/3' is one with index 3.")
-    return backlogs
-
-
-def _extra(pair: PairSettings) -> list[str]:
+def _extra(chosen: list[Assignment]) -> list[Assignment]:
+    """Backlog queues beyond the count, of the same pairs (P4)."""
+    from syphon.backlog.choosing import Assignment, by_pair
     from syphon.backlog.preflight import queue_names, secondary_administration
     from syphon.backlog.provisioning import plan
-    from syphon.errors import SyphonError
+    from syphon.errors import NotAuthorized, SyphonError
 
-    try:
-        administration = secondary_administration(pair)
+    found: list[Assignment] = []
+    for pair, _ in by_pair(chosen):
         try:
-            return [str(name) for name in plan(administration, queue_names(pair)).extra]
-        finally:
-            administration.close()
-    except SyphonError as error:
-        click.echo(f"--all-found: {error}", err=True)
-        raise SystemExit(ExitCode.NOT_AUTHORIZED) from None
+            administration = secondary_administration(pair)
+            try:
+                found += [Assignment(pair, name) for name in plan(administration, queue_names(pair)).extra]
+            finally:
+                administration.close()
+        except SyphonError as error:
+            click.echo(f"--all-found: {error}", err=True)
+            denied = isinstance(error, NotAuthorized)
+            raise SystemExit(ExitCode.NOT_AUTHORIZED if denied else ExitCode.UNAVAILABLE) from None
+    return found
 
 
-def _ask(backlogs: Backlogs, yes: bool) -> None:
+def _ask(chosen: list[Assignment], yes: bool) -> None:
+    from syphon.backlog.choosing import by_pair
+
     if yes:
         return
-    for pair, queues in backlogs:
+    for pair, queues in by_pair(chosen):
         way = f"{pair.secondary.host} → {pair.primary.host}"
-        click.echo(f"{pair.name}: {len(queues)} backlog queues of {way}", err=True)
+        click.echo(f"{pair.name}: {len(queues)} backlog queues, {way}", err=True)
     if not sys.stdin.isatty():
         raise click.UsageError("nobody is there to be asked: add --yes.")
     click.confirm("Carry their messages home?", abort=True, err=True)
 
 
-def _drain(config: Config, backlogs: Backlogs, options: DrainOptions, as_json: bool) -> ExitCode:
+def _drain(config: Config, chosen: list[Assignment], options: DrainOptions, as_json: bool) -> ExitCode:
     from syphon.errors import NotAuthorized, SyphonError
     from syphon.ops.progress import shown
     from syphon.pipeline.drain import Drain
@@ -151,11 +133,11 @@ def _drain(config: Config, backlogs: Backlogs, options: DrainOptions, as_json: b
     from syphon.pipeline.hints import counts_of
 
     try:
-        hints = counts_of(backlogs)
+        hints = counts_of(chosen)
         if not as_json:
             click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
-        with engine(config.pipeline) as (jobs, desk):
-            drain = Drain(backlogs, jobs, desk, options, lambda pair, queue: hints.get((pair.name, queue)))
+        with engine(config.pipeline) as ready:
+            drain = Drain(chosen, ready.jobs, ready.desk, options, hints)
             stop_on_signal(drain.stop, "Stopping: what is in hand is finished or given back.")
             total = sum(hints.values()) if len(hints) == len(drain.queues) else None
             with shown(drain, total) as show:
@@ -164,7 +146,7 @@ def _drain(config: Config, backlogs: Backlogs, options: DrainOptions, as_json: b
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
     code = _exit_code(result)
-    summary = _summary(config, result, jobs.ledger_error, code)
+    summary = _summary(config, result, ready.clerk.error, code)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -218,28 +200,24 @@ def _verdict(result: DrainResult) -> str:
 
 
 def _show(summary: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(soft_wrap=True, highlight=False)
-    table = Table(box=None, pad_edge=False)
-    for heading in ("queue", "state", "forwarded", "dead-lettered", "left"):
-        table.add_column(heading, justify="left" if heading in ("queue", "state") else "right")
-    for queue in summary["queues"]:
-        left = "?" if queue["remaining"] is None else f"{queue['remaining']:,}"
-        state = f"{queue['state']}: {queue['error']}" if queue["error"] else queue["state"]
-        table.add_row(queue["queue"], state, f"{queue['forwarded']:,}", f"{queue['dead_lettered']:,}", left)
-    console.print(table)
+    rows = [
+        (
+            queue["queue"], f"{queue['state']}: {queue['error']}" if queue["error"] else queue["state"],
+            queue["forwarded"], queue["dead_lettered"], "?" if queue["remaining"] is None else queue["remaining"],
+        )
+        for queue in summary["queues"]
+    ]  # fmt: skip
+    show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
     for destination in summary["waiting"]:
-        console.print(f"{destination['path']} takes no messages: {destination['reason']}", style="yellow")
+        click.secho(f"{destination['path']} takes no messages: {destination['reason']}", fg="yellow")
     account = summary["account"]
-    console.print(
+    click.echo(
         f"\n{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "
-        f"dead-lettered + {account['left']:,} left + {account['unaccounted']:,} unaccounted, "
-        f"in {summary['seconds']:,} s; {account['possible_duplicates']:,} possible duplicates"
+        f"dead-lettered + {account['left']:,} left + {account['unaccounted']:,} unaccounted; "
+        f"{account['possible_duplicates']:,} possible duplicates; {summary['seconds']:,} s"
     )
     if summary["ledger_error"]:
-        console.print(f"The ledger is not complete: {summary['ledger_error']}", style="red")
+        click.secho(f"The ledger is not complete: {summary['ledger_error']}", fg="red")
     else:
-        console.print(f"Ledger: {summary['ledger']} (syphon report --ledger {summary['ledger']})")
-    console.print(summary["verdict"], style="bold green" if summary["exit_code"] == 0 else "bold yellow")
+        click.echo(f"Ledger: {summary['ledger']}, to be asked with syphon report")
+    click.secho(summary["verdict"], bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")

@@ -1,4 +1,4 @@
-"""Options as people write them: moments, durations and rates."""
+"""Moments, durations and rates as people write them, and moments as they are printed."""
 
 from __future__ import annotations
 
@@ -60,3 +60,18 @@ def _milliseconds(text: str) -> int | None:
         return parse_duration(text)
     except Wrong:
         return None
+
+
+def millis_of(moment: datetime | None) -> int | None:
+    """Milliseconds since 1970."""
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def shown(millis: int | None) -> str:
+    """A moment for people, to the second, in UTC."""
+    return "" if millis is None else f"{datetime.fromtimestamp(millis / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def written(millis: int | None) -> str | None:
+    """A moment for machines: ISO-8601."""
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")

@@ -4,9 +4,12 @@ import click
 
 from syphon import __version__
 from syphon.cli.check import check
+from syphon.cli.cost import cost
+from syphon.cli.dead_letters import dead_letters
 from syphon.cli.demo import demo
 from syphon.cli.drain import drain
 from syphon.cli.emulator import emulator
+from syphon.cli.inspect import inspect
 from syphon.cli.provision import provision
 from syphon.cli.run import run
 
@@ -31,5 +34,5 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision, run, drain):
+for command in (demo, emulator, check, provision, run, drain, inspect, dead_letters, cost):
     main.add_command(command)

@@ -37,8 +37,12 @@ class Clerk:
         """Puts a job on record, in its time. The rows are persisted; they are let go of when they are written."""
         self._work.put((transfers, sheets))
 
+    def catch_up(self) -> None:
+        """Waits until everything that was handed in so far is written."""
+        self._work.join()
+
     def finish(self, within: float) -> None:
-        """Waits until everything is written."""
+        """Writes what there still is, and ends."""
         self._work.put(None)
         self._thread.join(within)
         if self._thread.is_alive():
@@ -58,6 +62,7 @@ class Clerk:
                 log.debug("writing the ledger", exc_info=True)
             finally:
                 _let_go(transfers)
+                self._work.task_done()
 
     def _complain(self, text: str) -> None:
         if text != self.error:

@@ -27,8 +27,12 @@ FRESH = 5.0
 class Desk:
     """Keeps the sheets of all attempts, and gives orders. Its server has a thread of its own."""
 
-    def __init__(self, host: str = "127.0.0.1", now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, host: str = "127.0.0.1", listen: str | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`host` is what tasks are told; it listens on `listen`, if that is another address."""
         self._host = host
+        self._listen = listen or host
         self._now = now
         self._secret = secrets.token_urlsafe(32)
         self._sheets: dict[SlotKey, Sheet] = {}
@@ -121,15 +125,22 @@ class Desk:
             else:
                 self._loop.run_forever()
         finally:
-            self._loop.run_until_complete(runner.cleanup())
+            self._loop.run_until_complete(self._end(runner))
             self._loop.close()
 
     async def _start(self, runner: web.AppRunner) -> int:
         await runner.setup()
-        site = web.TCPSite(runner, self._host, 0)
+        site = web.TCPSite(runner, self._listen, 0)
         await site.start()
         port: int = runner.addresses[0][1]
         return port
+
+    async def _end(self, runner: web.AppRunner) -> None:
+        await runner.cleanup()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _on_sheet(self, request: web.Request) -> web.Response:
         said = request.headers.get("Authorization", "")

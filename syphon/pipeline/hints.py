@@ -5,21 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from ..backlog.choosing import Assignment, by_pair
 from ..backlog.preflight import secondary_administration
-from ..config import PairSettings
 from ..errors import SyphonError
 
 log = logging.getLogger(__name__)
 
+Hints = dict[tuple[str, str], int]
 
-def counts_of(backlogs: Sequence[tuple[PairSettings, Sequence[str]]]) -> dict[tuple[str, str], int]:
+
+def counts_of(assignments: Sequence[Assignment]) -> Hints:
     """Active messages by pair and queue, as far as they are told: it takes the Manage claim, and a drain needs none."""
-    counts: dict[tuple[str, str], int] = {}
-    for pair, queues in backlogs:
+    counts: Hints = {}
+    for pair, queues in by_pair(assignments):
         try:
             administration = secondary_administration(pair)
             try:
-                for queue in queues:
+                for _, queue in queues:
                     count = administration.active_messages(queue)
                     if count is not None:
                         counts[pair.name, queue] = count

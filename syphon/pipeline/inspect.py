@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -38,6 +39,10 @@ VIEW = "backlog"
 
 class BacklogUnseen(SyphonError):
     """The backlog could not be looked at to its end."""
+
+
+class BadQuery(SyphonError):
+    """Spark does not take the query."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,32 @@ def _moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def explained(error: Exception) -> BacklogUnseen:
-    """What went wrong in a task, without the pages of stack that Spark wraps around it."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    words = [line for line in lines if re.match(r"syphon\.[\w.]+: ", line)]
-    return BacklogUnseen(words[-1].partition(": ")[2] if words else next(filter(None, lines), type(error).__name__))
+@contextmanager
+def looking() -> Iterator[None]:
+    """What goes wrong in a task comes as BacklogUnseen, without the pages of stack that Spark wraps around it."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        words = re.findall(r"^syphon\.[\w.]+: (.+)$", str(error), re.MULTILINE)
+        raise BacklogUnseen(words[-1] if words else _first_line(error)) from None
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """What Spark has to say against a query comes as BadQuery, in one line."""
+    from pyspark.errors import PySparkException
+
+    with suppress(ImportError):  # Spark 4 prints its own inside to stderr as well; Spark 3.5 has no such logger
+        from pyspark.logger import PySparkLogger
+
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    try:
+        yield
+    except PySparkException as error:
+        raise BadQuery(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(";")

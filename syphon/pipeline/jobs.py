@@ -79,11 +79,6 @@ class Jobs:
         """How many tasks run at once."""
         return int(self._spark.sparkContext.defaultParallelism)
 
-    @property
-    def ledger_error(self) -> str:
-        """Why the ledger is not complete, if it is not."""
-        return self._clerk.error
-
     def warm_up(self) -> None:
         """The first job takes seconds, and a message that waits for it as long. Better now."""
         count = self.most_slots

@@ -135,7 +135,7 @@ def _literal(path: str) -> str:
 
 def cause(error: Exception) -> str:
     """Why Spark failed, in a line: what stands deepest below the error it reports."""
-    text = str(error)
+    text = str(error).strip()
     found = re.findall(r"^(?:\s*Caused by)?: (.+)$", text, re.MULTILINE)
     line = found[-1] if found else text.partition("\n")[0]
     return re.sub(r"^(?:[\w$]+\.)+([\w$]+): ", r"\1: ", line).strip().rstrip(".")

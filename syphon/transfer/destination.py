@@ -40,6 +40,8 @@ SECTION = 8
 ANSWER_WITHIN = 60.0
 BROKEN_LINKS = 3
 """How often in a row a link may break before the destination is left alone for a while."""
+REFUSED_BATCHES = 4
+"""How many batches in a row may be refused before messages go one by one."""
 RECHECK_AFTER = 30.0
 """Seconds after which a destination that refused everything (missing, disabled) is looked at again."""
 LONGEST_PAUSE = 120.0
@@ -92,6 +94,9 @@ class Progress:
 
 
 Batch = list[Transfer]
+Key = tuple[str | None, str | None]
+"""Session and partition key: a batch has one of each (S8)."""
+NO_KEY: Key = (None, None)
 
 
 class Destination:
@@ -105,18 +110,19 @@ class Destination:
         """How many messages it has left in the backlog since it last took one."""
         self._permanent = permanent
         self._sender: RawSender[Batch] | None = None
-        self._waiting: dict[str | None, deque[Transfer]] = {}
+        self._waiting: dict[Key, deque[Transfer]] = {}
         self._waiting_count = 0
         self._again: deque[Batch] = deque()
         self._broken = 0
         self.failures = 0
         """How often in a row it has failed."""
+        self._together = BATCH
+        self._refused_batches = 0
 
     # --- in ------------------------------------------------------------------------------------------------------
 
     def offer(self, transfer: Transfer) -> None:
-        restored = transfer.restored
-        key = restored.session_id or restored.partition_key
+        key = transfer.restored.session_id, transfer.restored.partition_key
         self._waiting.setdefault(key, deque()).append(transfer)
         self._waiting_count += 1
 
@@ -167,18 +173,18 @@ class Destination:
             sender.send(payload, message_format, batch)
 
     def _next_batch(self, sender: RawSender[Batch], progress: Progress) -> Batch:
-        """Messages of one key that fit together; a part-filled batch goes out only when nothing else is under way."""
+        """Messages of one key that fit together; a small batch goes out only when nothing else is under way."""
         if self._again:
             return self._again.popleft()
         for key, line in list(self._waiting.items()):
             if not line:
                 del self._waiting[key]
                 continue
-            if len(line) < WORTH_SENDING and sender.under_way and key is None:
+            if key == NO_KEY and sender.under_way and self._waits_for_company(line, sender):
                 continue
             batch: Batch = []
             room = sender.max_batch - ENVELOPE
-            while line and len(batch) < BATCH:
+            while line and len(batch) < self._together:
                 size = line[0].restored.size
                 if size > sender.max_size:
                     self._waiting_count -= 1
@@ -192,6 +198,11 @@ class Destination:
             if batch:
                 return batch
         return []
+
+    def _waits_for_company(self, line: deque[Transfer], sender: RawSender[Batch]) -> bool:
+        """Whether the next batch would be a small one: by count, and by size if all are like the first."""
+        few = min(WORTH_SENDING, self._together)
+        return len(line) < few and len(line) * line[0].restored.size < sender.max_batch
 
     # --- what comes back -----------------------------------------------------------------------------------------
 
@@ -214,6 +225,8 @@ class Destination:
         batch, error = sent.ticket, sent.error
         if error is None:
             self._broken = self.failures = self.left = 0
+            if len(batch) > 1:
+                self._refused_batches = 0
             progress.accepted += batch
         elif sent.unknown:
             # It may have arrived. Not knowing is not having sent: again, under the same message id (D10).
@@ -224,13 +237,23 @@ class Destination:
             self._suffer(error, now)
             progress.left += [(transfer, error) for transfer in batch]
         elif len(batch) > 1:
-            middle = len(batch) // 2
-            self._again += (batch[:middle], batch[middle:])
+            self._split(batch)
         elif self._is_permanent(error):
             progress.refused.append((batch[0], error))
         else:
             self._suffer(error, now)
             progress.left.append((batch[0], error))
+
+    def _split(self, batch: Batch) -> None:
+        """In halves, to find the message to blame. If none was taken again and again, nothing goes together here:
+
+        a partitioned entity with duplicate detection has a key for each message, its id (S8).
+        """
+        self._refused_batches += 1
+        if self._refused_batches >= REFUSED_BATCHES:
+            self._together = 1
+        size = 1 if self._together == 1 else (len(batch) + 1) // 2
+        self._again += (batch[start : start + size] for start in range(0, len(batch), size))
 
     def _is_permanent(self, error: SyphonError) -> bool:
         return isinstance(error, Impossible) and type(error) in self._permanent

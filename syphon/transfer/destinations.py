@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from syphon.backlog import never_a_destination
+from syphon.backlog import not_allowed
 
 from ..bus.connection import Connection
 from ..errors import Waits
@@ -45,11 +45,9 @@ class Destinations:
         key = path.strip("/").lower()
         destination = self._known.get(key)
         if destination is None:
-            forbidden = never_a_destination(path)
+            forbidden = not_allowed(path, self._options.allow)
             if forbidden is not None:
                 return forbidden
-            if not self._options.allows(path):
-                return "the configuration does not allow it"
             destination = self._known[key] = Destination(path.strip("/"), self._options.permanent)
         return destination
 

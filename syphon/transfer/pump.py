@@ -114,7 +114,8 @@ class Pump:
             self.tally.ended = self._reason_to_end(now)
             self._ended_at = now if self.tally.ended is not None else None
         if self._stopped_at is None and (self.stopping or self._lease_is_over(now)):
-            self._stop(now)
+            self._stopped_at = now
+            self._give_back_unsent()
         if self._ended_at is None:
             return False
         self._intake.drain()
@@ -128,7 +129,7 @@ class Pump:
         if self.stopping:
             return Ended.STOPPED
         if self._lease_is_over(now):
-            self.tally.busy = now - self._intake.last_arrival < options.quiet
+            self.tally.busy = bool(self._account.in_hand) or now - self._intake.last_arrival < options.quiet
             return Ended.LEASE
         if options.limit is not None and self.tally.received >= options.limit:
             return Ended.LIMIT
@@ -136,12 +137,6 @@ class Pump:
 
     def _lease_is_over(self, now: float) -> bool:
         return self._options.lease is not None and now - self._started > self._options.lease
-
-    def _stop(self, now: float) -> None:
-        """What was not sent is given back. First the credit: the next to get it must not be ourselves."""
-        self._stopped_at = now
-        self._intake.drain()
-        self._give_back_unsent()
 
     # --- traffic -------------------------------------------------------------------------------------------------
 
@@ -179,20 +174,19 @@ class Pump:
             return None
 
     def _see_to_locks(self, now: float) -> None:
-        self._locks.work()
         for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._options.lock]:
             self._completed(arrival, False)
         connection = self._secondary.connection()
         if connection is None:
             return
         self._locks.keep(connection, self._account.in_hand, now)
-        if self._orphans and connection.tokens.allow(self.queue):
+        if self._orphans and self._intake.is_allowed(connection):
             self._locks.complete(connection, self._orphans, self._completed)
 
     def _grant(self) -> None:
         if self._intake.is_lost:
             self._lose_link()
-        if self._ended_at is None:
+        if self._ended_at is None and not self.stopping:
             self._intake.grant(self.rate)
 
     def _lose_link(self) -> None:
@@ -296,10 +290,12 @@ class Pump:
         if arrival.link.state is not LinkState.OPEN:
             self._account.finish(arrival, Result.LEFT, "Its link was lost.")
             return
-        self._account.note(arrival, "The pump was told to stop.")
+        self._account.note(arrival, "The pump had stopped taking messages.")
         arrival.link.release(arrival)
 
     def _give_back_unsent(self) -> None:
+        """First the credit goes back: the next to get these messages must not be ourselves."""
+        self._intake.drain()
         for _, transfer in self.destinations.unsent():
             self._give_back(transfer.arrival)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ValidationInfo
+from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
 from syphon.yaml_settings.problems import Fault, Wrong
@@ -69,7 +69,7 @@ def _from_text(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
-Duration = Annotated[int, BeforeValidator(_from_text)]
+Duration = Annotated[int, BeforeValidator(_from_text), WithJsonSchema({"type": "string"})]
 """Whole milliseconds; written as text in a file."""
 
 

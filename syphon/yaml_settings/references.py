@@ -1,7 +1,8 @@
-"""`${env:NAME}` and `${file:PATH}` in a settings file, replaced by what they stand for.
+"""`${env:NAME}`, `${file:PATH}` and `${credential:NAME}` in a settings file, replaced by what they stand for.
 
-They may stand anywhere in a value, several of them too; `$${` is a plain `${`. What comes from outside is often a
-secret, so a complaint about such a value shows the reference and never what it stood for.
+They may stand anywhere in a value, several of them too; `$${` is a plain `${`. A credential is a file that systemd has
+put where only its unit can read it (`LoadCredential=`). What comes from outside is often a secret, so a complaint about
+such a value shows the reference and never what it stood for.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from syphon.yaml_settings.reading import Document
 LARGEST = 1 << 20
 """A file with a setting in it is small; whoever names a larger one, or a device, has named the wrong one."""
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{(?:(env|file):([^}]*)\})?")
-_HOW = "write ${env:NAME} or ${file:PATH}, or $${ for a plain ${"
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?:(env|file|credential):([^}]*)\})?")
+_HOW = "write ${env:NAME}, ${file:PATH} or ${credential:NAME}, or $${ for a plain ${"
 
 
 def resolve(document: Document, folder: Path, environ: Mapping[str, str]) -> None:
@@ -56,10 +57,17 @@ class _Resolver:
             if name not in self._environ:
                 return self._complain(path, f"names the environment variable {name}, which is not set", "set it")
             return self._environ[name]
-        return self._file(name, path)
+        if kind == "credential":
+            return self._credential(name, path)
+        return self._file(self._folder / name, path)
 
-    def _file(self, name: str, path: Loc) -> str:
-        place = self._folder / name
+    def _credential(self, name: str, path: Loc) -> str:
+        if not (given := self._environ.get("CREDENTIALS_DIRECTORY")):
+            remedy = "start it as a unit with LoadCredential=, or name a ${file:PATH}"
+            return self._complain(path, f"names the credential {name}, and systemd has given none", remedy)
+        return self._file(Path(given) / name, path)
+
+    def _file(self, place: Path, path: Loc) -> str:
         try:
             with place.open("rb") as file:
                 raw = file.read(LARGEST + 1)

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from syphon.bus.connection import Connection
 from syphon.bus.namespace import Namespace, NamespaceClosed, Status
 from syphon.bus.opening import namespace_of
+from syphon.config import Credential
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
 from syphon.errors import DestinationUnreachable, NotAuthorized
@@ -109,6 +110,17 @@ def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: 
     assert let_go.wait(20)
     assert opened[0].wire.failure is not None
     reachable.close()
+
+
+def test_a_credential_that_cannot_be_made_is_a_fault_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:  # C3
+    for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    settings = Settings(namespace="contoso.servicebus.windows.net", credential=Credential.WORKLOAD_IDENTITY)
+    namespace = namespace_of(settings, "orders")
+    with pytest.raises(NotAuthorized, match="workload"):
+        until(lambda: namespace.connection() is not None)
+    assert namespace.status is Status.FAULTED
+    namespace.close()
 
 
 def test_what_nobody_foresaw_is_raised_where_the_connection_is_asked_for() -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+
 import azure.servicebus
 import pytest
+from azure.servicebus import ServiceBusClient
+from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBusConnectionError
 
 from syphon.bus import seam
+from syphon.bus.connection import Connection
+from syphon.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
+
+STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
 
 
 def test_the_installed_sdk_has_everything_the_seam_relies_on() -> None:
@@ -28,3 +36,43 @@ def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(seam.CONTRACT, "azure.servicebus._no_such_module:Thing", ("x",))
     with pytest.raises(seam.SeamBroken, match="_no_such_module:Thing is gone"):
         seam.check_contract()
+
+
+@pytest.mark.parametrize("text", ["Name or service not known", "nodename nor servname provided, or not known"])
+def test_a_name_that_does_not_exist_is_a_namespace_that_is_gone(text: str) -> None:  # C3
+    found = seam.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
+    assert isinstance(found, NamespaceGone)
+    assert "contoso.example" in str(found)
+
+
+@pytest.mark.parametrize("text", ["[Errno -3] Temporary failure in name resolution", "[Errno 111] Connection refused"])
+def test_a_name_service_that_is_away_is_an_outage_as_is_a_closed_port(text: str) -> None:  # C3
+    found = seam.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
+    assert isinstance(found, DestinationUnreachable)
+    assert text in str(found)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), NamespaceGone),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), DestinationUnreachable),
+    ],
+)
+def test_what_the_resolver_says_comes_through_the_sdk(  # C3
+    monkeypatch: pytest.MonkeyPatch, failure: OSError, kind: type[Exception]
+) -> None:
+    def resolve(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)  # the one thing outside this machine that is stood in for
+    with ServiceBusClient.from_connection_string(STRING, retry_total=0) as client, pytest.raises(kind, match="contoso"):
+        Connection(client, "orders", timeout=5)
+
+
+def test_a_refused_token_is_no_outage() -> None:  # C3
+    class Refused(Exception):
+        status_code = 401
+
+    for error in (Refused("CBS Token authentication failed."), ServiceBusAuthorizationError(message="no")):
+        assert isinstance(seam.explain(error, "contoso.example", "orders"), NotAuthorized)

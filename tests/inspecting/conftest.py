@@ -159,6 +159,7 @@ class _Undertaker:
     """Receives so many messages, under locks."""
 
     deletes = False
+    owner: object = None
 
     def __init__(self, credit: int) -> None:
         self.credit = credit

@@ -86,6 +86,11 @@ class Bench:
         line = self.secondary.line(path)
         return self.emulator.call(lambda: sum(found.lock_token is not None for found in line.peek(0, 10_000)))
 
+    def credit(self, path: str = BACKLOG) -> int:
+        """How many messages have been asked for on a backlog queue."""
+        links = self.secondary.entity(path).links
+        return self.emulator.call(lambda: sum(getattr(link, "credit", 0) for link in links))
+
     def wait(self, until: Callable[[], bool], within: float = 20) -> None:
         deadline = time.monotonic() + within
         while not until():

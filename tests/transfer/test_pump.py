@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
 
@@ -204,35 +203,6 @@ def test_an_outage_of_the_primary_leaves_everything_in_the_backlog(bench: Bench)
     assert (pump.tally.left, pump.tally.forwarded, pump.tally.dead_lettered) == (20, 0, 0)
     assert all("contoso" in outcome.reason or "127.0.0.1" in outcome.reason for outcome in outcomes)
     assert bench.active(BACKLOG, "contoso-dr") == 20
-
-
-def test_told_to_stop_it_gives_back_what_it_has_and_loses_nothing(bench: Bench) -> None:  # C2, fault 3
-    bench.queue("orders")
-    slow = Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.2)
-    bench.emulator.call(lambda: bench.primary.faults.add(slow))
-    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(3000)))
-    with bench.pump(replace(QUICK, window=500)) as (pump, outcomes):
-        running = threading.Thread(target=pump.run)
-        running.start()
-        deadline = time.monotonic() + 20
-        while pump.tally.forwarded == 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        pump.stop()
-        running.join(20)
-        assert not running.is_alive()
-    tally = pump.tally
-    assert tally.received == tally.forwarded + tally.dead_lettered + tally.left == len(outcomes)
-    assert tally.possible_duplicates == 0
-    assert bench.active("orders") == tally.forwarded
-    assert bench.active("orders") + bench.active(BACKLOG, "contoso-dr") == 3000
-
-
-def test_a_limit_is_kept_to_the_message(bench: Bench) -> None:
-    bench.queue("orders")
-    bench.put(*(aliased(f"{i}", "orders") for i in range(300)))
-    pump, _ = bench.run(replace(QUICK, limit=120))
-    assert (pump.tally.received, pump.tally.forwarded) == (120, 120)
-    assert bench.active(BACKLOG, "contoso-dr") == 180
 
 
 def test_many_destinations_share_few_links(bench: Bench) -> None:  # D5

@@ -1,4 +1,4 @@
-"""${env:NAME} and ${file:PATH}: what they become, and what is said when they cannot."""
+"""${env:NAME}, ${file:PATH} and ${credential:NAME}: what they become, and what is said when they cannot."""
 
 from __future__ import annotations
 
@@ -54,6 +54,18 @@ def test_a_files_place_is_relative_to_the_folder_or_absolute(tmp_path: Path) -> 
     assert data(f"name: ${{file:{tmp_path}/deep/key}}") == {"name": "found"}
 
 
+def test_a_credential_is_a_file_that_systemd_has_handed_to_the_unit(tmp_path: Path) -> None:
+    (tmp_path / "secrets_key").write_text("found\n")
+    assert data("name: ${credential:secrets_key}", CREDENTIALS_DIRECTORY=str(tmp_path)) == {"name": "found"}
+
+
+def test_a_credential_outside_of_a_unit_is_told_with_what_to_do() -> None:
+    assert told(resolved("name: ${credential:secrets_key}")) == [
+        "shop.yaml:1: name names the credential secrets_key, and systemd has given none; "
+        "start it as a unit with LoadCredential=, or name a ${file:PATH}"
+    ]
+
+
 def test_what_a_reference_stands_for_is_not_looked_into_again() -> None:
     assert data("name: ${env:A}", A="${env:B}") == {"name": "${env:B}"}
 
@@ -100,5 +112,5 @@ def test_what_is_no_reference_is_a_mistake(value: str) -> None:
     (line,) = told(resolved(f"name: '{value}'", A="x"))
     assert line == (
         "shop.yaml:1: name has a reference that is not understood; "
-        "write ${env:NAME} or ${file:PATH}, or $${ for a plain ${"
+        "write ${env:NAME}, ${file:PATH} or ${credential:NAME}, or $${ for a plain ${"
     )

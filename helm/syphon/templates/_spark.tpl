@@ -1,0 +1,58 @@
+{{/* Spark's settings when executors are pods. The driver is the worker (client mode), found by its headless service. */}}
+{{- define "syphon.spark.settings" -}}
+{{- with .Values.sparkOnKubernetes }}
+spark.kubernetes.namespace: {{ $.Release.Namespace }}
+spark.kubernetes.container.image: {{ include "syphon.image" $ }}
+spark.kubernetes.container.image.pullPolicy: {{ $.Values.image.pullPolicy }}
+# Executors belong to the driver's pod, and go when it goes.
+spark.kubernetes.driver.pod.name: ${env:POD_NAME}
+spark.kubernetes.executor.podTemplateFile: /etc/syphon/executor.yaml
+spark.kubernetes.executor.podTemplateContainerName: executor
+spark.kubernetes.authenticate.executor.serviceAccountName: {{ include "syphon.serviceAccountName" $ }}
+# Neither is used, and so the worker needs no right to services or volume claims.
+spark.kubernetes.driver.service.deleteOnTermination: "false"
+spark.kubernetes.driver.ownPersistentVolumeClaim: "false"
+spark.kubernetes.driver.reusePersistentVolumeClaim: "false"
+spark.driver.host: ${env:SPARK_DRIVER_HOST}
+spark.driver.bindAddress: 0.0.0.0
+spark.driver.port: "7078"
+spark.driver.blockManager.port: "7079"
+spark.executor.instances: {{ .executors | quote }}
+spark.executor.cores: {{ .cores | quote }}
+spark.executor.memory: {{ .memory }}
+spark.executor.memoryOverhead: {{ .memoryOverhead }}
+# What tasks are given passes between pods.
+spark.authenticate: "true"
+spark.network.crypto.enabled: "true"
+{{- end }}
+{{- end }}
+
+{{/* The pod Spark makes executors from: as locked up as the worker, with the same settings, secrets and ledger. */}}
+{{- define "syphon.spark.executor" -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: executor
+  labels: {{- include "syphon.podLabels" (dict "root" . "component" "executor") | nindent 4 }}
+spec:
+  automountServiceAccountToken: false
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext: {{- include "syphon.podSecurity" . | nindent 4 }}
+  containers:
+    - name: executor
+      image: {{ include "syphon.image" . }}
+      {{- include "syphon.containerSecurity" . | nindent 6 }}
+      {{- include "syphon.mounts" .Values | nindent 6 }}
+      {{- with .Values.extraEnv }}
+      env: {{- toYaml . | nindent 8 }}
+      {{- end }}
+  volumes: {{- include "syphon.volumes" . | nindent 4 }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}

@@ -1,0 +1,102 @@
+"""`syphon cost`: what an idle month and a drain cost, beforehand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from syphon.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from syphon.cost import Charge
+    from syphon.prices import Prices
+
+
+@click.command(short_help="Say what an idle month and a drain cost.")
+@click.option("--queues", default=10, show_default=True, type=click.IntRange(min=1), help="How many backlog queues.")
+@click.option("--days", default=30, show_default=True, type=click.IntRange(min=1), help="How long they are idle.")
+@click.option("--messages", type=click.IntRange(min=0), metavar="N", help="The cost of a drain of N messages, too.")
+@click.option("--size", "message_bytes", default=1024, show_default=True, type=click.IntRange(min=0),
+              help="Bytes of a message: every 64 KB count as one operation.")  # fmt: skip
+@click.option("--tier", default="standard", show_default=True, type=click.Choice(["standard", "premium"]),
+              help="Of both namespaces.")  # fmt: skip
+@click.option("--units", default=1, show_default=True, type=click.IntRange(min=1), help="Premium messaging units.")
+@click.option("--prices", "price_file", type=click.Path(path_type=Path), metavar="FILE",
+              help="Your own prices, in a copy of the file that `--json` names.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def cost(
+    queues: int, days: int, messages: int | None, message_bytes: int, tier: str, units: int, price_file: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Work out, from list prices or your own, what it costs to wait for messages and to carry them home.
+
+    Nothing is asked of Azure: it is arithmetic on a dated price file.
+
+    \b
+      syphon cost                                    ten idle queues, a month
+      syphon cost --messages 1000000                 and a drain of a million messages
+      syphon cost --tier premium --units 2
+      syphon cost --prices our-prices.yaml --json
+    """
+    from syphon.cost import SHARES, Tier, drain_cost, idle_cost, namespace_cost
+    from syphon.prices import LIST_PRICES, load_prices
+    from syphon.yaml_settings import SettingsError
+
+    file = price_file or LIST_PRICES
+    try:
+        prices = load_prices(file)
+    except SettingsError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(ExitCode.CONFIG) from None
+    level = Tier(tier)
+    base = namespace_cost(days, prices, level, units)
+    idle = idle_cost(queues, days, prices, level)
+    drain = None if messages is None else drain_cost(messages, prices, level, message_bytes)
+    if as_json:
+        result = {
+            "prices": {"as_of": prices.as_of, "currency": prices.currency, "file": str(file)},
+            "tier": tier,
+            "namespace": round(base, 4),
+            "idle": {"queues": queues, "days": days, **asdict(idle)},
+            "drain": None if drain is None else {
+                "messages": messages, "message_bytes": message_bytes, **asdict(drain),
+                "shares": [{**asdict(share), "operations": drain.operations // len(SHARES)} for share in SHARES],
+            },
+        }  # fmt: skip
+        click.echo(json.dumps(result, indent=2))
+        return
+    whose = "List prices" if price_file is None else f"Prices of {file}"
+    click.echo(f"{whose} as of {prices.as_of}, {tier.capitalize()} tier. Check yours: {prices.source or file}\n")
+    _title(f"Idle for {days} days: {queues} backlog queues, a receive of 15 minutes at a time")
+    _show(idle, prices, level)
+    if drain is not None:
+        _title(f"\nA drain of {messages:,} messages")
+        _show(drain, prices, level)
+        for share in SHARES:
+            click.echo(f"  {drain.operations // len(SHARES):>15,}  {share.what:<26}the {share.whose}'s")
+        click.echo("  The sender's and the receiver's share they would pay without an outage, too.")
+    _title("\nThe namespaces themselves")
+    if level is Tier.PREMIUM:
+        what = f"{units} messaging unit{'s'[: units != 1]} for {days} days; twice that for primary and secondary"
+    else:
+        what = f"a month, once per subscription, {prices.standard.included_operations:,} operations included"
+    click.echo(f"  {base:>11,.2f} {prices.currency}  {what}")
+
+
+def _title(text: str) -> None:
+    click.echo(click.style(text, bold=True))
+
+
+def _show(charge: Charge, prices: Prices, tier: str) -> None:
+    click.echo(f"  {charge.operations:>15,}  operations")
+    if tier == "premium":
+        click.echo(f"  {0:>11,.2f} {prices.currency}  operations are not billed")
+    elif f"{charge.most:.2f}" == f"{charge.least:.2f}":
+        click.echo(f"  {charge.most:>11,.2f} {prices.currency}")
+    else:
+        click.echo(f"  {charge.least:>11,.2f} {prices.currency}  if the free operations are all to spare")
+        click.echo(f"  {charge.most:>11,.2f} {prices.currency}  if they are used up by others")

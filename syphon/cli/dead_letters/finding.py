@@ -1,0 +1,85 @@
+"""Finding dead letters: the options that say which are meant, and the look into one queue after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syphon.cli.chosen_queues import queue_options
+from syphon.cli.moments import Moment, millis_of
+from syphon.cli.settings_file import config_option
+
+if TYPE_CHECKING:
+    from syphon.backlog.choosing import Assignment
+    from syphon.backlog.dead_letters import DeadLetter, Wanted
+    from syphon.bus.connection import Connection
+    from syphon.cli.chosen_queues import Unseen
+
+FILTERS = (
+    click.option("--reason", default="*", metavar="PATTERN", help="Only with such a reason, as in 'Destination*'."),
+    click.option("--destination", default="*", metavar="PATTERN", help="Only for such a destination; '' is for none."),
+    click.option("--after", type=Moment(),
+                 help="Only what came into the backlog at or after: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago)."),
+    click.option("--before", type=Moment(), help="Only what came into the backlog before that."),
+    click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of them."),
+)  # fmt: skip
+
+
+def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`-c`, `--pair`, `--queue` and all that says which dead letters are meant."""
+    for option in reversed(FILTERS):
+        command = option(command)
+    return config_option(queue_options(command))
+
+
+def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> Wanted:
+    """What the filters say."""
+    from syphon.backlog.dead_letters import Wanted
+
+    if after is not None and before is not None and before <= after:
+        raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
+    return Wanted(reason, destination, millis_of(after), millis_of(before))
+
+
+class Search:
+    """The dead letters that are meant, queue after queue. One that cannot be looked into does not hide the others."""
+
+    def __init__(
+        self, chosen: Sequence[Assignment], wanted: Wanted, limit: int | None = None, start: int = 1
+    ) -> None:
+        self.unseen: list[Unseen] = []
+        self._chosen = chosen
+        self._wanted = wanted
+        self._limit = limit
+        self._start = start
+
+    def __iter__(self) -> Iterator[tuple[Assignment, DeadLetter]]:
+        return islice(self._all(), self._limit)
+
+    def _all(self) -> Iterator[tuple[Assignment, DeadLetter]]:
+        from syphon.backlog.choosing import by_pair
+        from syphon.bus.opening import connected
+        from syphon.errors import SyphonError
+
+        for pair, ours in by_pair(self._chosen):
+            try:
+                with connected(pair.secondary, ours[0].queue) as connection:
+                    for assignment in ours:
+                        yield from self._one(connection, assignment)
+            except SyphonError as error:
+                self.unseen += [(assignment, error) for assignment in ours]
+
+    def _one(self, connection: Connection, assignment: Assignment) -> Iterator[tuple[Assignment, DeadLetter]]:
+        from syphon.backlog.dead_letters import dead_letters
+        from syphon.errors import SyphonError
+
+        try:
+            for letter in dead_letters(connection, assignment.queue, self._start):
+                if self._wanted.takes(letter):
+                    yield assignment, letter
+        except SyphonError as error:
+            self.unseen.append((assignment, error))

@@ -1,0 +1,74 @@
+"""`syphon dead-letters list`: by reason and destination."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syphon.cli.chosen_queues import assignments, exit_code_for, unseen_records
+from syphon.cli.dead_letters.finding import Search, filter_options, wanted
+from syphon.cli.moments import shown, written
+from syphon.cli.settings_file import load
+from syphon.cli.tables import show_table
+
+if TYPE_CHECKING:
+    from syphon.backlog.dead_letters import Group
+
+
+@click.command("list", short_help="Dead letters by reason and destination.")
+@filter_options
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+def list_letters(
+    config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], limit: int | None, as_json: bool, **filters: Any
+) -> None:
+    """Count the dead letters of the backlog queues by reason and destination, with the oldest of each as an example.
+
+    \b
+      syphon dead-letters list -c config.yaml
+      syphon dead-letters list -c config.yaml --reason 'Destination*' --after 1d
+      syphon dead-letters list -c config.yaml --destination '' --json
+    """
+    from syphon.backlog.dead_letters import grouped
+
+    search = Search(assignments(load(config_file), pairs, queues), wanted(**filters), limit)
+    groups = grouped(letter for _, letter in search)
+    unseen = unseen_records(search.unseen)
+    if as_json:
+        click.echo(json.dumps({"groups": [as_record(group) for group in groups], "unseen": unseen}, indent=2))
+    else:
+        show_groups(groups)
+    raise SystemExit(exit_code_for(search.unseen))
+
+
+def as_record(group: Group) -> dict[str, Any]:
+    example = group.example
+    return {
+        "reason": group.reason,
+        "destination": group.destination,
+        "messages": group.count,
+        "bytes": group.bytes,
+        "oldest": written(example.enqueued_at),
+        "example": {
+            "queue": example.queue,
+            "sequence_number": example.sequence_number,
+            "message_id": example.message_id,
+            "description": example.description,
+        },
+    }
+
+
+def show_groups(groups: list[Group]) -> None:
+    if not groups:
+        click.echo("There are no such dead letters.")
+        return
+    rows = [
+        (group.reason or "(none)", group.destination or "(none)", group.count, shown(group.example.enqueued_at),
+         f"{group.example.queue} #{group.example.sequence_number}", group.example.description)
+        for group in groups
+    ]  # fmt: skip
+    show_table(("reason", "destination", "messages", "oldest", "for example", "which says"), rows)
+    total = sum(group.count for group in groups)
+    click.echo(f"\n{total:,} dead letter{'s'[: total != 1]}.")

@@ -1,0 +1,137 @@
+"""`syphon dead-letters show`: everything about one dead letter, its body only if asked for."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syphon.cli.chosen_queues import assignments, exit_code_for, queue_options, unseen_records
+from syphon.cli.dead_letters.finding import Search
+from syphon.cli.exit_codes import ExitCode
+from syphon.cli.moments import written
+from syphon.cli.settings_file import config_option, load
+from syphon.cli.tables import printable
+
+if TYPE_CHECKING:
+    from syphon.amqp import Header, Map, Message, Properties, Value
+    from syphon.backlog.dead_letters import DeadLetter
+
+SECTIONS = ("header", "annotations", "properties", "application_properties")
+
+
+@click.command(short_help="One dead letter, with everything it says of itself.")
+@config_option
+@queue_options
+@click.option("--sequence-number", required=True, type=click.IntRange(min=1), metavar="N", help="Which, see `list`.")
+@click.option("--body", is_flag=True, help="Its body, too. Think of who may see it.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def show(
+    config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], sequence_number: int, body: bool, as_json: bool
+) -> None:
+    """Show why a message is a dead letter, and its properties and annotations with their exact AMQP types.
+
+    \b
+      syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17
+      syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17 --body --json
+    """
+    from syphon.backlog.dead_letters import Wanted
+
+    chosen = assignments(load(config_file), pairs, queues)
+    searches = [Search([assignment], Wanted(), limit=1, start=sequence_number) for assignment in chosen]
+    found = [letter for search in searches for _, letter in search if letter.sequence_number == sequence_number]
+    unseen = [one for search in searches for one in search.unseen]
+    unseen_records(unseen)
+    if len(found) > 1:
+        raise click.UsageError(f"{', '.join(letter.queue for letter in found)} have one each: say which with --queue.")
+    if not found:
+        click.echo(f"No dead letter has the sequence number {sequence_number}.", err=True)
+        raise SystemExit(max(exit_code_for(unseen), ExitCode.LEFT))
+    record = _record(found[0], body)
+    if as_json:
+        click.echo(json.dumps(record, indent=2, ensure_ascii=False))
+    else:
+        _print(record)
+    raise SystemExit(exit_code_for(unseen))
+
+
+def _record(letter: DeadLetter, with_body: bool) -> dict[str, Any]:
+    """All of it; of the body only its kind and size, unless it is asked for."""
+    from syphon.amqp import Malformed, Message
+
+    record: dict[str, Any] = {
+        "queue": letter.queue,
+        "sequence_number": letter.sequence_number,
+        "reason": letter.reason,
+        "description": letter.description,
+        "destination": letter.destination,
+        "message_id": letter.message_id,
+        "enqueued_at": written(letter.enqueued_at),
+        "bytes": letter.size,
+    }
+    try:
+        message = Message(letter.payload)
+        record |= {
+            "header": _fields(message.header()),
+            "annotations": _pairs(message.annotations()),
+            "properties": _fields(message.properties()),
+            "application_properties": _pairs(message.application_properties()),
+            "body": _body(message, with_body),
+        }
+    except Malformed as error:
+        record["malformed"] = str(error)
+    return record
+
+
+def _fields(section: Header | Properties) -> list[dict[str, Any]]:
+    named = ((field.name, getattr(section, field.name)) for field in fields(section))
+    return [_entry(name.replace("_", "-"), value) for name, value in named if value is not None]
+
+
+def _pairs(section: Map) -> list[dict[str, Any]]:
+    return [_entry(key, value) for key, value in section]
+
+
+def _entry(name: Value, value: Value) -> dict[str, Any]:
+    from syphon.cli.amqp_text import plain, type_of
+
+    return {"name": plain(name), "type": type_of(value), "value": plain(value)}
+
+
+def _body(message: Message, with_body: bool) -> dict[str, Any]:
+    from syphon.amqp import Section, decode
+    from syphon.cli.amqp_text import plain
+
+    spans = [span for span in message.spans if Section.DATA <= span.section <= Section.VALUE]
+    kind = Section(spans[0].section).name.lower() if spans else "none"
+    body: dict[str, Any] = {"kind": kind, "bytes": sum(span.end - span.start for span in spans)}
+    if with_body:
+        parts = [decode(message.data, span.value, span.end)[0] for span in spans]
+        body["content"] = [_text(part) if isinstance(part, bytes) else plain(part) for part in parts]
+    return body
+
+
+def _text(data: bytes) -> dict[str, str]:
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _print(record: dict[str, Any]) -> None:
+    for name, value in record.items():
+        if name in SECTIONS:
+            click.echo(f"{name.replace('_', ' ')}:")
+            for entry in value:
+                click.echo(f"  {printable(str(entry['name']))} = {printable(str(entry['value']))}  ({entry['type']})")
+        elif name == "body":
+            click.echo(f"body: {value['kind']}, {value['bytes']:,} bytes")
+            for part in value.get("content", ()):
+                text = part.get("text", part) if isinstance(part, dict) else part
+                click.echo(f"  {printable(str(text))}")
+        elif value is not None:
+            click.echo(f"{name.replace('_', ' ')}: {printable(str(value))}")

@@ -1,0 +1,146 @@
+"""`syphon drain --dry-run`: what a drain would move, in what time and at what cost. It moves nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syphon.cli.exit_codes import ExitCode
+from syphon.cli.tables import show_table, size
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from syphon.backlog.choosing import Assignment
+    from syphon.config import Config
+    from syphon.pipeline.drain import DrainOptions
+
+STANDARD_RATE = 1000.0
+"""Messages a second that a Standard namespace takes before it throttles: it has 1,000 credits a second."""
+MOST_TRIED = 200
+"""Destinations that are looked for; a backlog with more of them is rare, and each costs a round trip."""
+
+
+def dry_run_of(config: Config, chosen: list[Assignment], options: DrainOptions, as_json: bool) -> ExitCode:
+    """Looks by peek, on Spark."""
+    from syphon.errors import NotAuthorized, SyphonError
+    from syphon.pipeline.inspect import backlog_frame, looking, objections, summary
+    from syphon.pipeline.session import spark_session
+
+    click.echo(f"Looking into {len(chosen)} backlog queues …", err=True)
+    try:
+        with spark_session(config.pipeline, "syphon drain --dry-run") as spark:
+            frame = backlog_frame(spark, chosen).where(_wanted(options)).persist()
+            with looking():
+                frame.count()
+            destinations, refused = summary(frame), objections(frame)
+        missing = _missing(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
+    except SyphonError as error:
+        click.echo(str(error), err=True)
+        return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
+    count = sum(found.messages for found in destinations)
+    count = count if options.limit is None else min(count, options.limit)
+    result = {
+        "messages": count,
+        "bytes": sum(found.bytes for found in destinations),
+        "destinations": [_record(asdict(found)) for found in destinations],
+        "dead_letters": [asdict(found) for found in refused],
+        "missing": [{"pair": pair, "destination": path, "error": error} for (pair, path), error in missing.items()],
+        **_estimate(count, options.rate),
+    }
+    if as_json:
+        click.echo(json.dumps(result, indent=2))
+    else:
+        _show(result)
+    return ExitCode.LEFT if refused or missing else ExitCode.OK
+
+
+def _wanted(options: DrainOptions) -> Column:
+    """The same filter as a drain's, as Spark sees it."""
+    from pyspark.sql import functions as f
+
+    wanted = f.col("state") == "active"
+    if options.before is not None:
+        wanted &= f.unix_millis("enqueued_at") < options.before
+    if options.after is not None:
+        wanted &= f.unix_millis("enqueued_at") >= options.after
+    if options.only != ("*",):
+        wanted &= f.coalesce(f.lower("destination").rlike("|".join(map(_pattern, options.only))), f.lit(False))
+    return wanted
+
+
+def _pattern(glob: str) -> str:
+    """A pattern as Java reads it: * and ? and [abc], everything else as it is."""
+    import fnmatch
+
+    # Python's own way ends in \Z, which Java reads otherwise.
+    return "^" + fnmatch.translate(glob.lower()).removeprefix("(?s:").removesuffix(")\\Z").removesuffix(")\\z") + "$"
+
+
+def _missing(chosen: list[Assignment], wanted: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Destinations that would take nothing now, and why."""
+    from syphon.backlog.choosing import by_pair
+    from syphon.bus.opening import connected
+    from syphon.bus.probe import try_sender
+
+    found: dict[tuple[str, str], str] = {}
+    for pair, _ in by_pair(chosen):
+        paths = [path for name, path in wanted if name == pair.name and pair.destinations.allows(path)][:MOST_TRIED]
+        if not paths:
+            continue
+        with connected(pair.primary, paths[0]) as connection:
+            for path in paths:
+                error = try_sender(connection, path)
+                if error is not None:
+                    found[pair.name, path] = str(error)
+    return found
+
+
+def _record(found: dict[str, Any]) -> dict[str, Any]:
+    oldest = found["oldest"]
+    return {**found, "oldest": None if oldest is None else oldest.isoformat(timespec="seconds")}
+
+
+def _estimate(count: int, rate: float | None) -> dict[str, Any]:
+    from syphon.cost import Tier, drain_cost
+    from syphon.prices import load_prices
+
+    pace = min(rate or STANDARD_RATE, STANDARD_RATE)
+    prices = load_prices()
+    charge = drain_cost(count, prices, Tier.STANDARD)
+    return {
+        "seconds": round(count / pace, 1),
+        "per_second": pace,
+        "operations": charge.operations,
+        "cost": {"least": charge.least, "most": charge.most, "currency": prices.currency, "as_of": prices.as_of},
+    }
+
+
+def _show(result: dict[str, Any]) -> None:
+    rows = [
+        (found["destination"] or "(none)", found["messages"], size(found["bytes"]), found["oldest"] or "",
+         found["dead_letters"])
+        for found in result["destinations"]
+    ]  # fmt: skip
+    if rows:
+        show_table(("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered"), rows)
+    for found in result["dead_letters"]:
+        click.secho(f"{found['messages']:,} would be dead-lettered: {found['reason']}: {found['example']}", fg="yellow")
+    for found in result["missing"]:
+        click.secho(f"{found['destination']} takes no messages now: {found['error']}", fg="yellow")
+    cost = result["cost"]
+    click.echo(
+        f"\n{result['messages']:,} messages, {size(result['bytes'])}: about {_lasting(result['seconds'])} at "
+        f"{result['per_second']:,.0f} messages a second; {result['operations']:,} operations, "
+        f"{cost['least']:,.2f} to {cost['most']:,.2f} {cost['currency']} by the Standard list prices of {cost['as_of']}"
+    )
+    click.secho("Nothing was moved.", bold=True)
+
+
+def _lasting(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:,.0f} minutes" if seconds < 5400 else f"{seconds / 3600:,.1f} hours"

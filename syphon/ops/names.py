@@ -1,0 +1,177 @@
+"""The names of what a worker measures: one list for telemetry, alert rules, dashboard and docs/metrics.md.
+
+OpenTelemetry's conventions for messaging are not stable yet. When they change, this is the place. No label ever carries
+a message id, and none takes a value out of a message that the operator has not allowed as a destination.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measurement: how OpenTelemetry calls it, and how Prometheus does."""
+
+    name: str
+    kind: Kind
+    unit: str
+    """In UCUM: `s`, `{message}`, or `1`."""
+    help: str
+    labels: tuple[str, ...]
+
+    @property
+    def prometheus(self) -> str:
+        """What the exporter makes of the name: no dots, the unit as a word, `_total` after a counter."""
+        unit = "_seconds" if self.unit == "s" else ""
+        total = "_total" if self.kind is Kind.COUNTER else ""
+        return self.name.replace(".", "_") + unit + total
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names a query can ask for."""
+        if self.kind is Kind.HISTOGRAM:
+            return tuple(f"{self.prometheus}_{part}" for part in ("bucket", "sum", "count"))
+        return (self.prometheus,)
+
+    @property
+    def prometheus_labels(self) -> tuple[str, ...]:
+        return tuple(label.replace(".", "_") for label in self.labels)
+
+
+SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Where histograms of durations are cut: what the conventions advise."""
+
+# --- as OpenTelemetry's messaging conventions have them --------------------------------------------------------------
+
+_CLIENT = (
+    "messaging.system",
+    "messaging.operation.name",
+    "messaging.destination.name",
+    "server.address",
+    "error.type",
+)
+
+OPERATION_DURATION = Metric(
+    "messaging.client.operation.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "How long a receive, send or settlement took, from the request to the namespace's answer.",
+    (*_CLIENT, "messaging.operation.type"),
+)
+SENT_MESSAGES = Metric(
+    "messaging.client.sent.messages",
+    Kind.COUNTER,
+    "{message}",
+    "Messages sent to destinations; error.type tells those that were refused.",
+    _CLIENT,
+)
+CONSUMED_MESSAGES = Metric(
+    "messaging.client.consumed.messages",
+    Kind.COUNTER,
+    "{message}",
+    "Messages received from backlog queues, those that came again included.",
+    _CLIENT,
+)
+PROCESS_DURATION = Metric(
+    "messaging.process.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "How long a transfer took, from the message's arrival to its settlement.",
+    _CLIENT,
+)
+
+# --- our own ---------------------------------------------------------------------------------------------------------
+
+FORWARDED = Metric(
+    "syphon.messages.forwarded",
+    Kind.COUNTER,
+    "{message}",
+    "Messages that their destination has accepted and the backlog has completed.",
+    ("pair", "destination"),
+)
+DEAD_LETTERED = Metric(
+    "syphon.messages.dead_lettered",
+    Kind.COUNTER,
+    "{message}",
+    "Messages that can never arrive and went to the backlog queue's dead letters, by reason.",
+    ("pair", "queue", "reason"),
+)
+POSSIBLE_DUPLICATES = Metric(
+    "syphon.messages.possible_duplicates",
+    Kind.COUNTER,
+    "{message}",
+    "Messages that may reach their destination twice: a lock or a connection was lost between the last steps.",
+    ("pair", "queue"),
+)
+IN_FLIGHT = Metric(
+    "syphon.messages.in_flight",
+    Kind.GAUGE,
+    "{message}",
+    "Messages received and not settled yet.",
+    ("pair", "queue"),
+)
+BACKLOG_AGE = Metric(
+    "syphon.backlog.age",
+    Kind.GAUGE,
+    "s",
+    "How long the oldest message has been in the backlog queue; 0 when it is empty.",
+    ("pair", "queue"),
+)
+BACKLOG_MESSAGES = Metric(
+    "syphon.backlog.messages",
+    Kind.GAUGE,
+    "{message}",
+    "Active messages in the backlog queue, as last counted by the namespace: a hint, and absent where we may not ask.",
+    ("pair", "queue"),
+)
+DESTINATION_STATE = Metric(
+    "syphon.destination.state",
+    Kind.GAUGE,
+    "1",
+    "1 for the state a destination is in (open, waiting or closed), 0 for the others.",
+    ("pair", "destination", "state"),
+)
+DESTINATION_WAITING = Metric(
+    "syphon.destination.waiting",
+    Kind.GAUGE,
+    "s",
+    "How long a destination has taken nothing, tries in between included; 0 when it is open.",
+    ("pair", "destination"),
+)
+LAST_SUCCESS = Metric(
+    "syphon.last_success.timestamp",
+    Kind.GAUGE,
+    "s",
+    "When a message was last forwarded, in Unix time; until then, when the worker started.",
+    ("pair",),
+)
+SIDE_CONNECTED = Metric(
+    "syphon.side.connected",
+    Kind.GAUGE,
+    "1",
+    "1 while the primary or secondary namespace can be reached and takes our credentials, else 0.",
+    ("pair", "side"),
+)
+
+CONVENTIONAL = (OPERATION_DURATION, SENT_MESSAGES, CONSUMED_MESSAGES, PROCESS_DURATION)
+OWN = (
+    FORWARDED,
+    DEAD_LETTERED,
+    POSSIBLE_DUPLICATES,
+    IN_FLIGHT,
+    BACKLOG_AGE,
+    BACKLOG_MESSAGES,
+    DESTINATION_STATE,
+    DESTINATION_WAITING,
+    LAST_SUCCESS,
+    SIDE_CONNECTED,
+)
+METRICS = (*CONVENTIONAL, *OWN)

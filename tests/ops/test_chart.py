@@ -1,0 +1,296 @@
+"""The chart, judged by helm and by Kubernetes' own schemas; and what its pods promise."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from syphon import __version__
+from syphon.config import Config, load_config
+from tests.ops.chart import CASES, CHART, KUBERNETES, containers, manifests, of_kind, pods, rendered, template
+from tests.ops.tools import run, said
+
+CASE = pytest.mark.parametrize("case", CASES)
+OPERATORS_KINDS = {"ServiceMonitor", "PrometheusRule"}
+"""Kinds of the Prometheus operator: Kubernetes has no schema for them."""
+
+
+def validated(found: list[dict[str, Any]], folder: Path) -> tuple[int, str]:
+    """What Kubernetes 1.31 would say to manifests: unknown and missing fields, wrong types."""
+    (folder / "manifests.yaml").write_text(yaml.safe_dump_all(found))
+    result = run("kubernetes-validate", "-k", "1.31", "--strict", "--quiet", folder / "manifests.yaml")
+    return result.returncode, said(result)
+
+
+def in_kubernetes(case: str) -> list[dict[str, Any]]:
+    """What Kubernetes gets to see: the manifests, and the pods that Spark makes of a template."""
+    known = [manifest for manifest in manifests(case) if manifest["kind"] not in OPERATORS_KINDS]
+    return [*known, *(pod for pod in pods(known) if pod["metadata"].get("name") == "executor")]
+
+
+# --- helm and Kubernetes ---------------------------------------------------------------------------------------------
+
+
+def test_helm_finds_nothing_wrong_with_the_chart_alone() -> None:
+    linted = run("helm", "lint", "--strict", CHART)
+    assert linted.returncode == 0, said(linted)
+
+
+@CASE
+def test_helm_finds_nothing_wrong_with_any_case(case: str) -> None:
+    linted = run("helm", "lint", "--strict", CHART, "-f", CASES[case], "--kube-version", KUBERNETES)
+    assert linted.returncode == 0, said(linted)
+
+
+def test_helm_would_find_a_broken_template(tmp_path: Path) -> None:
+    broken = shutil.copytree(CHART, tmp_path / "syphon")
+    service = broken / "templates" / "service.yaml"
+    service.write_text(service.read_text().replace("ports:", "ports: {{ .Values.nothing.here }}"))
+    assert run("helm", "lint", "--strict", broken, "-f", CASES["minimal"]).returncode != 0
+
+
+@CASE
+def test_helm_would_install_it_and_says_what_to_type_next(case: str) -> None:
+    installed = run("helm", "install", "syphon", CHART, "-n", "messaging", "--dry-run=client", "-f", CASES[case])
+    assert installed.returncode == 0, said(installed)
+    assert "helm test syphon -n messaging" in installed.stdout
+
+
+@CASE
+def test_kubernetes_takes_every_manifest(case: str, tmp_path: Path) -> None:
+    assert validated(in_kubernetes(case), tmp_path) == (0, "")
+
+
+def test_kubernetes_would_refuse_a_misspelt_or_wrong_field(tmp_path: Path) -> None:
+    found = in_kubernetes("minimal")
+    (deployment,) = of_kind(found, "Deployment")
+    deployment["spec"]["replica"] = 1
+    code, text = validated(found, tmp_path)
+    assert code != 0
+    assert "replica" in text
+
+
+def test_the_chart_is_of_this_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+
+
+# --- what pods promise -----------------------------------------------------------------------------------------------
+
+
+@CASE
+def test_every_container_is_locked_up(case: str) -> None:
+    for pod in pods(manifests(case)):
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert pod["spec"]["securityContext"]["runAsUser"] > 0
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in containers(pod):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+@CASE
+def test_a_token_of_the_cluster_is_mounted_only_where_spark_starts_executors(case: str) -> None:
+    mounted = [pod for pod in pods(manifests(case)) if pod["spec"]["automountServiceAccountToken"]]
+    components = {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in mounted}
+    assert components == ({"worker", "drain"} if case == "spark" else set())
+
+
+def test_an_outage_restarts_nothing_and_a_start_may_take_a_minute() -> None:
+    (deployment,) = of_kind(manifests("minimal"), "Deployment")
+    (worker,) = deployment["spec"]["template"]["spec"]["containers"]
+    paths = {probe: worker[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    assert worker["startupProbe"]["periodSeconds"] * worker["startupProbe"]["failureThreshold"] >= 60
+
+
+@pytest.mark.parametrize(("code", "ends"), [(0, 0), (1, 0), (69, 0), (77, 77), (78, 78), (2, 2)])
+def test_a_check_stops_a_pod_for_settings_and_credentials_and_not_for_an_outage(
+    code: int, ends: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (deployment,) = of_kind(manifests("minimal"), "Deployment")
+    (check,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    script = f'#!/bin/sh\n[ "$*" = "check -c /etc/syphon/config.yaml" ] || exit 99\nexit {code}\n'
+    (tmp_path / "syphon").write_text(script)
+    (tmp_path / "syphon").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    shell, *arguments = check["command"]
+    assert run(shell, *arguments).returncode == ends
+
+
+def test_a_change_of_settings_brings_new_pods() -> None:
+    def checksum(*more: str) -> str:
+        (deployment,) = of_kind(manifests("minimal", *more), "Deployment")
+        return str(deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum() == checksum()
+    assert checksum() != checksum("--set", "config.pipeline.lease=30s")
+
+
+def test_a_drain_is_tried_once_and_each_revision_has_its_own() -> None:
+    (job,) = of_kind(manifests("drain"), "Job")
+    assert job["spec"]["backoffLimit"] == 0
+    assert job["metadata"]["name"] == "syphon-drain-1"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["args"][:3] == ["drain", "-c", "/etc/syphon/config.yaml"]
+    assert [deployment["spec"]["replicas"] for deployment in of_kind(manifests("drain"), "Deployment")] == [0]
+
+
+@CASE
+def test_names_that_belong_together_agree(case: str) -> None:
+    """Volumes, claims, service accounts, selectors: what is named is there, unless the operator brings it."""
+    found = manifests(case)
+    names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in found}
+    brought = {("ServiceAccount", "messaging"), ("PersistentVolumeClaim", "ledger")}
+    for pod in pods(found):
+        spec = pod["spec"]
+        volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+        for container in containers(pod):
+            assert {mount["name"] for mount in container.get("volumeMounts", [])} <= set(volumes)
+        wanted = {("ServiceAccount", spec["serviceAccountName"])} if "serviceAccountName" in spec else set()
+        for volume in volumes.values():
+            if "configMap" in volume:
+                wanted.add(("ConfigMap", volume["configMap"]["name"]))
+            if "persistentVolumeClaim" in volume:
+                wanted.add(("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]))
+        assert wanted <= names | brought
+    selected = [pod["metadata"]["labels"].items() for pod in pods(found)]
+    for service in of_kind(found, "Service"):
+        assert any(service["spec"]["selector"].items() <= labels for labels in selected)
+
+
+# --- the settings in the pod -----------------------------------------------------------------------------------------
+
+
+def settings(case: str, folder: Path) -> Config:
+    """The settings as the worker in the pod reads them, secrets and environment included."""
+    (text,) = (found for manifest in manifests(case) if (found := manifest.get("data", {}).get("config.yaml")))
+    (folder / "config.yaml").write_text(text)
+    (folder / "secrets").mkdir()
+    for name in ("contoso", "contoso-dr"):
+        key = f"Endpoint=sb://{name}.servicebus.windows.net;SharedAccessKeyName=a;SharedAccessKey=c2VjcmV0"
+        (folder / "secrets" / name).write_text(key)
+    (folder / "secrets" / "status-token").write_text("a token")
+    return load_config(folder / "config.yaml", {"POD_NAME": "syphon-0", "SPARK_DRIVER_HOST": "driver.messaging.svc"})
+
+
+@CASE
+def test_a_worker_takes_the_settings_it_finds_in_its_pod(case: str, tmp_path: Path) -> None:
+    config = settings(case, tmp_path)
+    assert [pair.name for pair in config.pairs] == ["contoso"]
+    assert str(config.status.listen) == "0.0.0.0:8080"
+
+
+def test_the_status_token_comes_from_the_secret_and_the_monitor_shows_it(tmp_path: Path) -> None:
+    config = settings("monitoring", tmp_path)
+    assert config.status.token is not None
+    assert config.status.token.get_secret_value() == "a token"
+    (monitor,) = of_kind(manifests("monitoring"), "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["authorization"]["credentials"] == {"name": "syphon-credentials", "key": "status-token"}
+
+
+def test_executors_are_told_where_their_driver_is_and_the_operators_setting_wins(tmp_path: Path) -> None:
+    pipeline = settings("spark", tmp_path).pipeline
+    spark = {key: value.get_secret_value() for key, value in pipeline.spark.items()}
+    assert pipeline.master == "k8s://https://kubernetes.default.svc"
+    assert spark["spark.driver.host"] == "driver.messaging.svc"
+    assert spark["spark.kubernetes.driver.pod.name"] == "syphon-0"
+    assert spark["spark.executor.memory"] == "2g"
+    services = {service["metadata"]["name"]: service["spec"] for service in of_kind(manifests("spark"), "Service")}
+    for component in ("worker", "drain"):
+        driver = services[f"syphon-{component}-driver"]
+        assert driver["clusterIP"] == "None"
+        assert driver["selector"]["app.kubernetes.io/component"] == component
+        ports = {str(port["port"]) for port in driver["ports"]}
+        assert ports == {spark["spark.driver.port"], spark["spark.driver.blockManager.port"]}
+
+
+# --- what values may not say -----------------------------------------------------------------------------------------
+
+KEY = "Endpoint=sb://a.example;SharedAccessKeyName=a;SharedAccessKey=c2VjcmV0"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("replicas=2", "replicas"),
+        ("image.tga=1", "tga"),
+        ("replicaCount=many", "replicaCount"),
+        ("terminationGracePeriodSeconds=10", "terminationGracePeriodSeconds"),
+        ("config.pipline.lease=1m", "pipline"),
+        ("config.pairs[0].backlog_queue_counts=3", "backlog_queue_counts"),
+        ("config.pairs[0].time_to_live=forget", "time_to_live"),
+        ("config.status.listen=0.0.0.0:80", "listen"),
+        ("prometheusRule.overrides.SyphonBacklogOld.four=5m", "four"),
+        # No literal secret, wherever it is tried.
+        (f"config.pairs[0].secondary.connection_string={KEY}", "connection_string"),
+        ("config.pipeline.spark.spark\\.hadoop\\.fs\\.azure\\.account\\.key=c2VjcmV0", "account.key"),
+        ("config.status.token=c2VjcmV0", "token"),
+        (f"extraEnv[0].name=A,extraEnv[0].value={KEY}", "extraEnv"),
+    ],
+)
+def test_a_typo_or_a_literal_secret_in_values_is_refused(value: str, told: str) -> None:
+    refused = template("-f", CASES["minimal"], "--set", value)
+    assert refused.returncode != 0
+    assert told in refused.stderr
+    assert "values don't meet the specifications of the schema" in refused.stderr
+    assert "c2VjcmV0" not in refused.stderr
+
+
+def test_values_without_a_pair_are_refused_with_what_to_do() -> None:
+    refused = template()
+    assert refused.returncode != 0
+    assert "config.pairs is missing: say which namespaces form a pair" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("status.tokenKey=token", "status.tokenKey names a key of existingSecret, which is empty"),
+        ("serviceMonitor.enabled=true", "serviceMonitor needs status.tokenKey"),
+        ("sparkOnKubernetes.enabled=true", "sparkOnKubernetes needs a ledger that all pods reach"),
+        ("sparkOnKubernetes.enabled=true,replicaCount=2", "sparkOnKubernetes works with one worker"),
+    ],
+)
+def test_values_that_make_no_sense_together_are_refused_with_what_to_do(value: str, told: str) -> None:
+    refused = template("-f", CASES["minimal"], "--set", value)
+    assert refused.returncode != 0
+    assert told in refused.stderr
+
+
+def test_the_schema_is_one_and_a_broken_one_would_be_found(tmp_path: Path) -> None:
+    schema = CHART / "values.schema.json"
+    checked = run("check-jsonschema", "--check-metaschema", schema)
+    assert checked.returncode == 0, said(checked)
+    (tmp_path / "broken.json").write_text(schema.read_text().replace('"type": "boolean"', '"type": "bool"', 1))
+    assert run("check-jsonschema", "--check-metaschema", tmp_path / "broken.json").returncode != 0
+
+
+def test_the_readmes_values_are_taken(tmp_path: Path) -> None:
+    page = (CHART / "README.md").read_text()
+    blocks = page.split("```yaml\n")[1:]
+    assert len(blocks) == 2
+    for block in blocks:
+        (tmp_path / "values.yaml").write_text(block.partition("```")[0])
+        result = template("-f", tmp_path / "values.yaml")
+        assert result.returncode == 0, result.stderr
+
+
+def test_every_option_of_the_chart_is_rendered_in_some_case() -> None:
+    kinds = {manifest["kind"] for case in CASES for manifest in manifests(case)}
+    written = {
+        line.removeprefix("kind: ").strip()
+        for file in (CHART / "templates").rglob("*.yaml")
+        for line in file.read_text().splitlines()
+        if line.startswith("kind: ")
+    }
+    assert written == kinds
+    assert all(rendered(case) for case in CASES)

@@ -1,0 +1,68 @@
+"""What units, chart and pages tell an operator or a machine to type is what syphon understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+
+import click
+import pytest
+
+from tests.ops.chart import CASES, containers, manifests, pods
+from tests.ops.tools import ROOT
+
+
+def understood(words: list[str]) -> bool:
+    """Whether syphon has the command and takes its arguments; nothing is run."""
+    command: click.Command = getattr(import_module(f"syphon.cli.{words[0]}"), words[0])
+    try:
+        command.make_context(words[0], words[1:])
+    except click.UsageError:
+        return False
+    return True
+
+
+def in_units() -> Iterator[str]:
+    examples = (ROOT / "systemd" / "syphon.env.example").read_text()
+    arguments = dict(re.findall(r"(?m)^#(SYPHON_\w+)=(.*)$", examples))
+    for unit in sorted((ROOT / "systemd").glob("*.service")):
+        (line,) = re.findall(r"(?m)^ExecStart=/opt/syphon/bin/syphon (.*)$", unit.read_text())
+        yield re.sub(r"\$(\w+)", lambda found: arguments[found[1]], line)
+
+
+def in_pages() -> Iterator[str]:
+    for page in ("systemd/README.md", "helm/syphon/README.md"):
+        yield from re.findall(r"(?m)/opt/syphon/bin/syphon (.*)$", (ROOT / page).read_text())
+
+
+def in_pods() -> Iterator[str]:
+    for case in CASES:
+        for pod in pods(manifests(case)):
+            for container in containers(pod):
+                if args := container.get("args"):
+                    yield shlex.join(args)
+
+
+def test_units_start_commands_that_there_are() -> None:
+    lines = list(in_units())
+    assert [line.split()[0] for line in lines] == ["drain", "run"]
+    assert [line for line in lines if not understood(shlex.split(line))] == []
+
+
+def test_pages_show_commands_that_there_are() -> None:
+    lines = list(in_pages())
+    assert lines
+    assert [line for line in lines if not understood(shlex.split(line))] == []
+
+
+def test_pods_start_commands_that_there_are() -> None:
+    lines = set(in_pods())
+    assert {line.split()[0] for line in lines} == {"run", "drain"}
+    assert [line for line in lines if not understood(shlex.split(line))] == []
+
+
+@pytest.mark.parametrize("line", ["run -c a.yaml --provision-not", "drain --yes", "check -c"])
+def test_a_command_that_is_wrong_would_be_found(line: str) -> None:
+    assert not understood(shlex.split(line))

@@ -1,0 +1,54 @@
+"""A link that is lost in the middle: what has arrived is completed in another way, and is no duplicate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from syphon.emulator import Action, Fault, Operation
+
+from .conftest import BACKLOG, QUICK, Bench, aliased
+
+
+def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_management_node(bench: Bench) -> None:  # D10
+    bench.queue("orders")
+    slow = bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=1.0))
+    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(50)))
+    with bench.running(replace(QUICK, quiet=2.0)) as (pump, outcomes, thread):
+        bench.wait(lambda: slow.struck > 0)
+        detach(bench)
+        thread.join(30)
+    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (50, 0)
+    assert {outcome.result for outcome in outcomes} == {"forwarded"}
+    assert bench.active(BACKLOG, "contoso-dr") == 0
+    assert bench.active("orders") == 50
+
+
+def test_a_completion_that_was_never_confirmed_is_a_possible_duplicate(bench: Bench) -> None:  # D10
+    bench.queue("orders")
+    bench.fault(Fault(Action.LOSE_REPLY_AND_DROP, Operation.SETTLE, BACKLOG, times=1), "contoso-dr")
+    bench.put(aliased("x", "orders", message_id="x"))
+    pump, outcomes = bench.run(replace(QUICK, quiet=2.0))
+    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (1, 1)
+    assert outcomes[0].possible_duplicate
+    assert bench.active(BACKLOG, "contoso-dr") == 0
+
+
+def test_a_queue_that_is_busy_is_left_alone_before_it_is_received_from_again(bench: Bench) -> None:  # S5
+    bench.queue("orders")
+    busy = Fault(Action.DETACH, Operation.RECEIVE, BACKLOG, condition="com.microsoft:server-busy")
+    bench.fault(busy, "contoso-dr")
+    bench.put(aliased("x", "orders"))
+    pump, _ = bench.run(replace(QUICK, lease=2.0))
+    assert busy.struck == 1
+    assert pump.tally.received == 0
+    assert bench.active(BACKLOG, "contoso-dr") == 1
+
+
+def detach(bench: Bench) -> None:
+    """The service detaches who receives from the backlog queue."""
+
+    def end() -> None:
+        for link in list(bench.secondary.entity(BACKLOG).links):
+            link.end("amqp:link:detach-forced", "for a test")  # type: ignore[attr-defined]
+
+    bench.emulator.call(end)

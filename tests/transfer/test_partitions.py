@@ -1,0 +1,85 @@
+"""Partitioned destinations: what decides on the fragment is kept, and a batch has one key (S8)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from syphon.emulator import Action, Fault, Operation
+from syphon.transfer.outcomes import Result
+
+from .conftest import Bench, aliased
+
+
+def keyed(number: int, path: str) -> ServiceBusMessage:
+    """Every third message has a session, every third a partition key, every third none."""
+    kind, key = number % 3, f"key-{number % 7}"
+    if kind == 0:
+        return aliased(f"{number}", path, message_id=f"{number}", application_properties={"x-ms-sessionid": key})
+    if kind == 1:
+        return aliased(f"{number}", path, message_id=f"{number}", partition_key=key)
+    return aliased(f"{number}", path, message_id=f"{number}")
+
+
+def test_mixed_keys_arrive_at_a_partitioned_queue_each_with_its_own(bench: Bench) -> None:  # S8
+    bench.queue("wide", enable_partitioning=True)
+    bench.put(*(keyed(number, "wide") for number in range(300)))
+    sends = bench.fault(Fault(Action.DELAY, Operation.SEND, "wide", seconds=0))
+    pump, outcomes = bench.run()
+    assert (pump.tally.forwarded, pump.tally.dead_lettered, pump.tally.left) == (300, 0, 0)
+    assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
+    assert sends.struck < 150, "batches of several keys would be refused, and sent again in parts"
+    arrived = {message.message_id: message for message in bench.take("wide", 300)}
+    assert len(arrived) == 300
+    for number in range(300):
+        message = arrived[f"{number}"]
+        expected = [(f"key-{number % 7}", f"key-{number % 7}"), (None, f"key-{number % 7}"), (None, None)][number % 3]
+        assert (message.session_id, message.partition_key or message.session_id) == expected
+
+
+def test_sessions_of_a_partitioned_queue_arrive_whole(bench: Bench) -> None:  # S8
+    bench.queue("sessions", enable_partitioning=True, requires_session=True)
+    bench.put(*(
+        aliased(f"{number}", "sessions", application_properties={"x-ms-sessionid": f"s{number % 3}"})
+        for number in range(90)
+    ))  # fmt: skip
+    pump, _ = bench.run()
+    assert pump.tally.forwarded == 90
+    assert sessions(bench, "sessions") == {"s0": 30, "s1": 30, "s2": 30}
+
+
+def test_with_duplicate_detection_the_message_id_is_the_key(bench: Bench) -> None:  # S8, S2
+    bench.queue("once", enable_partitioning=True, requires_duplicate_detection=True)
+    bench.put(*(aliased(f"{number}", "once", message_id=f"id-{number % 200}") for number in range(400)))
+    sends = bench.fault(Fault(Action.DELAY, Operation.SEND, "once", seconds=0))
+    pump, _ = bench.run()
+    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (400, 0)
+    assert Counter(message.message_id for message in bench.take("once", 200)) == {f"id-{n}": 1 for n in range(200)}
+    assert sends.struck < 450, "it is soon known that each message has a key of its own"
+
+
+def test_messages_of_one_key_share_batches(bench: Bench) -> None:  # S8, D6
+    bench.queue("wide", enable_partitioning=True)
+    for key in ("a", "b", "c"):
+        bench.put(*(aliased(f"{number}", "wide", partition_key=key) for number in range(100)))
+    sends = bench.fault(Fault(Action.DELAY, Operation.SEND, "wide", seconds=0))
+    pump, _ = bench.run()
+    assert pump.tally.forwarded == bench.active("wide") == 300
+    assert sends.struck <= 60
+
+
+def sessions(bench: Bench, queue: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    while True:
+        try:
+            with bench.client("contoso").get_queue_receiver(
+                queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1
+            ) as receiver:
+                messages = receiver.receive_messages(100, max_wait_time=2)
+                found[str(receiver.session.session_id)] = len(messages)
+                for message in messages:
+                    receiver.complete_message(message)
+        except OperationTimeoutError:
+            return found

@@ -1,0 +1,127 @@
+"""How a pump ends: what it did not forward can be had again at once, and it says why it ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from pydantic import SecretStr
+
+from syphon.amqp import data_section
+from syphon.backlog import to_backlog
+from syphon.bus.connection import Connection
+from syphon.bus.namespace import Namespace
+from syphon.bus.opening import namespace_of
+from syphon.config import NamespaceSettings
+from syphon.emulator import Action, Fault, Operation
+from syphon.errors import NotAuthorized
+from syphon.transfer.pump import Ended, Pump
+
+from .conftest import BACKLOG, QUICK, Bench, aliased
+
+
+def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(bench: Bench) -> None:  # C2
+    bench.queue("orders")
+    bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=2.0))
+    bench.put(*(aliased(f"{i}", "orders") for i in range(3000)))
+    with bench.pump(replace(QUICK, window=3000)) as (pump, _):
+        for _ in pump.turns():
+            if pump.tally.received > 2000:  # more than may be sent before the first answer
+                pump.stop()
+    assert bench.locked() == 0
+    assert pump.tally.left > 0
+    assert pump.tally.received == pump.tally.forwarded + pump.tally.left
+    assert bench.active("orders") == pump.tally.forwarded
+    assert bench.active(BACKLOG, "contoso-dr") == 3000 - pump.tally.forwarded
+    assert (pump.tally.ended, pump.tally.possible_duplicates) == (Ended.STOPPED, 0)
+
+
+def test_what_is_on_its_way_while_it_stops_is_given_back_too(bench: Bench) -> None:  # C2
+    bench.queue("orders")
+    with far_away(bench, "contoso-dr") as secondary:
+        primary = bench.reach("contoso", "")
+        pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, replace(QUICK, quiet=20.0))  # noqa: ARG005
+        thread = threading.Thread(target=pump.run)
+        thread.start()
+        bench.wait(lambda: bench.credit() > 0)
+        bench.smuggle(to_backlog(data_section(b"x"), "orders"))
+        assert bench.locked() == 1
+        pump.stop()  # it has left the service, and has not come here yet
+        thread.join(30)
+        primary.close()
+    assert bench.locked() == 0
+    assert bench.active(BACKLOG, "contoso-dr") == 1
+    assert (pump.tally.received, pump.tally.left) == (1, 1)
+
+
+@contextmanager
+def far_away(bench: Bench, name: str) -> Iterator[Namespace]:
+    """A namespace at a round trip of 200 ms."""
+    port = bench.emulator[name].amqp_port
+    command = [sys.executable, "-m", "bench.proxy", str(port), "100"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as proxy:
+        assert proxy.stdout is not None
+        try:
+            string = bench.emulator[name].connection_string.replace(f":{port}", f":{proxy.stdout.readline().strip()}")
+            namespace = namespace_of(NamespaceSettings(connection_string=SecretStr(string)), BACKLOG)
+            yield namespace
+            namespace.close()
+        finally:
+            proxy.kill()
+
+
+def test_after_its_lease_nothing_stays_locked_and_it_says_that_there_is_more(bench: Bench) -> None:
+    bench.queue("orders")
+    bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.2))
+    bench.put(*(aliased(f"{i}", "orders") for i in range(3000)))
+    pump, _ = bench.run(replace(QUICK, lease=1.5, window=200))
+    assert (pump.tally.ended, pump.tally.busy) == (Ended.LEASE, True)
+    assert bench.locked() == 0
+    assert bench.active(BACKLOG, "contoso-dr") == 3000 - pump.tally.forwarded > 0
+
+
+def test_at_its_limit_it_finishes_what_it_has_and_takes_no_more(bench: Bench) -> None:
+    bench.queue("orders")
+    bench.put(*(aliased(f"{i}", "orders") for i in range(300)))
+    pump, _ = bench.run(replace(QUICK, limit=120))
+    assert (pump.tally.received, pump.tally.forwarded, pump.tally.ended) == (120, 120, Ended.LIMIT)
+    assert bench.locked() == 0
+
+
+def test_a_quiet_queue_ends_it_and_there_is_no_more_to_do(bench: Bench) -> None:
+    bench.queue("orders")
+    bench.put(aliased("x", "orders"))
+    pump, outcomes = bench.run()
+    assert (pump.tally.ended, pump.tally.busy) == (Ended.QUIET, False)
+    assert pump.tally.bytes_forwarded == outcomes[0].size > 0
+
+
+def test_messages_whose_destination_waits_stay_locked_when_it_stops(bench: Bench) -> None:  # D5
+    bench.put(aliased("x", "orders"))
+    bench.queue("orders")
+    bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
+    pump, _ = bench.run()
+    assert pump.tally.left == 1
+    assert bench.locked() == 1
+
+
+def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(bench: Bench) -> None:  # C2, C3
+    bench.queue("orders")
+    bench.put(*(aliased(f"{i}", "orders") for i in range(50)))
+
+    def refused() -> Connection:
+        bench.wait(lambda: pump.tally.received == 50)
+        raise NotAuthorized("contoso: the key was refused")
+
+    secondary, primary = bench.reach("contoso-dr", BACKLOG), Namespace("contoso", refused)
+    pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, QUICK)  # noqa: ARG005
+    with pytest.raises(NotAuthorized, match="the key was refused"):
+        pump.run()
+    secondary.close()
+    assert (pump.tally.received, pump.tally.left) == (50, 50)
+    assert bench.locked() == 0
