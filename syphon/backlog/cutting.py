@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, split
 from syphon.amqp.codec import skip
@@ -27,9 +27,15 @@ def keys(names: Iterable[str]) -> dict[bytes, str]:
     return forms
 
 
-Outline: TypeAlias = tuple[Span | None, Span | None, Span | None, Span | None, int]
-"""Where the sections stand that matter here: header, annotations, properties and application properties; and where the
-body begins, or whatever else stands behind them."""
+class Outline(NamedTuple):
+    """Where the sections stand that matter here."""
+
+    header: Span | None
+    annotations: Span | None
+    properties: Span | None
+    application: Span | None
+    body: int
+    """Where the body begins, or whatever else stands behind the application properties."""
 
 
 def outline(data: bytes) -> Outline:
@@ -52,7 +58,7 @@ def outline(data: bytes) -> Outline:
                 break
             if code > 0x74:
                 if code == 0x75 and kind == 0xB0 and after == len(data):
-                    return spans[0], spans[2], spans[3], spans[4], pos
+                    return Outline(spans[0], spans[2], spans[3], spans[4], pos)
                 break
             spans[code - 0x70] = Span(code, pos, pos + 3, after)
             last, pos = code, after
@@ -69,7 +75,7 @@ _UINT = struct.Struct(">I").unpack_from
 def _outline(spans: list[Span], end: int) -> Outline:
     place = {span.section: span for span in spans}
     body = next((span.start for span in spans if span.section > Section.APPLICATION_PROPERTIES), end)
-    return (
+    return Outline(
         place.get(Section.HEADER), place.get(Section.MESSAGE_ANNOTATIONS), place.get(Section.PROPERTIES),
         place.get(Section.APPLICATION_PROPERTIES), body,
     )  # fmt: skip

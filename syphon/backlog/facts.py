@@ -18,8 +18,9 @@ _DELIVERY_COUNT = 4
 Stamps: TypeAlias = tuple[int, int, int]
 """Sequence number, enqueued at, locked until."""
 _USUAL = re.compile(
-    rb"(?:\xa3(?:\x15x-opt-sequence-number\x81(.{8})|\x13x-opt-enqueued-time\x83(.{8})|\x12x-opt-locked-until\x83(.{8})"
-    rb"|\x1dx-opt-enqueue-sequence-number(\x55.|\x81.{8})|\x13x-opt-message-state(\x54.)))*+", re.DOTALL
+    rb"(?:(\xa3\x15x-opt-sequence-number\x81.{8})|(\xa3\x13x-opt-enqueued-time\x83.{8})"
+    rb"|(\xa3\x12x-opt-locked-until\x83.{8})|(\xa3\x1dx-opt-enqueue-sequence-number(?:\x55.|\x81.{8}))"
+    rb"|(\xa3\x13x-opt-message-state\x54.))*+", re.DOTALL
 ).fullmatch  # fmt: skip
 """The annotations of most messages: the broker's, as brokers write them, in any order, and no others."""
 _THREE_LONGS = struct.Struct(">qqq").unpack
@@ -50,10 +51,13 @@ def usual_stamps(data: bytes, annotations: Span) -> Stamps | None:
     usual = _USUAL(data, first, annotations.end)
     if usual is None:
         return None
-    sequence, enqueued, locked, *others = usual.groups()
-    if sequence is None or enqueued is None or locked is None or items != 2 * (5 - others.count(None)):
-        return None  # one is missing, or there twice
-    return _THREE_LONGS(sequence + enqueued + locked)
+    pairs = usual.groups(b"")
+    if sum(map(len, pairs)) != annotations.end - first or 2 * sum(map(bool, pairs)) != items:
+        return None  # one is there twice, or they were not counted right
+    sequence, enqueued, locked, _, _ = pairs
+    if not (sequence and enqueued and locked):
+        return None
+    return _THREE_LONGS(sequence[-8:] + enqueued[-8:] + locked[-8:])
 
 
 def stamps_from(data: bytes, found: Mapping[str, tuple[int, int]]) -> Stamps:

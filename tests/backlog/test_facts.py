@@ -70,6 +70,13 @@ def test_a_message_is_restored_to_the_same_whether_it_was_glanced_at_or_walked_t
         assert restore(payload, enqueued_at=None, now=NOW, ttl=rule) == glanced
 
 
+def test_a_stamp_that_is_there_twice_is_not_overlooked_when_the_count_leaves_it_out() -> None:
+    pairs = [*STAMPS.items(), ("x-opt-sequence-number", Long(70_001))]
+    body = b"".join(encode(Symbol(name)) + encode(value) for name, value in pairs)
+    data = b"\x00\x53\x72" + compound(0xD1, 2 * len(STAMPS), body)
+    assert usual_stamps(data, split(data)[0]) is None
+
+
 @pytest.mark.parametrize("form", [0xC1, 0xD1])
 @pytest.mark.parametrize("names", [list(STAMPS), list(reversed(STAMPS)), list(STAMPS)[:3]])
 def test_what_brokers_write_is_read_at_a_glance(form: int, names: list[str]) -> None:
