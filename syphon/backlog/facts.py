@@ -20,7 +20,7 @@ Stamps: TypeAlias = tuple[int, int, int]
 _USUAL = re.compile(
     rb"(?:(\xa3\x15x-opt-sequence-number\x81.{8})|(\xa3\x13x-opt-enqueued-time\x83.{8})"
     rb"|(\xa3\x12x-opt-locked-until\x83.{8})|(\xa3\x1dx-opt-enqueue-sequence-number(?:\x55.|\x81.{8}))"
-    rb"|(\xa3\x13x-opt-message-state\x54.))*+", re.DOTALL
+    rb"|(\xa3\x13x-opt-message-state\x54.))*", re.DOTALL
 ).fullmatch  # fmt: skip
 """The annotations of most messages: the broker's, as brokers write them, in any order, and no others."""
 _THREE_LONGS = struct.Struct(">qqq").unpack
