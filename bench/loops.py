@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import resource
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -37,6 +39,24 @@ class Watch:
         self.moved = 0
         self._first = 0
         self._first_at = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """Time counts from here: what had to be started once is not a part of it."""
+        self._began, self._cpu = time.monotonic(), _cpu()
+        self._ended: float | None = None
+
+    def end(self) -> None:
+        """Time counts no more."""
+        self._ended = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return (self._ended or time.monotonic()) - self._began
+
+    @property
+    def cpu(self) -> float:
+        return _cpu() - self._cpu
 
     def add(self, count: int) -> None:
         if not self.moved:
@@ -45,7 +65,8 @@ class Watch:
 
     def steady(self) -> float:
         """Messages a second since the first had arrived."""
-        return (self.moved - self._first) / (time.monotonic() - self._first_at)
+        now = self._ended or time.monotonic()
+        return (self.moved - self._first) / (now - self._first_at) if now > self._first_at and self._first_at else 0.0
 
 
 def sdk_sync(primary: str, secondary: str, queue: str, count: int, watch: Watch) -> None:
@@ -110,6 +131,55 @@ def pump(primary: str, secondary: str, queue: str, count: int, watch: Watch) -> 
     home.close()
 
 
+def pumps(primary: str, secondary: str, queue: str, count: int, watch: Watch) -> None:
+    """Two processes with a pump each, started beforehand: what two slots of a drain are compared with."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(_imported, range(2))
+        watch.begin()
+        work = [(primary, secondary, queue, count // 2)] * 2
+        watch.add(sum(pool.starmap(_pumped, work)))
+        watch.end()
+
+
+def _imported(_: int) -> None:
+    """Having come here, a process has loaded everything."""
+
+
+def _pumped(primary: str, secondary: str, queue: str, count: int) -> int:
+    watch = Watch()
+    pump(primary, secondary, queue, count, watch)
+    return watch.moved
+
+
+def drain_1(primary: str, secondary: str, queue: str, count: int, watch: Watch) -> None:
+    _drain(primary, secondary, queue, count, watch, 1)
+
+
+def drain_2(primary: str, secondary: str, queue: str, count: int, watch: Watch) -> None:
+    _drain(primary, secondary, queue, count, watch, 2)
+
+
+def _drain(primary: str, secondary: str, queue: str, count: int, watch: Watch, slots: int) -> None:
+    """A Spark job with so many slots, once Spark has been started."""
+    from syphon.config import Config
+    from syphon.pipeline.engine import engine
+
+    with tempfile.TemporaryDirectory() as folder:
+        pair = {
+            "name": "contoso",
+            "primary": {"connection_string": primary},
+            "secondary": {"connection_string": secondary},
+        }
+        config = Config.model_validate({"pairs": [pair], "pipeline": {"ledger": folder}})
+        with engine(config.pipeline) as ready:
+            ready.jobs.warm_up()
+            watch.begin()
+            options = [PumpOptions(lease=None, limit=count // slots)] * slots
+            done = ready.jobs.carry(config.pairs[0], queue, options)
+            watch.add(done.sum("forwarded"))
+            watch.end()
+
+
 def _by_destination(messages: list[Any]) -> dict[str, list[Any]]:
     groups: dict[str, list[Any]] = defaultdict(list)
     for message in messages:
@@ -143,6 +213,9 @@ LOOPS: dict[str, Callable[[str, str, str, int, Watch], None]] = {
     "sdk_sync": sdk_sync,
     "sdk_async": sdk_async,
     "pump": pump,
+    "two pumps": pumps,
+    "drain, 1 slot": drain_1,
+    "drain, 2 slots": drain_2,
 }
 OURS = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 """This process, and those it has started and waited for."""
@@ -151,13 +224,13 @@ OURS = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 def main() -> None:
     name, queue, count = sys.argv[1:4]
     primary, secondary = os.environ["PRIMARY"], os.environ["SECONDARY"]
-    watch, started, cpu = Watch(), time.monotonic(), _cpu()
+    watch = Watch()
     LOOPS[name](primary, secondary, queue, int(count), watch)
     print(json.dumps({
         "moved": watch.moved,
-        "seconds": time.monotonic() - started,
+        "seconds": watch.seconds,
         "steady_per_second": watch.steady(),
-        "cpu": _cpu() - cpu,
+        "cpu": watch.cpu,
         "megabytes": max(resource.getrusage(who).ru_maxrss for who in OURS) / 1024,
     }))  # fmt: skip
 

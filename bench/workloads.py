@@ -19,7 +19,7 @@ class Workload:
     round_trip: int = 0
 
 
-NEAR, FAR, MANY, LONG, LARGE = "near", "20 ms", "1000 destinations", "ten times as many", "64 KB"
+NEAR, FAR, MANY, LONG, LARGE, SPARK = "near", "20 ms", "1000 destinations", "ten times as many", "64 KB", "on Spark"
 
 
 def workloads(scale: float) -> list[Workload]:
@@ -28,6 +28,7 @@ def workloads(scale: float) -> list[Workload]:
     some = max(100, round(500 * scale))
     return [
         Workload(NEAR, {"sdk_sync": few, "sdk_async": few, "pump": many}),
+        Workload(SPARK, {"pump": many, "drain, 1 slot": many, "two pumps": many, "drain, 2 slots": many}),
         Workload(FAR, {"sdk_sync": 200, "sdk_async": few, "pump": many}, round_trip=20),
         Workload("5 ms", {"pump": many}, round_trip=5),
         Workload("1 destination", {"pump": many}, destinations=1),
