@@ -47,7 +47,7 @@ def targets(results: Results) -> Iterator[Target]:
         ("speed at 20 ms in that of the SDK's async loop", lambda: speed(FAR) / speed(FAR, "sdk_async"), 8, False),
         ("speed at 20 ms in our own near", lambda: speed(FAR) / speed(NEAR), 0.75, False),
         ("one slot's speed in one pump's", lambda: speed(SPARK, "drain, 1 slot") / speed(SPARK), 0.8, False),
-        ("two slots' speed in two pumps'", lambda: speed(SPARK, "drain, 2 slots") / speed(SPARK, "two pumps"), 0.8, False),
+        ("two slots' in two pumps'", lambda: speed(SPARK, "drain, 2 slots") / speed(SPARK, "two pumps"), 0.8, False),
         ("speed with 1000 destinations in that with 8", lambda: speed(MANY) / speed(NEAR), 0.5, False),
         ("CPU of ten times as many messages in that of few", lambda: cpu(LONG) / cpu(NEAR), 1.1, True),
         ("memory (MB) after ten times as many messages", lambda: megabytes(LONG), 120, True),
