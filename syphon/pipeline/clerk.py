@@ -29,12 +29,12 @@ class Clerk:
         self.error = ""
         """Why the last rows could not be written, if they could not."""
         self._ledger = ledger
-        self._work: queue.Queue[tuple[DataFrame, Sequence[Sheet]] | None] = queue.Queue(MOST_WAITING)
+        self._work: queue.Queue[tuple[DataFrame | None, Sequence[Sheet]] | None] = queue.Queue(MOST_WAITING)
         self._thread = threading.Thread(target=self._run, name="clerk", daemon=True)
         self._thread.start()
 
-    def write(self, transfers: DataFrame, sheets: Sequence[Sheet]) -> None:
-        """Puts a job on record, in its time. The rows are persisted; they are let go of when they are written."""
+    def write(self, transfers: DataFrame | None, sheets: Sequence[Sheet]) -> None:
+        """Puts a job on record, in its time. The rows, if there are any, are persisted, and let go of when written."""
         self._work.put((transfers, sheets))
 
     def catch_up(self) -> None:
@@ -52,7 +52,8 @@ class Clerk:
         while (work := self._work.get()) is not None:
             transfers, sheets = work
             try:
-                self._ledger.write(transfers)
+                if transfers is not None:
+                    self._ledger.write(transfers)
                 self._ledger.note([attempt_of(sheet) for sheet in sheets])
                 self.error = ""
             except LedgerUnwritable as error:
@@ -79,8 +80,9 @@ def attempt_of(sheet: Sheet) -> Attempt:
     )  # fmt: skip
 
 
-def _let_go(transfers: DataFrame) -> None:
+def _let_go(transfers: DataFrame | None) -> None:
     try:
-        transfers.unpersist()
+        if transfers is not None:
+            transfers.unpersist()
     except Exception:
         log.debug("letting go of rows", exc_info=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from ..bus.connection import Connection
-from ..bus.opening import client_of
+from ..bus.opening import connected
 from ..bus.peek import MessageState, Peeked, peek
 from ..config import NamespaceSettings
 
@@ -17,13 +18,15 @@ class Lookout:
     def __init__(self, settings: NamespaceSettings) -> None:
         self._settings = settings
         self._connection: Connection | None = None
+        self._held = ExitStack()
         self._lock = threading.Lock()
 
     def count(self, queue: str, wanted: Callable[[Peeked], bool], at_most: int) -> int:
         """How many active messages that are wanted lie in a queue, locked ones too; no more than `at_most`."""
         with self._lock:
             if self._connection is None or self._connection.wire.failure is not None:
-                self._connection = Connection(client_of(self._settings), queue)
+                self._held.close()
+                self._connection = self._held.enter_context(connected(self._settings, queue))
             found = 0
             for message in peek(self._connection, queue):
                 found += message.state is MessageState.ACTIVE and wanted(message)
@@ -33,6 +36,5 @@ class Lookout:
 
     def close(self) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._held.close()
+            self._connection = None

@@ -20,7 +20,7 @@ from ..errors import DestinationMissing, Faulted, NotAuthorized, SyphonError
 from ..transfer.pump import PumpOptions
 from .account import Account
 from .allowance import Allowance
-from .jobs import Done, JobFailed, Jobs
+from .jobs import Done, Jobs
 from .lookout import Lookout
 from .sheets import Fault
 from .slot import pump_options
@@ -147,12 +147,12 @@ class QueueDrain:
             if share == 0:
                 return QueueState.LIMIT
             done = self._carry(share)
-            if done is not None and done.fault is not None:
+            if done.fault is not None:
                 self.fault, self.error = done.fault, done.fault.text
                 return QueueState.FAILED
             if time.monotonic() - self._moved_at > self._options.patience:
                 return QueueState.STUCK
-            if done is None or not done.has_more:
+            if not done.has_more:
                 self._rest(done)
         return QueueState.EMPTY
 
@@ -172,37 +172,29 @@ class QueueDrain:
             else:
                 self.error = ""
 
-    def _carry(self, share: int | None) -> Done | None:
+    def _carry(self, share: int | None) -> Done:
         self.state = QueueState.MOVING
         count = self._slots() if share is None else 1
         options = [self._options.pump_options(self.pair, share)] * count
-        moved = 0
-        try:
-            done = self._jobs.carry(self.pair, self.queue, options, self.waiting.now(), self._options.rate)
-            moved = done.sum("forwarded") + done.sum("dead_lettered")
-            self.account.add(done.sheets)
-            self.waiting.learn(done.waiting)
-            self.error = done.error
-            if moved:
-                self._moved_at = time.monotonic()
-            return done
-        except JobFailed as error:
-            self.error = str(error)
-            log.warning("%s", error)
-            return None
-        finally:
-            if share is not None:
-                self._allowance.give_back(share, share - moved)
+        done = self._jobs.carry(self.pair, self.queue, options, self.waiting.now(), self._options.rate)
+        self.account.add(done.sheets)
+        self.waiting.learn(done.waiting)
+        self.error = done.error
+        moved = done.sum("forwarded") + done.sum("dead_lettered")
+        if moved:
+            self._moved_at = time.monotonic()
+        if share is not None:
+            self._allowance.give_back(share, share - moved)
+        return done
 
     def _slots(self) -> int:
         """More for a deep backlog. The count is a hint, and one slot is enough to be right."""
         left = max(0, (self.hint or 0) - self.account.moved)
         return max(1, min(self._jobs.most_slots, left // PER_SLOT))
 
-    def _rest(self, done: Done | None) -> None:
-        """What is left is locked, or waits for its destination."""
-        received = done is not None and done.sum("received") > 0
-        if received and done is not None and not done.sum("left"):
+    def _rest(self, done: Done) -> None:
+        """What is left is locked, or waits for its destination. Nothing left: there is no reason to wait."""
+        if done.sum("received") and not done.sum("left"):
             return
         self.state = QueueState.WAITING
         waits = [destination.seconds for destination in self.waiting.now()]

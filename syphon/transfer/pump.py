@@ -37,6 +37,7 @@ OPENING_TURN = 0.02
 """The same while a connection is still being opened: nothing on a socket will tell that it is there."""
 LOCK_MARGIN = 0.1
 """The share of a lock that must be left for a message to be sent: a completion must still find it locked."""
+SETTLED_AS = {"accepted": Result.FORWARDED, "rejected": Result.DEAD_LETTERED, "released": Result.LEFT}
 
 
 class Pump:
@@ -201,16 +202,17 @@ class Pump:
     # --- the way of a message ------------------------------------------------------------------------------------
 
     def _route_arrivals(self) -> None:
+        wall = wall_clock()
         while (arrival := self._intake.next_arrival()) is not None:
             self._account.receive(arrival)
             if self._ended_at is not None:
                 self._give_back(arrival)
             else:
-                self._route(arrival)
+                self._route(arrival, wall)
 
-    def _route(self, arrival: Arrival) -> None:
+    def _route(self, arrival: Arrival, wall: int) -> None:
         """Restored → its destination, or → dead letters with a reason."""
-        restored = restore(arrival.payload, enqueued_at=None, now=wall_clock(), ttl=self._options.ttl)
+        restored = restore(arrival.payload, enqueued_at=None, now=wall, ttl=self._options.ttl)
         if isinstance(restored, Unrestorable):
             if self._is_outside(arrival, restored):
                 self._leave_outside(arrival)
@@ -249,8 +251,9 @@ class Pump:
         self._leave_old(now)
 
     def _note(self, destination: Destination, progress: Progress) -> None:
+        wall = wall_clock()
         for transfer in progress.accepted:
-            transfer.forwarded_at = wall_clock()
+            transfer.forwarded_at = wall
             if transfer.arrival.link.state is LinkState.OPEN:
                 transfer.arrival.link.complete(transfer.arrival)
             else:
@@ -315,8 +318,7 @@ class Pump:
         transfer = self._account.in_hand[arrival]
         forwarded = transfer is not None and transfer.forwarded_at is not None
         if settled.error is None:
-            results = {"accepted": Result.FORWARDED, "rejected": Result.DEAD_LETTERED, "released": Result.LEFT}
-            self._account.finish(arrival, results[settled.outcome])
+            self._account.finish(arrival, SETTLED_AS[settled.outcome])
         elif not forwarded:
             self._account.finish(arrival, Result.LEFT, str(settled.error))
         elif settled.unknown:
