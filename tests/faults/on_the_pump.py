@@ -400,10 +400,14 @@ class WrongClock(Scenario):
     number, words = 23, "clock skew of hours, clock stepping back"
 
     def start(self) -> Running:
-        return self.site.carrier(clock=(5 * 3600, -5.5 * 3600, 2.0), rate=self.rate)
+        return self.site.carrier(clock=(5 * 3600, -5.5 * 3600), rate=self.rate)
+
+    def strike(self, running: Running) -> None:
+        self.moved = self.site.moved()
+        running.process.send_signal(signal.SIGUSR1)
 
     def has_struck(self, running: Running) -> bool:
-        return self.seconds > 4 and self.site.moved() > self.volume // 2
+        return self.site.moved() > self.moved + 50
 
 
 class Outage(Scenario):
