@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -306,11 +305,17 @@ class PairedSender:
     ) -> T:
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
-        async with self._in_turn(timeout) as left:
-            return await _drive(course(left), lambda step: self._try(step, action))
+        left = await self._wait_for_turn(timeout) if self._turn.locked() else await self._take_turn(timeout)
+        try:
+            return await _drive(course(left), lambda step: self._do(step, action))
+        finally:
+            self._turn.release()
 
-    @asynccontextmanager
-    async def _in_turn(self, timeout: float | None) -> AsyncIterator[float | None]:
+    async def _take_turn(self, timeout: float | None) -> float | None:
+        await self._turn.acquire()
+        return timeout
+
+    async def _wait_for_turn(self, timeout: float | None) -> float | None:
         """One call at a time; gives what is left of its time when it is its turn."""
         self._check_open()
         since = time.monotonic()
@@ -319,25 +324,21 @@ class PairedSender:
                 await self._turn.acquire()
         except TimeoutError:
             raise OperationTimeoutError(message=f"Other sends to '{self._way.path}' took all the time.") from None
-        try:
-            self._check_open()
-            yield None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
-        finally:
-            self._turn.release()
+        return None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
 
-    async def _try(self, step: Step, action: Action) -> Any:
+    async def _do(self, step: Step, action: Action) -> Any:
         self._check_open()
         try:
-            return await self._do(step, action)
+            if isinstance(step, OnPrimary):
+                return await self._primary.use(action, step.timeout, generation=step.failovers)
+            return await self._do_without_primary(step)
         except Exception as error:
             if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
                 raise SenderClosed from error
             raise
 
-    async def _do(self, step: Step, action: Action) -> Any:
+    async def _do_without_primary(self, step: Step) -> Any:
         match step:
-            case OnPrimary():
-                return await self._primary.use(action, step.timeout, generation=step.failovers)
             case EmptyBatch():
                 link = self._backlog_link(step.queue)
                 return await link.use(lambda sender, _: sender.create_message_batch(), step.timeout)
@@ -349,8 +350,8 @@ class PairedSender:
                 await self._client.clock.wait(self._closed, step.seconds)
                 self._check_open()
                 return None
-            case Ping():
-                raise AssertionError("the pair pings, not a sender")
+            case _:
+                raise AssertionError(f"{step} is not a sender's to do")
 
     def _backlog_link(self, queue: QueueName) -> Link:
         """The link to the sender's backlog queue; that to another one is let go."""

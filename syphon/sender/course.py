@@ -120,7 +120,7 @@ class Way:
         self._queue: QueueName | None = None
 
     def _deadline(self, timeout: float | None) -> Deadline:
-        return Deadline(self._failover.now, timeout, self._failover.options.operation_timeout.total_seconds())
+        return Deadline(self._failover.now, timeout, self._failover.operation_timeout)
 
     # --- what can be called for ----------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ def watching(failover: Failover, entity: Entity) -> Course[None]:
             began = failover.now()
             failure: Exception | None = None
             try:
-                yield Ping(entity.path, failover.options.operation_timeout.total_seconds())
+                yield Ping(entity.path, failover.operation_timeout)
             except Exception as error:
                 failure = error
             failover.pinged(entity, failure, began)

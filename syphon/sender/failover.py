@@ -30,6 +30,7 @@ class Failover:
     ) -> None:
         """`watch` is called once for an entity that needs to be looked after, and again only when `due` was None."""
         self.options = options
+        self.operation_timeout = options.operation_timeout.total_seconds()
         self.now = now
         self.telemetry = Telemetry(pair)
         self._pair = pair

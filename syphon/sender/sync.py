@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -278,35 +277,33 @@ class PairedSender:
     ) -> T:
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
-        with self._in_turn(timeout) as left:
-            return _drive(course(left), lambda step: self._try(step, action))
+        left = timeout if self._turn.acquire(blocking=False) else self._wait_for_turn(timeout)
+        try:
+            return _drive(course(left), lambda step: self._do(step, action))
+        finally:
+            self._turn.release()
 
-    @contextmanager
-    def _in_turn(self, timeout: float | None) -> Iterator[float | None]:
+    def _wait_for_turn(self, timeout: float | None) -> float | None:
         """One call at a time; gives what is left of its time when it is its turn."""
         self._check_open()
         since = time.monotonic()
         if not self._turn.acquire(timeout=-1 if timeout is None else timeout):
             raise OperationTimeoutError(message=f"Other sends to '{self._way.path}' took all the time.")
-        try:
-            self._check_open()
-            yield None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
-        finally:
-            self._turn.release()
+        return None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
 
-    def _try(self, step: Step, action: Callable[[ServiceBusSender, float], Any]) -> Any:
+    def _do(self, step: Step, action: Callable[[ServiceBusSender, float], Any]) -> Any:
         self._check_open()
         try:
-            return self._do(step, action)
+            if isinstance(step, OnPrimary):
+                return self._primary.use(action, step.timeout, generation=step.failovers)
+            return self._do_without_primary(step)
         except Exception as error:
             if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
                 raise SenderClosed from error
             raise
 
-    def _do(self, step: Step, action: Callable[[ServiceBusSender, float], Any]) -> Any:
+    def _do_without_primary(self, step: Step) -> Any:
         match step:
-            case OnPrimary():
-                return self._primary.use(action, step.timeout, generation=step.failovers)
             case EmptyBatch():
                 return self._backlog_link(step.queue).use(lambda sender, _: sender.create_message_batch(), step.timeout)
             case IntoBacklog(queue, batch, timeout):
@@ -317,8 +314,8 @@ class PairedSender:
                 self._client.clock.wait(self._closed, step.seconds)
                 self._check_open()
                 return None
-            case Ping():
-                raise AssertionError("the pair pings, not a sender")
+            case _:
+                raise AssertionError(f"{step} is not a sender's to do")
 
     def _backlog_link(self, queue: QueueName) -> Link:
         """The link to the sender's backlog queue; that to another one is let go."""
