@@ -7,15 +7,14 @@ call returns. So the synchronous sender and the asynchronous one cannot differ: 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
 from ..backlog import NotForBacklog, QueueName, to_backlog
 from ..bus.seam import Retries, condition_of, fill
-from .entities import Entity, FailedOver
+from .entities import HEALTHY, Entity, FailedOver
 from .errors import BothSidesFailed, TooLargeForBacklog, UnfitForBacklog
 from .failover import Failover
 from .verdicts import BY_CONDITION, Verdict, judge
@@ -23,24 +22,21 @@ from .verdicts import BY_CONDITION, Verdict, judge
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class OnPrimary:
+class OnPrimary(NamedTuple):
     """Do what was called for, on a link to the primary that is younger than the last failover."""
 
     timeout: float
     failovers: int
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyBatch:
+class EmptyBatch(NamedTuple):
     """Make an empty batch for a backlog queue: it knows how much the queue takes at a time."""
 
     queue: QueueName
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class IntoBacklog:
+class IntoBacklog(NamedTuple):
     """Send a batch to a backlog queue."""
 
     queue: QueueName
@@ -48,16 +44,14 @@ class IntoBacklog:
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(NamedTuple):
     """Send a ping to an entity of the primary."""
 
     path: str
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(NamedTuple):
     """Wait."""
 
     seconds: float
@@ -71,11 +65,11 @@ class Deadline:
     """How long a call may take: as long as its caller said, or one operation timeout for the primary and then one for
     each backlog queue."""
 
-    def __init__(self, now: Callable[[], float], timeout: float | None, otherwise: float) -> None:
-        self._now = now
-        self._otherwise = otherwise
+    def __init__(self, failover: Failover, timeout: float | None, began: float | None = None) -> None:
+        self._now = failover.now
+        self._otherwise = failover.operation_timeout
         self._is_callers = timeout is not None
-        self._at = now() + (otherwise if timeout is None else timeout)
+        self._at = (self._now() if began is None else began) + (self._otherwise if timeout is None else timeout)
 
     def left(self) -> float:
         return self._at - self._now()
@@ -84,15 +78,13 @@ class Deadline:
         return self.left() if self._is_callers else self._otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """The primary has done what was called for."""
 
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Away:
+class Away(NamedTuple):
     """The entity is failed over."""
 
     because: Exception
@@ -119,28 +111,36 @@ class Way:
         self._link = link
         self._queue: QueueName | None = None
 
-    def _deadline(self, timeout: float | None) -> Deadline:
-        return Deadline(self._failover.now, timeout, self._failover.operation_timeout)
-
     # --- what can be called for ----------------------------------------------------------------------------------
 
     def sending(
         self, payloads: Callable[[], Sequence[bytes]], count: int, timeout: float | None, in_backlog: Any = None
     ) -> Course[Any]:
         """Messages to the entity: what the primary gives back, or `in_backlog` if they go there."""
-        deadline = self._deadline(timeout)
-        done = yield from self._on_primary(deadline, payloads)
+        failover, entity = self._failover, self.entity
+        began = failover.now()
+        first_failure: Exception | None = None
+        if entity.state is HEALTHY and entity.busy is None:  # the usual case, and most sends end here
+            try:
+                result = yield OnPrimary(failover.operation_timeout if timeout is None else timeout, entity.failovers)
+            except Exception as error:
+                first_failure = error
+            else:
+                failover.succeeded(entity, count)
+                return result
+        deadline = Deadline(failover, timeout, began)
+        done = yield from self._on_primary(deadline, payloads, first_failure)
         if isinstance(done, Done):
-            self._failover.succeeded(self.entity, count)
+            failover.succeeded(entity, count)
             return done.result
         yield from self._into_backlog(payloads(), done.because, deadline)
         if done.was_tried and condition_of(done.because) not in BY_CONDITION:
-            self._failover.telemetry.possible_duplicates(self.path, count)
+            failover.telemetry.possible_duplicates(self.path, count)
         return in_backlog
 
     def making_a_batch(self, timeout: float | None = None) -> Course[Any]:
         """An empty batch: the primary's, or a backlog queue's."""
-        deadline = self._deadline(timeout)
+        deadline = Deadline(self._failover, timeout)
         done = yield from self._on_primary(deadline, lambda: ())
         if isinstance(done, Done):
             return done.result
@@ -149,21 +149,26 @@ class Way:
 
     def cancelling(self, timeout: float | None) -> Course[None]:
         """What concerns the primary alone: no queue can stand in for it."""
-        yield OnPrimary(self._deadline(timeout).left(), self.entity.failovers)
+        yield OnPrimary(Deadline(self._failover, timeout).left(), self.entity.failovers)
 
     # --- the primary ---------------------------------------------------------------------------------------------
 
-    def _on_primary(self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]]) -> Course[Done | Away]:
+    def _on_primary(
+        self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]], first_failure: Exception | None = None
+    ) -> Course[Done | Away]:
         """What the primary gives; or that it is away. Raises what is the caller's to know."""
         failure: Exception | None = None
         retried = 0
-        while not self._failover.is_failed_over(self.entity):
-            if (yield from self._keep_quiet(deadline)):
+        while first_failure is not None or not self._failover.is_failed_over(self.entity):
+            busy = self.entity.busy
+            if first_failure is None and busy is not None and (yield from self._keep_quiet(busy, deadline)):
                 continue
             try:
+                if first_failure is not None:
+                    raise first_failure
                 return Done((yield OnPrimary(deadline.left(), self.entity.failovers)))
             except Exception as error:
-                failure = error
+                failure, first_failure = error, None
                 verdict = judge(error)
                 if verdict is Verdict.BUSY:
                     self._failover.was_busy(self.entity, error)
@@ -183,13 +188,13 @@ class Way:
         because = state.because if isinstance(state, FailedOver) else OperationTimeoutError()
         return Away(failure or because, failure is not None)
 
-    def _keep_quiet(self, deadline: Deadline) -> Course[bool]:
+    def _keep_quiet(self, busy: Exception, deadline: Deadline) -> Course[bool]:
         """A busy entity is left alone for ten seconds; who has not so much time hears that it is busy (S5)."""
         quiet = self.entity.quiet_until - self._failover.now()
-        if quiet <= 0 or self.entity.busy is None:
+        if quiet <= 0:
             return False
         if quiet >= deadline.left():
-            raise self.entity.busy
+            raise busy
         yield Pause(quiet)
         return True
 

@@ -63,7 +63,7 @@ class Failover:
 
     def succeeded(self, entity: Entity, count: int) -> None:
         """Messages have arrived at the primary."""
-        if entity.state is not HEALTHY:
+        if entity.state is not HEALTHY or entity.busy is not None:
             with self._lock:
                 entity.succeeded()
         self.telemetry.accepted(entity.path, "primary", count)
