@@ -21,7 +21,7 @@ from ..backlog import QueueName
 from ..backlog.provisioning import Provisioned
 from ..bus.seam import way_in
 from .aio_links import CLOSE_WITHIN, Action, Link, close_sender
-from .course import Course, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
+from .course import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
 from .entities import Entity
 from .errors import SenderClosed
 from .failover import Failover
@@ -246,11 +246,12 @@ class PairedSender:
         `UnfitForBacklog`. `timeout` is for the whole call; without one, each side gets the pair's operation timeout.
         """
         load = load_of(message)
+        count = count_of(load)
 
-        def course(left: float | None) -> Course[None]:
-            return self._way.sending(lambda: encoded(load), count_of(load), left)
+        def course(deadline: Deadline, failure: Exception | None) -> Course[None]:
+            return self._way.sending(lambda: encoded(load), count, deadline, failure)
 
-        await self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left))
+        await self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left), count)
 
     async def schedule_messages(
         self, messages: Any, schedule_time_utc: datetime, *, timeout: float | None = None
@@ -262,8 +263,8 @@ class PairedSender:
         copies = scheduled(load_of(messages), schedule_time_utc)
         numbers = [NOT_CANCELLABLE] * len(copies)
 
-        def course(left: float | None) -> Course[list[int]]:
-            return self._way.sending(lambda: encoded(copies), len(copies), left, numbers)
+        def course(deadline: Deadline, failure: Exception | None) -> Course[list[int]]:
+            return self._way.sending(lambda: encoded(copies), len(copies), deadline, failure, numbers)
 
         return await self._run(
             course, timeout, lambda sender, left: sender.schedule_messages(copies, schedule_time_utc, timeout=left)
@@ -275,7 +276,7 @@ class PairedSender:
         """Cancels messages that the primary has and that are not due yet."""
         check_cancellable(sequence_numbers)
         await self._run(
-            self._way.cancelling,
+            lambda deadline, _: self._way.cancelling(deadline),
             timeout,
             lambda sender, left: sender.cancel_scheduled_messages(sequence_numbers, timeout=left),
         )
@@ -283,7 +284,9 @@ class PairedSender:
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """An empty batch, as large as the entity takes it; while it is failed over, as large as the backlog does."""
         made: ServiceBusMessageBatch = await self._run(
-            self._way.making_a_batch, None, lambda sender, _: sender.create_message_batch(max_size_in_bytes)
+            lambda deadline, _: self._way.making_a_batch(deadline),
+            None,
+            lambda sender, _: sender.create_message_batch(max_size_in_bytes),
         )
         return made
 
@@ -301,13 +304,28 @@ class PairedSender:
     # --- carrying it out -----------------------------------------------------------------------------------------
 
     async def _run(
-        self, course: Callable[[float | None], Course[T]], timeout: float | None, action: Action
+        self,
+        course: Callable[[Deadline, Exception | None], Course[T]],
+        timeout: float | None,
+        action: Action,
+        count: int = 0,
     ) -> T:
+        """`count`: how many messages are sent, if any are."""
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
         left = await self._wait_for_turn(timeout) if self._turn.locked() else await self._take_turn(timeout)
+        way, failure = self._way, None
+        deadline = way.deadline(left)
         try:
-            return await _drive(course(left), lambda step: self._do(step, action))
+            if count and way.is_clear():
+                try:
+                    result: T = await self._do(OnPrimary(deadline.whole, way.entity.failovers), action)
+                except Exception as error:
+                    failure = error
+                else:
+                    way.arrived(count)
+                    return result
+            return await _drive(course(deadline, failure), lambda step: self._do(step, action))
         finally:
             self._turn.release()
 

@@ -65,11 +65,12 @@ class Deadline:
     """How long a call may take: as long as its caller said, or one operation timeout for the primary and then one for
     each backlog queue."""
 
-    def __init__(self, failover: Failover, timeout: float | None, began: float | None = None) -> None:
+    def __init__(self, failover: Failover, timeout: float | None) -> None:
         self._now = failover.now
         self._otherwise = failover.operation_timeout
         self._is_callers = timeout is not None
-        self._at = (self._now() if began is None else began) + (self._otherwise if timeout is None else timeout)
+        self.whole = self._otherwise if timeout is None else timeout
+        self._at = self._now() + self.whole
 
     def left(self) -> float:
         return self._at - self._now()
@@ -111,50 +112,54 @@ class Way:
         self._link = link
         self._queue: QueueName | None = None
 
+    def deadline(self, timeout: float | None) -> Deadline:
+        return Deadline(self._failover, timeout)
+
     # --- what can be called for ----------------------------------------------------------------------------------
 
+    def is_clear(self) -> bool:
+        """Whether all is well. A call may then take its first step, which is always the same, without a course: it
+        needs one only if that fails, and most calls are over before."""
+        return self.entity.state is HEALTHY and self.entity.busy is None
+
+    def arrived(self, count: int) -> None:
+        """So many messages have arrived at the primary."""
+        self._failover.succeeded(self.entity, count)
+
     def sending(
-        self, payloads: Callable[[], Sequence[bytes]], count: int, timeout: float | None, in_backlog: Any = None
+        self,
+        payloads: Callable[[], Sequence[bytes]],
+        count: int,
+        deadline: Deadline,
+        first_failure: Exception | None = None,
+        in_backlog: Any = None,
     ) -> Course[Any]:
         """Messages to the entity: what the primary gives back, or `in_backlog` if they go there."""
-        failover, entity = self._failover, self.entity
-        began = failover.now()
-        first_failure: Exception | None = None
-        if entity.state is HEALTHY and entity.busy is None:  # the usual case, and most sends end here
-            try:
-                result = yield OnPrimary(failover.operation_timeout if timeout is None else timeout, entity.failovers)
-            except Exception as error:
-                first_failure = error
-            else:
-                failover.succeeded(entity, count)
-                return result
-        deadline = Deadline(failover, timeout, began)
         done = yield from self._on_primary(deadline, payloads, first_failure)
         if isinstance(done, Done):
-            failover.succeeded(entity, count)
+            self.arrived(count)
             return done.result
         yield from self._into_backlog(payloads(), done.because, deadline)
         if done.was_tried and condition_of(done.because) not in BY_CONDITION:
-            failover.telemetry.possible_duplicates(self.path, count)
+            self._failover.telemetry.possible_duplicates(self.path, count)
         return in_backlog
 
-    def making_a_batch(self, timeout: float | None = None) -> Course[Any]:
+    def making_a_batch(self, deadline: Deadline) -> Course[Any]:
         """An empty batch: the primary's, or a backlog queue's."""
-        deadline = Deadline(self._failover, timeout)
-        done = yield from self._on_primary(deadline, lambda: ())
+        done = yield from self._on_primary(deadline, lambda: (), None)
         if isinstance(done, Done):
             return done.result
         _, batch = yield from self._first_queue(done.because, {}, deadline, 0, 0)
         return batch
 
-    def cancelling(self, timeout: float | None) -> Course[None]:
+    def cancelling(self, deadline: Deadline) -> Course[None]:
         """What concerns the primary alone: no queue can stand in for it."""
-        yield OnPrimary(Deadline(self._failover, timeout).left(), self.entity.failovers)
+        yield OnPrimary(deadline.left(), self.entity.failovers)
 
     # --- the primary ---------------------------------------------------------------------------------------------
 
     def _on_primary(
-        self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]], first_failure: Exception | None = None
+        self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]], first_failure: Exception | None
     ) -> Course[Done | Away]:
         """What the primary gives; or that it is away. Raises what is the caller's to know."""
         failure: Exception | None = None

@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from ..backlog import QueueName
 from ..backlog.provisioning import Provisioned
 from ..bus.seam import way_in
-from .course import Course, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
+from .course import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
 from .entities import Entity
 from .errors import SenderClosed
 from .failover import Failover
@@ -217,11 +217,12 @@ class PairedSender:
         `UnfitForBacklog`. `timeout` is for the whole call; without one, each side gets the pair's operation timeout.
         """
         load = load_of(message)
+        count = count_of(load)
 
-        def course(left: float | None) -> Course[None]:
-            return self._way.sending(lambda: encoded(load), count_of(load), left, None)
+        def course(deadline: Deadline, failure: Exception | None) -> Course[None]:
+            return self._way.sending(lambda: encoded(load), count, deadline, failure)
 
-        self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left))
+        self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left), count)
 
     def schedule_messages(
         self, messages: Any, schedule_time_utc: datetime, *, timeout: float | None = None
@@ -233,8 +234,8 @@ class PairedSender:
         copies = scheduled(load_of(messages), schedule_time_utc)
         numbers = [NOT_CANCELLABLE] * len(copies)
 
-        def course(left: float | None) -> Course[list[int]]:
-            return self._way.sending(lambda: encoded(copies), len(copies), left, numbers)
+        def course(deadline: Deadline, failure: Exception | None) -> Course[list[int]]:
+            return self._way.sending(lambda: encoded(copies), len(copies), deadline, failure, numbers)
 
         return self._run(
             course, timeout, lambda sender, left: sender.schedule_messages(copies, schedule_time_utc, timeout=left)
@@ -244,7 +245,7 @@ class PairedSender:
         """Cancels messages that the primary has and that are not due yet."""
         check_cancellable(sequence_numbers)
         self._run(
-            self._way.cancelling,
+            lambda deadline, _: self._way.cancelling(deadline),
             timeout,
             lambda sender, left: sender.cancel_scheduled_messages(sequence_numbers, timeout=left),
         )
@@ -252,7 +253,9 @@ class PairedSender:
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """An empty batch, as large as the entity takes it; while it is failed over, as large as the backlog does."""
         made: ServiceBusMessageBatch = self._run(
-            self._way.making_a_batch, None, lambda sender, _: sender.create_message_batch(max_size_in_bytes)
+            lambda deadline, _: self._way.making_a_batch(deadline),
+            None,
+            lambda sender, _: sender.create_message_batch(max_size_in_bytes),
         )
         return made
 
@@ -271,15 +274,27 @@ class PairedSender:
 
     def _run(
         self,
-        course: Callable[[float | None], Course[T]],
+        course: Callable[[Deadline, Exception | None], Course[T]],
         timeout: float | None,
         action: Callable[[ServiceBusSender, float], Any],
+        count: int = 0,
     ) -> T:
+        """`count`: how many messages are sent, if any are."""
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
         left = timeout if self._turn.acquire(blocking=False) else self._wait_for_turn(timeout)
+        way, failure = self._way, None
+        deadline = way.deadline(left)
         try:
-            return _drive(course(left), lambda step: self._do(step, action))
+            if count and way.is_clear():
+                try:
+                    result: T = self._do(OnPrimary(deadline.whole, way.entity.failovers), action)
+                except Exception as error:
+                    failure = error
+                else:
+                    way.arrived(count)
+                    return result
+            return _drive(course(deadline, failure), lambda step: self._do(step, action))
         finally:
             self._turn.release()
 
