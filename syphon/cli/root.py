@@ -11,6 +11,7 @@ from syphon.cli.drain import drain
 from syphon.cli.emulator import emulator
 from syphon.cli.inspect import inspect
 from syphon.cli.provision import provision
+from syphon.cli.report import report
 from syphon.cli.run import run
 
 
@@ -34,5 +35,5 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision, run, drain, inspect, dead_letters, cost):
+for command in (demo, emulator, check, provision, run, drain, inspect, dead_letters, report, cost):
     main.add_command(command)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,10 +58,9 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
 
     log.info("starting Spark on %s", config.pipeline.master)
     try:
-        with ExitStack() as stack:
-            jobs, desk = stack.enter_context(engine(config.pipeline))
-            jobs.warm_up()
-            worker = Worker(config, jobs, desk, makes_queues)
+        with engine(config.pipeline) as ready:
+            ready.jobs.warm_up()
+            worker = Worker(config, ready.jobs, ready.desk, makes_queues)
             # After Spark has started: it sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
             signal.signal(signal.SIGHUP, lambda number, frame: _reload(worker, config_file))  # noqa: ARG005

@@ -14,7 +14,7 @@ from ..backlog.provisioning import plan, provision
 from ..bus.administration import Administration
 from ..config import PairSettings, PipelineSettings
 from ..errors import Faulted, SyphonError
-from .jobs import Done, JobFailed, Jobs
+from .jobs import Done, Jobs
 from .slot import pump_options
 from .waiting import WaitingList
 from .watch import Watch
@@ -137,11 +137,7 @@ class Carrier:
         while not duty.over.is_set():
             settings = duty.settings
             options = pump_options(settings, lease=duty.pipeline.lease / 1000)
-            try:
-                done = duty.jobs.carry(settings, self.queue, [options] * slots, duty.waiting.now(), settings.rate)
-            except JobFailed as error:
-                self._suffer(str(error))
-                return
+            done = duty.jobs.carry(settings, self.queue, [options] * slots, duty.waiting.now(), settings.rate)
             duty.heard(done)
             if done.error:
                 self._suffer(done.error)
