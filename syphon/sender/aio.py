@@ -296,10 +296,13 @@ class PairedSender:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_WITHIN), self._turn:
                 pass
+        await self._let_go()
+        self._client.forget(self)
+
+    async def _let_go(self) -> None:
         await self._primary.close()
         if self._backlog is not None:
             await self._backlog[1].close()
-        self._client.forget(self)
 
     # --- carrying it out -----------------------------------------------------------------------------------------
 
@@ -327,6 +330,8 @@ class PairedSender:
                     return result
             return await _drive(course(deadline, failure), lambda step: self._do(step, action))
         finally:
+            if self._closed.is_set():
+                await self._let_go()  # a link that has opened since
             self._turn.release()
 
     async def _take_turn(self, timeout: float | None) -> float | None:

@@ -263,12 +263,15 @@ class PairedSender:
         """A send that is under way in another thread gets five seconds to finish, and fails after that."""
         self._closed.set()
         in_turn = self._turn.acquire(timeout=CLOSE_WITHIN)
-        self._primary.close()
-        if self._backlog is not None:
-            self._backlog[1].close()
+        self._let_go()
         if in_turn:
             self._turn.release()
         self._client.forget(self)
+
+    def _let_go(self) -> None:
+        self._primary.close()
+        if self._backlog is not None:
+            self._backlog[1].close()
 
     # --- carrying it out -----------------------------------------------------------------------------------------
 
@@ -296,6 +299,8 @@ class PairedSender:
                     return result
             return _drive(course(deadline, failure), lambda step: self._do(step, action))
         finally:
+            if self._closed.is_set():
+                self._let_go()  # a link that has opened since
             self._turn.release()
 
     def _wait_for_turn(self, timeout: float | None) -> float | None:

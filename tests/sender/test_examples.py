@@ -37,7 +37,7 @@ def emulator() -> Iterator[BackgroundEmulator]:
 
 
 def test_the_paired_one_sends_all_its_orders_through_an_outage(emulator: BackgroundEmulator) -> None:
-    count = 100
+    count = 60
     strings = {
         "PRIMARY": emulator["contoso"].connection_string,
         "SECONDARY": emulator["contoso-dr"].connection_string,
