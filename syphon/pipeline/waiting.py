@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 
 from ..backlog import Restored, restore
 from ..transfer.pump import WaitingDestination
+from .census import path_key
+from .pauses import Pauses
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +22,12 @@ log = logging.getLogger(__name__)
 class WaitingList:
     """The destinations of one pair that are left alone, each until a moment. Safe for threads."""
 
-    def __init__(self, pair: str, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, pair: str, pauses: Pauses | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._pair = pair
+        self._pauses = pauses or Pauses()
+        self._turned_away: dict[tuple[str, str], int] = {}
         self._now = now
         self._until: dict[str, tuple[float, WaitingDestination]] = {}
         self._lock = threading.Lock()
@@ -55,13 +61,26 @@ class WaitingList:
         with self._lock:
             self._until.pop(path.lower(), None)
 
-    def is_worth_a_job(self, payload: bytes) -> bool:
+    def is_worth_a_job(self, queue: str, payload: bytes) -> bool:
         """Whether a message can be moved now. One that cannot be restored can: to the dead letters."""
-        if not self._until:
+        if not self._until and not self._pauses.destinations(self._pair):
             return True
         restored = restore(payload, enqueued_at=None, now=0)
         if not isinstance(restored, Restored):
             return True
+        path = path_key(restored.destination)
         with self._lock:
-            known = self._until.get(restored.destination.strip("/").lower())
-        return known is None or known[0] <= self._now()
+            known = self._until.get(path)
+            waits = known is not None and known[0] > self._now()
+            if not waits and not self._pauses.holds_destination(self._pair, path):
+                return True
+            oldest = self._turned_away.get((queue, path))
+            if oldest is None or restored.facts.enqueued_at < oldest:
+                self._turned_away[queue, path] = restored.facts.enqueued_at
+        return False
+
+    def turned_away(self) -> dict[tuple[str, str], int]:
+        """What was no reason for a job since this was last asked: when the oldest came, by queue and destination."""
+        with self._lock:
+            found, self._turned_away = self._turned_away, {}
+        return found
