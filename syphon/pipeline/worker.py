@@ -80,6 +80,7 @@ class Worker:
     def _leave(self, reason: SyphonError | None, turned: Callable[[], None]) -> SyphonError | None:
         """Each step has its reason: rings end first, so that no job begins; slots next, while both sides are open."""
         self._over.set()
+        turned()
         self._desk.stop_all()
         for duty in self.duties:
             if duty.watch is not None:
