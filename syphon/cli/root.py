@@ -10,8 +10,10 @@ from syphon.cli.demo import demo
 from syphon.cli.drain import drain
 from syphon.cli.emulator import emulator
 from syphon.cli.inspect import inspect
+from syphon.cli.pause import pause, resume
 from syphon.cli.provision import provision
 from syphon.cli.run import run
+from syphon.cli.status import status
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -34,5 +36,5 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision, run, drain, inspect, dead_letters, cost):
+for command in (demo, emulator, check, provision, run, status, pause, resume, drain, inspect, dead_letters, cost):
     main.add_command(command)

@@ -86,6 +86,10 @@ class Destinations:
         stuck = (known.stuck[queue].oldest for known in self._known.values() if queue in known.stuck)
         return min((moment for moment in stuck if moment is not None), default=None)
 
+    def left(self, queue: str) -> int:
+        """At least so many messages were left in a queue."""
+        return sum(known.stuck[queue].left for known in self._known.values() if queue in known.stuck)
+
     def _find(self, path: str) -> Known:
         return self._known.setdefault(path_key(path), Known(DestinationTally(path)))
 

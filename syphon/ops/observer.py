@@ -14,7 +14,6 @@ from typing import Literal
 from .. import __version__
 from ..backlog.preflight import queue_names
 from ..bus.namespace import Namespace
-from ..bus.namespace import Status as SideState
 from ..config import Config, PairSettings
 from ..pipeline.account import Account
 from ..pipeline.census import QueueKey, earlier
@@ -28,7 +27,7 @@ from .destinations import Destinations, moment
 from .events import RecentEvents
 from .history import History
 from .progress import Pace
-from .status import PairStatus, Queue, QueueState, Side, Status, Totals, WorkerState
+from .status import PairStatus, Queue, QueueState, Side, SideState, Status, Totals, WorkerState
 
 LOOK_EVERY = 1.0
 HUNG = 30.0
@@ -140,7 +139,7 @@ class SideView:
     since: float = field(default_factory=time.time)
 
     def look(self, host: str, side: Namespace | None, trouble: str | None, wall: float) -> Side:
-        state = SideState.OPENED if side is None else side.status
+        state = SideState.OPENED if side is None else SideState(side.status)
         connected = side is not None and side.is_connected
         if (state, connected) != self.seen:
             self.seen, self.since = (state, connected), wall
@@ -210,12 +209,13 @@ class PairView:
         elif carrier.is_working:
             state = QueueState.WORKING
         count = counting.counts.get(key)
+        at_least = standing.account.in_hand + self._destinations.left(key.queue)
         oldest = earlier(self._destinations.oldest(key.queue), _front(standing))
         return Queue(
             name=key.queue, state=state, reason=trouble or (None if carrier is not None else "not listened to yet"),
             slots=sum(not sheet.finished for sheet in standing.live), in_flight=standing.account.in_hand,
             per_second=round(self._paces.setdefault(key.queue, Pace()).at(totals.forwarded), 1),
-            left=None if count is None else count.after(totals.forwarded + totals.dead_lettered),
+            left=None if count is None else max(at_least, count.after(totals.forwarded + totals.dead_lettered)),
             oldest=None if oldest is None else moment(oldest / 1000), totals=totals,
         )  # fmt: skip
 

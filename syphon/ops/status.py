@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..bus.namespace import Status as SideState
 from ..pipeline.pauses import Pause
 
 CONTRACT = 1
@@ -33,6 +32,15 @@ class Totals(Part):
     bytes_forwarded: int
     unaccounted: int
     """What killed tasks had in hand: it is in the backlog still, or was forwarded and comes again."""
+
+
+class SideState(StrEnum):
+    """What a namespace is to us (C1). One that is out of reach is opened all the same: an outage is no fault."""
+
+    OPENED = "opened"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAULTED = "faulted"
 
 
 class Side(Part):

@@ -63,6 +63,12 @@ class Duty:
     def heard(self, done: Done) -> None:
         """A job has ended: what it found out about the pair."""
         self.waiting.learn(done.waiting)
+        forwarded, dead_lettered = done.sum("forwarded"), done.sum("dead_lettered")
+        if forwarded or dead_lettered:
+            log.info(
+                "%s: %d forwarded from %s, %d dead-lettered, %d left",
+                self.settings.name, forwarded, done.sheets[0].queue, dead_lettered, done.sum("left"),
+            )  # fmt: skip
         for sheet in done.lost:
             log.warning(
                 "%s: a slot on %s was killed; of %d messages it had received, what was not completed comes again",

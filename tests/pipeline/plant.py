@@ -183,7 +183,8 @@ class Plant:
             "backlog_queue_count": self.queues,
             **more.pop("pair", {}),
         }
-        settings = {"pairs": [pair], "pipeline": {"ledger": str(self.folder / "ledger"), **more.pop("pipeline", {})}}
+        # Any port for status: workers of other tests run beside this one.
+        settings = {"status": {"listen": "127.0.0.1:0"}, "pairs": [pair], "pipeline": {"ledger": str(self.folder / "ledger"), **more.pop("pipeline", {})}}
         path = self.folder / name
         path.write_text(yaml.safe_dump({**settings, **more}))
         return path
