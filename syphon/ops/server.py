@@ -62,6 +62,7 @@ class StatusServer:
         self._metrics = metrics
         self._page, self._page_policy = _page()
         self._loop = asyncio.new_event_loop()
+        self._listener: asyncio.Server | None = None
         self.port = settings.listen.port
         """The one it listens on, also where the settings leave the choice."""
 
@@ -99,6 +100,8 @@ class StatusServer:
             else:
                 self._loop.run_forever()
         finally:
+            if self._listener is not None:
+                self._listener.close()
             self._loop.run_until_complete(runner.cleanup())
             self._loop.close()
 
@@ -107,8 +110,8 @@ class StatusServer:
         server = runner.server
         assert server is not None
         host, port = self._settings.listen
-        listener = await self._loop.create_server(lambda: self._visit(server), host, port)
-        bound: int = listener.sockets[0].getsockname()[1]
+        self._listener = await self._loop.create_server(lambda: self._visit(server), host, port)
+        bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
     def _visit(self, server: web.Server) -> asyncio.Protocol:
