@@ -133,7 +133,7 @@ def test_what_the_example_calls_a_default_is_one(tmp_path: Path) -> None:
         ("", "syphon-state.json"),
         ("pipeline: {ledger: /var/lib/syphon/ledger}", "/var/lib/syphon/syphon-state.json"),
         ("pipeline: {ledger: 'abfss://box@contoso.dfs.core.windows.net/ledger'}", "syphon-state.json"),
-        ("pipeline: {ledger: 'abfss://box@contoso.dfs.core.windows.net/ledger'}\nstatus: {state: /srv/state}", "/srv/state"),
+        ("pipeline: {ledger: 'abfss://box@c.dfs.core.windows.net/ledger'}\nstatus: {state: /srv/state}", "/srv/state"),
     ],
 )
 def test_what_is_paused_is_remembered_beside_a_local_ledger(tmp_path: Path, more: str, file: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from ..pipeline.census import QueueKey
 log = logging.getLogger(__name__)
 
 EVERY = 60.0
+"""Seconds between questions about the same queue."""
+LOOK_EVERY = 5.0
+"""Seconds after which a queue that has got something to do is noticed."""
 
 
 class Count(NamedTuple):
@@ -35,11 +39,18 @@ class Count(NamedTuple):
 class Counting:
     """Has a thread of its own: a namespace that does not answer holds up nobody."""
 
-    def __init__(self, pairs: Collection[PairSettings], busy: Callable[[], dict[QueueKey, int]]) -> None:
+    def __init__(
+        self,
+        pairs: Collection[PairSettings],
+        busy: Callable[[], dict[QueueKey, int]],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`busy` says which queues are worth the question, and how much was moved of each so far."""
         self.counts: dict[QueueKey, Count] = {}
         self._pairs = {pair.name: pair for pair in pairs}
         self._busy = busy
+        self._now = now
+        self._asked_at: dict[QueueKey, float] = {}
         self._refused: set[str] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="counting", daemon=True)
@@ -52,12 +63,14 @@ class Counting:
         self._over.set()
 
     def _run(self) -> None:
-        while not self._over.wait(EVERY):
+        while not self._over.wait(LOOK_EVERY):
             self.ask()
 
     def ask(self) -> None:
-        """One round of questions."""
-        busy = self._busy()
+        """One round of questions, about queues that were not asked about for a while."""
+        now = self._now()
+        busy = {key: moved for key, moved in self._busy().items() if now - self._asked_at.get(key, -EVERY) >= EVERY}
+        self._asked_at.update(dict.fromkeys(busy, now))
         for name, pair in self._pairs.items():
             asked = {key: moved for key, moved in busy.items() if key.pair == name}
             if not asked or name in self._refused:

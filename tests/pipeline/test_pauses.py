@@ -69,7 +69,9 @@ def test_a_task_on_a_paused_queue_is_told_to_stop_and_the_others_which_destinati
     with Desk() as desk:
         desk.pauses.add([QUEUE, DESTINATION])
         desk.open_job("j")
-        paused, other = (Sheet(pair="a", queue=queue, job="j", slot=0, attempt=0, started_at=0) for queue in ("q0", "q1"))
+        paused, other = (
+            Sheet(pair="a", queue=queue, job="j", slot=0, attempt=0, started_at=0) for queue in ("q0", "q1")
+        )
         assert desk.order_for(paused).stop
         order = desk.order_for(other)
         assert (order.stop, order.paused) == (False, ("Orders",))
