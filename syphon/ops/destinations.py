@@ -14,6 +14,7 @@ from ..pipeline.census import MOST_DESTINATIONS, Census, DestinationTally, Queue
 from ..pipeline.desk import Standing
 from ..pipeline.pauses import BY_THE_OPERATOR
 from ..pipeline.sheets import Sheet
+from ..pipeline.waiting import TurnedAway
 from ..transfer.pump import WaitingDestination
 from .status import Destination, DestinationState
 
@@ -60,15 +61,15 @@ class Destinations:
         now: float,
         standings: Mapping[QueueKey, Standing],
         waiting: Iterable[WaitingDestination],
-        turned_away: Mapping[tuple[str, str], int],
+        turned_away: Mapping[tuple[str, str], TurnedAway],
         paused: Iterable[str],
     ) -> list[Destination]:
         """What is known of them now."""
         self._count(standings)
         for key, standing in standings.items():
             self._read_sheets(now, key.queue, standing)
-        for (queue, path), oldest in turned_away.items():
-            self._find(path).saw(queue, now, 0, oldest)
+        for (queue, path), away in turned_away.items():
+            self._find(path).saw(queue, now, away.messages, away.oldest)
         for found in waiting:
             self._wait(now, found)
         held = {path_key(path): path for path in paused}

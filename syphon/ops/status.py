@@ -105,7 +105,7 @@ class Destination(Part):
     forwarded: int
     dead_lettered: int
     left: int
-    """At least so many of its messages were left in the backlog, as the last jobs counted them."""
+    """At least so many of its messages are in the backlog, as far as they were seen."""
 
 
 class PairStatus(Part):

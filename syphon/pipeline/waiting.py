@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ..backlog import Restored, restore
 from ..transfer.pump import WaitingDestination
@@ -17,6 +18,14 @@ from .census import path_key
 from .pauses import Pauses
 
 log = logging.getLogger(__name__)
+
+
+class TurnedAway(NamedTuple):
+    """Messages that were no reason for a job."""
+
+    messages: int
+    oldest: int
+    """When the oldest of them came into the backlog, in milliseconds since 1970."""
 
 
 class WaitingList:
@@ -27,7 +36,7 @@ class WaitingList:
     ) -> None:
         self._pair = pair
         self._pauses = pauses or Pauses()
-        self._turned_away: dict[tuple[str, str], int] = {}
+        self._turned_away: dict[tuple[str, str], TurnedAway] = {}
         self._now = now
         self._until: dict[str, tuple[float, WaitingDestination]] = {}
         self._lock = threading.Lock()
@@ -74,13 +83,12 @@ class WaitingList:
             waits = known is not None and known[0] > self._now()
             if not waits and not self._pauses.holds_destination(self._pair, path):
                 return True
-            oldest = self._turned_away.get((queue, path))
-            if oldest is None or restored.facts.enqueued_at < oldest:
-                self._turned_away[queue, path] = restored.facts.enqueued_at
+            count, oldest = self._turned_away.get((queue, path), TurnedAway(0, restored.facts.enqueued_at))
+            self._turned_away[queue, path] = TurnedAway(count + 1, min(oldest, restored.facts.enqueued_at))
         return False
 
-    def turned_away(self) -> dict[tuple[str, str], int]:
-        """What was no reason for a job since this was last asked: when the oldest came, by queue and destination."""
+    def turned_away(self) -> dict[tuple[str, str], TurnedAway]:
+        """What was no reason for a job since this was last asked, by queue and destination."""
         with self._lock:
             found, self._turned_away = self._turned_away, {}
         return found

@@ -9,6 +9,7 @@ from syphon.ops.status import Destination, DestinationState
 from syphon.pipeline.census import Census, DestinationTally, QueueKey
 from syphon.pipeline.desk import Standing
 from syphon.pipeline.sheets import Sheet
+from syphon.pipeline.waiting import TurnedAway
 from syphon.transfer.pump import WaitingDestination
 
 FULL = WaitingDestination("orders", 30.0, "is full", 5)
@@ -37,7 +38,7 @@ class Scene:
         self.standings.setdefault(QueueKey("a", sheet.queue), Standing()).close([sheet])
 
     def look(
-        self, waiting: Iterable[WaitingDestination] = (), away: Mapping[tuple[str, str], int] | None = None,
+        self, waiting: Iterable[WaitingDestination] = (), away: Mapping[tuple[str, str], TurnedAway] | None = None,
         paused: Iterable[str] = (),
     ) -> dict[str, Destination]:  # fmt: skip
         seen = self.destinations.look(self.now, self.standings, waiting, away or {}, paused)
@@ -73,7 +74,7 @@ def test_what_is_left_is_added_up_over_queues() -> None:
 
 def test_messages_that_started_no_job_keep_their_age_until_they_are_seen_no_more() -> None:
     scene = Scene()
-    scene.look([FULL], {("q", "orders"): 800_000})
+    assert scene.look([FULL], {("q", "orders"): TurnedAway(4, 800_000)})["orders"].left == 4
     scene.now += FRESH - 1
     scene.look()
     assert scene.destinations.oldest("q") == 800_000

@@ -24,7 +24,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from syphon.ops.names import METRICS
-from syphon.ops.status import Destination, DestinationState, QueueState, Status
+from syphon.ops.status import Destination, DestinationState, Queue, QueueState, Status
 from tests.ops.tools import ROOT, run, said, tool
 from tests.pipeline.plant import Plant, Running, aliased, eventually, plant
 
@@ -84,6 +84,9 @@ class Stage:
     def status(self) -> Status:
         return Status.model_validate_json(self.ask("/status")[1])
 
+    def queue(self, index: int) -> Queue:
+        return self.status().pairs[0].queues[index]
+
     def destination(self, path: str) -> Destination | None:
         return next((found for found in self.status().pairs[0].destinations if found.path == path), None)
 
@@ -123,9 +126,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         found.put(300, 7, "full", 1)
         found.put(400, 1, EVIL)
         site.put([aliased(FIRST + 500, "")])
-        eventually(lambda: found.has_arrived("orders", 30) and found.has_arrived("news", 20), explain=lambda: worker.said)
-        eventually(lambda: found.state_of("full") is DestinationState.WAITING, explain=lambda: worker.said)
+        eventually(lambda: found.has_arrived("orders", 30), explain=lambda: worker.said)
+        eventually(lambda: found.has_arrived("news", 20), explain=lambda: worker.said)
+        worker.until("destination full takes no messages")
         eventually(lambda: found.status().totals.dead_lettered == 7, explain=lambda: found.ask("/status"))
+        eventually(lambda: found.state_of("full") is DestinationState.WAITING, explain=lambda: found.ask("/status"))
         yield found
 
 
@@ -135,18 +140,21 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def test_status_tells_what_tasks_did_by_queue_and_by_destination(stage: Stage) -> None:  # D7
     status = stage.status()
     (pair,) = status.pairs
-    assert (status.state, status.not_ready, pair.primary.connected, pair.secondary.connected) == ("working", [], True, True)
+    assert (status.state, status.not_ready) == ("working", [])
+    assert pair.primary.connected
+    assert pair.secondary.connected
     orders, news, full = (stage.destination(path) for path in ("orders", "news", "full"))
     assert orders is not None
     assert news is not None
     assert full is not None
     assert (orders.forwarded, news.forwarded, full.forwarded) == (30, 20, 0)
-    assert (full.left, full.since is not None) == (7, True)
+    assert full.left <= 7
+    assert full.since is not None
     assert "resource-limit-exceeded" in (full.reason or "")
     assert pair.totals.forwarded == sum(queue.totals.forwarded for queue in pair.queues) >= 50
     assert pair.queues[1].oldest is not None
     assert sum(status.throughput.forwarded) == status.totals.forwarded
-    assert any("destination full takes no messages" in event.text for event in status.events)
+    eventually(lambda: any("destination full takes no messages" in event.text for event in stage.status().events))
 
 
 def test_what_it_exports_is_what_the_list_of_metrics_says(stage: Stage) -> None:
@@ -183,7 +191,7 @@ def test_metrics_count_what_happened(stage: Stage) -> None:
     assert samples["syphon_destination_state", "full", "open"] == 0
     assert samples["syphon_destination_waiting_seconds", "full"] > 0
     assert samples["syphon_backlog_age_seconds", "contoso/x-servicebus-transfer/1"] > 0
-    processed = samples["messaging_process_duration_seconds_count", "forward", queue, "servicebus"]
+    processed = samples["messaging_process_duration_seconds_count", queue, "forward", "servicebus"]
     assert processed >= 37
     assert samples["messaging_client_operation_duration_seconds_count", "send", "servicebus"] > 0
 
@@ -218,7 +226,7 @@ def test_the_status_command_shows_the_same_in_a_terminal(stage: Stage) -> None:
     assert Status.model_validate_json(as_json.stdout).version == stage.status().version
 
 
-def test_without_the_token_a_command_is_told_what_is_missing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_token_a_command_is_told_what_is_missing(stage: Stage) -> None:
     refused = subprocess.run(
         [sys.executable, "-m", "syphon", "status", "--url", stage.url], capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -227,7 +235,7 @@ def test_without_the_token_a_command_is_told_what_is_missing(stage: Stage, monke
     assert "SYPHON_STATUS_TOKEN" in refused.stderr
 
 
-def test_a_destination_that_is_paused_gets_nothing_the_others_do_and_it_does_when_it_is_resumed(stage: Stage) -> None:  # S3
+def test_a_destination_that_is_paused_gets_nothing_until_it_is_resumed_and_the_others_do(stage: Stage) -> None:  # S3
     paused = stage.command("pause", "--destination", "Held")
     assert (paused.returncode, paused.stdout) == (0, "paused: destination held of contoso\n")
     stage.put(1000, 3, "held")
@@ -246,7 +254,8 @@ def test_a_destination_that_is_paused_gets_nothing_the_others_do_and_it_does_whe
 def test_a_queue_that_is_paused_keeps_its_messages_and_goes_on_when_it_is_resumed(stage: Stage) -> None:
     before = len(stage.site.arrived("orders"))
     assert stage.command("pause", "--queue", "0").returncode == 0
-    eventually(lambda: stage.status().pairs[0].queues[0].state is QueueState.PAUSED)
+    # a task that is still at work hears of it when it reports next
+    eventually(lambda: (queue := stage.queue(0)).state is QueueState.PAUSED and not queue.slots)
     stage.put(1200, 4, "orders", 0)
     stage.put(1300, 2, "orders", 1)
     eventually(lambda: stage.has_arrived("orders", before + 2), explain=lambda: stage.worker.said)
