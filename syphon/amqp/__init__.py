@@ -8,6 +8,7 @@ from .sections import (
     Section,
     Span,
     batch_parts,
+    data_head,
     data_section,
     header_bytes,
     properties_bytes,
@@ -39,6 +40,6 @@ from .values import (
 __all__ = [
     "Array", "Byte", "Char", "Decimal32", "Decimal64", "Decimal128", "Described", "Float", "Header", "Int", "Long",
     "Malformed", "Map", "Message", "Properties", "Section", "Short", "Span", "Symbol", "Timestamp", "UByte", "UInt",
-    "ULong", "UShort", "Value", "batch_parts", "data_section", "decode", "encode", "header_bytes", "properties_bytes",
-    "section_bytes", "split",
+    "ULong", "UShort", "Value", "batch_parts", "data_head", "data_section", "decode", "encode", "header_bytes",
+    "properties_bytes", "section_bytes", "split",
 ]  # fmt: skip

@@ -353,9 +353,9 @@ def read_performative(body: bytes) -> tuple[Composite, int]:
     return revive(value), pos
 
 
-def frame(channel: int, body: bytes, kind: int = FRAME_AMQP) -> bytes:
-    """A whole frame around a performative and its payload."""
-    return _HEAD(len(body) + 8, 2, kind, channel) + body
+def frame(channel: int, body: bytes, kind: int = FRAME_AMQP, following: int = 0) -> bytes:
+    """A frame around a performative and its payload, of which so many bytes may be following: they need no copy."""
+    return _HEAD(len(body) + following + 8, 2, kind, channel) + body
 
 
 _HEAD = struct.Struct(">IBBH").pack

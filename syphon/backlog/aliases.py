@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 from syphon.amqp import Described, Malformed, Section, Span, Symbol, Timestamp, UInt, Value, decode, encode, split
 from syphon.amqp.codec import compound
 from syphon.errors import SyphonError
 
-from .cutting import NULL, fields, keys, outline, take, with_fields, with_pairs
-from .facts import Facts, facts_from
+from .cutting import NULL, fields, keys, outline, take, value_at, with_fields, with_pairs
+from .facts import Facts, Stamps, deliveries, stamps_from, usual_stamps
 from .times import (
     A_MOMENT,
     A_TIMESPAN,
@@ -50,14 +50,14 @@ PATH_LIMIT = 260
 _ALIASES = keys((PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME))
 _KEY = {name: encode(name) for name in (PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}
 
-_ENQUEUED, _SCHEDULED, _PARTITION = "x-opt-enqueued-time", "x-opt-scheduled-enqueue-time", "x-opt-partition-key"
+_SCHEDULED, _PARTITION = "x-opt-scheduled-enqueue-time", "x-opt-partition-key"
 _SCHEDULED_KEY = encode(Symbol(_SCHEDULED))
 _SCHEDULED_FORMS = keys((_SCHEDULED,))
 _PARTITION_FORMS = keys((_PARTITION,))
 _PARTITION_NAME = _PARTITION.encode()
 NOT_CARRIED = keys((
-    _ENQUEUED, "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number", "x-opt-message-state",
-    "x-opt-deadletter-source",
+    "x-opt-enqueued-time", "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number",
+    "x-opt-message-state", "x-opt-deadletter-source",
     # Not the broker's, but it has been served in the backlog: the sender's own is in its alias.
     _SCHEDULED,
 ))  # fmt: skip
@@ -94,8 +94,7 @@ class Reason(StrEnum):
     MALFORMED = "MalformedMessage"
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(NamedTuple):
     """A message as its sender made it, and what is needed to forward it."""
 
     payload: bytes
@@ -224,21 +223,14 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
     message_id, session_id = _identity(data, properties)
     if SESSION_ID in aliases:
         start, end = aliases[SESSION_ID]
-        session_id = _session_id(decode(data, start, end)[0])
+        session_id = _session_id(value_at(data, start, end))
         changes[_GROUP_ID] = data[start:end]  # the very bytes, see _aliased
 
     scheduled = None
     if SCHEDULED_TIME in aliases:
         scheduled = _scheduled(decode(data, *aliases[SCHEDULED_TIME])[0])
 
-    kept, kept_count, partition_key = b"", 0, None
-    stamps: dict[str, tuple[int, int]] = {}
-    if annotations is not None:
-        kept, kept_count, stamps = take(data, annotations, NOT_CARRIED)
-        if enqueued_at is None and _ENQUEUED in stamps:
-            enqueued_at = _stamp(data, stamps[_ENQUEUED])
-        if _PARTITION_NAME in kept:
-            partition_key = _partition_key(data, annotations)
+    stamps, kept, kept_count, partition_key = _annotated(data, annotations)
     if scheduled is not None and scheduled > now:  # M6: one that has passed means now
         kept += _SCHEDULED_KEY + encode(Timestamp(scheduled))
         kept_count += 1
@@ -247,18 +239,19 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
     if TIME_TO_LIVE in aliases:
         ttl = _time_to_live(data, *aliases[TIME_TO_LIVE])
         if ttl is not None and rule is Ttl.REMAINING:
-            ttl = _remaining(ttl, enqueued_at, scheduled, now)
+            ttl = _remaining(ttl, enqueued_at or stamps[1] or now, scheduled, now)
         if ttl is not None and ttl > _UINT_MAX:
             changes |= _long_life(data, properties, ttl, now)
 
+    new_header, delivery_count = _header(data, header, ttl)
     payload = b"".join((
-        _header(data, header, ttl),
+        new_header,
         with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept_count, kept),
         with_fields(data, properties, Section.PROPERTIES, changes),
         with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
         data[body:],
     ))  # fmt: skip
-    facts = facts_from(data, header, stamps)
+    facts = Facts(*stamps, delivery_count)
     return Restored(payload, destination, message_id, session_id, partition_key, len(payload), facts)
 
 
@@ -269,16 +262,16 @@ def _identity(data: bytes, properties: Span | None) -> tuple[Value, str | None]:
     if properties is not None:
         starts = fields(data, properties)
         if len(starts) > 1:
-            message_id = decode(data, starts[0], starts[1])[0]
+            message_id = value_at(data, starts[0], starts[1])
         if len(starts) > _GROUP_ID + 1 and data[starts[_GROUP_ID]] != NULL[0]:
-            session_id = decode(data, starts[_GROUP_ID], starts[_GROUP_ID + 1])[0]
+            session_id = value_at(data, starts[_GROUP_ID], starts[_GROUP_ID + 1])
     return message_id, session_id if isinstance(session_id, str) else None
 
 
 def _destination(data: bytes, aliases: dict[str, tuple[int, int]]) -> str:
     if PATH not in aliases:
         raise _Refused(Reason.NO_DESTINATION, f"{PATH} is missing: nothing says where the message was meant to go.")
-    path = decode(data, *aliases[PATH])[0]
+    path = value_at(data, *aliases[PATH])
     if not _is_string(path) or not path.strip() or len(path) > PATH_LIMIT:
         text = f"{PATH} is {_shown(path)}, expected is the path of an entity, a string of 1 to {PATH_LIMIT} characters."
         raise _Refused(Reason.NO_DESTINATION, text)
@@ -310,11 +303,9 @@ def _time_to_live(data: bytes, start: int, end: int) -> int | None:
     return whole_millis(ticks) if ticks < LONGEST else None
 
 
-def _remaining(ttl: int, enqueued_at: int | None, scheduled: int | None, now: int) -> int:
+def _remaining(ttl: int, enqueued_at: int, scheduled: int | None, now: int) -> int:
     """What is left of a time to live. A scheduled message begins to age when it is due, not before."""
-    born = enqueued_at if enqueued_at is not None else now
-    if scheduled is not None:
-        born = max(born, scheduled)
+    born = enqueued_at if scheduled is None else max(enqueued_at, scheduled)
     left = ttl - max(0, now - born)
     if left <= 0:
         text = f"The message had {ttl} ms to live and came into the backlog {now - born} ms ago"
@@ -331,35 +322,45 @@ def _long_life(data: bytes, properties: Span | None, ttl: int, now: int) -> dict
     return {_EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), _CREATION: encode(Timestamp(now))}
 
 
-def _stamp(data: bytes, place: tuple[int, int]) -> int | None:
-    stamp = decode(data, *place)[0]
-    return int(stamp) if isinstance(stamp, Timestamp) else None
+def _annotated(data: bytes, annotations: Span | None) -> tuple[Stamps, bytes, int, str | None]:
+    """The broker's stamps; the sender's own annotations as they stand, and how many; and the partition key in them."""
+    if annotations is None:
+        return (0, 0, 0), b"", 0, None
+    stamps = usual_stamps(data, annotations)
+    if stamps is not None:
+        return stamps, b"", 0, None
+    kept, count, found = take(data, annotations, NOT_CARRIED)
+    partition_key = _partition_key(data, annotations) if _PARTITION_NAME in kept else None
+    return stamps_from(data, found), kept, count, partition_key
 
 
 def _partition_key(data: bytes, annotations: Span) -> str | None:
     for start, end in take(data, annotations, _PARTITION_FORMS).found.values():
-        key = decode(data, start, end)[0]
+        key = value_at(data, start, end)
         return key if isinstance(key, str) else None
     return None
 
 
-def _header(data: bytes, header: Span | None, ttl: int | None) -> bytes:
+def _header(data: bytes, header: Span | None, ttl: int | None) -> tuple[bytes, int]:
+    """The header with this time to live, and how often the broker had delivered the message before."""
     raw = data[header.start : header.end] if header is not None else b""
     return _usual_header(raw, ttl) if len(raw) < _USUAL else _new_header(raw, ttl)
 
 
-def _new_header(raw: bytes, ttl: int | None) -> bytes:
+def _new_header(raw: bytes, ttl: int | None) -> tuple[bytes, int]:
     """The sender's durable and priority, and the time to live. Delivery count and first acquirer are the broker's."""
     parts: list[bytes] = []
+    delivered = 0
     if raw:
         (span,) = split(raw)
+        delivered = deliveries(raw, span)
         parts = [raw[start:end] for start, end in pairwise(fields(raw, span))][: _PRIORITY + 1]
     if ttl is not None:
         parts += [NULL] * (_TTL - len(parts))
         parts.append(encode(UInt(min(ttl, _UINT_MAX))))
     while parts and parts[-1] == NULL:
         parts.pop()
-    return b"\x00\x53\x70" + compound(0xC0, len(parts), b"".join(parts)) if parts else b""
+    return b"\x00\x53\x70" + compound(0xC0, len(parts), b"".join(parts)) if parts else b"", delivered
 
 
 _USUAL = 64

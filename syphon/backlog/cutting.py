@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from syphon.amqp import Malformed, Section, Span, Symbol, encode, split
+from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, split
 from syphon.amqp.codec import skip
 
 NULL = b"\x40"
@@ -44,27 +44,32 @@ def outline(data: bytes) -> Outline:
     Plain numbers instead of `Section`: every message passes here, and an enum would double the cost.
     """
     spans: list[Span | None] = [None] * 5
-    pos, end, last = 0, len(data), 0x6F
+    pos, last = 0, 0x6F
     try:
-        while pos < end:
-            start, code, kind = pos, data[pos + 2], data[pos + 3]
-            if data[pos] != 0x00 or data[pos + 1] != 0x53 or code <= last:
-                return _outline(split(data), end)
+        while True:
+            described, code, kind, size = _SECTION_HEAD(data, pos)
+            if described != 0x0053 or code <= last:
+                break
             if kind == 0xC0 or kind == 0xC1:
-                pos += 5 + data[pos + 4]
+                after = pos + 5 + size
             elif kind == 0xD0 or kind == 0xD1 or kind == 0xB0:
-                pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "big")
+                after = pos + 8 + _UINT(data, pos + 4)[0]
             else:
-                return _outline(split(data), end)
+                break
             if code > 0x74:
-                if code == 0x75 and kind == 0xB0 and pos == end:
-                    return Outline(spans[0], spans[2], spans[3], spans[4], start)
-                return _outline(split(data), end)
-            spans[code - 0x70] = Span(code, start, start + 3, pos)
-            last = code
-    except IndexError:
+                if code == 0x75 and kind == 0xB0 and after == len(data):
+                    return Outline(spans[0], spans[2], spans[3], spans[4], pos)
+                break
+            spans[code - 0x70] = Span(code, pos, pos + 3, after)
+            last, pos = code, after
+    except struct.error:  # it ends too early, or after a section that is no body
         pass
-    return _outline(split(data), end)
+    return _outline(split(data), len(data))
+
+
+_SECTION_HEAD = struct.Struct(">HBBB").unpack_from
+"""A descriptor in its short form (0x00 0x53), the section's code, its constructor, and the first byte of its size."""
+_UINT = struct.Struct(">I").unpack_from
 
 
 def _outline(spans: list[Span], end: int) -> Outline:
@@ -90,7 +95,7 @@ class Taken(NamedTuple):
 def take(data: bytes, span: Span, names: Mapping[bytes, str]) -> Taken:
     """Walk through a map and take out the pairs whose keys are among `names` (made by `keys`)."""
     _, _, start, end = span
-    first, items = _content(data, span, 0xC1)
+    first, items = content(data, span, 0xC1)
     if items % 2:
         raise Malformed(f"the map at byte {start} has a key without a value")
     found: dict[str, tuple[int, int]] = {}
@@ -121,14 +126,14 @@ def take(data: bytes, span: Span, names: Mapping[bytes, str]) -> Taken:
     return Taken(b"".join(kept), items // 2 - len(found), found)
 
 
-def _content(data: bytes, span: Span, short: int) -> tuple[int, int]:
+def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
     """Where the items of a list (0xc0) or map (0xc1) begin, and how many it says there are."""
     _, _, start, end = span
     code = data[start]
     if code == short and start + 3 <= end:
         first, items = start + 3, data[start + 2]
     elif code == short | 0x10 and start + 9 <= end:
-        first, items = start + 9, int.from_bytes(data[start + 5 : start + 9], "big")
+        first, items = start + 9, _UINT(data, start + 5)[0]
     else:
         raise Malformed(f"the section at byte {span.start} is no {'list' if short == 0xC0 else 'map'}")
     if items > end - first:
@@ -151,6 +156,16 @@ for _size, _codes in {
         _SIZE[_code] = _size
 
 
+def value_at(data: bytes, start: int, end: int) -> Value:
+    """The value that stands there, of which `take` or `fields` has told. Most are short strings."""
+    if data[start] == 0xA1:
+        try:
+            return data[start + 2 : end].decode()
+        except UnicodeDecodeError:
+            pass  # the codec has the words for it
+    return decode(data, start, end)[0]
+
+
 def with_pairs(data: bytes, span: Span | None, section: Section, count: int, pairs: bytes) -> bytes:
     """The map section with these pairs for its content; nothing at all if there are none."""
     if count == 0:
@@ -164,7 +179,7 @@ def fields(data: bytes, span: Span) -> list[int]:
     end = span.end
     if data[span.value] == 0x45:
         return [end]
-    pos, count = _content(data, span, 0xC0)
+    pos, count = content(data, span, 0xC0)
     starts = []
     try:
         for _ in range(count):

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from syphon.amqp import Malformed, Span, decode
 
-from .cutting import fields, keys, outline, take
+from .cutting import content, fields, keys, outline, take
 
 _SEQUENCE, _ENQUEUED, _LOCKED = "x-opt-sequence-number", "x-opt-enqueued-time", "x-opt-locked-until"
 _STAMPS = keys((_SEQUENCE, _ENQUEUED, _LOCKED))
 _DELIVERY_COUNT = 4
+
+Stamps: TypeAlias = tuple[int, int, int]
+"""Sequence number, enqueued at, locked until."""
+_USUAL = re.compile(
+    rb"(?:(\xa3\x15x-opt-sequence-number\x81.{8})|(\xa3\x13x-opt-enqueued-time\x83.{8})"
+    rb"|(\xa3\x12x-opt-locked-until\x83.{8})|(\xa3\x1dx-opt-enqueue-sequence-number(?:\x55.|\x81.{8}))"
+    rb"|(\xa3\x13x-opt-message-state\x54.))*", re.DOTALL
+).fullmatch  # fmt: skip
+"""The annotations of most messages: the broker's, as brokers write them, in any order, and no others."""
+_THREE_LONGS = struct.Struct(">qqq").unpack
 
 
 class Facts(NamedTuple):
@@ -28,25 +40,43 @@ def facts_of(payload: bytes) -> Facts:
     try:
         header, annotations, *_ = outline(payload)
         stamps = take(payload, annotations, _STAMPS).found if annotations is not None else {}
-        return facts_from(payload, header, stamps)
+        return Facts(*stamps_from(payload, stamps), deliveries(payload, header))
     except Malformed:
         return Facts()
 
 
-def facts_from(data: bytes, header: Span | None, stamps: Mapping[str, tuple[int, int]]) -> Facts:
-    """The same, for who has found header and annotations already."""
-    count = 0
-    if header is not None and len(starts := fields(data, header)) > _DELIVERY_COUNT + 1:
-        count = _number(data, (starts[_DELIVERY_COUNT], starts[_DELIVERY_COUNT + 1]))
-    sequence, enqueued, locked = stamps.get(_SEQUENCE), stamps.get(_ENQUEUED), stamps.get(_LOCKED)
-    return Facts(_number(data, sequence), _number(data, enqueued), _number(data, locked), count)
+def usual_stamps(data: bytes, annotations: Span) -> Stamps | None:
+    """The stamps at a glance, of annotations that hold nothing else. None: they must be walked through."""
+    first, items = content(data, annotations, 0xC1)
+    usual = _USUAL(data, first, annotations.end)
+    if usual is None:
+        return None
+    pairs = usual.groups(b"")
+    if sum(map(len, pairs)) != annotations.end - first or 2 * sum(map(bool, pairs)) != items:
+        return None  # one is there twice, or they were not counted right
+    sequence, enqueued, locked, _, _ = pairs
+    if not (sequence and enqueued and locked):
+        return None
+    return _THREE_LONGS(sequence[-8:] + enqueued[-8:] + locked[-8:])
+
+
+def stamps_from(data: bytes, found: Mapping[str, tuple[int, int]]) -> Stamps:
+    """The stamps where `take` has found them."""
+    return _number(data, found.get(_SEQUENCE)), _number(data, found.get(_ENQUEUED)), _number(data, found.get(_LOCKED))
+
+
+def deliveries(data: bytes, header: Span | None) -> int:
+    """How often the message was delivered before, as its header says."""
+    if header is None or len(starts := fields(data, header)) < _DELIVERY_COUNT + 2:
+        return 0
+    return _number(data, (starts[_DELIVERY_COUNT], starts[_DELIVERY_COUNT + 1]))
 
 
 def _number(data: bytes, place: tuple[int, int] | None) -> int:
     if place is None:
         return 0
     start, end = place
-    if end - start == 9:  # a long or a timestamp, as brokers write them
+    if data[start] in b"\x81\x83":  # a long or a timestamp, as brokers write them
         return int.from_bytes(data[start + 1 : end], "big", signed=True)
     value = decode(data, start, end)[0]
-    return int(value) if isinstance(value, int) else 0
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -65,7 +65,7 @@ class RawLink:
     def on_flow(self, flow: Flow) -> None:
         pass
 
-    def on_transfer(self, fields: list[Value], payload: bytes) -> None:
+    def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None:
         pass
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
@@ -181,8 +181,6 @@ class RawReceiver(RawLink):
         """Nothing is under way to us, and nothing will be until more is granted."""
         self._draining = False
         self._count = 0
-        self._pieces: list[bytes] = []
-        self._first: list[Value] = []
         self._settling: dict[int, tuple[Arrival, str, float]] = {}
         wire.send(Attach(self.name, self.handle, RECEIVER, UNSETTLED, SECOND, Source(path), Target(self.name)))
 
@@ -207,24 +205,11 @@ class RawReceiver(RawLink):
         if self._draining and flow.link_credit == 0:
             self.is_drained = True
 
-    def on_transfer(self, fields: list[Value], payload: bytes) -> None:
-        if not self._pieces:
-            self._first = fields
-        more = len(fields) > 5 and fields[5]
-        if len(fields) > 9 and fields[9]:
-            self._pieces = []
-            return
-        self._pieces.append(payload)
-        if more:
-            return
-        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces = []
+    def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None:
         self._count = (self._count + 1) & 0xFFFFFFFF
         self.credit -= 1
-        delivery_id, tag = self._first[1], self._first[2]
-        if isinstance(delivery_id, int) and isinstance(tag, bytes):
-            now = self.wire.now()
-            self.arrivals.append(Arrival(self, delivery_id, tag, data, now, now))
+        now = self.wire.now()
+        self.arrivals.append(Arrival(self, delivery_id, tag, payload, now, now))
 
     def complete(self, arrival: Arrival) -> None:
         self._settle(arrival, "accepted", ACCEPTED_BYTES)
@@ -313,7 +298,6 @@ class _ReplyLink(RawLink):
         super().__init__(wire, "replies", node)
         self._expected: dict[str, tuple[Callable[[Reply], None], float]] = {}
         self._count = 0
-        self._pieces = b""
         wire.send(Attach(self.name, self.handle, RECEIVER, 1, 0, Source(node), Target(self.name)))
 
     def expect(self, request_id: str, answered: Callable[[Reply], None]) -> None:
@@ -324,11 +308,8 @@ class _ReplyLink(RawLink):
         self._count = attach.initial_delivery_count or 0
         self.wire.grant(self.handle, self._count, 100)
 
-    def on_transfer(self, fields: list[Value], payload: bytes) -> None:
-        self._pieces += payload
-        if len(fields) > 5 and fields[5]:
-            return
-        message, self._pieces = Message(self._pieces), b""
+    def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None:  # noqa: ARG002  a reply is not settled
+        message = Message(payload)
         self._count += 1
         self.wire.grant(self.handle, self._count, 100)
         answered, _ = self._expected.pop(str(message.properties().correlation_id), (None, 0.0))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Iterator
 from enum import IntEnum
-from itertools import islice
 from typing import NamedTuple
 
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode
@@ -45,12 +44,6 @@ class Peeked(NamedTuple):
     payload: bytes
     sequence_number: int
     state: MessageState
-
-
-def active_messages(connection: Connection, queue: str, at_most: int = 1) -> list[Peeked]:
-    """The first active messages of a queue, locked ones too. None at all: the queue is empty (D4)."""
-    active = (message for message in peek(connection, queue) if message.state is MessageState.ACTIVE)
-    return list(islice(active, at_most))
 
 
 def peek(

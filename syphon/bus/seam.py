@@ -1,4 +1,5 @@
 """The one place that touches azure-servicebus below its public surface: the SDK opens a connection, we take its socket.
+A paired sender needs a little more of it: a message as the bytes that would be sent, and a batch made of such bytes.
 
 The SDK's message objects cannot carry an ordinary .NET message (a decimal property makes its receiver return nothing
 for ever), and its links settle one message per round trip. So the SDK does what it is good at: connection strings,
@@ -9,12 +10,15 @@ All private names in use are listed in `CONTRACT`; a test compares them with the
 
 from __future__ import annotations
 
+import copy
 import importlib
 import socket
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from azure.servicebus import ServiceBusClient, __version__
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, __version__
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 
 from ..errors import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
@@ -31,6 +35,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus._pyamqp.client:AMQPClient": ("open", "close", "client_ready"),
     "azure.servicebus._pyamqp._connection:Connection": ("_disconnect",),
     "azure.servicebus._pyamqp.sasl:SASLTransport": ("negotiate", "read", "close"),
+    "azure.servicebus:ServiceBusMessageBatch": ("add_message", "max_size_in_bytes"),
 }
 """What we rely on, by module and class."""
 
@@ -115,3 +120,105 @@ def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     if any(words in text for words in NO_SUCH_HOST):
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
     return DestinationUnreachable(f"{where}: {type(error).__name__}: {text}")
+
+
+# --- for senders ------------------------------------------------------------------------------------------------------
+
+_UNLIMITED = 2**62
+_DATA = 5
+"""Where a batch keeps its encoded messages."""
+
+
+def payloads_of(messages: Iterable[ServiceBusMessage | AmqpAnnotatedMessage] | ServiceBusMessageBatch) -> list[bytes]:
+    """Messages as the bytes the SDK would send. It encodes what is added to a batch; the messages stay as they are."""
+    if not isinstance(messages, ServiceBusMessageBatch):
+        batch = ServiceBusMessageBatch(_UNLIMITED)
+        for message in messages:
+            # The SDK writes onto what it encodes: here onto a copy.
+            annotated = copy.copy(message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message)
+            properties = annotated.application_properties
+            annotated.application_properties = None if properties is None else dict(properties)
+            batch.add_message(annotated)
+        messages = batch
+    sdk: Any = messages
+    return [bytes(payload) for payload in sdk._message[_DATA]]
+
+
+def fill(batch: ServiceBusMessageBatch, payloads: Sequence[bytes]) -> int:
+    """Puts encoded messages into an empty batch of the SDK's, as they are; returns how many it had room for."""
+    size = count = 0
+    for payload in payloads:
+        size += len(payload) + (5 if len(payload) < 256 else 8)
+        if count and size > batch.max_size_in_bytes:
+            break
+        count += 1
+    sdk: Any = batch
+    sdk._message[_DATA].extend(payloads[:count])
+    sdk._count = count
+    return count
+
+
+def condition_of(error: BaseException) -> str | None:
+    """The AMQP condition behind an error of the SDK's. It has it on its private side, and in no public one."""
+    condition: object = getattr(error, "_condition", None)
+    return str(getattr(condition, "value", condition)) if condition is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often, and after which pauses, a client tries again."""
+
+    total: int
+    factor: float = 0.8
+    longest: float = 120.0
+    fixed: bool = False
+
+    def pause(self, retried: int) -> float:
+        """Seconds before the try of that number."""
+        return min(self.longest, self.factor if self.fixed else self.factor * 2.0**retried)
+
+
+def take_over_retries(sender: Any) -> Retries:
+    """The retries of a sender of the SDK's, sync or async; from now on it makes none by itself."""
+    config = sender._config
+    fixed = getattr(config.retry_mode, "value", config.retry_mode) == "fixed"
+    retries = Retries(config.retry_total, config.retry_backoff_factor, config.retry_backoff_max, fixed)
+    config.retry_total = 0
+    return retries
+
+
+def message_limit(sender: Any) -> int:
+    """The largest message that an open sender of the SDK's can send."""
+    return int(sender._max_message_size_on_link)
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """Where a client goes, and with what: enough to go there by other means, such as the administration."""
+
+    host: str
+    credential: Any = field(repr=False)
+    plain: bool
+    """Without TLS: an emulator."""
+    ca_file: str | None
+
+    def connection_string(self) -> str | None:
+        """With a key or a signature there is one; with a token credential there is none."""
+        credential = self.credential
+        name, key = getattr(credential, "policy", None), getattr(credential, "key", None)
+        if hasattr(credential, "named_key"):
+            name, key = credential.named_key
+        signature = getattr(credential, "signature", None) or getattr(credential, "token", None)
+        if name is not None and key is not None:
+            secret = f"SharedAccessKeyName={name};SharedAccessKey={key}"
+        elif isinstance(signature, str | bytes):
+            secret = f"SharedAccessSignature={signature.decode() if isinstance(signature, bytes) else signature}"
+        else:
+            return None
+        return f"Endpoint=sb://{self.host};{secret}" + (";UseDevelopmentEmulator=true" if self.plain else "")
+
+
+def way_in(client: Any) -> WayIn:
+    """What a client of the SDK's, sync or async, was made with."""
+    config = client._config
+    return WayIn(client.fully_qualified_namespace, client._credential, not config.use_tls, config.connection_verify)

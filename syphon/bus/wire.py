@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
 import ssl
+import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -30,12 +30,14 @@ from syphon.amqp.frames import (
     End,
     Error,
     Flow,
+    Transfer,
     frame,
     read_performative,
 )
 
 from ..errors import Interrupted, SyphonError, from_condition
 from .seam import OpenSocket
+from .usual import usual_disposition, usual_transfer
 
 CHANNEL = 2
 """The SDK keeps channel 1 for itself."""
@@ -46,23 +48,15 @@ CHUNKS_A_TURN = 4
 SILENCE = 60.0
 """Seconds without a byte after which a connection that owes us an answer counts as dead."""
 
-TRANSFER, DISPOSITION = 0x14, 0x15
+TRANSFER, DISPOSITION = b"\x00\x53\x14", b"\x00\x53\x15"
+_FRAME_HEAD = struct.Struct(">IBxH").unpack_from
 
 ACCEPTED = Described(ULong(0x24), [])
 ACCEPTED_BYTES = encode(ACCEPTED)
 _COMPLETE_TAIL = b"\x40\x42" + ACCEPTED_BYTES
-_COMPLETE_HEAD = frame(CHANNEL, b"\x00\x53\x15" + compound(0xC0, 5, b"\x41\x70" + bytes(4) + _COMPLETE_TAIL))
+_COMPLETE_HEAD = frame(CHANNEL, DISPOSITION + compound(0xC0, 5, b"\x41\x70" + bytes(4) + _COMPLETE_TAIL))
 _COMPLETE_HEAD = _COMPLETE_HEAD[: -len(_COMPLETE_TAIL) - 4]
 """A disposition that completes one delivery, but for its number: every message needs one."""
-_USUAL_DISPOSITION = re.compile(
-    rb"\x00\x53\x15\xc0..([\x41\x42])(\x43|\x52.|\x70....)(?:\x40|\2)\x41\x00\x53\x24\x45\x40*", re.DOTALL
-).fullmatch
-"""One delivery, accepted and settled: what nearly every disposition says. Others are decoded in full."""
-_USUAL_TRANSFER = re.compile(
-    rb"\x00\x53\x14\xc0.\x06(\x43|\x52.|\x70....)(\x43|\x52.|\x70....)\xa0\x10(.{16})"
-    rb"(?:\x40|\x43|\x52.|\x70....)[\x40\x42][\x40\x42]", re.DOTALL
-).match  # fmt: skip
-"""A whole message in one frame, unsettled, under a lock token, with six fields. Others are decoded in full."""
 
 
 class WireLink(Protocol):
@@ -74,7 +68,7 @@ class WireLink(Protocol):
 
     def on_flow(self, flow: Flow) -> None: ...
 
-    def on_transfer(self, fields: list[Value], payload: bytes) -> None: ...
+    def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None: ...
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
         """What became of a delivery: one this link sent, or one it received and asked to settle."""
@@ -98,10 +92,11 @@ class Wire:
         self._idle_timeout = opened.idle_timeout
         self._heartbeat = opened.heartbeat
         self._rest = opened.unread
-        self._out: deque[bytes] = deque()
+        self._out: deque[bytes | memoryview] = deque()
         self._links: dict[int, WireLink] = {}
         self._by_remote: dict[int, WireLink] = {}
         self._by_name: dict[str, WireLink] = {}
+        self._pieces: dict[int, tuple[Transfer, list[bytes]]] = {}
         self._sent_by: dict[int, WireLink] = {}
         self._settled_by: dict[int, WireLink] = {}
         self._new_handles = itertools.count()
@@ -111,7 +106,7 @@ class Wire:
         self._next_outgoing_id = 0
         self._next_incoming_id = 0
         self._peer_window = 0
-        self._held_back: deque[bytes] = deque()
+        self._held_back: deque[tuple[bytes, memoryview]] = deque()
         self._heard_at = self._wrote_at = now()
         self.send(Begin(None, 0, WINDOW, WINDOW, 65535))
 
@@ -153,15 +148,15 @@ class Wire:
         pos, end = 0, len(data)
         try:
             while end - pos >= 8:
-                size = int.from_bytes(data[pos : pos + 4], "big")
+                size, offset, channel = _FRAME_HEAD(data, pos)
                 if size < 8 or size > 0x7FFFFFFF:
                     raise Malformed(f"a frame of {size} bytes")
                 after = pos + size
                 if after > end:
                     break
-                start = pos + 4 * data[pos + 4]
+                start = pos + 4 * offset
                 if start < after:
-                    self._on_frame(int.from_bytes(data[pos + 6 : pos + 8], "big"), data[start:after])
+                    self._on_frame(channel, data, start, after)
                 pos = after
         except Malformed as error:
             self.fail(Interrupted(f"{self.name} sent what is not AMQP: {error}."))
@@ -183,14 +178,14 @@ class Wire:
                 data = self._next_piece()
                 sent = self._socket.send(data)
                 if sent < len(data):
-                    self._out.appendleft(data[sent:])
+                    self._out.appendleft(memoryview(data)[sent:])
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             self._out.appendleft(data)
         except OSError as error:
             self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
         self._wrote_at = self.now()
 
-    def _next_piece(self) -> bytes:
+    def _next_piece(self) -> bytes | memoryview:
         """As many frames as make one good write. Not all: a slow peer would have them copied again and again."""
         piece = self._out.popleft()
         if len(piece) >= CHUNK or not self._out:
@@ -265,17 +260,15 @@ class Wire:
         self._sent_by[delivery_id] = link
         head = b"\x70" + link.handle.to_bytes(4, "big") + b"\x70" + delivery_id.to_bytes(4, "big")
         head += b"\xa0\x04" + delivery_id.to_bytes(4, "big") + b"\x70" + message_format.to_bytes(4, "big") + b"\x42"
+        head = TRANSFER + b"\xc0" + bytes((len(head) + 2, 6)) + head
         room = self.max_frame_size - 64
-        sent = 0
-        while True:
-            piece = payload[sent : sent + room]
-            sent += len(piece)
-            fields = head + (b"\x42" if sent >= len(payload) else b"\x41")
-            data = frame(CHANNEL, b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 6)) + fields + piece)
-            self._held_back.append(data)
-            if sent >= len(payload):
-                self._let_out()
-                return delivery_id
+        view = memoryview(payload)
+        for start in range(0, len(payload) or 1, room):
+            piece = view[start : start + room]
+            more = b"\x41" if start + room < len(payload) else b"\x42"
+            self._held_back.append((frame(CHANNEL, head + more, following=len(piece)), piece))
+        self._let_out()
+        return delivery_id
 
     def settle(self, link: WireLink, delivery_id: int, state: bytes) -> None:
         """Tells the peer what became of a delivery, unsettled: the peer's echo is the proof (`on_outcome`)."""
@@ -284,40 +277,29 @@ class Wire:
             self._out.append(_COMPLETE_HEAD + delivery_id.to_bytes(4, "big") + _COMPLETE_TAIL)
             return
         fields = b"\x41\x70" + delivery_id.to_bytes(4, "big") + b"\x40\x42" + state
-        self._out.append(frame(CHANNEL, b"\x00\x53\x15" + compound(0xC0, 5, fields)))
+        self._out.append(frame(CHANNEL, DISPOSITION + compound(0xC0, 5, fields)))
 
     def _let_out(self) -> None:
         while self._held_back and self._peer_window > 0:
             self._peer_window -= 1
             self._next_outgoing_id = (self._next_outgoing_id + 1) & 0xFFFFFFFF
-            self._out.append(self._held_back.popleft())
+            self._out += self._held_back.popleft()
 
     # --- frames in -----------------------------------------------------------------------------------------------
 
-    def _on_frame(self, channel: int, body: bytes) -> None:
-        kind = body[2] if body[:2] == b"\x00\x53" and len(body) > 2 else 0
-        if channel == self._remote_channel and kind == TRANSFER:
-            usual = _USUAL_TRANSFER(body)
-            fields: Value
-            if usual is not None and usual.end() == 5 + body[4]:
-                handle, delivery_id, tag = usual.groups()
-                fields, payload = [_uint(handle), _uint(delivery_id), tag, None, False, False], usual.end()
-            else:
-                fields, payload = decode(body, 3)
-            self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
-            if isinstance(fields, list) and fields and isinstance(fields[0], UInt):
-                link = self._by_remote.get(fields[0])
-                if link is not None:
-                    link.on_transfer(fields, body[payload:])
-            return
-        if channel == self._remote_channel and kind == DISPOSITION:
-            usual = _USUAL_DISPOSITION(body)
-            if usual is not None:
-                self._on_settled(usual.group(1) == b"\x41", _uint(usual.group(2)), ACCEPTED)
-            else:
-                self._on_disposition(decode(body, 3)[0])
-            return
-        performative, _ = read_performative(body)
+    def _on_frame(self, channel: int, data: bytes, start: int, end: int) -> None:
+        if channel == self._remote_channel:
+            if data.startswith(TRANSFER, start):
+                self._on_transfer(data, start, end)
+                return
+            if data.startswith(DISPOSITION, start):
+                usual = usual_disposition(data, start, end)
+                if usual is not None:
+                    self._on_settled(*usual, ACCEPTED)
+                else:
+                    self._on_disposition(decode(data, start + 3, end)[0])
+                return
+        performative, _ = read_performative(data[start:end])
         if isinstance(performative, Begin) and performative.remote_channel == CHANNEL:
             self._remote_channel = channel
             self._next_incoming_id = performative.next_outgoing_id
@@ -327,6 +309,36 @@ class Wire:
             self._on_close(performative.error)
         elif channel == self._remote_channel:
             self._on_session_frame(performative)
+
+    def _on_transfer(self, data: bytes, start: int, end: int) -> None:
+        self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
+        usual = usual_transfer(data, start, end)
+        if usual is not None and usual[0] not in self._pieces:
+            handle, delivery_id, tag, payload = usual
+            link = self._by_remote.get(handle)
+            if link is not None:
+                link.on_message(delivery_id, tag, data[payload:end])
+            return
+        body = data[start:end]
+        transfer, payload = read_performative(body)
+        if isinstance(transfer, Transfer):
+            self._on_piece(transfer, body[payload:])
+
+    def _on_piece(self, transfer: Transfer, payload: bytes) -> None:
+        """A message may come in several frames, and only the first one must say which message it is."""
+        link = self._by_remote.get(transfer.handle)
+        if link is None:
+            return
+        first, pieces = self._pieces.setdefault(transfer.handle, (transfer, []))
+        pieces.append(payload)
+        if transfer.more and not transfer.aborted:
+            return
+        del self._pieces[transfer.handle]
+        if transfer.aborted:
+            return
+        if first.delivery_id is None or first.delivery_tag is None:
+            raise Malformed("a message without a delivery id or tag")
+        link.on_message(first.delivery_id, first.delivery_tag, b"".join(pieces))
 
     def _on_session_frame(self, performative: Composite) -> None:
         if isinstance(performative, Flow):
@@ -366,6 +378,7 @@ class Wire:
             link.on_flow(flow)
 
     def _on_detach(self, detach: Detach) -> None:
+        self._pieces.pop(detach.handle, None)
         link = self._by_remote.pop(detach.handle, None)
         if link is not None and self._links.get(link.handle) is link:
             self._forget(link)
@@ -374,10 +387,6 @@ class Wire:
 
     def _on_close(self, error: Error | None) -> None:
         self.fail(_error(error, f"{self.name} closed the connection."))
-
-
-def _uint(raw: bytes) -> UInt:
-    return UInt(int.from_bytes(raw[1:], "big"))
 
 
 def _error(error: Error | None, otherwise: str) -> SyphonError:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from syphon.errors import SyphonError
 
     Unseen = tuple[Assignment, SyphonError]
-    """A queue that could not be looked into, and why."""
+    """A queue that was out of reach, and why."""
 
 
 def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,14 +39,14 @@ def assignments(config: Config, pairs: tuple[str, ...], queues: tuple[str, ...])
 
 
 def unseen_records(unseen: Sequence[Unseen]) -> list[dict[str, str]]:
-    """Queues that could not be looked into: told on stderr, and given back for the JSON."""
+    """Queues that were out of reach: told on stderr, and given back for the JSON."""
     for assignment, error in unseen:
-        click.echo(f"{assignment.queue} cannot be looked into: {error}", err=True)
+        click.echo(f"{assignment.queue}: {error}", err=True)
     return [{"queue": assignment.queue, "error": str(error)} for assignment, error in unseen]
 
 
 def exit_code_for(unseen: Sequence[Unseen]) -> ExitCode:
-    """How a command ends that could not look into these."""
+    """How a command ends that could not reach these."""
     from syphon.errors import Faulted, Interrupted, NotAuthorized, Waits
 
     code = ExitCode.OK

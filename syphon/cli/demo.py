@@ -2,226 +2,174 @@
 
 from __future__ import annotations
 
+import logging
+import textwrap
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from syphon.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from azure.servicebus import ServiceBusClient, ServiceBusMessage
-
-    from syphon.bus.namespace import Namespace
-    from syphon.emulator import BackgroundEmulator
-    from syphon.transfer.outcomes import Outcome
-    from syphon.transfer.pump import Tally
+    from syphon.cli.demo_traffic import Shop
+    from syphon.config import Config
+    from syphon.pipeline.drain import DrainResult
+    from syphon.pipeline.engine import Engine
 
 QUEUES = 3
-PRIMARY, SECONDARY = "contoso", "contoso-dr"
-ORDERS, INVOICES, NEWS = "orders", "billing/invoices", "news"
+BACK_WITHIN = 30.0
 
 
 @click.command(short_help="See an outage and its end, on this machine alone.")
-@click.option("--messages", default=600, show_default=True, type=click.IntRange(3, 100_000), help="How many to move.")
-def demo(messages: int) -> None:
-    """Take a primary namespace away, let its messages pile up in the secondary, and carry them home.
+@click.option("--messages", default=3000, show_default=True, type=click.IntRange(30, 200_000), help="How many to send.")
+@click.option("--folder", default="syphon-demo", show_default=True, type=click.Path(path_type=Path, file_okay=False),
+              help="Where the ledger and the report are left.")  # fmt: skip
+def demo(messages: int, folder: Path) -> None:
+    """Send to a primary namespace, take it away, watch the messages pile up in the secondary, and carry them home.
 
-    Everything is real but Azure: two local namespaces, real AMQP, the official client on both ends. Nothing is left
-    behind. It ends by checking every message at its destination.
+    Everything is real but Azure: two local namespaces, real AMQP, the official client on both ends, a paired sender
+    that fails over and back, a drain on Spark. It ends by looking for every message at its destination.
     """
-    with _two_namespaces() as emulator:
-        _say("Two local namespaces are up", f"{PRIMARY} is the primary, {SECONDARY} the secondary.")
-        queues = _provision(emulator)
-        _outage_begins(emulator)
-        sent = _fail_over(emulator, queues, messages)
-        _outage_ends(emulator)
-        tallies, outcomes = _carry_home(emulator, queues)
-        missing = _check(emulator, sent)
-        raise SystemExit(_sum_up(tallies, outcomes, missing))
+    from syphon.cli.demo_traffic import shop
+    from syphon.pipeline.engine import engine
+
+    # What happens is told here; log lines would tell it again.
+    logging.getLogger("syphon").setLevel(logging.CRITICAL)
+    began = time.monotonic()
+    with shop() as here:
+        _say("Two local namespaces are up.", "contoso is the primary, contoso-dr the secondary. Now Spark …")
+        config = _settings(here, folder)
+        with engine(config.pipeline) as ready:
+            sent = _send_through_an_outage(here, messages)
+            result = _carry_home(config, ready)
+            problems = _look_for_all(here, sent)
+            report = _report(ready, folder)
+    raise SystemExit(_sum_up(result, problems, report, time.monotonic() - began))
 
 
 def _say(what: str, more: str = "") -> None:
     click.echo(click.style(what, bold=True) + (f"  {more}" if more else ""))
 
 
-@contextmanager
-def _two_namespaces() -> Iterator[BackgroundEmulator]:
-    from syphon.emulator import (
-        BackgroundEmulator,
-        EmulatorSettings,
-        NamespaceSettings,
-        QueueDescription,
-        SubscriptionDescription,
-        TopicDescription,
-    )
+def _settings(here: Shop, folder: Path) -> Config:
+    from syphon.config import Config
 
-    settings = EmulatorSettings(namespaces=[NamespaceSettings(name=PRIMARY), NamespaceSettings(name=SECONDARY)])
-    with BackgroundEmulator(settings) as emulator:
-        primary = emulator[PRIMARY].namespace
-
-        def furnish() -> None:
-            primary.create_queue(QueueDescription(ORDERS))
-            primary.create_queue(QueueDescription(INVOICES, requires_session=True))
-            primary.create_topic(TopicDescription(NEWS))
-            primary.create_subscription(SubscriptionDescription(NEWS, "all"))
-
-        emulator.call(furnish)
-        yield emulator
+    pair = {
+        "name": "contoso",
+        "primary": {"connection_string": here.primary},
+        "secondary": {"connection_string": here.secondary},
+        "backlog_queue_count": QUEUES,
+    }
+    # A ledger of its own each time: the report is to tell of this one.
+    ledger = folder / "ledger" / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    return Config.model_validate({"pairs": [pair], "pipeline": {"ledger": str(ledger)}})
 
 
-def _provision(emulator: BackgroundEmulator) -> list[str]:
-    from syphon.backlog import backlog_queues
-    from syphon.backlog.provisioning import plan, provision
-    from syphon.bus.data_plane import DataPlaneAdministration
+def _send_through_an_outage(here: Shop, count: int) -> set[str]:
+    """A sender keeps sending. After a quarter of its messages the primary goes down, after three it is back."""
+    from syphon.sender import PairOptions, pair
 
-    with DataPlaneAdministration.from_connection_string(emulator[SECONDARY].connection_string) as administration:
-        names = [queue.name for queue in backlog_queues(PRIMARY, QUEUES)]
-        done = provision(administration, plan(administration, names))
-    for queue in done.queues:
-        click.echo(f"  {queue}")
-    return list(done.names)
-
-
-def _outage_begins(emulator: BackgroundEmulator) -> None:
-    from azure.servicebus import ServiceBusMessage
-    from azure.servicebus.exceptions import ServiceBusError
-
-    from syphon.emulator import Outage
-
-    emulator.call(lambda: emulator[PRIMARY].namespace.faults.begin_outage(Outage.REFUSE))
-    _say("\nThe primary goes down.")
-    try:
-        with _client(emulator, PRIMARY) as client, client.get_queue_sender(ORDERS) as sender:
-            sender.send_messages(ServiceBusMessage("anybody there?"))
-    except ServiceBusError as error:
-        click.echo(f"  a sender sees: {type(error).__name__}: {error}")
-
-
-def _fail_over(emulator: BackgroundEmulator, queues: list[str], count: int) -> dict[str, ServiceBusMessage]:
-    """What senders do then: their messages go to a backlog queue, aliased."""
-    sent = {f"m{number}": _message(number) for number in range(count)}
-    with _client(emulator, SECONDARY) as client:
-        for index, queue in enumerate(queues):
-            share = list(sent.values())[index :: len(queues)]
-            with client.get_queue_sender(queue) as sender:
-                for start in range(0, len(share), 100):
-                    sender.send_messages(share[start : start + 100])
-                if index == 0:
-                    sender.send_messages(_without_destination())
-            click.echo(f"  {len(share) + (index == 0)} messages wait in {queue}")
+    options = PairOptions(
+        backlog_queue_count=QUEUES, failover_interval=timedelta(0), ping_primary_interval=timedelta(seconds=1),
+        primary_name="contoso", on_change=_announced(),
+    )  # fmt: skip
+    with pair(*here.clients(), options) as client, here.senders(client) as send:
+        _say("\nA sender sends:", f"{count:,} messages to a queue, a session queue and a topic.")
+        sent = send(range(count // 4))
+        here.take_the_primary_away()
+        _say("The primary goes down.", "The sender goes on:")
+        sent |= send(range(count // 4, count * 3 // 4))
+        in_backlog = here.backlog_size()
+        click.echo(f"  {in_backlog:,} messages wait in {QUEUES} backlog queues of contoso-dr")
+        here.give_the_primary_back()
+        _say("The primary is back.")
+        sent |= send(range(count * 3 // 4, count * 7 // 8))
+        deadline = time.monotonic() + BACK_WITHIN
+        while client.failed_over and time.monotonic() < deadline:
+            time.sleep(0.1)
+        sent |= send(range(count * 7 // 8, count))
+        here.leave_a_stray_in_the_backlog()
+        click.echo(f"  {len(sent):,} sent, none failed; {here.backlog_size():,} wait in the backlog")
     return sent
 
 
-def _message(number: int) -> ServiceBusMessage:
-    from azure.servicebus import ServiceBusMessage
+def _announced() -> Callable[[object], None]:
+    """Says what happens to the pair; a ping that fails while the outage lasts is no news."""
+    from syphon.sender import EntityPinged
 
-    path = (ORDERS, INVOICES, NEWS)[number % 3]
-    properties: dict[Any, Any] = {"x-ms-path": path, "number": number}
-    if path == INVOICES:
-        properties["x-ms-sessionid"] = f"customer-{number % 5}"
-    if path == ORDERS:
-        properties["x-ms-timetolive"] = "PT2H"
-    return ServiceBusMessage(f"message {number}", message_id=f"m{number}", application_properties=properties)
+    def announce(change: object) -> None:
+        if not isinstance(change, EntityPinged):
+            click.echo(f"  {textwrap.shorten(str(change), 120, placeholder=' …')}")
 
-
-def _without_destination() -> ServiceBusMessage:
-    from azure.servicebus import ServiceBusMessage
-
-    return ServiceBusMessage("whose is it?", message_id="stray", application_properties={"x-ms-path": ""})
+    return announce
 
 
-def _outage_ends(emulator: BackgroundEmulator) -> None:
-    emulator.call(emulator[PRIMARY].namespace.faults.end_outage)
-    _say("\nThe primary is back.", "The syphon carries the backlog home:")
+def _carry_home(config: Config, ready: Engine) -> DrainResult:
+    from syphon.backlog.choosing import choose
+    from syphon.pipeline.drain import Drain, DrainOptions
+    from syphon.pipeline.hints import counts_of
 
+    chosen = choose(config.pairs)
+    hints = counts_of(chosen)
+    _say("\nThe syphon carries the backlog home:", "one Spark job for each queue.")
+    drain = Drain(chosen, ready.jobs, ready.desk, DrainOptions(), hints)
+    shown = 0
 
-def _carry_home(emulator: BackgroundEmulator, queues: list[str]) -> tuple[list[Tally], list[Outcome]]:
-    from syphon.transfer.pump import Pump, PumpOptions
+    def show() -> None:
+        nonlocal shown
+        moved = sum(drain.live(queue).moved for queue in drain.queues)
+        if moved != shown:
+            shown = moved
+            click.echo(f"  {moved:,} of {sum(hints.values()):,} moved")
 
-    tallies: list[Tally] = []
-    outcomes: list[Outcome] = []
-    primary, secondary = _namespace(emulator, PRIMARY, ORDERS), _namespace(emulator, SECONDARY, queues[0])
-    for queue in queues:
-        began = time.monotonic()
-        tally = Pump(queue, secondary, primary, outcomes.append, PumpOptions(quiet=1.0)).run()
-        took = max(0.01, time.monotonic() - began - 1.0)
+    result = drain.run(show)
+    ready.clerk.catch_up()
+    for queue in result.queues:
+        account = queue.account
         click.echo(
-            f"  {queue}: {tally.forwarded} forwarded, {tally.dead_lettered} dead-lettered, {tally.left} left "
-            f"({tally.received / took:,.0f} messages/s)"
+            f"  {queue.queue}: {queue.state}, {account.forwarded:,} forwarded, {account.dead_lettered} dead-lettered"
         )
-        tallies.append(tally)
-    primary.close()
-    secondary.close()
-    return tallies, outcomes
+    return result
 
 
-def _namespace(emulator: BackgroundEmulator, name: str, entity: str) -> Namespace:
-    from pydantic import SecretStr
-
-    from syphon.bus.opening import namespace_of
-    from syphon.config import NamespaceSettings
-
-    return namespace_of(NamespaceSettings(connection_string=SecretStr(emulator[name].connection_string)), entity)
-
-
-def _check(emulator: BackgroundEmulator, sent: dict[str, ServiceBusMessage]) -> list[str]:
-    """Every message, at its destination, once, with what failover took from it."""
+def _look_for_all(here: Shop, sent: set[str]) -> list[str]:
     _say("\nEvery message is looked for at its destination:")
-    problems: list[str] = []
-    arrived: Counter[str] = Counter()
-    with _client(emulator, PRIMARY) as client:
-        for where, message in _arrivals(client):
-            arrived[str(message.message_id)] += 1
-            number = int(message.application_properties[b"number"])
-            if any(bytes(key).startswith(b"x-ms-") for key in message.application_properties):
-                problems.append(f"{message.message_id} still has an alias")
-            if where == INVOICES and message.session_id != f"customer-{number % 5}":
-                problems.append(f"{message.message_id} has lost its session")
-            if where == ORDERS and message.time_to_live != timedelta(hours=2):
-                problems.append(f"{message.message_id} has lost its time to live")
-    problems += [f"{identity} is missing" for identity in sent if identity not in arrived]
-    problems += [f"{identity} came {times} times" for identity, times in arrived.items() if times > 1]
-    as_sent = "" if problems else "; sessions and time to live are as the senders set them"
-    click.echo(f"  {len(arrived)} of {len(sent)} arrived{as_sent}")
+    found = here.arrivals()
+    problems = found.problems + [f"{identity} is missing" for identity in sorted(sent - set(found.times))]
+    problems += [f"{identity} came {times} times" for identity, times in found.times.items() if times > 1]
+    as_sent = "" if problems else "; sessions, time to live and schedule are as the sender set them"
+    click.echo(f"  {len(found.times):,} of {len(sent):,} arrived{as_sent}")
     return problems
 
 
-def _arrivals(client: ServiceBusClient) -> Iterator[tuple[str, Any]]:
-    from azure.servicebus import ServiceBusReceiveMode
+def _report(ready: Engine, folder: Path) -> Path:
+    from syphon.pipeline.page import page
+    from syphon.pipeline.questions import report
 
-    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-    receivers = [(ORDERS, client.get_queue_receiver(ORDERS, receive_mode=mode))]
-    receivers.append((NEWS, client.get_subscription_receiver(NEWS, "all", receive_mode=mode)))
-    for customer in range(5):
-        session = client.get_queue_receiver(INVOICES, session_id=f"customer-{customer}", receive_mode=mode)
-        receivers.append((INVOICES, session))
-    for where, receiver in receivers:
-        with receiver:
-            while batch := receiver.receive_messages(1000, max_wait_time=0.5):
-                for message in batch:
-                    yield where, message
+    file = folder / "report.html"
+    file.write_text(page(report(ready.spark, ready.ledger), datetime.now(UTC)), "utf-8")
+    return file
 
 
-def _sum_up(tallies: list[Tally], outcomes: list[Outcome], problems: list[str]) -> ExitCode:
-    received, forwarded = sum(t.received for t in tallies), sum(t.forwarded for t in tallies)
-    dead, left = sum(t.dead_lettered for t in tallies), sum(t.left for t in tallies)
-    account = f"{received} received = {forwarded} forwarded + {dead} dead-lettered + {left} left."
-    _say("\nThe account balances:", account)
-    for outcome in outcomes:
-        if outcome.result == "dead_lettered":
-            click.echo(f"  dead-lettered: {outcome.reason}")
+def _sum_up(result: DrainResult, problems: list[str], report: Path, seconds: float) -> ExitCode:
+    account = result.account
+    balance = account.forwarded + account.dead_lettered + account.left + account.unaccounted
+    _say(
+        "\nThe account balances:" if account.received == balance else "\nThe account does not balance:",
+        f"{account.received:,} received = {account.forwarded:,} forwarded + {account.dead_lettered:,} dead-lettered "
+        f"+ {account.left:,} left + {account.unaccounted:,} unaccounted.",
+    )
+    if account.dead_lettered:
+        click.echo("  The dead letter named no destination. syphon dead-letters lists such, and puts them back.")
     for problem in problems[:20]:
         click.echo(f"  {problem}", err=True)
-    _say("Nothing was lost." if not problems else f"{len(problems)} problems.")
-    return ExitCode.OK if not problems and received == forwarded + dead + left else ExitCode.LEFT
-
-
-def _client(emulator: BackgroundEmulator, name: str) -> ServiceBusClient:
-    from azure.servicebus import ServiceBusClient
-
-    return ServiceBusClient.from_connection_string(emulator[name].connection_string, retry_total=0)
+    click.echo(f"  The report: {report}")
+    is_well = not problems and result.is_empty and account.received == balance
+    verdict = "Nothing was lost." if is_well else f"{len(problems)} problems."
+    click.secho(f"{verdict}", bold=True, fg="green" if is_well else "red", nl=False)
+    click.echo(f"  It took {seconds:.0f} s.")
+    return ExitCode.OK if is_well else ExitCode.LEFT

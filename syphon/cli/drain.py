@@ -34,7 +34,7 @@ log = logging.getLogger("syphon")
 @click.option("--before", type=Moment(), help="Only what came into the backlog before then: a time, or 2h for 2 h ago.")
 @click.option("--after", type=Moment(), help="Only what came into the backlog from then on.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move so many messages at the most.")
-@click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from all queues together.")
+@click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from each pair.")
 @click.option("--timeout", type=Seconds(), help="Stop after this time, with care.")
 @click.option("--patience", type=Seconds(), default="2m", show_default=True,
               help="Give a queue up when nothing has moved for so long.")  # fmt: skip
@@ -136,8 +136,8 @@ def _drain(config: Config, chosen: list[Assignment], options: DrainOptions, as_j
         hints = counts_of(chosen)
         if not as_json:
             click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
-        with engine(config.pipeline) as (jobs, desk):
-            drain = Drain(chosen, jobs, desk, options, hints)
+        with engine(config.pipeline) as ready:
+            drain = Drain(chosen, ready.jobs, ready.desk, options, hints)
             stop_on_signal(drain.stop, "Stopping: what is in hand is finished or given back.")
             total = sum(hints.values()) if len(hints) == len(drain.queues) else None
             with shown(drain, total) as show:
@@ -146,7 +146,7 @@ def _drain(config: Config, chosen: list[Assignment], options: DrainOptions, as_j
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
     code = _exit_code(result)
-    summary = _summary(config, result, jobs.ledger_error, code)
+    summary = _summary(config, result, ready.clerk.error, code)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:

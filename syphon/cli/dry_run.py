@@ -133,8 +133,14 @@ def _show(result: dict[str, Any]) -> None:
         click.secho(f"{found['destination']} takes no messages now: {found['error']}", fg="yellow")
     cost = result["cost"]
     click.echo(
-        f"\n{result['messages']:,} messages, {size(result['bytes'])}: about {result['seconds'] / 60:,.1f} minutes at "
+        f"\n{result['messages']:,} messages, {size(result['bytes'])}: about {_lasting(result['seconds'])} at "
         f"{result['per_second']:,.0f} messages a second; {result['operations']:,} operations, "
         f"{cost['least']:,.2f} to {cost['most']:,.2f} {cost['currency']} by the Standard list prices of {cost['as_of']}"
     )
     click.secho("Nothing was moved.", bold=True)
+
+
+def _lasting(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:,.0f} minutes" if seconds < 5400 else f"{seconds / 3600:,.1f} hours"

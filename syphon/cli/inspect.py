@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 @click.option("--sql", "query", metavar="QUERY", help="Spark SQL on the view `backlog` instead of the usual tables.")
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=1), help="Rows to print at the most.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more: Spark's own words, too.")
 def inspect(
-    config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], query: str | None, limit: int, as_json: bool
-) -> None:
+    config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], query: str | None, limit: int, as_json: bool,
+    verbose: bool,
+) -> None:  # fmt: skip
     """Look into the backlog queues by peek: per destination how many messages, how large, how old, and what would be
     dead-lettered and why. Nothing is received, locked or changed.
 
@@ -48,7 +50,11 @@ def inspect(
     \b
     Exit codes: 0 · 1 a queue is missing · 2 usage, or a query that Spark does not take · 69 · 77 · 78 as ever
     """
+    from syphon.config import LogLevel
+    from syphon.ops import logs
+
     config = load(config_file)
+    logs.set_up(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     seen, unseen = _reachable(assignments(config, pairs, queues))
     told = unseen_records(unseen)
     if not seen:
@@ -58,6 +64,8 @@ def inspect(
     from syphon.pipeline.inspect import VIEW, BadQuery, asking, backlog_frame, looking
     from syphon.pipeline.session import spark_session
 
+    if not as_json:
+        click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
     try:
         with spark_session(config.pipeline, "syphon inspect") as spark:
             frame = backlog_frame(spark, seen).persist()

@@ -9,21 +9,33 @@ import click
 
 
 class Moment(click.ParamType[datetime]):
-    """A point in time: ISO-8601 (UTC if it says nothing else), a date, or a duration ago."""
+    """A point in time: ISO-8601 (UTC if it says nothing else), a date, or a duration ago.
+
+    A date alone is its first moment. Where a period ends, it is the last: a day can be from and to itself.
+    """
 
     name = "TIME"
+
+    def __init__(self, ends_a_period: bool = False) -> None:
+        self._ends = ends_a_period
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
             return value
         text = str(value).strip()
+        try:
+            return self._read(text)
+        except (ValueError, OverflowError):
+            self.fail(f"'{text}' is no time: write 2026-11-16T14:30, 2026-11-16, or 2h for two hours ago.", param, ctx)
+
+    def _read(self, text: str) -> datetime:
         if (ago := _milliseconds(text)) is not None:
             return datetime.now(UTC) - timedelta(milliseconds=ago)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            self.fail(f"'{text}' is no time: write 2026-11-16T14:30, 2026-11-16, or 2h for two hours ago.", param, ctx)
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        if self._ends and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+            moment += timedelta(days=1)
+        return moment
 
 
 class Seconds(click.ParamType[float]):

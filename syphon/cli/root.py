@@ -12,6 +12,7 @@ from syphon.cli.emulator import emulator
 from syphon.cli.inspect import inspect
 from syphon.cli.pause import pause, resume
 from syphon.cli.provision import provision
+from syphon.cli.report import report
 from syphon.cli.run import run
 from syphon.cli.status import status
 
@@ -36,5 +37,9 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision, run, status, pause, resume, drain, inspect, dead_letters, cost):
+COMMANDS = (
+    demo, emulator, check, provision, run, status, pause, resume, drain, inspect, dead_letters, report, cost,
+)  # fmt: skip
+
+for command in COMMANDS:
     main.add_command(command)

@@ -68,13 +68,13 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
             attendant = stack.enter_context(attending(config))
             log.info("status on http://%s", attendant.address)
             log.info("starting Spark on %s", config.pipeline.master)
-            jobs, desk = stack.enter_context(engine(config.pipeline))
-            jobs.warm_up()
-            worker = Worker(config, jobs, desk, makes_queues, attendant.pauses)
+            ready = stack.enter_context(engine(config.pipeline))
+            ready.jobs.warm_up()
+            worker = Worker(config, ready.jobs, ready.desk, makes_queues, attendant.pauses)
             # After Spark has started: it sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
             signal.signal(signal.SIGHUP, lambda number, frame: _reload(worker, config_file))  # noqa: ARG005
-            attendant.attend(worker, desk, jobs)
+            attendant.attend(worker, ready.desk, ready.clerk)
             reason = worker.run(attendant.turned)
     except PortTaken as error:
         log.error("%s", error)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..config import Address, Config
+from ..pipeline.clerk import Clerk
 from ..pipeline.desk import Desk
-from ..pipeline.jobs import Jobs
 from ..pipeline.pauses import Pauses
 from ..pipeline.worker import Worker
 from .events import RecentEvents
@@ -33,10 +33,10 @@ class Attendant:
         self._is_stopping = False
         self._seen = self.observer.status
 
-    def attend(self, worker: Worker, desk: Desk, jobs: Jobs) -> None:
+    def attend(self, worker: Worker, desk: Desk, clerk: Clerk) -> None:
         """Spark is up, and there is a worker."""
         self._worker = worker
-        self.observer.attend(worker, desk, jobs)
+        self.observer.attend(worker, desk, clerk)
 
     def turned(self) -> None:
         """The worker's loop has turned: the only thing that feeds a watchdog."""

@@ -17,9 +17,9 @@ from ..bus.namespace import Namespace
 from ..config import Config, PairSettings
 from ..pipeline.account import Account
 from ..pipeline.census import QueueKey, earlier
+from ..pipeline.clerk import Clerk
 from ..pipeline.desk import Desk, Standing
 from ..pipeline.duty import Duty
-from ..pipeline.jobs import Jobs
 from ..pipeline.pauses import Pauses
 from ..pipeline.worker import Worker
 from .counting import Counting
@@ -41,7 +41,7 @@ class Work:
 
     worker: Worker
     desk: Desk
-    jobs: Jobs
+    clerk: Clerk
 
 
 class Observer:
@@ -70,9 +70,9 @@ class Observer:
         self.counting = Counting(config.pairs, self._busy_queues)
         self.status = self._look()
 
-    def attend(self, worker: Worker, desk: Desk, jobs: Jobs) -> None:
+    def attend(self, worker: Worker, desk: Desk, clerk: Clerk) -> None:
         """There is a worker to look at from now on."""
-        self._work = Work(worker, desk, jobs)
+        self._work = Work(worker, desk, clerk)
 
     def turned(self) -> None:
         """The worker's loop has turned."""
@@ -106,7 +106,7 @@ class Observer:
         return Status(
             version=__version__, state=self._state(), started=moment(self._started), at=moment(self._wall()),
             not_ready=[why for pair in pairs for why in _not_ready(pair)],
-            ledger=self._config.pipeline.ledger, ledger_error=(work.jobs.ledger_error or None) if work else None,
+            ledger=self._config.pipeline.ledger, ledger_error=(work.clerk.error or None) if work else None,
             paused=self._pauses.all(), totals=total, throughput=self._history.throughput(), pairs=pairs,
             events=self._events.newest_first(),
         )  # fmt: skip

@@ -29,16 +29,20 @@ class Clerk:
         self.error = ""
         """Why the last rows could not be written, if they could not."""
         self._ledger = ledger
-        self._work: queue.Queue[tuple[DataFrame, Sequence[Sheet]] | None] = queue.Queue(MOST_WAITING)
+        self._work: queue.Queue[tuple[DataFrame | None, Sequence[Sheet]] | None] = queue.Queue(MOST_WAITING)
         self._thread = threading.Thread(target=self._run, name="clerk", daemon=True)
         self._thread.start()
 
-    def write(self, transfers: DataFrame, sheets: Sequence[Sheet]) -> None:
-        """Puts a job on record, in its time. The rows are persisted; they are let go of when they are written."""
+    def write(self, transfers: DataFrame | None, sheets: Sequence[Sheet]) -> None:
+        """Puts a job on record, in its time. The rows, if there are any, are persisted, and let go of when written."""
         self._work.put((transfers, sheets))
 
+    def catch_up(self) -> None:
+        """Waits until everything that was handed in so far is written."""
+        self._work.join()
+
     def finish(self, within: float) -> None:
-        """Waits until everything is written."""
+        """Writes what there still is, and ends."""
         self._work.put(None)
         self._thread.join(within)
         if self._thread.is_alive():
@@ -48,7 +52,8 @@ class Clerk:
         while (work := self._work.get()) is not None:
             transfers, sheets = work
             try:
-                self._ledger.write(transfers)
+                if transfers is not None:
+                    self._ledger.write(transfers)
                 self._ledger.note([attempt_of(sheet) for sheet in sheets])
                 self.error = ""
             except LedgerUnwritable as error:
@@ -58,6 +63,7 @@ class Clerk:
                 log.debug("writing the ledger", exc_info=True)
             finally:
                 _let_go(transfers)
+                self._work.task_done()
 
     def _complain(self, text: str) -> None:
         if text != self.error:
@@ -74,8 +80,9 @@ def attempt_of(sheet: Sheet) -> Attempt:
     )  # fmt: skip
 
 
-def _let_go(transfers: DataFrame) -> None:
+def _let_go(transfers: DataFrame | None) -> None:
     try:
-        transfers.unpersist()
+        if transfers is not None:
+            transfers.unpersist()
     except Exception:
         log.debug("letting go of rows", exc_info=True)

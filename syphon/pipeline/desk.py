@@ -173,7 +173,7 @@ class Desk:
             else:
                 self._loop.run_forever()
         finally:
-            self._loop.run_until_complete(runner.cleanup())
+            self._loop.run_until_complete(self._end(runner))
             self._loop.close()
 
     async def _start(self, runner: web.AppRunner) -> int:
@@ -182,6 +182,13 @@ class Desk:
         await site.start()
         port: int = runner.addresses[0][1]
         return port
+
+    async def _end(self, runner: web.AppRunner) -> None:
+        await runner.cleanup()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _on_sheet(self, request: web.Request) -> web.Response:
         said = request.headers.get("Authorization", "")

@@ -1,287 +1,25 @@
-"""The drain: every backlog queue is carried until it is proven empty, or until a limit is reached (X2, D4).
-
-Each queue has a thread of its own that runs jobs and looks. Looking is peeking: counts are hints, and a throttled
-namespace says 0. What peeking shows but a job does not receive is locked by somebody: its lock is waited for.
-"""
+"""The drain: every backlog queue is carried until it is proven empty, or until a limit is reached (X2)."""
 
 from __future__ import annotations
 
-import fnmatch
-import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from ..backlog import Restored, Ttl, facts_of, restore
 from ..backlog.choosing import Assignment, by_pair
-from ..bus.connection import Connection
-from ..bus.opening import client_of
-from ..bus.peek import MessageState, Peeked, peek
-from ..config import NamespaceSettings, PairSettings
-from ..errors import DestinationMissing, Faulted, NotAuthorized, SyphonError
-from ..transfer.pump import PumpOptions, WaitingDestination
+from ..transfer.pump import WaitingDestination
 from .account import Account
+from .allowance import Allowance
 from .desk import Desk
 from .hints import Hints
-from .jobs import Done, JobFailed, Jobs
+from .jobs import Jobs
+from .lookout import Lookout
+from .queue_drain import DrainOptions, QueueDrain, QueueState
 from .sheets import Fault
-from .slot import pump_options
 from .waiting import WaitingList
 
-log = logging.getLogger(__name__)
-
-QUIET = 1.0
-"""Seconds without a message after which a slot ends: whether the queue is empty is found out by peeking."""
-PER_SLOT = 5_000
-"""Messages that are worth a slot of their own."""
-SHORTEST_REST, LONGEST_REST = 2.0, 15.0
-"""Seconds between jobs on a queue whose messages are locked, or wait for their destination."""
-MOST_COUNTED = 100_000
-"""How many messages are counted at the end; from there on it is "at least"."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainOptions:
-    """What is asked for."""
-
-    only: tuple[str, ...] = ("*",)
-    before: int | None = None
-    after: int | None = None
-    limit: int | None = None
-    rate: float | None = None
-    timeout: float | None = None
-    patience: float = 120.0
-    """Seconds it goes on while nothing moves."""
-    lease: float = 60.0
-    ttl: Ttl | None = None
-
-    def wants(self, message: Peeked) -> bool:
-        """Whether an active message is one that was asked for."""
-        enqueued = facts_of(message.payload).enqueued_at
-        if (self.before is not None and enqueued >= self.before) or (self.after is not None and enqueued < self.after):
-            return False
-        if self.only == ("*",):
-            return True
-        restored = restore(message.payload, enqueued_at=None, now=0)
-        path = restored.destination if isinstance(restored, Restored) else ""
-        return any(fnmatch.fnmatchcase(path.lower(), pattern.lower()) for pattern in self.only)
-
-    def pump_options(self, pair: PairSettings, limit: int | None) -> PumpOptions:
-        options = pump_options(
-            pair, lease=self.lease, quiet=QUIET, only=self.only, before=self.before, after=self.after, limit=limit
-        )  # fmt: skip
-        return options if self.ttl is None else replace(options, ttl=self.ttl)
-
-
-class QueueState(StrEnum):
-    """Where the draining of a queue stands, or how it ended."""
-
-    LOOKING = "looking"
-    MOVING = "moving"
-    WAITING = "waiting"
-    EMPTY = "empty"
-    """Proven by a peek: nothing that was asked for is left."""
-    NOT_THERE = "not there"
-    STUCK = "stuck"
-    """Nothing has moved for longer than the patience lasts."""
-    LIMIT = "limit reached"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-    @property
-    def is_final(self) -> bool:
-        return self not in (QueueState.LOOKING, QueueState.MOVING, QueueState.WAITING)
-
-
-class Allowance:
-    """How many messages may still be moved, shared by all queues. Without a limit there is always more."""
-
-    def __init__(self, limit: int | None, queues: int) -> None:
-        self._left = limit
-        self._queues = queues
-        self._lent = 0
-        self._changed = threading.Condition()
-
-    def take(self) -> int | None:
-        """A share of what is left; 0 when there is none, None when there is no limit."""
-        with self._changed:
-            if self._left is None:
-                return None
-            # What others have and do not use comes back to those who can.
-            self._changed.wait_for(lambda: self._left or not self._lent)
-            share = -(-self._left // max(1, self._queues))
-            self._left -= share
-            self._lent += share
-            return share
-
-    def give_back(self, share: int, unused: int) -> None:
-        with self._changed:
-            if self._left is not None:
-                self._left += unused
-                self._lent -= share
-                self._changed.notify_all()
-
-    def leave(self) -> None:
-        """One queue less to share with."""
-        with self._changed:
-            self._queues -= 1
-
-
-class Lookout:
-    """The driver's own connection to a secondary, to peek with. Threads take turns."""
-
-    def __init__(self, settings: NamespaceSettings) -> None:
-        self._settings = settings
-        self._connection: Connection | None = None
-        self._lock = threading.Lock()
-
-    def count(self, queue: str, wanted: Callable[[Peeked], bool], at_most: int) -> int:
-        """How many active messages that are wanted lie in a queue, locked ones too; no more than `at_most`."""
-        with self._lock:
-            if self._connection is None or self._connection.wire.failure is not None:
-                self._connection = Connection(client_of(self._settings), queue)
-            found = 0
-            for message in peek(self._connection, queue):
-                found += message.state is MessageState.ACTIVE and wanted(message)
-                if found >= at_most:
-                    break
-            return found
-
-    def close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-
-class QueueDrain:
-    """One queue, being drained."""
-
-    def __init__(
-        self, pair: PairSettings, queue: str, jobs: Jobs, options: DrainOptions, lookout: Lookout,
-        waiting: WaitingList, allowance: Allowance, over: threading.Event, hint: int | None,
-    ) -> None:  # fmt: skip
-        self.pair = pair
-        self.queue = queue
-        self.hint = hint
-        """How many messages there were in the beginning, by the namespace's own count."""
-        self.state = QueueState.LOOKING
-        self.account = Account()
-        self.waiting = waiting
-        self.remaining: int | None = None
-        """How many are left in the end; none if nobody could look."""
-        self.error = ""
-        self.fault: Fault | None = None
-        self._jobs = jobs
-        self._options = options
-        self._lookout = lookout
-        self._allowance = allowance
-        self._over = over
-        self._moved_at = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name=f"drain {queue}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self, within: float) -> None:
-        self._thread.join(within)
-
-    def _run(self) -> None:
-        try:
-            self.state = self._drained()
-        except DestinationMissing:
-            self.state = QueueState.NOT_THERE
-        except SyphonError as error:
-            self.state, self.error = QueueState.FAILED, str(error)
-            if isinstance(error, Faulted):
-                self.fault = Fault(side="secondary", denied=isinstance(error, NotAuthorized), text=str(error))
-        except BaseException as error:
-            self.state, self.error = QueueState.FAILED, f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            self._allowance.leave()
-
-    def _drained(self) -> QueueState:
-        """Looks, and carries, until it is proven empty or something else ends it."""
-        while self._is_there_more():
-            if self._over.is_set():
-                return QueueState.STOPPED
-            share = self._allowance.take()
-            if share == 0:
-                return QueueState.LIMIT
-            done = self._carry(share)
-            if done is not None and done.fault is not None:
-                self.fault, self.error = done.fault, done.fault.text
-                return QueueState.FAILED
-            if time.monotonic() - self._moved_at > self._options.patience:
-                return QueueState.STUCK
-            if done is None or not done.has_more:
-                self._rest(done)
-        return QueueState.EMPTY
-
-    def _is_there_more(self) -> bool:
-        """Asks the queue itself, patiently: a secondary that is out of reach may come back."""
-        while True:
-            try:
-                return self._lookout.count(self.queue, self._options.wants, 1) > 0
-            except (Faulted, DestinationMissing):
-                raise
-            except SyphonError as error:
-                self.error = str(error)
-                if self._over.is_set() or time.monotonic() - self._moved_at > self._options.patience:
-                    raise
-                self.state = QueueState.WAITING
-                self._over.wait(SHORTEST_REST)
-            else:
-                self.error = ""
-
-    def _carry(self, share: int | None) -> Done | None:
-        self.state = QueueState.MOVING
-        count = self._slots() if share is None else 1
-        options = [self._options.pump_options(self.pair, share)] * count
-        moved = 0
-        try:
-            done = self._jobs.carry(self.pair, self.queue, options, self.waiting.now(), self._options.rate)
-            moved = done.sum("forwarded") + done.sum("dead_lettered")
-            self.account.add(done.sheets)
-            self.waiting.learn(done.waiting)
-            self.error = done.error
-            if moved:
-                self._moved_at = time.monotonic()
-            return done
-        except JobFailed as error:
-            self.error = str(error)
-            log.warning("%s", error)
-            return None
-        finally:
-            if share is not None:
-                self._allowance.give_back(share, share - moved)
-
-    def _slots(self) -> int:
-        """More for a deep backlog. The count is a hint, and one slot is enough to be right."""
-        left = max(0, (self.hint or 0) - self.account.moved)
-        return max(1, min(self._jobs.most_slots, left // PER_SLOT))
-
-    def _rest(self, done: Done | None) -> None:
-        """What is left is locked, or waits for its destination."""
-        received = done is not None and done.sum("received") > 0
-        if received and done is not None and not done.sum("left"):
-            return
-        self.state = QueueState.WAITING
-        waits = [destination.seconds for destination in self.waiting.now()]
-        self._over.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))
-
-    def look_back(self) -> None:
-        """Counts what is left, once all is over."""
-        if self.state in (QueueState.EMPTY, QueueState.NOT_THERE):
-            self.remaining = 0
-            return
-        try:
-            self.remaining = self._lookout.count(self.queue, self._options.wants, MOST_COUNTED)
-        except SyphonError as error:
-            log.debug("%s could not be counted: %s", self.queue, error)
+__all__ = ["Drain", "DrainOptions", "DrainResult", "QueueDrain", "QueueState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,5 +117,5 @@ class Drain:
 
     def waiting(self) -> list[WaitingDestination]:
         """The destinations that take nothing now."""
-        lists: Iterable[WaitingList] = {id(queue.waiting): queue.waiting for queue in self.queues}.values()
+        lists = {id(queue.waiting): queue.waiting for queue in self.queues}.values()
         return [destination for each in lists for destination in each.now()]

@@ -14,7 +14,7 @@ from ..backlog.provisioning import plan, provision
 from ..bus.administration import Administration
 from ..config import PairSettings, PipelineSettings
 from ..errors import Faulted, SyphonError
-from .jobs import Done, JobFailed, Jobs
+from .jobs import Done, Jobs
 from .pauses import Pauses
 from .slot import pump_options
 from .waiting import WaitingList
@@ -156,11 +156,7 @@ class Carrier:
         while not duty.over.is_set() and not duty.is_paused(self.queue):
             settings = duty.settings
             options = pump_options(settings, lease=duty.pipeline.lease / 1000)
-            try:
-                done = duty.jobs.carry(settings, self.queue, [options] * slots, duty.waiting.now(), settings.rate)
-            except JobFailed as error:
-                self._suffer(str(error))
-                return
+            done = duty.jobs.carry(settings, self.queue, [options] * slots, duty.waiting.now(), settings.rate)
             duty.heard(done)
             if done.error:
                 self._suffer(done.error)

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class JobFailed(SyphonError):
-    """Spark gave a job up."""
-
-
 class SparkLost(SyphonError):
     """Spark is gone: it has to be started again, and the worker with it."""
 
@@ -33,6 +29,8 @@ class Done:
     """A job that has ended, as far as the driver heard of it."""
 
     sheets: tuple[Sheet, ...]
+    failure: str = ""
+    """Why Spark gave it up, if it did."""
 
     @property
     def lost(self) -> tuple[Sheet, ...]:
@@ -45,7 +43,8 @@ class Done:
 
     @property
     def error(self) -> str:
-        return next((sheet.error for sheet in self.sheets if sheet.error), "")
+        """What went wrong, if something did."""
+        return self.failure or next((sheet.error for sheet in self.sheets if sheet.error), "")
 
     @property
     def waiting(self) -> tuple[WaitingDestination, ...]:
@@ -79,15 +78,9 @@ class Jobs:
         """How many tasks run at once."""
         return int(self._spark.sparkContext.defaultParallelism)
 
-    @property
-    def ledger_error(self) -> str:
-        """Why the ledger is not complete, if it is not."""
-        return self._clerk.error
-
     def warm_up(self) -> None:
         """The first job takes seconds, and a message that waits for it as long. Better now."""
-        count = self.most_slots
-        self._spark.range(0, count, 1, count).mapInArrow(slots([]), TRANSFERS).count()
+        self._spark.range(1).mapInArrow(slots([]), TRANSFERS).count()
 
     def carry(
         self,
@@ -97,23 +90,22 @@ class Jobs:
         waiting: Sequence[WaitingDestination] = (),
         rate: float | None = None,
     ) -> Done:
-        """Carries a queue's messages with a slot for each of `options`, until all of them have ended."""
+        """Carries a queue's messages with a slot for each of `options`, until all of them have ended.
+
+        Raises `SparkLost`; whatever else goes wrong is in what it returns, beside what was done until then.
+        """
         job = uuid.uuid4().hex[:12]
         share = None if rate is None else rate / len(options)
         assignments = [
             Assignment(pair, queue, job, each, self._desk.address, share, tuple(waiting)) for each in options
         ]
         self._desk.open_job(job)
-        rows: DataFrame | None = None
-        try:
-            rows = self._run(queue, assignments)
-        finally:
-            sheets = tuple(self._desk.close_job(job))
-            if rows is not None:
-                self._clerk.write(rows, sheets)
-        return Done(sheets)
+        rows, failure = self._run(queue, assignments)
+        sheets = tuple(self._desk.close_job(job))
+        self._clerk.write(None if failure else rows, sheets)
+        return Done(sheets, failure)
 
-    def _run(self, queue: str, assignments: list[Assignment]) -> DataFrame:
+    def _run(self, queue: str, assignments: list[Assignment]) -> tuple[DataFrame, str]:
         """Runs the slots. What they yield is kept by Spark: evaluating it again would be another transfer."""
         from pyspark import StorageLevel
 
@@ -127,8 +119,11 @@ class Jobs:
         try:
             rows.count()
         except Exception as error:
-            raise self._explained(error, queue) from error
-        return rows
+            text = str(error).strip().partition("\n")[0]
+            if self._is_lost():
+                raise SparkLost(f"Spark is gone while it worked on {queue}: {text}") from error
+            return rows, f"Spark gave up a job on {queue}: {text}. Nothing is lost: what was in hand comes again."
+        return rows, ""
 
     def _is_lost(self) -> bool:
         from py4j.protocol import Py4JError
@@ -137,9 +132,3 @@ class Jobs:
             return bool(self._spark.sparkContext._jsc.sc().isStopped())
         except (Py4JError, OSError, AttributeError):
             return True
-
-    def _explained(self, error: Exception, queue: str) -> SyphonError:
-        text = str(error).strip().partition("\n")[0]
-        if self._is_lost():
-            return SparkLost(f"Spark is gone while it worked on {queue}: {text}")
-        return JobFailed(f"Spark gave up a job on {queue}: {text}. Nothing is lost: what was in hand comes again.")

@@ -39,7 +39,7 @@ BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
 STEPS = (60, 300, 900, 3_600, 21_600, 86_400)
 """Seconds that a step of the timeline may take: the shortest of which there are no more than MOST_STEPS."""
 MOST_STEPS = 120
-MOST_LINES = 1_000
+MOST_LINES = 10_000
 """Of a list that other people's texts could make endless."""
 LONGEST_ATTEMPT = timedelta(days=2)
 """A task lives no longer than its lease, and that is an hour at the most."""
@@ -160,26 +160,32 @@ class _Questions:
         )
 
     def destinations(self) -> list[Destination]:
-        rows = self._ask("""
+        rows = self._ask(
+            """
             select best.destination as name, count(*) as messages, count_if(best.outcome = 'forwarded') as forwarded,
                    count_if(best.outcome = 'dead_lettered') as dead_lettered, count_if(best.outcome = 'left') as left,
                    count_if(possible_duplicate) as possible_duplicates, count_if(forwards > 1) as repeated,
                    sum(size) as bytes,
                    struct(percentile_approx(waited, array(0.5, 0.95)), max(waited)) as in_backlog,
                    struct(percentile_approx(carried, array(0.5, 0.95)), max(carried)) as carrying
-            from {messages} group by best.destination order by messages desc, name
-        """)
+            from {messages} group by best.destination order by messages desc, name limit :most
+            """,
+            most=MOST_LINES,
+        )
         return [
             Destination(**_values(row, in_backlog=_spread(*row.in_backlog), carrying=_spread(*row.carrying)))
             for row in rows
         ]
 
     def hours(self) -> list[Hour]:
-        rows = self._ask("""
+        rows = self._ask(
+            """
             select floor(unix_seconds(settled_at) / 3600) as hour, destination, count_if(outcome = 'forwarded'),
                    count_if(outcome = 'dead_lettered'), count_if(outcome = 'left')
-            from {transfers} group by hour, destination order by hour, destination
-        """)
+            from {transfers} group by hour, destination order by hour, destination limit :most
+            """,
+            most=MOST_LINES,
+        )
         return [Hour(_at(row.hour * 3_600_000), *row[1:]) for row in rows]
 
     def reasons(self) -> tuple[list[Reason], list[Reason]]:
@@ -197,9 +203,7 @@ class _Questions:
 
         def of(outcome: str) -> list[Reason]:
             return [
-                Reason(
-                    row.reason, row.destination, row.messages, _when(row.oldest), _at(row.last_tried), row.example
-                )
+                Reason(row.reason, row.destination, row.messages, _when(row.oldest), _at(row.last_tried), row.example)
                 for row in rows
                 if row.outcome == outcome
             ]

@@ -64,19 +64,18 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch
     """Outcomes as Spark takes them from a task."""
     import pyarrow as pa
 
-    when = pa.timestamp("us", tz="UTC")
+    text, number, when = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
+    by_name = dict(zip(Outcome._fields, zip(*outcomes, strict=True), strict=True))
 
     def times(name: str) -> pa.Array:
-        values = [getattr(outcome, name) for outcome in outcomes]
-        return pa.array([None if not value else value * 1000 for value in values], when)
+        return pa.array([value * 1000 if value else None for value in by_name[name]], number).cast(when)
 
     def same(value: object, kind: pa.DataType) -> pa.Array:
-        return pa.array([value] * len(outcomes), kind)
+        return pa.repeat(pa.scalar(value, kind), len(outcomes))
 
     def each(name: str, kind: pa.DataType) -> pa.Array:
-        return pa.array([getattr(outcome, name) for outcome in outcomes], kind)
+        return pa.array(by_name[name], kind)
 
-    text, number = pa.string(), pa.int64()
     columns = {
         "pair": same(origin.pair, text),
         "queue": each("queue", text),

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("syphon.spark")
 
 PACKAGE = Path(__file__).parents[1]
+SMALL_JVM = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms48m -XX:MaxNewSize=48m "
+    "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+)
+"""The driver plans small jobs, and waits. By itself Java would take a sixty-fourth of the machine to begin with."""
 TASK_FAILURES = 4
 """How often a task may fail: in local mode Spark forgives none by itself, and a killed worker would end the job."""
 
@@ -65,10 +70,12 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.speculation": "false",  # a second copy of a pump would be a second receiver
         "spark.task.maxFailures": str(TASK_FAILURES),
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": SMALL_JVM,
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        # Told to Python workers by their environment, it would take a second daemon for those that have no use for it.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",

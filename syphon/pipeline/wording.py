@@ -11,15 +11,19 @@ def counted(number: int, what: str) -> str:
 
 def duration(seconds: float) -> str:
     """Two units at the most: 740 ms, 12.5 s, 3 min 20 s, 2 h 5 min, 1 d 4 h."""
-    if seconds < 1:
+    if round(seconds, 3) < 1:
         return f"{round(seconds * 1000)} ms"
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
-    for size, name, below, rest in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            whole, part = divmod(int(seconds), size)
-            return f"{whole} {name}" + (f" {part // below} {rest}" if part // below else "")
-    raise AssertionError(seconds)
+    whole = round(seconds)
+    for size, name, part, rest in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min")):
+        if whole >= size:
+            return _units(whole // size, name, whole % size // part, rest)
+    return _units(whole // 60, "min", whole % 60, "s")
+
+
+def _units(amount: int, name: str, rest: int, rest_name: str) -> str:
+    return f"{amount} {name}" + (f" {rest} {rest_name}" if rest else "")
 
 
 def moment(when: datetime) -> str:
@@ -28,7 +32,7 @@ def moment(when: datetime) -> str:
 
 
 def volume(size: int) -> str:
-    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "KB")):
+    for unit, name in ((2**40, "TB"), (2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} B"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from ..config import Config
-from ..errors import SyphonError
+from ..errors import Faulted, SyphonError
 from .desk import Desk
 from .duty import Duty
 from .jobs import Jobs
@@ -74,7 +74,7 @@ class Worker:
             if broken is not None:
                 return broken if isinstance(broken, SyphonError) else SyphonError(f"{type(broken).__name__}: {broken}")
             if watch is not None and any(side.has_ended for side in watch.pair.sides):
-                return watch.pair.fault
+                return Faulted(f"The pair {watch.name} has faulted, and the worker ends with it: {watch.pair.fault}")
         return None
 
     def _leave(self, reason: SyphonError | None, turned: Callable[[], None]) -> SyphonError | None:

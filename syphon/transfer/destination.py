@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field
 
-from syphon.amqp import Map, Properties, Section, Symbol, data_section, properties_bytes, section_bytes
+from syphon.amqp import Map, Properties, Section, Symbol, data_head, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import Restored
 
@@ -31,6 +31,8 @@ from ..errors import (
 log = logging.getLogger(__name__)
 
 BATCH = 100
+WORTH_SENDING = 25
+"""Messages that go out although others are under way. Fewer wait for company, or until nothing is."""
 BATCHES_UNDER_WAY = 16
 ENVELOPE = 512
 """Bytes that a batch may need beside its messages: the first one's id and key."""
@@ -178,14 +180,14 @@ class Destination:
             sender.send(payload, message_format, batch)
 
     def _next_batch(self, sender: RawSender[Batch], progress: Progress) -> Batch:
-        """Messages of one key that fit together; a part-filled batch goes out only when nothing else is under way."""
+        """Messages of one key that fit together; a small batch goes out only when nothing else is under way."""
         if self._again:
             return self._again.popleft()
         for key, line in list(self._waiting.items()):
             if not line:
                 del self._waiting[key]
                 continue
-            if key == NO_KEY and sender.under_way and self._is_part_filled(line, sender):
+            if key == NO_KEY and sender.under_way and self._waits_for_company(line, sender):
                 continue
             batch: Batch = []
             room = sender.max_batch - ENVELOPE
@@ -204,9 +206,10 @@ class Destination:
                 return batch
         return []
 
-    def _is_part_filled(self, line: deque[Transfer], sender: RawSender[Batch]) -> bool:
-        """Whether more would fit into the next batch: by count, and by size if all are like the first."""
-        return len(line) < self._together and len(line) * line[0].restored.size < sender.max_batch
+    def _waits_for_company(self, line: deque[Transfer], sender: RawSender[Batch]) -> bool:
+        """Whether the next batch would be a small one: by count, and by size if all are like the first."""
+        few = min(WORTH_SENDING, self._together)
+        return len(line) < few and len(line) * line[0].restored.size < sender.max_batch
 
     # --- what comes back -----------------------------------------------------------------------------------------
 
@@ -328,7 +331,8 @@ def _encoded(batch: Batch) -> tuple[bytes, int]:
         parts.append(section_bytes(Section.MESSAGE_ANNOTATIONS, Map(((Symbol("x-opt-partition-key"), key),))))
     if first.message_id is not None or first.session_id is not None:
         parts.append(properties_bytes(Properties(message_id=first.message_id, group_id=first.session_id)))
-    parts += [data_section(transfer.restored.payload) for transfer in batch]
+    for transfer in batch:
+        parts += (data_head(transfer.restored.payload), transfer.restored.payload)
     return b"".join(parts), BATCH_FORMAT
 
 

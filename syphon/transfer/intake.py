@@ -68,7 +68,8 @@ class Intake:
         if receiver is None or receiver.state is not LinkState.OPEN:
             return
         room = self._room(rate)
-        if receiver.credit > room or receiver.credit < (room + 1) // 2:
+        # Often enough that the service never waits for us, seldom enough that the asking costs nothing.
+        if receiver.credit > room or receiver.credit < room - room // 8:
             receiver.grant(room)
         if receiver.credit <= 0:
             self._listening_since = None
@@ -97,15 +98,15 @@ class Intake:
 
     def _open(self) -> None:
         connection = self._namespace.connection()
-        if connection is not None and self._now() >= self._again_at and self._is_allowed(connection):
+        if connection is not None and self._now() >= self._again_at and self.is_allowed(connection):
             self._receiver = RawReceiver(connection.wire, self._queue)
 
-    def _is_allowed(self, connection: Connection) -> bool:
+    def is_allowed(self, connection: Connection) -> bool:
+        """Whether the queue's token is in place there; one that is late is waited for."""
         try:
             return connection.tokens.allow(self._queue)
         except Waits as error:
-            log.warning("%s cannot be received from for now: %s", self._queue, error)
-            self._again_at = self._now() + error.retry_after
+            self._wait(error)
             return False
         except NotAuthorized as error:
             self._namespace.fault(error)
@@ -118,4 +119,10 @@ class Intake:
     def let_go(self) -> RawReceiver | None:
         """The link, which is not ours any more."""
         receiver, self._receiver, self._listening_since = self._receiver, None, None
+        if receiver is not None and isinstance(receiver.error, Waits):
+            self._wait(receiver.error)
         return receiver
+
+    def _wait(self, error: Waits) -> None:
+        log.warning("%s cannot be received from: %s Next try in %.0f s", self._queue, error, error.retry_after)
+        self._again_at = self._now() + error.retry_after

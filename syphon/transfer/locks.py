@@ -26,15 +26,12 @@ class LockKeeper:
         self._link: RequestLink | None = None
         self._asked: set[Arrival] = set()
 
-    def work(self) -> None:
-        if self._link is not None and self._link.error is not None:
-            self._link = None
-            self._asked.clear()
-        if self._link is not None:
-            self._link.work()
-
     def keep(self, connection: Connection, in_hand: Iterable[Arrival], now: float) -> None:
-        """Asks for the oldest locks to be renewed, once half of their time is over. `in_hand` is oldest first."""
+        """Asks for the oldest locks to be renewed, once half of their time is over. `in_hand` is oldest first.
+
+        To be called every now and then, even if nothing is in hand: what was asked goes out here.
+        """
+        self._look_at_link()
         due = []
         for arrival in islice(in_hand, 10 * TOKENS_PER_REQUEST):
             if now - arrival.locked_at > self._lock / 2 and arrival not in self._asked:
@@ -58,6 +55,13 @@ class LockKeeper:
 
         orphans = [arrival for arrival in arrivals if arrival not in self._asked]
         self._ask(connection, "update-disposition", {"disposition-status": "completed"}, orphans, answered)
+
+    def _look_at_link(self) -> None:
+        if self._link is not None and self._link.error is not None:
+            self._link = None
+            self._asked.clear()
+        if self._link is not None:
+            self._link.work()
 
     def _ask(
         self,

@@ -20,8 +20,8 @@ PERMANENT: frozenset[type[SyphonError]] = frozenset(
 class PumpOptions:
     """How a pump works."""
 
-    window: int = 2000
-    """Messages in hand at a time."""
+    window: int = 4000
+    """Messages in hand at a time. They pass in three round trips: fewer, and both ends wait for the line."""
     window_bytes: int = 16 * 1024 * 1024
     """Their bytes. The process needs about three times as much: as they came, restored, and on their way out."""
     max_links: int = 200

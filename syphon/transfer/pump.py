@@ -37,6 +37,7 @@ OPENING_TURN = 0.02
 """The same while a connection is still being opened: nothing on a socket will tell that it is there."""
 LOCK_MARGIN = 0.1
 """The share of a lock that must be left for a message to be sent: a completion must still find it locked."""
+SETTLED_AS = {"accepted": Result.FORWARDED, "rejected": Result.DEAD_LETTERED, "released": Result.LEFT}
 
 
 class Pump:
@@ -181,14 +182,13 @@ class Pump:
             return None
 
     def _see_to_locks(self, now: float) -> None:
-        self._locks.work()
         for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._options.lock]:
             self._completed(arrival, False)
         connection = self._secondary.connection()
         if connection is None:
             return
         self._locks.keep(connection, self._account.in_hand, now)
-        if self._orphans and connection.tokens.allow(self.queue):
+        if self._orphans and self._intake.is_allowed(connection):
             self._locks.complete(connection, self._orphans, self._completed)
 
     def _grant(self) -> None:
@@ -210,16 +210,17 @@ class Pump:
     # --- the way of a message ------------------------------------------------------------------------------------
 
     def _route_arrivals(self) -> None:
+        wall = wall_clock()
         while (arrival := self._intake.next_arrival()) is not None:
             self._account.receive(arrival)
             if self._ended_at is not None:
                 self._give_back(arrival)
             else:
-                self._route(arrival)
+                self._route(arrival, wall)
 
-    def _route(self, arrival: Arrival) -> None:
+    def _route(self, arrival: Arrival, wall: int) -> None:
         """Restored → its destination, or → dead letters with a reason."""
-        restored = restore(arrival.payload, enqueued_at=None, now=wall_clock(), ttl=self._options.ttl)
+        restored = restore(arrival.payload, enqueued_at=None, now=wall, ttl=self._options.ttl)
         if isinstance(restored, Unrestorable):
             if self._is_outside(arrival, restored):
                 self._leave_outside(arrival)
@@ -258,8 +259,9 @@ class Pump:
         self._leave_old(now)
 
     def _note(self, destination: Destination, progress: Progress) -> None:
+        wall = wall_clock()
         for transfer in progress.accepted:
-            transfer.forwarded_at = wall_clock()
+            transfer.forwarded_at = wall
             if transfer.arrival.link.state is LinkState.OPEN:
                 transfer.arrival.link.complete(transfer.arrival)
             else:
@@ -296,7 +298,7 @@ class Pump:
         if arrival.link.state is not LinkState.OPEN:
             self._account.finish(arrival, Result.LEFT, "Its link was lost.")
             return
-        self._account.note(arrival, "The pump was told to stop.")
+        self._account.note(arrival, "The pump had stopped taking messages.")
         arrival.link.release(arrival)
 
     def _give_back_unsent(self) -> None:
@@ -324,8 +326,7 @@ class Pump:
         transfer = self._account.in_hand[arrival]
         forwarded = transfer is not None and transfer.forwarded_at is not None
         if settled.error is None:
-            results = {"accepted": Result.FORWARDED, "rejected": Result.DEAD_LETTERED, "released": Result.LEFT}
-            self._account.finish(arrival, results[settled.outcome])
+            self._account.finish(arrival, SETTLED_AS[settled.outcome])
         elif not forwarded:
             self._account.finish(arrival, Result.LEFT, str(settled.error))
         elif settled.unknown:

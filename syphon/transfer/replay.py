@@ -26,13 +26,14 @@ from .destination import Destination, Transfer, Waiting
 from .locks import LockKeeper
 from .options import PERMANENT
 
-WINDOW = 500
-"""How many messages are on their way at once."""
+WINDOW, WINDOW_BYTES = 500, 16 * 1024 * 1024
+"""How many messages are on their way at once, and about how many bytes."""
 QUIET = 5.0
 """Seconds without a message not seen before: those still missing are gone, deferred, or locked by somebody else."""
 PATIENCE = 60.0
 """Seconds a destination is waited for that cannot take messages just now."""
 LOCK = 60.0
+"""Seconds a lock lasts, as backlog queues are made (P2)."""
 GRACE = 5.0
 """Seconds to let go of what is in hand."""
 TURN, TICK = 0.2, 0.5
@@ -95,6 +96,7 @@ class Replay:
         now: Callable[[], float] = time.monotonic,
         quiet: float = QUIET,
         patience: float = PATIENCE,
+        lock: float = LOCK,
     ) -> None:
         self.tally = ReplayTally(len(chosen))
         self.stopping = False
@@ -113,7 +115,9 @@ class Replay:
         """What is on its way, and whether its copy was accepted."""
         self._destinations: dict[str, Destination] = {}
         self._waits_since: dict[str, float] = {}
-        self._locks = LockKeeper(self._path, LOCK)
+        self._locks = LockKeeper(self._path, lock)
+        self._largest = 1024 * 1024
+        """Bytes of a message, lately; nobody knows what the first ones will be."""
         self._news_at = now()
         self._ticked_at = 0.0
 
@@ -144,6 +148,7 @@ class Replay:
         if self.stopping and not self._in_hand:
             self._leave_missing("It was told to stop.")
         if self._in_hand:
+            self._news_at = self._now()  # as long as there is no room for more, silence says nothing
             return False
         return not self._missing or (self._receiver is not None and self._now() - self._news_at > self._quiet)
 
@@ -169,9 +174,12 @@ class Replay:
         receiver = self._open()
         if receiver is None or receiver.state is not LinkState.OPEN:
             return
-        room = 0 if self.stopping or not self._missing else WINDOW - len(self._in_hand)
-        if receiver.credit < room // 2 or (room == 0 and receiver.credit > 0):
+        window = max(1, min(WINDOW, WINDOW_BYTES // self._largest))
+        room = window - len(self._in_hand) if self._missing and not self.stopping else 0
+        if receiver.credit < (room + 1) // 2:
             receiver.grant(room)
+        elif room <= 0 < receiver.credit:
+            receiver.grant(0)
 
     def _open(self) -> RawReceiver | None:
         if self._receiver is not None and self._receiver.state is LinkState.LOST:
@@ -186,6 +194,7 @@ class Replay:
     def _take_arrivals(self) -> None:
         while self._receiver is not None and self._receiver.arrivals:
             arrival = self._receiver.arrivals.popleft()
+            self._largest = max(len(arrival.payload), self._largest // 2)
             number = stamped(arrival.payload).sequence_number
             if number not in self._seen:
                 self._seen.add(number)
@@ -194,8 +203,7 @@ class Replay:
                 self._missing.discard(number)
                 self._send(arrival)
             else:
-                arrival.payload = b""  # not one of ours: its lock is all that is kept
-                self._aside.append(arrival)
+                self._set_aside(arrival)
 
     def _send(self, arrival: Arrival) -> None:
         self._in_hand[arrival] = False
@@ -239,8 +247,12 @@ class Replay:
 
     def _leave(self, arrival: Arrival, why: str) -> None:
         self._in_hand.pop(arrival, None)
-        self._aside.append(arrival)
+        self._set_aside(arrival)
         self.tally.why_left[why] += 1
+
+    def _set_aside(self, arrival: Arrival) -> None:
+        arrival.payload = b""  # its lock is all that is kept of it, to be let go at the end
+        self._aside.append(arrival)
 
     def _leave_missing(self, why: str) -> None:
         if self._missing:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from bench.fill import fill
-from bench.run import QUEUE, distant, emulator
+from bench.stage import QUEUE, distant, emulator
 
 PROMISED = 120
 """Megabytes, for the whole process."""

@@ -40,12 +40,21 @@ def dead(payload: bytes) -> bytes:
     ))  # fmt: skip
 
 
+def pieces(payload: bytes) -> tuple[bytes, ...]:
+    """All bytes but the header's, and but for the lengths of maps: a broker that adds to one may write it longer."""
+    _, annotations, properties, application, body = outline(payload)
+    return (
+        take(payload, annotations, keys(())).rest if annotations is not None else b"",
+        payload[properties.start : properties.end] if properties is not None else b"",
+        take(payload, application, keys(())).rest if application is not None else b"",
+        payload[body:],
+    )
+
+
 @given(messages.sent, messages.paths)
 def test_put_back_a_message_has_every_byte_it_had_in_the_backlog(sent: Sent, path: str) -> None:  # X4, M2
-    before = Message(to_backlog(sent.payload, path))
-    after = Message(put_back(dead(before.data)))
-    assert after.raw(Section.MESSAGE_ANNOTATIONS) == before.raw(Section.MESSAGE_ANNOTATIONS)
-    assert after.bare() == before.bare()
+    before = to_backlog(sent.payload, path)
+    assert pieces(put_back(dead(before))) == pieces(before)
 
 
 @given(messages.sent, messages.paths)

@@ -1,4 +1,4 @@
-"""`inspect` and `dead-letters` as an operator meets them: a real file, real namespaces, what is printed, exit codes."""
+"""`inspect`, `dead-letters` and `cost` as an operator meets them: real files, real namespaces, exit codes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from azure.servicebus import ServiceBusMessage
 
 from syphon.cli import main
 from syphon.emulator import Action, Fault, Operation
+from syphon.prices import LIST_PRICES
 
 from .conftest import FIRST, KEY, SECOND, Bench, aliased
 
@@ -74,7 +75,7 @@ def test_inspect_tells_what_waits_for_whom_and_what_would_be_refused(bench: Benc
     bench.put(aliased("whose?", None), queue=SECOND)
     done = in_a_process("inspect", "-c", bench.config(tmp_path, "orders"))
     assert done.returncode == 0
-    assert done.stderr == ""
+    assert done.stderr == "Starting Spark on local[2] …\n"
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["contoso", "orders", "7"] in [row[:3] for row in rows]
     assert ["contoso", "secret", "DestinationNotAllowed", "1"] in [row[:4] for row in rows]
@@ -87,7 +88,7 @@ def test_a_queue_that_is_missing_is_told_before_spark_is_started(bench: Bench, t
     file.write_text(file.read_text().replace("backlog_queue_count: 2", "backlog_queue_count: 3"))
     done = syphon("inspect", "-c", file, "--queue", "2")
     assert done.returncode == 1
-    assert "contoso/x-servicebus-transfer/2 cannot be looked into: amqp:not-found" in done.stderr
+    assert done.stderr.startswith("contoso/x-servicebus-transfer/2: amqp:not-found")
 
 
 @pytest.mark.parametrize("command", [["inspect"], ["dead-letters", "list"]])
@@ -253,3 +254,26 @@ def test_commands_that_need_no_spark_do_not_load_it(bench: Bench, tmp_path: Path
     for arguments in (["dead-letters", "list", "-c", str(bench.config(tmp_path))], ["cost"], ["inspect", "--help"]):
         done = subprocess.run([sys.executable, "-c", probe, *arguments], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- cost ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_cost_of_waiting_and_of_a_drain_is_told_with_the_date_of_its_prices(syphon: Run) -> None:  # S1, S7
+    told = syphon("cost", "--messages", "1000000").stdout
+    assert "List prices as of 2026" in told
+    assert "28,800  operations" in told
+    assert "4,000,000  operations" in told
+    result = answer(syphon("cost", "--messages", "1000000", "--json"))
+    assert (result["idle"]["operations"], result["drain"]["operations"]) == (28_800, 4_000_000)
+    assert [share["whose"] for share in result["drain"]["shares"]] == ["sender", "syphon", "syphon", "receiver"]
+
+
+def test_prices_of_ones_own_are_used_and_judged(tmp_path: Path, syphon: Run) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text(LIST_PRICES.read_text().replace("per_million: 0.80", "per_million: 8"))
+    assert answer(syphon("cost", "--messages", "1000000", "--prices", file, "--json"))["drain"]["most"] == 32.0
+    file.write_text("currency: USD\n")
+    wrong = syphon("cost", "--prices", file)
+    assert wrong.returncode == 78
+    assert "standard is missing" in wrong.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import Ttl
 from syphon.backlog.dead_letters import Wanted, dead_letter_path, dead_letters
@@ -126,13 +128,27 @@ def test_one_message_that_is_refused_does_not_hold_up_its_neighbours(bench: Benc
     assert bench.counts() == (0, 1)
 
 
-def test_a_busy_destination_is_waited_for(bench: Bench) -> None:  # S5
+def test_a_destination_that_cannot_just_now_is_waited_for(bench: Bench) -> None:  # S4
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x")
     silent = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout", times=1)
     bench.emulator.call(lambda: bench.primary.faults.add(silent))
     tally = replay(bench, home(bench))
+    assert silent.struck == 1
     assert (tally.replayed, tally.left) == (3, 0)
+
+
+def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
+    queue = "contoso/x-servicebus-transfer/5"
+    bench.queue(queue, "contoso-dr", lock_duration=5000)
+    bench.queue("orders")
+    bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x", queue=queue)
+    slow = Fault(Action.DELAY, Operation.SEND, "orders", seconds=6, times=1)
+    bench.emulator.call(lambda: bench.primary.faults.add(slow))
+    with bench.connection() as source, bench.connection("contoso", "") as primary:
+        tally = Replay(queue, {1, 2, 3}, source, primary, home(bench), lock=5.0).run()
+    assert slow.struck == 1
+    assert (tally.replayed, tally.left, tally.possible_duplicates) == (3, 0, 0)
 
 
 def test_a_destination_that_stays_busy_is_given_up_and_nothing_is_lost(bench: Bench) -> None:  # S4
@@ -144,6 +160,20 @@ def test_a_destination_that_stays_busy_is_given_up_and_nothing_is_lost(bench: Be
     assert (tally.replayed, tally.left) == (0, 3)
     assert "resource-limit-exceeded" in next(iter(tally.why_left))
     assert bench.counts() == (0, 3)
+
+
+def test_waiting_for_one_destination_does_not_end_the_search_for_the_rest(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S3
+    monkeypatch.setattr("syphon.transfer.replay.WINDOW", 2)
+    for name in ("full", "orders"):
+        bench.queue(name)
+    bench.bury(*(aliased("x", "full") for _ in range(2)), *(aliased("y", "orders") for _ in range(3)), reason="x")
+    full = Fault(Action.ERROR, Operation.SEND, "full", condition="amqp:resource-limit-exceeded")
+    bench.emulator.call(lambda: bench.primary.faults.add(full))
+    tally = replay(bench, home(bench), patience=1.5)  # longer than the second after which a queue counts as quiet
+    assert (tally.replayed, tally.left) == (3, 2)
+    assert all("'full'" in why for why in tally.why_left)
 
 
 def test_a_dead_letter_is_completed_only_after_its_copy_was_accepted(bench: Bench) -> None:  # S2

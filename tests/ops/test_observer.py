@@ -73,11 +73,11 @@ def scene(emulator: BackgroundEmulator) -> Iterator[Scene]:
     pauses = Pauses()
     with Desk() as desk:
         spark = cast(Any, None)
-        jobs = Jobs(spark, desk, Clerk(Ledger(spark, "nowhere")))
-        worker = Worker(config, jobs, desk, pauses=pauses)
+        clerk = Clerk(Ledger(spark, "nowhere"))
+        worker = Worker(config, Jobs(spark, desk, clerk), desk, pauses=pauses)
         found = Scene(emulator, worker, cast(Any, None), pauses)
         found.observer = Observer(config, pauses, RecentEvents(), now=lambda: time.monotonic() + found.later)
-        found.observer.attend(worker, desk, jobs)
+        found.observer.attend(worker, desk, clerk)
         try:
             yield found
         finally:

@@ -77,9 +77,7 @@ def rows_of(
     return spark.range(0, 1, 1, 1).mapInArrow(pump, TRANSFERS).persist()
 
 
-def record(
-    ledger: Ledger, spark: SparkSession, outcomes: Sequence[Outcome], origin: Origin = ORIGIN
-) -> None:
+def record(ledger: Ledger, spark: SparkSession, outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> None:
     rows = rows_of(spark, outcomes, origin)
     ledger.write(rows)
     rows.unpersist()

@@ -33,7 +33,7 @@ def put_on_record(ledger: Ledger, spark: SparkSession) -> None:
     record(ledger, spark, list(_second()), SECOND)
     record(ledger, spark, [outcome(1, destination="elsewhere")], Origin("fabrikam", "job-4", 0, 0))
     ledger.note([
-        attempt(76, 60, dead_lettered=3, left=13, origin=FIRST),
+        attempt(76, 60, dead_lettered=3, left=13, origin=FIRST, at=NOON + MINUTE),
         attempt(14, origin=SECOND, at=NOON + HOUR, possible_duplicates=4),
         attempt(5, 3, origin=KILLED, at=NOON + HOUR, finished=False, error="the Python worker exited"),
     ])  # fmt: skip

@@ -16,7 +16,7 @@ from .plant import Plant, Running, aliased, eventually, plant
 pytestmark = [pytest.mark.timeout(300)]
 
 MESSAGES = 3000
-WINDOW = 2000
+WINDOW = 4000
 """What a slot may have in hand: more cannot come twice."""
 
 

@@ -7,8 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click.testing
 import pytest
 
+from syphon.cli import ExitCode
+from syphon.cli.report import report as report_command
 from syphon.pipeline.ledger import Ledger, LedgerUnreadable
 from syphon.pipeline.questions import BANDS, report
 from syphon.pipeline.report import Period, Report, as_json
@@ -173,9 +176,12 @@ def test_a_queue_that_was_made_again_has_other_messages_under_the_same_numbers(
     assert (told.messages.total, told.messages.repeated) == (2, 0)
 
 
-def test_an_empty_ledger_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    told = report(spark, Ledger(spark, str(tmp_path / "none")))
-    assert (told.empty, told.verdict, told.timeline.steps, told.in_backlog) == (True, "Nothing is on record.", [], None)
+def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    record(ledger, spark, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
+    timeline = report(spark, ledger).timeline
+    assert (timeline.seconds, len(timeline.steps)) == (86_400, 31)
+    assert [step.forwarded for step in timeline.steps] == [1, *[0] * 29, 1]
 
 
 def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(spark: SparkSession, tmp_path: Path) -> None:
@@ -202,3 +208,44 @@ def test_a_ledger_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -
         (folder / "part-0.parquet").write_bytes(b"PAR1")
     with pytest.raises(LedgerUnreadable, match=str(tmp_path)):
         report(spark, Ledger(spark, str(tmp_path)))
+
+
+# --- the command, in this process and on its Spark -------------------------------------------------------------------
+
+
+def syphon_report(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(report_command, arguments)
+
+
+def test_the_command_shows_tables_and_its_exit_code_says_that_something_was_left(
+    spark: SparkSession, ledger: Ledger
+) -> None:  # D12
+    done = syphon_report("--ledger", ledger.path, "--to", "2026-10-05T12:00:00.001Z", "--pair", "contoso")
+    assert done.exit_code == ExitCode.LEFT
+    assert done.stdout.splitlines()[:3] == [
+        "0 of 16 messages arrived. 3 went to the dead letters. 13 stayed in the backlog. "
+        "Every receipt is accounted for.",
+        "2026-10-05 12:00:00 UTC to 2026-10-05 12:00:00 UTC, 16.0 KB",
+        "Transfers: 16 received = 0 forwarded + 3 dead-lettered + 13 left + 0 unaccounted",
+    ]
+    assert done.stderr == ""
+
+
+def test_a_period_in_which_nothing_happened_is_told_and_is_no_failure(spark: SparkSession, ledger: Ledger) -> None:
+    done = syphon_report("--ledger", ledger.path, "--from", "2026-10-06")
+    assert (done.exit_code, done.stdout) == (ExitCode.OK, "Nothing is on record.\n")
+    assert done.stderr == (
+        f"The ledger at {ledger.path} has transfers of contoso, fabrikam, but none that was asked for.\n"
+    )
+
+
+def test_an_empty_folder_is_an_empty_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    done = syphon_report("--ledger", str(tmp_path))
+    assert (done.exit_code, done.stdout) == (ExitCode.OK, "Nothing is on record.\n")
+    assert done.stderr.startswith(f"The ledger at {tmp_path} is empty: ")
+
+
+def test_a_ledger_that_cannot_be_reached_is_told(spark: SparkSession) -> None:
+    done = syphon_report("--ledger", "nowhere://host/ledger")
+    assert (done.exit_code, done.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert done.stderr.startswith("The ledger at nowhere://host/ledger cannot be read: ")

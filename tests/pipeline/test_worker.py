@@ -129,6 +129,18 @@ def test_credentials_that_are_refused_end_the_worker_with_exit_code_77_at_its_st
     assert "d3Jvbmc" not in worker.said
 
 
+def test_a_namespace_that_refuses_us_faults_the_pair_and_ends_the_worker(site: Plant) -> None:  # C1, C3
+    site.put([aliased(1, "orders")])
+    refusal = {"action": "error", "operation": "attach", "entity": site.backlog(0)}
+    site.control("contoso-dr", "POST", "faults", {**refusal, "condition": "amqp:unauthorized-access"})
+    worker = site.worker()
+    code, _ = worker.end()
+    assert code == 70, worker.said
+    assert "The pair contoso has faulted" in worker.said
+    site.control("contoso-dr", "DELETE", "faults")
+    assert site.in_backlog(0) == Counter(["m1"])
+
+
 def test_a_second_signal_leaves_at_once_and_loses_nothing(site: Plant) -> None:
     site.put([aliased(number, "orders") for number in range(500)])
     worker = site.worker(config=site.config(pair={"rate": 20}))

@@ -33,6 +33,17 @@ def test_a_completion_that_was_never_confirmed_is_a_possible_duplicate(bench: Be
     assert bench.active(BACKLOG, "contoso-dr") == 0
 
 
+def test_a_queue_that_is_busy_is_left_alone_before_it_is_received_from_again(bench: Bench) -> None:  # S5
+    bench.queue("orders")
+    busy = Fault(Action.DETACH, Operation.RECEIVE, BACKLOG, condition="com.microsoft:server-busy")
+    bench.fault(busy, "contoso-dr")
+    bench.put(aliased("x", "orders"))
+    pump, _ = bench.run(replace(QUICK, lease=2.0))
+    assert busy.struck == 1
+    assert pump.tally.received == 0
+    assert bench.active(BACKLOG, "contoso-dr") == 1
+
+
 def detach(bench: Bench) -> None:
     """The service detaches who receives from the backlog queue."""
 

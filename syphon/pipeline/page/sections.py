@@ -50,10 +50,7 @@ def _numbers(report: Report) -> Markup:
         tiles.append(("median time in the backlog", duration(spread.p50), f"at most {duration(spread.longest)}"))
     return tag(
         "dl",
-        *(
-            tag("div", tag("dt", name), tag("dd", value), tag("dd", more, class_="more"))
-            for name, value, more in tiles
-        ),
+        *(tag("div", tag("dt", name), tag("dd", value), tag("dd", more, class_="more")) for name, value, more in tiles),
         class_="numbers",
     )
 

@@ -1,0 +1,150 @@
+"""`syphon report`: what became of every message, out of the ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from syphon.cli.exit_codes import ExitCode
+from syphon.cli.moments import Moment
+from syphon.cli.settings_file import load
+
+if TYPE_CHECKING:
+    from syphon.config import PipelineSettings
+    from syphon.pipeline.report import Report
+
+
+@click.command(short_help="Say what became of every message.")
+@click.option("-c", "--config", "config_file", metavar="FILE", type=click.Path(path_type=Path),
+              help="The worker's settings: they say where the ledger is.")  # fmt: skip
+@click.option("--ledger", metavar="PATH", help="The ledger itself: a folder, or any path that Spark can read.")
+@click.option("--from", "since", type=Moment(), help="What was settled at this time or later.")
+@click.option("--to", "until", type=Moment(ends_a_period=True), help="What was settled before this time.")
+@click.option("--pair", metavar="NAME", help="One pair alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON: docs/report.md says what is in it.")
+@click.option("--html", "html_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write it as one page as well, to be handed on.")  # fmt: skip
+def report(
+    config_file: Path | None,
+    ledger: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    pair: str | None,
+    as_json: bool,
+    html_file: Path | None,
+) -> None:
+    """Tell from the ledger what became of every message: what arrived, and how late; what is in the dead letters, and
+    why; what was left, and what arrived more than once.
+
+    The account balances: received = forwarded + dead-lettered + left + unaccounted. Unaccounted is what a killed task
+    had counted before its part was on record.
+
+    \b
+      syphon report -c config.yaml
+      syphon report -c config.yaml --from 2h
+      syphon report -c config.yaml --from 2026-10-05 --to 2026-10-05 --pair contoso
+      syphon report -c config.yaml --html incident.html
+      syphon report --ledger ./ledger --json
+
+    A TIME is 2026-10-05T14:30Z, a date, or how long ago: 30m, 2h, 1d12h. It is UTC unless it says otherwise, and a
+    date after --to includes that day.
+
+    \b
+    Exit codes: 0 every message arrived · 1 something was left, dead-lettered or is unaccounted for ·
+    69 the ledger cannot be read · 78 the settings are wrong
+    """
+    from syphon.errors import SyphonError
+
+    pipeline = _pipeline(config_file, ledger, pair)
+    _check(pipeline, since, until, html_file)
+    try:
+        found = _ask(pipeline, since, until, pair)
+    except SyphonError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(ExitCode.UNAVAILABLE) from None
+    if html_file is not None:
+        _write_page(found, html_file)
+    _print(found, as_json)
+    raise SystemExit(ExitCode.OK if found.complete else ExitCode.LEFT)
+
+
+def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) -> PipelineSettings:
+    if config_file is None and ledger is None:
+        raise click.UsageError("Say where the ledger is: -c FILE for the worker's settings, or --ledger PATH.")
+    from syphon.config import PipelineSettings
+
+    if config_file is None:
+        return PipelineSettings(ledger=ledger or "")
+    config = load(config_file)
+    names = [each.name for each in config.pairs]
+    if pair is not None and pair not in names:
+        known = ", ".join(names)
+        raise click.BadParameter(f"'{pair}' is no pair of {config_file}: it has {known}.", param_hint="--pair")
+    return config.pipeline if ledger is None else config.pipeline.model_copy(update={"ledger": ledger})
+
+
+def _check(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, html_file: Path | None) -> None:
+    """What can be known to go wrong before Spark is started, which takes a while."""
+    from syphon.pipeline.session import cores_of
+
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError(f"--from {since:%Y-%m-%dT%H:%M:%SZ} is not before --to {until:%Y-%m-%dT%H:%M:%SZ}.")
+    if html_file is not None and not html_file.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {html_file.parent}.", param_hint="--html")
+    # On a cluster a path without a scheme may be on a file system that only Spark knows.
+    local = cores_of(pipeline.master) is not None and not re.match(r"[A-Za-z][\w+.-]*:", pipeline.ledger)
+    if local and not Path(pipeline.ledger).is_dir():
+        raise click.UsageError(
+            f"There is no ledger at {Path(pipeline.ledger).absolute()}. "
+            "A worker or a drain makes it with the first transfer; a relative path starts at the current folder."
+        )
+
+
+def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, pair: str | None) -> Report:
+    from contextlib import nullcontext
+
+    from rich.console import Console
+
+    from syphon.pipeline.ledger import Ledger
+    from syphon.pipeline.questions import report
+    from syphon.pipeline.report import Period
+    from syphon.pipeline.session import spark_session
+
+    stderr = Console(stderr=True)
+    # On a terminal one should see that something is going on.
+    waiting = stderr.status("Asking the ledger …") if stderr.is_terminal else nullcontext()
+    with waiting, spark_session(pipeline) as spark:
+        return report(spark, Ledger(spark, pipeline.ledger), Period(since, until), pair)
+
+
+def _write_page(found: Report, file: Path) -> None:
+    from syphon.pipeline.page import page
+
+    try:
+        file.write_text(page(found, datetime.now(UTC)), "utf-8")
+    except OSError as error:
+        raise click.BadParameter(f"{file} cannot be written: {error.strerror}.", param_hint="--html") from None
+    click.echo(f"The page is in {file}.", err=True)
+
+
+def _print(found: Report, as_json: bool) -> None:
+    from syphon.cli.report_tables import show
+    from syphon.pipeline.report import as_json as json_of
+
+    if as_json:
+        click.echo(json.dumps(json_of(found), indent=2))
+    else:
+        show(found)
+    if found.empty:
+        click.echo(_why_empty(found), err=True)
+
+
+def _why_empty(found: Report) -> str:
+    if not found.pairs:
+        return f"The ledger at {found.ledger} is empty: nothing has been transferred yet, or it is another one."
+    return f"The ledger at {found.ledger} has transfers of {', '.join(found.pairs)}, but none that was asked for."

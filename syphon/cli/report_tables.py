@@ -1,0 +1,126 @@
+"""A report on a terminal. Texts that came with messages are shown as they are, and steer nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from syphon.pipeline.report import Destination, Hour, Reason, Repeat, Report, Shortfall, Spread
+from syphon.pipeline.wording import duration, harmless, moment, volume
+
+MOST_LINES = 20
+SLOWEST = 5
+WIDTH = 120
+"""Where there is no terminal to ask."""
+
+
+def show(report: Report) -> None:
+    """All of it, what matters most first."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDTH)
+    console.print(Text(report.verdict, "bold" if report.complete else "bold yellow"), soft_wrap=True)
+    for line in _summary(report):
+        console.print(Text(line), soft_wrap=True)
+    for title, names, lines in _tables(report):
+        if lines:
+            console.print()
+            console.print(_table(title, names, lines))
+
+
+def _summary(report: Report) -> Iterator[str]:
+    transfers, messages, first, last = report.transfers, report.messages, report.first, report.last
+    if report.empty:
+        return
+    if first is not None and last is not None:
+        yield f"{moment(first)} to {moment(last)}, {volume(transfers.bytes)}"
+    yield (
+        f"Transfers: {transfers.received:,} received = {transfers.forwarded:,} forwarded + "
+        f"{transfers.dead_lettered:,} dead-lettered + {transfers.left:,} left + {transfers.unaccounted:,} unaccounted"
+    )
+    yield (
+        f"Messages: {messages.total:,} = {messages.forwarded:,} arrived + "
+        f"{messages.dead_lettered:,} in the dead letters + {messages.left:,} left"
+    )
+    yield f"Arrived more than once: {messages.repeated:,} ({transfers.possible_duplicates:,} possible duplicates)"
+    if report.in_backlog is not None:
+        p50, p95, longest = _times(report.in_backlog)
+        yield f"Time in the backlog: p50 {p50}, p95 {p95}, max {longest}"
+
+
+Lines = Sequence[Sequence[str]]
+
+
+def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
+    """Title, names of the columns (those of numbers with a #), lines."""
+    names = "destination #messages #forwarded #dead-lettered #left #bytes #backlog_p50 #p95 #max"
+    yield "Destinations", names, [_destination(each) for each in report.destinations]
+    slowest = [(_name(each.name), *_times(each.carrying)) for each in report.slowest[:SLOWEST]]
+    yield "Slowest to accept", "destination #p50 #p95 #max", slowest
+    names = "hour destination #forwarded #dead-lettered #left"
+    yield "By hour and destination, in transfers", names, [_hour(each) for each in report.hours]
+    names = "#messages reason destination oldest example"
+    yield "Dead letters", names, [_reason(each) for each in report.dead_letters]
+    yield "Left in the backlog", names, [_reason(each) for each in report.left]
+    names = "message_id destination backlog_queue #sequence_number #times"
+    yield "Arrived more than once", names, [_repeat(each) for each in report.repeats]
+    names = "job #slot #attempt backlog_queue last_heard_of #unaccounted #of_these_forwarded error"
+    yield "Unaccounted for: a lost task had counted it", names, [_shortfall(each) for each in report.shortfalls]
+    yield "Files of the ledger that cannot be read", "file", [(file,) for file in report.unreadable_files]
+
+
+def _destination(line: Destination) -> tuple[str, ...]:
+    counts = map(_number, (line.messages, line.forwarded, line.dead_lettered, line.left))
+    return (_name(line.name), *counts, volume(line.bytes), *_times(line.in_backlog))
+
+
+def _hour(line: Hour) -> tuple[str, ...]:
+    counts = map(_number, (line.forwarded, line.dead_lettered, line.left))
+    return (f"{line.start:%Y-%m-%d %H:%M}", _name(line.destination), *counts)
+
+
+def _reason(line: Reason) -> tuple[str, ...]:
+    oldest = "–" if line.oldest is None else moment(line.oldest)
+    example = line.example.removeprefix(f"{line.reason}: ")
+    return (_number(line.messages), line.reason or "(none)", _name(line.destination), oldest, example)
+
+
+def _repeat(line: Repeat) -> tuple[str, ...]:
+    return (line.message_id, _name(line.destination), line.queue, str(line.sequence_number), _number(line.times))
+
+
+def _shortfall(line: Shortfall) -> tuple[str, ...]:
+    task = (line.job, str(line.slot), str(line.attempt), line.queue, moment(line.ended_at))
+    return (*task, _number(line.unaccounted), _number(line.forwarded), line.error or "–")
+
+
+def _times(spread: Spread | None) -> tuple[str, str, str]:
+    return ("–", "–", "–") if spread is None else (duration(spread.p50), duration(spread.p95), duration(spread.longest))
+
+
+def _name(destination: str) -> str:
+    return destination or "(none)"
+
+
+def _number(number: int) -> str:
+    return f"{number:,}"
+
+
+def _table(title: str, names: str, lines: Lines) -> Table:
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
+    )
+    for name in names.split():
+        table.add_column(
+            name.lstrip("#").replace("_", " "), justify="right" if name.startswith("#") else "left", overflow="fold"
+        )
+    for line in lines[:MOST_LINES]:
+        table.add_row(*(Text(harmless(cell)) for cell in line))
+    if len(lines) > MOST_LINES:
+        table.caption = f"… and {len(lines) - MOST_LINES:,} more: --json has all of them"
+        table.caption_justify = "left"
+    return table

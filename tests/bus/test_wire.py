@@ -1,0 +1,179 @@
+"""A wire puts messages together from frames and takes them apart: over a socket whose other end is the test's."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from syphon.amqp.frames import (
+    Attach,
+    Begin,
+    Composite,
+    Detach,
+    Flow,
+    Source,
+    Target,
+    Transfer,
+    frame,
+    read_performative,
+)
+from syphon.bus.links import Arrival, RawReceiver, RawSender
+from syphon.bus.seam import OpenSocket
+from syphon.bus.wire import CHANNEL, Wire
+
+TAG, OTHER_TAG = bytes(16), bytes(range(16))
+FRAME_SIZE = 1024
+
+
+@dataclass
+class Peer:
+    """The far end of a wire: it says what a test has it say, and remembers what it heard."""
+
+    socket: socket.socket
+    wire: Wire
+
+    def says(self, performative: Composite, payload: bytes = b"") -> None:
+        self.socket.sendall(frame(0, performative.to_bytes() + payload))
+        self.wire.read()
+
+    def attaches(self, link: RawReceiver | RawSender[str], handle: int) -> None:
+        role = isinstance(link, RawSender)
+        self.says(Attach(link.name, handle, role, source=Source("there"), target=Target("here")))
+
+    def hears(self) -> list[bytes]:
+        """The bodies of all frames that were sent to it."""
+        self.wire.flush()
+        data = self.socket.recv(2**20)
+        bodies = []
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            bodies.append(data[8:size])
+            data = data[size:]
+        return bodies
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(10)
+    wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, None, heartbeat=30.0), "contoso")
+    with theirs:
+        far = Peer(theirs, wire)
+        far.says(Begin(CHANNEL, 0, 5000, 5000))
+        yield far
+        wire.close()
+
+
+@pytest.fixture
+def receiver(peer: Peer) -> RawReceiver:
+    receiver = RawReceiver(peer.wire, "backlog")
+    peer.attaches(receiver, 0)
+    return receiver
+
+
+def arrived(receiver: RawReceiver) -> list[tuple[int, bytes, bytes]]:
+    def told(arrival: Arrival) -> tuple[int, bytes, bytes]:
+        return arrival.delivery_id, arrival.lock_token, arrival.payload
+
+    return [told(arrival) for arrival in receiver.arrivals]
+
+
+def test_a_message_comes_in_one_frame_or_in_several(peer: Peer, receiver: RawReceiver) -> None:
+    peer.says(Transfer(0, 1, TAG, 0, False, False), b"whole")
+    peer.says(Transfer(0, 2, OTHER_TAG, 0, False, True), b"in ")
+    peer.says(Transfer(0, None, None, None, False, True), b"three ")
+    peer.says(Transfer(0), b"pieces")
+    assert arrived(receiver) == [(1, TAG, b"whole"), (2, OTHER_TAG, b"in three pieces")]
+
+
+def test_the_last_frame_may_repeat_which_message_it_is_of(peer: Peer, receiver: RawReceiver) -> None:
+    # It then looks like a message of its own.
+    peer.says(Transfer(0, 1, TAG, 0, False, True), b"two ")
+    peer.says(Transfer(0, 1, TAG, 0, False, False), b"pieces")
+    assert arrived(receiver) == [(1, TAG, b"two pieces")]
+
+
+def test_a_message_that_its_sender_breaks_off_never_was(peer: Peer, receiver: RawReceiver) -> None:
+    peer.says(Transfer(0, 1, TAG, 0, False, True), b"half of")
+    peer.says(Transfer(0, aborted=True))
+    peer.says(Transfer(0, 2, TAG, 0, False, False), b"another")
+    assert arrived(receiver) == [(2, TAG, b"another")]
+
+
+def test_frames_of_two_links_may_alternate(peer: Peer, receiver: RawReceiver) -> None:
+    other = RawReceiver(peer.wire, "other")
+    peer.attaches(other, 1)
+    peer.says(Transfer(0, 1, TAG, 0, False, True), b"begun, ")
+    peer.says(Transfer(1, 2, OTHER_TAG, 0, False, False), b"between")
+    peer.says(Transfer(0), b"ended")
+    assert arrived(receiver) == [(1, TAG, b"begun, ended")]
+    assert arrived(other) == [(2, OTHER_TAG, b"between")]
+
+
+def test_half_a_message_is_forgotten_with_its_link(peer: Peer, receiver: RawReceiver) -> None:
+    peer.says(Transfer(0, 1, TAG, 0, False, True), b"half of")
+    peer.says(Detach(0, True))
+    again = RawReceiver(peer.wire, "backlog")
+    peer.attaches(again, 0)
+    peer.says(Transfer(0, 2, TAG, 0, False, False), b"another")
+    assert (arrived(receiver), arrived(again)) == ([], [(2, TAG, b"another")])
+
+
+def test_a_message_that_does_not_say_which_one_it_is_ends_the_connection(peer: Peer, receiver: RawReceiver) -> None:
+    peer.says(Transfer(0, 1, None, 0, False, False), b"whose?")
+    assert "not AMQP" in str(peer.wire.failure)
+    assert arrived(receiver) == []
+
+
+def test_frames_are_read_wherever_the_socket_cuts_them(peer: Peer, receiver: RawReceiver) -> None:
+    data = frame(0, Transfer(0, 1, TAG, 0, False, False).to_bytes() + b"one")
+    data += frame(0, Transfer(0, 2, OTHER_TAG, 0, False, False).to_bytes() + b"two")
+    for byte in data:
+        peer.socket.sendall(bytes((byte,)))
+        peer.wire.read()
+    assert arrived(receiver) == [(1, TAG, b"one"), (2, OTHER_TAG, b"two")]
+
+
+@pytest.mark.parametrize("size", [0, 1, 959, 960, 961, 1920, 5000])
+def test_a_message_goes_out_in_frames_that_the_peer_can_take(peer: Peer, size: int) -> None:
+    sender: RawSender[str] = RawSender(peer.wire, "orders")
+    peer.attaches(sender, 0)
+    peer.says(Flow(0, 5000, 0, 5000, 0, 0, 100))
+    peer.hears()
+    payload = bytes(number % 251 for number in range(size))
+    sender.send(payload, 0, "ticket")
+    frames = [(body, *read_performative(body)) for body in peer.hears()]
+    assert b"".join(body[start:] for body, _, start in frames) == payload
+    assert [transfer.more for _, transfer, _ in frames if isinstance(transfer, Transfer)] == [
+        number < len(frames) - 1 for number in range(len(frames))
+    ]
+    assert all(len(body) + 8 <= FRAME_SIZE for body, _, _ in frames)
+
+
+def test_what_a_slow_peer_does_not_take_yet_arrives_later_and_in_order(peer: Peer) -> None:
+    sender: RawSender[str] = RawSender(peer.wire, "orders")
+    peer.attaches(sender, 0)
+    peer.says(Flow(0, 60_000, 0, 5000, 0, 0, 100))
+    peer.hears()
+    payload = bytes(2**21)
+    sender.send(payload, 0, "ticket")
+    peer.wire.flush()
+    assert peer.wire.wants_to_write()
+    taken = b""
+    while peer.wire.wants_to_write():
+        taken += peer.socket.recv(2**20)
+        peer.wire.flush()
+    peer.wire.close()
+    while piece := peer.socket.recv(2**20):
+        taken += piece
+    received = b""
+    while taken:
+        size = int.from_bytes(taken[:4], "big")
+        performative, start = read_performative(taken[8:size])
+        received += taken[8 + start : size] if isinstance(performative, Transfer) else b""
+        taken = taken[size:]
+    assert received == payload

@@ -1,0 +1,161 @@
+"""`syphon report` as an operator meets it: a real process, a real ledger, real Spark.
+
+What it answers is tested with the questions themselves, in tests/pipeline.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from syphon.cli import ExitCode
+from syphon.cli.report_tables import show
+from syphon.pipeline.report import as_json
+from syphon.pipeline.rows import Origin, transfer_rows
+from syphon.transfer.outcomes import Outcome, Result
+from tests.cli.processes import run_syphon
+from tests.pipeline.reports import a_report, an_empty_report
+
+NOON = int(datetime(2026, 10, 5, 12, tzinfo=UTC).timestamp() * 1000)
+HOUR = 3_600_000
+CONFIG = """
+pairs:
+  - name: contoso
+    primary: {{namespace: contoso.servicebus.windows.net}}
+    secondary: {{namespace: contoso-dr.servicebus.windows.net}}
+pipeline: {{master: "local[1]", ledger: "{ledger}"}}
+"""
+
+
+def transfer(number: int, result: Result, at: int = NOON, reason: str = "") -> Outcome:
+    forwarded_at = at if result is Result.FORWARDED else None
+    return Outcome("contoso/x-servicebus-transfer/0", number, f"m-{number}", "orders", None, NOON - HOUR, at - 100,
+                   forwarded_at, at, 1024, 0, result, reason)  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """An hour of transfers of one pair, written as a worker leaves it."""
+    outcomes = [
+        transfer(1, Result.FORWARDED),
+        transfer(2, Result.LEFT, reason="The pump was told to stop."),
+        transfer(2, Result.FORWARDED, at=NOON + HOUR),
+        transfer(3, Result.DEAD_LETTERED, at=NOON + HOUR, reason="<b>Odd</b>: \x1b[2J"),
+    ]
+    folder = tmp_path / "ledger" / "transfers" / "date=2026-10-05"
+    folder.mkdir(parents=True)
+    pq.write_table(
+        pa.Table.from_batches([transfer_rows(outcomes, Origin("contoso", "job-1", 0, 0))]), folder / "part-1.parquet"
+    )
+    return tmp_path / "ledger"
+
+
+def test_it_answers_as_json_and_as_a_page_and_its_exit_code_says_that_something_is_left(
+    ledger: Path, tmp_path: Path
+) -> None:  # X3, D12
+    (tmp_path / "config.yaml").write_text(CONFIG.format(ledger=ledger))
+    page = tmp_path / "report.html"
+    day = ("--from", "2026-10-05", "--to", "2026-10-05")
+    settings = ("-c", str(tmp_path / "config.yaml"), "--pair", "contoso")
+    done = run_syphon("report", *settings, *day, "--json", "--html", str(page), timeout=100)
+    assert (done.returncode, done.stderr) == (ExitCode.LEFT, f"The page is in {page}.\n")
+    told = json.loads(done.stdout)
+    assert told["verdict"] == "2 of 3 messages arrived. 1 went to the dead letters. Every receipt is accounted for."
+    assert told["transfers"] == {
+        "received": 4, "forwarded": 2, "dead_lettered": 1, "left": 1, "unaccounted": 0, "possible_duplicates": 0,
+        "bytes": 4096,
+    }  # fmt: skip
+    assert told["messages"] == {"total": 3, "forwarded": 2, "dead_lettered": 1, "left": 0, "repeated": 0, "copies": 0}
+    assert told["period"] == {"since": "2026-10-05T00:00:00Z", "until": "2026-10-06T00:00:00Z"}
+    assert "&lt;b&gt;Odd&lt;/b&gt;" in page.read_text("utf-8")
+
+
+# --- usage -----------------------------------------------------------------------------------------------------------
+
+NO_SPARK = "import sys; sys.modules['pyspark'] = None; from syphon.cli import main; main(prog_name='syphon')"
+
+
+def without_spark(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command, in a Python that could not import Spark if it tried."""
+    command = [sys.executable, "-c", NO_SPARK, "report", *arguments]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder, env=environment)
+
+
+def test_help_teaches_with_examples(tmp_path: Path) -> None:
+    done = without_spark("--help", folder=tmp_path)
+    assert done.returncode == 0
+    assert "syphon report -c config.yaml --from 2026-10-05 --to 2026-10-05 --pair contoso" in done.stdout
+    assert "received = forwarded + dead-lettered + left + unaccounted" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "Say where the ledger is: -c FILE for the worker's settings, or --ledger PATH."),
+        (["--ledger", "none"], "There is no ledger at {folder}/none."),
+        (["--ledger", "file"], "There is no ledger at {folder}/file."),
+        (["-c", "config.yaml"], "There is no ledger at {folder}/of-the-settings."),
+        (["-c", "config.yaml", "--pair", "fabrikam"], "'fabrikam' is no pair of config.yaml: it has contoso."),
+        (["--ledger", ".", "--from", "yesterday"], "'yesterday' is no time: write 2026-11-16T14:30"),
+        (
+            ["--ledger", ".", "--from", "2026-10-06", "--to", "2026-10-05"],
+            "--from 2026-10-06T00:00:00Z is not before --to 2026-10-06T00:00:00Z.",
+        ),
+        (["--ledger", ".", "--html", "none/report.html"], "there is no folder none."),
+    ],
+)
+def test_what_makes_no_sense_is_told_at_once_and_without_spark(
+    tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "config.yaml").write_text(CONFIG.format(ledger="of-the-settings"))
+    done = without_spark(*arguments, folder=tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert told.format(folder=tmp_path) in " ".join(done.stderr.split())
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_say_what_matters_most_first(capsys: pytest.CaptureFixture[str]) -> None:
+    report = a_report()
+    show(report)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == report.verdict
+    assert lines[2] == "Transfers: 1,221 received = 1,200 forwarded + 7 dead-lettered + 9 left + 5 unaccounted"
+    titles = ("Destinations", "Slowest to accept", "By hour and destination, in transfers", "Dead letters",
+              "Left in the backlog", "Arrived more than once", "Unaccounted for: a lost task had counted it",
+              "Files of the ledger that cannot be read")  # fmt: skip
+    assert [line.rstrip() for line in lines if line.rstrip() in titles] == list(titles)
+    assert max(map(len, lines[6:])) <= 120
+
+
+def test_a_text_that_came_with_a_message_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show(a_report(destination="[red]a\x1b[2Jb", reason="Odd\x07", message_id="\x9b31m\u202e"))
+    out = capsys.readouterr().out
+    assert "[red]a\ufffd[2Jb" in out
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
+
+
+def test_an_empty_report_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show(an_empty_report())
+    assert capsys.readouterr().out == "Nothing is on record.\n"
+
+
+def test_every_name_in_the_json_is_documented() -> None:
+    def names(value: object) -> set[str]:
+        if isinstance(value, dict):
+            return set(value) | {name for item in value.values() for name in names(item)}
+        return {name for item in value for name in names(item)} if isinstance(value, list) else set()
+
+    documented = (Path(__file__).parents[2] / "docs" / "report.md").read_text("utf-8")
+    assert {name for name in names(as_json(a_report())) if f"`{name}`" not in documented} == set()

@@ -1,0 +1,115 @@
+"""Closing: what is under way finishes or fails, and nothing hangs."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusError
+
+from syphon.emulator import Outage
+from syphon.sender import SenderClosed, aio, links, sync
+from tests.sender.conftest import Bench, leftovers
+from tests.sender.fronts import eventually, in_thread
+
+pytestmark = leftovers
+
+
+@pytest.fixture(autouse=True)
+def _shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (sync, aio):
+        monkeypatch.setattr(module, "CLOSE_WITHIN", 0.3)
+
+
+def send(sender: object) -> None:
+    sender.send_messages(ServiceBusMessage("x"))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_send_that_is_stuck_fails_when_its_sender_is_closed(bench: Bench, is_open: bool) -> None:
+    sender = bench.pair(hand_clock=False).get_queue_sender("orders")
+    if is_open:
+        send(sender)
+    bench.outage(Outage.HANG)
+    with in_thread(lambda: send(sender)) as stuck, in_thread(lambda: send(sender)) as next_in_line:
+        eventually(lambda: sender._turn.locked())
+        sender.close()
+        for result in (stuck, next_in_line):
+            with pytest.raises(SenderClosed):
+                result()
+
+
+def test_a_send_that_waits_out_a_busy_primary_ends_when_the_pair_is_closed(bench: Bench) -> None:
+    client = bench.pair()
+    sender = client.get_queue_sender("orders")
+    bench.outage(Outage.BUSY)
+    with in_thread(lambda: send(sender)) as waiting:
+        eventually(bench.clock.waits)
+        client.close()
+        with pytest.raises(SenderClosed):
+            waiting()
+
+
+def test_closing_a_pair_ends_its_pings(bench: Bench) -> None:
+    client = bench.pair()
+    bench.outage(Outage.REFUSE)
+    send(client.get_queue_sender("orders"))
+    eventually(bench.clock.waits)
+    client.close()
+    eventually(lambda: bench.clock.waits() == [])
+
+
+def test_a_closed_sender_and_a_closed_pair_say_so(bench: Bench) -> None:
+    client = bench.pair()
+    sender = client.get_queue_sender("orders")
+    sender.close()
+    sender.close()
+    with pytest.raises(SenderClosed) as caught:
+        send(sender)
+    assert isinstance(caught.value, ServiceBusError)
+    assert isinstance(caught.value, ValueError)  # as the SDK has it
+    client.close()
+    with pytest.raises(SenderClosed):
+        client.get_queue_sender("orders")
+
+
+def test_clients_that_were_given_stay_open(bench: Bench) -> None:
+    client = bench.pair()
+    given = client.primary
+    send(client.get_queue_sender("orders"))
+    client.close()
+    again = bench.front.pair(given, client.secondary, client.failover.options)
+    send(again.get_queue_sender("orders"))
+    again.close()
+    assert bench.active("orders") == 2
+
+
+def test_a_sender_that_many_threads_share_loses_and_doubles_nothing(bench: Bench) -> None:
+    sender = bench.pair().get_queue_sender("orders")
+    size, threads = 20, 6
+
+    def work(thread: int) -> None:
+        for number in range(size):
+            sender.send_messages(ServiceBusMessage(b"x" * 50_000, message_id=f"{thread}-{number}"))
+
+    workers = [threading.Thread(target=work, args=(thread,)) for thread in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    found = [str(message.message_id) for message in bench.take("orders", size * threads)]
+    assert sorted(found) == sorted(f"{thread}-{number}" for thread in range(threads) for number in range(size))
+
+
+def test_a_link_that_opens_too_late_is_closed_when_it_is_open(bench: Bench) -> None:
+    """It was given up; it must not stay behind."""
+    if bench.front.name != "sync":
+        pytest.skip("asyncio cancels it")
+    client = bench.pair()
+    bench.outage(Outage.HANG)
+    made = client.primary.get_queue_sender("orders")
+    with pytest.raises(ServiceBusError, match="could not be opened"):
+        links.Link(lambda: made).use(lambda sender, left: None, 0.3)  # noqa: ARG005
+    bench.outage(None)
+    eventually(lambda: made._shutdown.is_set())

@@ -1,0 +1,92 @@
+"""The failover state machine, on times that are just numbers (F2, F5)."""
+
+from __future__ import annotations
+
+from syphon.sender.changes import Change, EntityFailedOver, EntityPinged, EntityReturned
+from syphon.sender.entities import HEALTHY, Doubtful, Entity, FailedOver
+
+ERROR, OTHER = OSError("gone"), OSError("still gone")
+
+
+def orders(failover_interval: float = 60.0, ping_interval: float = 60.0) -> Entity:
+    return Entity("orders", failover_interval, ping_interval)
+
+
+def fail(entity: Entity, now: float, error: Exception = ERROR) -> list[Change]:
+    return list(entity.failed(error, now))
+
+
+def test_a_first_failure_starts_the_timer_and_changes_nothing_else() -> None:  # F2
+    entity = orders()
+    assert fail(entity, 100.0) == []
+    assert entity.state == Doubtful(100.0, ERROR)
+    assert not entity.is_failed_over
+
+
+def test_it_fails_over_when_the_interval_has_passed_without_a_success() -> None:  # F2
+    entity = orders()
+    fail(entity, 100.0)
+    assert list(entity.check(159.9)) == []
+    assert list(entity.check(160.0)) == [EntityFailedOver("orders", 60.0, ERROR)]
+    assert entity.is_failed_over
+
+
+def test_the_interval_runs_from_the_first_failure_and_the_last_one_is_the_reason() -> None:  # F2
+    entity = orders()
+    fail(entity, 100.0)
+    fail(entity, 150.0, OTHER)
+    assert list(entity.check(160.0)) == [EntityFailedOver("orders", 60.0, OTHER)]
+
+
+def test_a_success_in_between_stops_the_timer() -> None:  # F2
+    entity = orders()
+    fail(entity, 100.0)
+    entity.succeeded()
+    assert entity.state is HEALTHY
+    assert entity.due() is None
+    fail(entity, 200.0)
+    assert list(entity.check(259.0)) == []
+
+
+def test_an_interval_of_zero_fails_over_at_the_first_failure() -> None:  # F2
+    entity = orders(failover_interval=0.0)
+    assert fail(entity, 100.0) == [EntityFailedOver("orders", 0.0, ERROR)]
+
+
+def test_a_ping_is_due_one_interval_after_the_failover_and_after_each_ping_that_fails() -> None:  # F5
+    entity = orders(0.0, ping_interval=30.0)
+    fail(entity, 100.0)
+    assert entity.due() == 130.0
+    assert list(entity.pinged(OTHER, 130.0, 131.0)) == [EntityPinged("orders", OTHER)]
+    assert entity.due() == 160.0
+    list(entity.pinged(OTHER, 160.0, 205.0))  # one that took its time
+    assert entity.due() == 205.0
+
+
+def test_a_ping_that_arrives_brings_it_back() -> None:  # F5
+    entity = orders(0.0)
+    fail(entity, 100.0)
+    assert list(entity.pinged(None, 160.0, 161.0)) == [EntityPinged("orders", None), EntityReturned("orders", 61.0)]
+    assert entity.state is HEALTHY
+    assert entity.due() is None
+
+
+def test_a_send_that_was_under_way_at_the_failover_does_not_bring_it_back() -> None:  # F5
+    entity = orders(0.0)
+    fail(entity, 100.0)
+    entity.succeeded()
+    assert isinstance(entity.state, FailedOver)
+
+
+def test_a_failure_that_comes_late_does_not_fail_it_over_twice() -> None:
+    entity = orders(0.0)
+    fail(entity, 100.0)
+    assert fail(entity, 101.0) == []
+    assert entity.failovers == 1
+
+
+def test_a_busy_entity_is_left_alone_for_ten_seconds_and_is_not_in_doubt() -> None:  # F3, S5
+    entity = orders(0.0)
+    entity.was_busy(ERROR, 100.0)
+    assert entity.quiet_until == 110.0
+    assert entity.state is HEALTHY
