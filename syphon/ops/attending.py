@@ -31,7 +31,6 @@ class Attendant:
         self._notifier = Notifier()
         self._worker: Worker | None = None
         self._is_stopping = False
-        self._seen = self.observer.status
 
     def attend(self, worker: Worker, desk: Desk, clerk: Clerk) -> None:
         """Spark is up, and there is a worker."""
@@ -41,14 +40,10 @@ class Attendant:
     def turned(self) -> None:
         """The worker's loop has turned: the only thing that feeds a watchdog."""
         self.observer.turned()
-        status = self.observer.status
-        if status is not self._seen:
-            self._seen = status
-            self.telemetry.record(self.observer.standings)
         if self._worker is not None and self._worker.is_stopping and not self._is_stopping:
             self._is_stopping = True
             self._notifier.stopping()
-        self._notifier.turned(not self.observer.trouble(), _doing(status))
+        self._notifier.turned(not self.observer.trouble(), _doing(self.observer.status))
 
 
 @contextmanager

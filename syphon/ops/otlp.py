@@ -10,6 +10,8 @@ from typing import Any
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExportingMetricReader
 
+from .histograms import Look, WithHistograms
+
 log = logging.getLogger(__name__)
 
 EVERY = 15.0
@@ -36,9 +38,13 @@ class Exporter(OTLPMetricExporter):
         return result
 
 
-def reader(endpoint: str) -> PeriodicExportingMetricReader:
+class OtlpReader(WithHistograms, PeriodicExportingMetricReader):
+    """Has a thread of its own."""
+
+
+def reader(endpoint: str, look: Look) -> OtlpReader:
     """What exports all metrics now and then."""
     address = endpoint.rstrip("/")
     if address.count("/") == 2:  # a host alone: the path is the protocol's own
         address += "/v1/metrics"
-    return PeriodicExportingMetricReader(Exporter(address), export_interval_millis=EVERY * 1000)
+    return OtlpReader(look, Exporter(address), export_interval_millis=EVERY * 1000)

@@ -1,15 +1,15 @@
 """Metrics by OpenTelemetry: what the observer saw, under the names of names.py, for Prometheus and for OTLP.
 
 Counters and gauges are observed: they are read from the observer when somebody collects them, so that what tasks on
-executors counted is in them. Durations come as histograms that tasks have made; they are recorded span by span.
+executors counted is in them. Durations come as histograms that tasks have made.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader
@@ -19,11 +19,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from .. import __version__
 from ..config import Config
 from ..errors import SyphonError
-from ..pipeline.census import QueueKey
-from ..pipeline.desk import Standing
 from ..transfer.durations import Durations
 from . import names
-from .names import SECONDS_BUCKETS, Kind, Metric
+from .histograms import Labelled, Look, PrometheusReader
+from .names import Kind, Metric
 from .observer import Observer
 from .status import DestinationState, PairStatus
 
@@ -46,10 +45,12 @@ class Telemetry:
         self._hosts = {pair.name: (pair.primary.host, pair.secondary.host) for pair in config.pairs}
         self._registry = CollectorRegistry()
         readers: list[MetricReader] = [
-            PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=self._registry)
+            PrometheusReader(
+                self._durations, disable_target_info=True, scope_info_enabled=False, registry=self._registry
+            )
         ]
         if config.telemetry.otlp_endpoint is not None:
-            readers.append(_otlp_reader(config.telemetry.otlp_endpoint))
+            readers.append(_otlp_reader(config.telemetry.otlp_endpoint, self._durations))
         resource = Resource({"service.name": "syphon", "service.version": __version__})
         # Nobody else's atexit: a collector that does not answer would hold up the end of the process.
         self._provider = MeterProvider(readers, resource, shutdown_on_exit=False)
@@ -57,39 +58,26 @@ class Telemetry:
         for metric, look in _OBSERVED.items():
             make = meter.create_observable_counter if metric.kind is Kind.COUNTER else meter.create_observable_gauge
             make(metric.name, [self._callback(look)], unit=metric.unit, description=metric.help)
-        self._histograms = {
-            metric: meter.create_histogram(
-                metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=SECONDS_BUCKETS
-            )
-            for metric in (names.OPERATION_DURATION, names.PROCESS_DURATION)
-        }
-        self._recorded: dict[tuple[QueueKey, str], Durations] = {}
 
     def prometheus(self) -> bytes:
         """All metrics, in Prometheus's text."""
         return generate_latest(self._registry)
 
-    def record(self, standings: Mapping[QueueKey, Standing]) -> None:
-        """Takes in durations since it was last told. For the thread that looks, and no other."""
-        for key, standing in standings.items():
+    def _durations(self) -> dict[Metric, list[Labelled]]:
+        # By host: two pairs may have a namespace in common, and a series must come once.
+        operations: dict[tuple[str, str], Durations] = {}
+        transfers: list[Labelled] = []
+        for key, standing in self._observer.standings.items():
             primary, secondary = self._hosts[key.pair]
             census = standing.census
-            self._catch_up(key, "send", census.send, names.OPERATION_DURATION, _operation("send", primary))
-            self._catch_up(key, "settle", census.settle, names.OPERATION_DURATION, _operation("settle", secondary))
-            process = {
-                **SYSTEM, "messaging.operation.name": "forward", "messaging.destination.name": key.queue,
-                "server.address": secondary,
-            }  # fmt: skip
-            self._catch_up(key, "process", census.process, names.PROCESS_DURATION, process)
-
-    def _catch_up(self, key: QueueKey, what: str, now: Durations, metric: Metric, labels: dict[str, str]) -> None:
-        before = self._recorded.get((key, what), Durations())
-        self._recorded[key, what] = now
-        histogram = self._histograms[metric]
-        for span, count in enumerate(now.counts):
-            fresh = count - before.counts[span]
-            for _ in range(fresh):
-                histogram.record((now.sums[span] - before.sums[span]) / fresh, labels)
+            operations.setdefault(("send", primary), Durations()).add(census.send)
+            operations.setdefault(("settle", secondary), Durations()).add(census.settle)
+            labels = {"messaging.operation.name": "forward", "messaging.destination.name": key.queue}
+            transfers.append(({**SYSTEM, **labels, "server.address": secondary}, census.process))
+        return {
+            names.OPERATION_DURATION: [(_operation(*which), durations) for which, durations in operations.items()],
+            names.PROCESS_DURATION: transfers,
+        }
 
     def close(self) -> None:
         """The last words are said in the background: an exporter that is stuck keeps nobody."""
@@ -175,15 +163,15 @@ class Telemetry:
                 yield queue.totals.received, labels
 
     def _sent(self) -> Seen:
+        counts: Counter[tuple[str, str, str]] = Counter()
         for pair in self._pairs:
             for destination in pair.destinations:
-                labels = {
-                    **SYSTEM, "messaging.operation.name": "send", "messaging.destination.name": destination.path,
-                    "server.address": pair.primary.host,
-                }  # fmt: skip
-                yield destination.forwarded, labels
+                counts[destination.path, pair.primary.host, ""] += destination.forwarded
                 if destination.dead_lettered:
-                    yield destination.dead_lettered, {**labels, "error.type": "refused"}
+                    counts[destination.path, pair.primary.host, "refused"] += destination.dead_lettered
+        for (path, host, error), count in counts.items():
+            labels = {"messaging.operation.name": "send", "messaging.destination.name": path, "error.type": error}
+            yield count, {**SYSTEM, **labels, "server.address": host}
 
 
 _OBSERVED: dict[Metric, Callable[[Telemetry], Seen]] = {
@@ -208,9 +196,9 @@ def _operation(name: str, host: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _otlp_reader(endpoint: str) -> MetricReader:
+def _otlp_reader(endpoint: str, look: Look) -> MetricReader:
     try:
         from .otlp import reader
     except ImportError:
         raise OtlpMissing from None
-    return reader(endpoint)
+    return reader(endpoint, look)

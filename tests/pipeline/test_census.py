@@ -66,7 +66,7 @@ def test_durations_go_into_the_span_they_belong_to_and_keep_their_sum() -> None:
     other.note(0.2)
     durations.add(other)
     assert sum(durations.counts) == 5
-    assert sum(durations.sums) == pytest.approx(109.2101)
+    assert durations.seconds == pytest.approx(109.2101)
 
 
 def test_a_census_travels_with_its_sheet_and_no_count_goes_down_when_a_job_ends() -> None:  # D7
