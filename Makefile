@@ -55,6 +55,7 @@ generated: $(READY)
 .PHONY: bench
 bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
+	$(BIN)/python -m bench.sender
 
 .PHONY: clean
 clean:

@@ -283,6 +283,8 @@ class StatusSettings(Settings):
     listen: Annotated[Address, PlainValidator(_listen), PlainSerializer(str)] = Address("127.0.0.1", 8080)
     token: SecretStr | None = None
     """What a caller shows to see more than health. Without one, an address that others reach answers health alone."""
+    state: Text | None = None
+    """The file that remembers what is paused. If not said: syphon-state.json, beside a local ledger or right here."""
 
 
 class LogLevel(StrEnum):
@@ -304,6 +306,19 @@ class LogSettings(Settings):
     format: LogFormat = LogFormat.CONSOLE
 
 
+def _collector(text: str) -> str:
+    if not re.fullmatch(r"https?://[^/\s@?#]+(/[^\s?#]*)?", text):
+        raise Wrong(Fault("is not the address of a collector", "write it as in http://collector.example:4318"))
+    return text
+
+
+class TelemetrySettings(Settings):
+    """Where metrics go beside /metrics."""
+
+    otlp_endpoint: Annotated[str, AfterValidator(_collector)] | None = None
+    """A collector that takes OTLP over HTTP."""
+
+
 Pair = Annotated[PairSettings, together(_two_sides)]
 
 
@@ -314,6 +329,16 @@ class Config(Settings):
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     status: StatusSettings = Field(default_factory=StatusSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+
+    @property
+    def state_file(self) -> Path:
+        """Where it is remembered what is paused."""
+        if self.status.state is not None:
+            return Path(self.status.state)
+        ledger = self.pipeline.ledger
+        folder = Path() if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", ledger) else Path(ledger).parent
+        return folder / "syphon-state.json"
 
 
 def load_config(path: Path, environ: Mapping[str, str] | None = None) -> Config:

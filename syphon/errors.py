@@ -48,6 +48,10 @@ class DestinationUnreachable(Waits):
     """No connection to the destination."""
 
 
+class PausedByOperator(Waits):
+    """The destination is paused by the operator."""
+
+
 class Impossible(SyphonError):
     """The destination will never take this message."""
 

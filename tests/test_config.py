@@ -112,18 +112,38 @@ def test_the_example_loads_and_names_every_setting(tmp_path: Path) -> None:
     assert {model.__name__: set(model.model_fields) - keys for model, keys in seen.items()} == {
         model.__name__: set() for model in seen
     }
-    assert len(seen) == 9
+    assert len(seen) == 10
 
 
 def test_what_the_example_calls_a_default_is_one(tmp_path: Path) -> None:
     write_secrets(tmp_path)
     example = load(tmp_path, EXAMPLE.read_text(), FABRIKAM_PRIMARY=EMULATOR.format(5672))
     default = load(tmp_path, SMALLEST)
-    assert example.status.model_copy(update={"token": None}) == default.status
+    assert example.status.model_copy(update={"token": None, "state": None}) == default.status
+    assert example.state_file == default.state_file
     assert example.pipeline.model_copy(update={"spark": {}}) == default.pipeline
     usual = {"destinations": DestinationSettings(), "primary": default.pairs[0].primary, "rate": None}
     assert example.pairs[0].model_copy(update=usual) == default.pairs[0]
     assert example.pairs[0].destinations.permanent_errors == DestinationSettings().permanent_errors
+
+
+@pytest.mark.parametrize(
+    ("more", "file"),
+    [
+        ("", "syphon-state.json"),
+        ("pipeline: {ledger: /var/lib/syphon/ledger}", "/var/lib/syphon/syphon-state.json"),
+        ("pipeline: {ledger: 'abfss://box@contoso.dfs.core.windows.net/ledger'}", "syphon-state.json"),
+        ("pipeline: {ledger: 'abfss://box@c.dfs.core.windows.net/ledger'}\nstatus: {state: /srv/state}", "/srv/state"),
+    ],
+)
+def test_what_is_paused_is_remembered_beside_a_local_ledger(tmp_path: Path, more: str, file: str) -> None:
+    assert load(tmp_path, pair(more=more)).state_file == Path(file)
+
+
+@pytest.mark.parametrize("address", ["collector:4318", "http://a b", "ftp://a", "http://user:pass@a", "http://a/?key=1"])
+def test_a_collector_has_a_plain_address(tmp_path: Path, address: str) -> None:
+    (problem,) = told(tmp_path, pair(more=f"telemetry: {{otlp_endpoint: '{address}'}}"))
+    assert "is not the address of a collector" in problem
 
 
 def test_a_credential_may_be_any_of_azure_identitys(tmp_path: Path) -> None:

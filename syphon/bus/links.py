@@ -91,6 +91,8 @@ class Sent(Generic[T]):
     ticket: T
     error: SyphonError | None = None
     unknown: bool = False
+    seconds: float = 0.0
+    """From the sending to the answer."""
 
 
 class RawSender(RawLink, Generic[T]):
@@ -130,8 +132,8 @@ class RawSender(RawLink, Generic[T]):
         self._under_way[delivery_id] = ticket, self.wire.now()
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
-        ticket, _ = self._under_way.pop(delivery_id)
-        self.results.append(Sent(ticket, outcome_error(state, "accepted")))
+        ticket, since = self._under_way.pop(delivery_id)
+        self.results.append(Sent(ticket, outcome_error(state, "accepted"), seconds=self.wire.now() - since))
 
     def lost(self, error: SyphonError) -> None:
         super().lost(error)

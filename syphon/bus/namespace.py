@@ -113,6 +113,12 @@ class Namespace:
     # --- its status ----------------------------------------------------------------------------------------------
 
     @property
+    def is_connected(self) -> bool:
+        """There is a connection, as far as we know. Other threads may ask."""
+        connection = self._connection
+        return connection is not None and connection.wire.failure is None
+
+    @property
     def has_ended(self) -> bool:
         return self.status in (Status.CLOSED, Status.FAULTED)
 

@@ -10,9 +10,11 @@ from syphon.cli.demo import demo
 from syphon.cli.drain import drain
 from syphon.cli.emulator import emulator
 from syphon.cli.inspect import inspect
+from syphon.cli.pause import pause, resume
 from syphon.cli.provision import provision
 from syphon.cli.report import report
 from syphon.cli.run import run
+from syphon.cli.status import status
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -35,5 +37,9 @@ def main() -> None:
     """
 
 
-for command in (demo, emulator, check, provision, run, drain, inspect, dead_letters, report, cost):
+COMMANDS = (
+    demo, emulator, check, provision, run, status, pause, resume, drain, inspect, dead_letters, report, cost,
+)  # fmt: skip
+
+for command in COMMANDS:
     main.add_command(command)

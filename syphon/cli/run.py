@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,8 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     SIGHUP           read rates, destinations.allow and log.level again
 
     \b
-    Exit codes: 0 told to stop · 70 a pair has faulted · 77 not authorized · 78 the settings are wrong
+    Exit codes: 0 told to stop · 69 the status port is taken · 70 a pair has faulted · 77 not authorized ·
+    78 the settings are wrong
     """
     from syphon.config import LogLevel
     from syphon.ops import logs
@@ -53,18 +55,33 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     from syphon.errors import SyphonError
+    from syphon.ops.attending import attending
+    from syphon.ops.server import PortTaken
+    from syphon.ops.telemetry import OtlpMissing
     from syphon.pipeline.engine import engine
+    from syphon.pipeline.pauses import StateUnreadable
     from syphon.pipeline.worker import Worker
 
-    log.info("starting Spark on %s", config.pipeline.master)
     try:
-        with engine(config.pipeline) as ready:
+        with ExitStack() as stack:
+            # The status server comes first: a port that is taken is told at once, and not when Spark has started.
+            attendant = stack.enter_context(attending(config))
+            log.info("status on http://%s", attendant.address)
+            log.info("starting Spark on %s", config.pipeline.master)
+            ready = stack.enter_context(engine(config.pipeline))
             ready.jobs.warm_up()
-            worker = Worker(config, ready.jobs, ready.desk, makes_queues)
+            worker = Worker(config, ready.jobs, ready.desk, makes_queues, attendant.pauses)
             # After Spark has started: it sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
             signal.signal(signal.SIGHUP, lambda number, frame: _reload(worker, config_file))  # noqa: ARG005
-            reason = worker.run()
+            attendant.attend(worker, ready.desk, ready.clerk)
+            reason = worker.run(attendant.turned)
+    except PortTaken as error:
+        log.error("%s", error)
+        return ExitCode.UNAVAILABLE
+    except (StateUnreadable, OtlpMissing) as error:
+        log.error("%s", error)
+        return ExitCode.CONFIG
     except SyphonError as error:
         reason = error
     if reason is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..transfer.durations import SECONDS_BUCKETS as SECONDS_BUCKETS
+
 
 class Kind(StrEnum):
     COUNTER = "counter"
@@ -46,9 +48,6 @@ class Metric:
         return tuple(label.replace(".", "_") for label in self.labels)
 
 
-SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Where histograms of durations are cut: what the conventions advise."""
-
 # --- as OpenTelemetry's messaging conventions have them --------------------------------------------------------------
 
 _CLIENT = (
@@ -63,8 +62,8 @@ OPERATION_DURATION = Metric(
     "messaging.client.operation.duration",
     Kind.HISTOGRAM,
     "s",
-    "How long a receive, send or settlement took, from the request to the namespace's answer.",
-    (*_CLIENT, "messaging.operation.type"),
+    "How long a send or a settlement took, from the request to the namespace's answer. A send is a whole batch.",
+    ("messaging.system", "messaging.operation.name", "messaging.operation.type", "server.address"),
 )
 SENT_MESSAGES = Metric(
     "messaging.client.sent.messages",
@@ -85,7 +84,7 @@ PROCESS_DURATION = Metric(
     Kind.HISTOGRAM,
     "s",
     "How long a transfer took, from the message's arrival to its settlement.",
-    _CLIENT,
+    ("messaging.system", "messaging.operation.name", "messaging.destination.name", "server.address"),
 )
 
 # --- our own ---------------------------------------------------------------------------------------------------------

@@ -13,15 +13,45 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 from aiohttp import web
 from pydantic import ValidationError
 
+from .account import Account
+from .census import Census, QueueKey
+from .pauses import Pauses
 from .sheets import DeskAddress, Order, Sheet, SlotKey
 
 LARGEST_SHEET = 1024 * 1024
 FRESH = 5.0
 """Seconds within which a task must have been heard of to count as one that shares the rate."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """What has become of the messages of one backlog queue since the driver started."""
+
+    account: Account = field(default_factory=Account)
+    census: Census = field(default_factory=Census)
+    live: tuple[Sheet, ...] = ()
+    """Of the job that is under way."""
+    last: tuple[Sheet, ...] = ()
+    """Of the job that has ended last."""
+
+    def close(self, sheets: Iterable[Sheet]) -> None:
+        """A job has ended."""
+        self.last = tuple(sheets)
+        self.account.add(self.last)
+        for sheet in self.last:
+            self.census.add(sheet.census)
+
+    def now(self, live: Iterable[Sheet]) -> Standing:
+        """This and what is under way."""
+        census, sheets = Census(), tuple(live)
+        for part in (self.census, *(sheet.census for sheet in sheets)):
+            census.add(part)
+        return Standing(self.account.plus(sheets), census, sheets, self.last)
 
 
 class Desk:
@@ -40,6 +70,8 @@ class Desk:
         self._open_jobs: set[str] = set()
         self._stopping = False
         self._rates: dict[str, float | None] = {}
+        self._standings: dict[QueueKey, Standing] = {}
+        self.pauses = Pauses()
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self.address = DeskAddress(host, 0, self._secret)
@@ -58,7 +90,10 @@ class Desk:
             keys = [key for key in self._sheets if key.job == job]
             for key in keys:
                 self._heard.pop(key, None)
-            return [self._sheets.pop(key) for key in sorted(keys)]
+            sheets = [self._sheets.pop(key) for key in sorted(keys)]
+            if sheets:
+                self._standings.setdefault(sheets[0].queue_key, Standing()).close(sheets)
+            return sheets
 
     def stop_all(self) -> None:
         """Every task is told to stop when it reports next."""
@@ -73,16 +108,29 @@ class Desk:
         with self._lock:
             return list(self._sheets.values())
 
+    def standings(self) -> dict[QueueKey, Standing]:
+        """What has been done so far, by queue, with what is under way. No count ever goes down."""
+        with self._lock:
+            live: dict[QueueKey, list[Sheet]] = {}
+            for sheet in self._sheets.values():
+                live.setdefault(sheet.queue_key, []).append(sheet)
+            return {
+                key: self._standings.get(key, Standing()).now(live.get(key, ()))
+                for key in self._standings.keys() | live.keys()
+            }
+
     def order_for(self, sheet: Sheet) -> Order:
         """What the task that sent this sheet is to do."""
         with self._lock:
             outdated = any(
                 key.job == sheet.job and key.slot == sheet.slot and key.attempt > sheet.attempt for key in self._sheets
             )
-            if self._stopping or sheet.job not in self._open_jobs or outdated:
+            paused = self.pauses.holds_queue(sheet.pair, sheet.queue)
+            if self._stopping or sheet.job not in self._open_jobs or outdated or paused:
                 return Order(stop=True)
             rate = self._rates.get(sheet.pair)
-            return Order(rate=None if rate is None else rate / max(1, self._working(sheet.pair)))
+            share = None if rate is None else rate / max(1, self._working(sheet.pair))
+            return Order(rate=share, paused=self.pauses.destinations(sheet.pair))
 
     def _working(self, pair: str) -> int:
         now = self._now()

@@ -15,6 +15,7 @@ from ..bus.administration import Administration
 from ..config import PairSettings, PipelineSettings
 from ..errors import Faulted, SyphonError
 from .jobs import Done, Jobs
+from .pauses import Pauses
 from .slot import pump_options
 from .waiting import WaitingList
 from .watch import Watch
@@ -28,13 +29,17 @@ class Duty:
     """A pair on duty. `settings` may be replaced while it runs: the next job goes by the new ones."""
 
     def __init__(
-        self, settings: PairSettings, pipeline: PipelineSettings, jobs: Jobs, over: threading.Event, makes_queues: bool
-    ) -> None:
+        self, settings: PairSettings, pipeline: PipelineSettings, jobs: Jobs, over: threading.Event,
+        makes_queues: bool, pauses: Pauses,
+    ) -> None:  # fmt: skip
         self.settings = settings
-        self.waiting = WaitingList(settings.name)
+        self.pauses = pauses
+        self.waiting = WaitingList(settings.name, pauses)
         self.watch: Watch | None = None
         """None until the backlog queues are known to be there."""
         self.carriers: dict[str, Carrier] = {}
+        self.trouble: SyphonError | None = None
+        """Why the backlog queues are not known yet."""
         self.failure: BaseException | None = None
         """What must end the worker: no right to the namespace, say, or a thread of ours that died."""
         self.pipeline = pipeline
@@ -47,6 +52,9 @@ class Duty:
     def is_working(self) -> bool:
         return any(carrier.is_working for carrier in self.carriers.values())
 
+    def is_paused(self, queue: str) -> bool:
+        return self.pauses.holds_queue(self.settings.name, queue)
+
     def stop(self) -> None:
         """No more rings, and both sides closed."""
         if self.watch is not None:
@@ -55,6 +63,12 @@ class Duty:
     def heard(self, done: Done) -> None:
         """A job has ended: what it found out about the pair."""
         self.waiting.learn(done.waiting)
+        forwarded, dead_lettered = done.sum("forwarded"), done.sum("dead_lettered")
+        if forwarded or dead_lettered:
+            log.info(
+                "%s: %d forwarded from %s, %d dead-lettered, %d left",
+                self.settings.name, forwarded, done.sheets[0].queue, dead_lettered, done.sum("left"),
+            )  # fmt: skip
         for sheet in done.lost:
             log.warning(
                 "%s: a slot on %s was killed; of %d messages it had received, what was not completed comes again",
@@ -71,11 +85,13 @@ class Duty:
         while not self.over.is_set():
             try:
                 self._listen_to(self._queues())
+                self.trouble = None
                 return
             except Faulted as error:
                 self.failure = error
                 return
             except SyphonError as error:
+                self.trouble = error
                 log.warning("%s: %s; next try in %.0f s", self.settings.name, error, pause)
                 self.over.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -98,6 +114,7 @@ class Duty:
             rang=lambda queue: self.carriers[queue].ring(),
             worth=self.waiting.is_worth_a_job,
             long_poll=self.pipeline.long_poll / 1000,
+            is_paused=self.is_paused,
         )  # fmt: skip
         self.watch.start()
         log.info("%s: listening to %d backlog queues of %s", self.settings.name, len(queues), self.watch.name)
@@ -109,6 +126,8 @@ class Carrier:
     def __init__(self, duty: Duty, queue: str) -> None:
         self.queue = queue
         self.is_working = False
+        self.trouble = ""
+        """Why its last job came to nothing, if it did."""
         self._duty = duty
         self._rung = threading.Event()
         self._pause = FIRST_PAUSE
@@ -134,7 +153,7 @@ class Carrier:
     def _carry(self) -> None:
         """Jobs, for as long as there is more than a lease can carry: each with twice the slots."""
         duty, slots = self._duty, 1
-        while not duty.over.is_set():
+        while not duty.over.is_set() and not duty.is_paused(self.queue):
             settings = duty.settings
             options = pump_options(settings, lease=duty.pipeline.lease / 1000)
             done = duty.jobs.carry(settings, self.queue, [options] * slots, duty.waiting.now(), settings.rate)
@@ -142,12 +161,13 @@ class Carrier:
             if done.error:
                 self._suffer(done.error)
                 return
-            self._pause = FIRST_PAUSE
+            self._pause, self.trouble = FIRST_PAUSE, ""
             if not done.has_more:
                 return
             slots = min(2 * slots, duty.jobs.most_slots)
 
     def _suffer(self, why: str) -> None:
+        self.trouble = why
         log.warning("%s: %s; next try in %.0f s", self.queue, why, self._pause)
         self._duty.over.wait(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)

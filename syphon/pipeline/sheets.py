@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..transfer.pump import Ended, WaitingDestination
+from .census import Census, QueueKey
 
 
 class SlotKey(NamedTuple):
@@ -52,6 +53,9 @@ class Sheet(BaseModel):
     in_hand: int = 0
     bytes_forwarded: int = 0
     waiting: tuple[WaitingDestination, ...] = ()
+    closed: tuple[WaitingDestination, ...] = ()
+    """Destinations whose messages go to the dead letters."""
+    census: Census = Field(default_factory=Census)
     finished: bool = False
     ended: Ended | None = None
     """Why it stopped taking messages; none if it was an error that ended it."""
@@ -64,6 +68,10 @@ class Sheet(BaseModel):
     def key(self) -> SlotKey:
         return SlotKey(self.job, self.slot, self.attempt)
 
+    @property
+    def queue_key(self) -> QueueKey:
+        return QueueKey(self.pair, self.queue)
+
 
 class Order(BaseModel):
     """What a task is to do next."""
@@ -73,6 +81,8 @@ class Order(BaseModel):
     stop: bool = False
     rate: float | None = None
     """Messages a second it may take: none says as many as it can, 0 is a pause."""
+    paused: tuple[str, ...] = ()
+    """Destinations that the operator wants left alone."""
 
 
 class DeskAddress(NamedTuple):

@@ -22,6 +22,7 @@ from ..errors import Faulted, NotAuthorized, SyphonError
 from ..transfer.account import wall_clock
 from ..transfer.outcomes import Outcome
 from ..transfer.pump import Pump, PumpOptions, WaitingDestination
+from .census import MOST_DESTINATIONS, Census, path_key
 from .rows import Origin, transfer_rows
 from .sheets import DeskAddress, Fault, Order, Sheet
 
@@ -76,24 +77,29 @@ class Slot:
             namespace_of(pair.primary, home_entity(pair)),
             namespace_of(pair.secondary, assignment.queue),
         )
+        self._paused: tuple[str, ...] = ()
+        self._census = Census()
         self._pump = Pump(
-            assignment.queue, self._pair.secondary, self._pair.primary, self._outcomes.append, assignment.options
+            assignment.queue, self._pair.secondary, self._pair.primary, self._record, assignment.options
         )
+        self._census.send = self._pump.destinations.send_times
         self._pump.rate = assignment.rate
         for destination in assignment.waiting:
             self._pump.leave_alone(destination)
         sheet = Sheet(
             pair=pair.name, queue=assignment.queue, job=assignment.job, slot=number, attempt=attempt,
-            started_at=wall_clock(),
+            started_at=wall_clock(), census=self._census,
         )  # fmt: skip
         self._reporter = Reporter(assignment.desk, self._pump, sheet)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Carries messages home, and tells what became of each."""
         self._reporter.start()
+        self._obey()
         error: SyphonError | None = None
         try:
             for _ in self._pump.turns():
+                self._obey()
                 if len(self._outcomes) >= ROWS:
                     yield self._taken()
         except SyphonError as caught:
@@ -106,6 +112,16 @@ class Slot:
             self._reporter.end(error, fault)
         while self._outcomes:
             yield self._taken()
+
+    def _obey(self) -> None:
+        """Takes over which destinations are paused. In the pump's thread: the reporter has another one."""
+        if self._reporter.paused != self._paused:
+            self._paused = self._reporter.paused
+            self._pump.pause(frozenset(map(path_key, self._paused)))
+
+    def _record(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        self._census.note(outcome)
 
     def _taken(self) -> pa.RecordBatch:
         taken = self._outcomes[:ROWS]
@@ -128,6 +144,8 @@ class Reporter:
         self._pump = pump
         self._sheet = sheet
         self._over = threading.Event()
+        self.paused: tuple[str, ...] = ()
+        """Destinations that are to be left alone, as last heard."""
         self._heard_at = time.monotonic()
         self._connection: http.client.HTTPConnection | None = None
         self._thread = threading.Thread(target=self._report, name="reporter", daemon=True)
@@ -160,7 +178,7 @@ class Reporter:
             if time.monotonic() - self._heard_at > SILENCE:
                 self._pump.stop()
             return
-        self._pump.rate = order.rate
+        self._pump.rate, self.paused = order.rate, order.paused
         if order.stop:
             self._pump.stop()
 
@@ -185,6 +203,7 @@ class Reporter:
         for name in COUNTED:
             setattr(sheet, name, getattr(tally, name))
         sheet.waiting = tuple(self._pump.waiting())
+        sheet.closed = tuple(self._pump.closed()[:MOST_DESTINATIONS])
         return sheet
 
 

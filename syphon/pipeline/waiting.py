@@ -10,18 +10,33 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ..backlog import Restored, restore
 from ..transfer.pump import WaitingDestination
+from .census import path_key
+from .pauses import Pauses
 
 log = logging.getLogger(__name__)
+
+
+class TurnedAway(NamedTuple):
+    """Messages that were no reason for a job."""
+
+    messages: int
+    oldest: int
+    """When the oldest of them came into the backlog, in milliseconds since 1970."""
 
 
 class WaitingList:
     """The destinations of one pair that are left alone, each until a moment. Safe for threads."""
 
-    def __init__(self, pair: str, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, pair: str, pauses: Pauses | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._pair = pair
+        self._pauses = pauses or Pauses()
+        self._turned_away: dict[tuple[str, str], TurnedAway] = {}
         self._now = now
         self._until: dict[str, tuple[float, WaitingDestination]] = {}
         self._lock = threading.Lock()
@@ -55,13 +70,25 @@ class WaitingList:
         with self._lock:
             self._until.pop(path.lower(), None)
 
-    def is_worth_a_job(self, payload: bytes) -> bool:
+    def is_worth_a_job(self, queue: str, payload: bytes) -> bool:
         """Whether a message can be moved now. One that cannot be restored can: to the dead letters."""
-        if not self._until:
+        if not self._until and not self._pauses.destinations(self._pair):
             return True
         restored = restore(payload, enqueued_at=None, now=0)
         if not isinstance(restored, Restored):
             return True
+        path = path_key(restored.destination)
         with self._lock:
-            known = self._until.get(restored.destination.strip("/").lower())
-        return known is None or known[0] <= self._now()
+            known = self._until.get(path)
+            waits = known is not None and known[0] > self._now()
+            if not waits and not self._pauses.holds_destination(self._pair, path):
+                return True
+            count, oldest = self._turned_away.get((queue, path), TurnedAway(0, restored.facts.enqueued_at))
+            self._turned_away[queue, path] = TurnedAway(count + 1, min(oldest, restored.facts.enqueued_at))
+        return False
+
+    def turned_away(self) -> dict[tuple[str, str], TurnedAway]:
+        """What was no reason for a job since this was last asked, by queue and destination."""
+        with self._lock:
+            found, self._turned_away = self._turned_away, {}
+        return found

@@ -10,6 +10,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from ..bus.connection import Connection
 from ..bus.doorbell import Doorbell
@@ -39,8 +40,9 @@ class Watch:
         settings: PairSettings,
         queues: Iterable[str],
         rang: Callable[[str], None],
-        worth: Callable[[bytes], bool],
+        worth: Callable[[str, bytes], bool],
         long_poll: float,
+        is_paused: Callable[[str], bool] = lambda queue: False,  # noqa: ARG005
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         names = list(queues)
@@ -53,7 +55,8 @@ class Watch:
         """When it last turned: a watchdog looks at this."""
         self._now = now
         self._rang = rang
-        self._bells = {name: Doorbell(name, now, long_poll, worth) for name in names}
+        self._is_paused = is_paused
+        self._bells = {name: Doorbell(name, now, long_poll, partial(worth, name)) for name in names}
         self._to_arm: set[str] = set()
         self._is_silent = False
         self._troubled: dict[str, tuple[float, str]] = {}
@@ -75,6 +78,11 @@ class Watch:
     def silence(self) -> None:
         """Listen to none any more: the worker stops."""
         self._is_silent = True
+
+    def trouble(self, queue: str) -> str:
+        """Why it cannot listen to a queue, if it cannot."""
+        known = self._troubled.get(queue)
+        return known[1] if known is not None else ""
 
     def fault(self, fault: Fault) -> None:
         """A slot found that a namespace cannot be used any more."""
@@ -131,6 +139,10 @@ class Watch:
         now = self._now()
         for queue, bell in self._bells.items():
             if self._is_silent:
+                bell.silence()
+            elif self._is_paused(queue):
+                if bell.is_armed:
+                    self._to_arm.add(queue)  # for when it goes on
                 bell.silence()
             elif queue in self._to_arm:
                 self._to_arm.discard(queue)

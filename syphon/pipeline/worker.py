@@ -16,6 +16,7 @@ from ..errors import Faulted, SyphonError
 from .desk import Desk
 from .duty import Duty
 from .jobs import Jobs
+from .pauses import Pauses
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +30,14 @@ FAULT_GRACE = 5.0
 class Worker:
     """Serves all pairs of a configuration."""
 
-    def __init__(self, config: Config, jobs: Jobs, desk: Desk, makes_queues: bool = True) -> None:
+    def __init__(
+        self, config: Config, jobs: Jobs, desk: Desk, makes_queues: bool = True, pauses: Pauses | None = None
+    ) -> None:
         self._over = threading.Event()
         self._jobs = jobs
         self._desk = desk
-        self.duties = [Duty(pair, config.pipeline, jobs, self._over, makes_queues) for pair in config.pairs]
+        desk.pauses = pauses = pauses or Pauses()
+        self.duties = [Duty(pair, config.pipeline, jobs, self._over, makes_queues, pauses) for pair in config.pairs]
         self.reload(config)
 
     def run(self, turned: Callable[[], None] = lambda: None) -> SyphonError | None:
@@ -43,7 +47,11 @@ class Worker:
             turned()
             self._over.wait(TURN)
             reason = self._why_not_go_on()
-        return self._leave(reason)
+        return self._leave(reason, turned)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._over.is_set()
 
     def stop(self) -> None:
         """Asks it to end. Safe in a signal handler."""
@@ -69,15 +77,17 @@ class Worker:
                 return Faulted(f"The pair {watch.name} has faulted, and the worker ends with it: {watch.pair.fault}")
         return None
 
-    def _leave(self, reason: SyphonError | None) -> SyphonError | None:
+    def _leave(self, reason: SyphonError | None, turned: Callable[[], None]) -> SyphonError | None:
         """Each step has its reason: rings end first, so that no job begins; slots next, while both sides are open."""
         self._over.set()
+        turned()
         self._desk.stop_all()
         for duty in self.duties:
             if duty.watch is not None:
                 duty.watch.silence()
         deadline = time.monotonic() + (GRACE if reason is None else FAULT_GRACE)
         while time.monotonic() < deadline and any(duty.is_working for duty in self.duties):
+            turned()
             time.sleep(TURN / 4)
         for duty in self.duties:
             if duty.is_working:

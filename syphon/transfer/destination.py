@@ -23,6 +23,7 @@ from ..errors import (
     LockLost,
     MessageTooLarge,
     NotAuthorized,
+    PausedByOperator,
     SyphonError,
     Waits,
 )
@@ -91,6 +92,8 @@ class Progress:
     accepted: list[Transfer] = field(default_factory=list)
     refused: list[tuple[Transfer, SyphonError]] = field(default_factory=list)
     left: list[tuple[Transfer, SyphonError]] = field(default_factory=list)
+    answered: list[float] = field(default_factory=list)
+    """How long each answer took, in seconds."""
 
 
 Batch = list[Transfer]
@@ -105,6 +108,8 @@ class Destination:
     def __init__(self, path: str, permanent: frozenset[type[SyphonError]]) -> None:
         self.path = path
         self.state: State = Open()
+        self.is_paused = False
+        """The operator wants it left alone, whatever its state."""
         self.used_at = 0.0
         self.left = 0
         """How many messages it has left in the backlog since it last took one."""
@@ -144,7 +149,9 @@ class Destination:
         self._collect(progress, now)
         if isinstance(self.state, Waiting | Closed) and now >= self.state.until:
             self.state = Open()
-        if isinstance(self.state, Waiting):
+        if self.is_paused:
+            self._leave_all(progress, PausedByOperator())
+        elif isinstance(self.state, Waiting):
             self._leave_all(progress, self.state.because)
         elif isinstance(self.state, Closed):
             self._refuse_all(progress, self.state.because)
@@ -215,7 +222,10 @@ class Destination:
             sender.close()
             self._suffer(DestinationSilent(f"'{self.path}' has not answered for {ANSWER_WITHIN:.0f} seconds."), now)
         while sender.results:
-            self._judge(sender.results.popleft(), progress, now)
+            sent = sender.results.popleft()
+            if not sent.unknown:
+                progress.answered.append(sent.seconds)
+            self._judge(sent, progress, now)
         if sender.state is LinkState.LOST:
             self._sender = None
             if sender.error is not None and isinstance(self.state, Open):

@@ -9,7 +9,8 @@ from syphon.backlog import not_allowed
 
 from ..bus.connection import Connection
 from ..errors import Waits
-from .destination import Destination, Progress, Transfer, Waiting
+from .destination import Closed, Destination, Progress, Transfer, Waiting
+from .durations import Durations
 from .options import PumpOptions
 
 
@@ -33,6 +34,9 @@ class Destinations:
         self._options = options
         self._known: dict[str, Destination] = {}
         self._busy: dict[str, Destination] = {}
+        self._paused: frozenset[str] = frozenset()
+        self.send_times = Durations()
+        """How long destinations took to answer, all of them together."""
 
     def __getitem__(self, path: str) -> Destination:
         return self._known[path.strip("/").lower()]
@@ -49,6 +53,7 @@ class Destinations:
             if forbidden is not None:
                 return forbidden
             destination = self._known[key] = Destination(path.strip("/"), self._options.permanent)
+            destination.is_paused = key in self._paused
         return destination
 
     def offer(self, destination: Destination, transfer: Transfer) -> None:
@@ -63,7 +68,10 @@ class Destinations:
                 if room_for_links <= 0:
                     continue
                 room_for_links -= 1
-            yield destination, destination.work(connection, now)
+            progress = destination.work(connection, now)
+            for seconds in progress.answered:
+                self.send_times.note(seconds)
+            yield destination, progress
             if not destination.has_work():
                 del self._busy[key]
 
@@ -87,10 +95,17 @@ class Destinations:
 
     def waiting(self, now: float) -> list[WaitingDestination]:
         """Who is left alone now. May be asked from another thread."""
+        return self._in_state(Waiting, now)
+
+    def closed(self, now: float) -> list[WaitingDestination]:
+        """Whose messages go to the dead letters now. May be asked from another thread."""
+        return [found for found in self._in_state(Closed, now) if found.seconds > 0]
+
+    def _in_state(self, kind: type[Waiting] | type[Closed], now: float) -> list[WaitingDestination]:
         found = []
         for destination in self:
             state = destination.state
-            if isinstance(state, Waiting):
+            if isinstance(state, kind):
                 seconds = max(0.0, state.until - now)
                 found.append(
                     WaitingDestination(
@@ -98,6 +113,12 @@ class Destinations:
                     )
                 )
         return found
+
+    def pause(self, paths: frozenset[str]) -> None:
+        """Those of these paths, in lower case, are left alone from now on, and no others."""
+        self._paused = paths
+        for key, destination in self._known.items():
+            destination.is_paused = key in paths
 
     def leave_alone(self, known: WaitingDestination, now: float) -> None:
         """What another pump has found out counts here as well."""

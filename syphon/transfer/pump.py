@@ -104,9 +104,17 @@ class Pump:
         """An earlier pump has found that a destination takes nothing now. To be said before this one begins."""
         self.destinations.leave_alone(known, self._now())
 
+    def pause(self, paths: frozenset[str]) -> None:
+        """The operator wants these destinations left alone, and no others. For the pump's own thread."""
+        self.destinations.pause(paths)
+
     def waiting(self) -> list[WaitingDestination]:
         """The destinations that are left alone now, and why. Another thread may ask."""
         return self.destinations.waiting(self._now())
+
+    def closed(self) -> list[WaitingDestination]:
+        """The destinations whose messages go to the dead letters now, and why. Another thread may ask."""
+        return self.destinations.closed(self._now())
 
     def _done(self) -> bool:
         now = self._now()

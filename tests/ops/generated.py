@@ -17,6 +17,7 @@ import yaml
 
 from syphon.config import Config
 from syphon.ops.names import CONVENTIONAL, OWN, Metric
+from syphon.ops.status import Status
 from tests.ops.chart import CASES, CHART, GOLDEN, rendered
 from tests.ops.tools import ROOT
 
@@ -137,10 +138,16 @@ def metrics_page() -> str:
     return with_table(page, "conventional metrics", metrics_table(CONVENTIONAL))
 
 
+def status_schema() -> str:
+    """The contract of /status, as whoever reads it checks it."""
+    return json.dumps(Status.model_json_schema(mode="serialization"), indent=2) + "\n"
+
+
 FILES: dict[Path, Callable[[], str]] = {
     CHART / "values.schema.json": values_schema,
     CHART / "README.md": chart_readme,
     ROOT / "docs" / "metrics.md": metrics_page,
+    ROOT / "docs" / "status.schema.json": status_schema,
     **{GOLDEN / f"{case}.yaml": partial(rendered, case) for case in CASES},
 }
 

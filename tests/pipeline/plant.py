@@ -199,7 +199,11 @@ class Plant:
             "backlog_queue_count": self.queues,
             **more.pop("pair", {}),
         }
-        settings = {"pairs": [pair], "pipeline": {"ledger": str(self.folder / "ledger"), **more.pop("pipeline", {})}}
+        settings = {
+            "pairs": [pair],
+            "pipeline": {"ledger": str(self.folder / "ledger"), **more.pop("pipeline", {})},
+            "status": {"listen": "127.0.0.1:0"},  # any port: workers of other tests run beside this one
+        }
         path = self.folder / name
         path.write_text(yaml.safe_dump({**settings, **more}))
         return path

@@ -1,0 +1,240 @@
+"""The observer: looks at the worker about once a second, and keeps what it saw as one value that anybody may read.
+
+It is called from the worker's own loop, and so it also knows whether that loop turns. However many ask, the worker is
+looked at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .. import __version__
+from ..backlog.preflight import queue_names
+from ..bus.namespace import Namespace
+from ..config import Config, PairSettings
+from ..pipeline.account import Account
+from ..pipeline.census import QueueKey, earlier
+from ..pipeline.clerk import Clerk
+from ..pipeline.desk import Desk, Standing
+from ..pipeline.duty import Duty
+from ..pipeline.pauses import Pauses
+from ..pipeline.worker import Worker
+from .counting import Counting
+from .destinations import Destinations, moment
+from .events import RecentEvents
+from .history import History
+from .progress import Pace
+from .status import PairStatus, Queue, QueueState, Side, SideState, Status, Totals, WorkerState
+
+LOOK_EVERY = 1.0
+HUNG = 30.0
+"""Seconds without a turn after which a loop counts as hung. None of them ever waits that long."""
+NOTHING = Standing()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What there is to look at, once Spark has started."""
+
+    worker: Worker
+    desk: Desk
+    clerk: Clerk
+
+
+class Observer:
+    """Knows how the worker is."""
+
+    def __init__(
+        self,
+        config: Config,
+        pauses: Pauses,
+        events: RecentEvents,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._pauses = pauses
+        self._events = events
+        self._now = now
+        self._wall = wall
+        self._started = wall()
+        self._history = History(self._started)
+        self._pairs = [PairView(pair, wall) for pair in config.pairs]
+        self._work: Work | None = None
+        self._turned_at = self._looked_at = now()
+        self.standings: Mapping[QueueKey, Standing] = {}
+        """What was seen last."""
+        self.counting = Counting(config.pairs, self._busy_queues)
+        self.status = self._look()
+
+    def attend(self, worker: Worker, desk: Desk, clerk: Clerk) -> None:
+        """There is a worker to look at from now on."""
+        self._work = Work(worker, desk, clerk)
+
+    def turned(self) -> None:
+        """The worker's loop has turned."""
+        now = self._turned_at = self._now()
+        if now - self._looked_at >= LOOK_EVERY:
+            self._looked_at = now
+            self.status = self._look()
+
+    def trouble(self) -> str:
+        """Why the worker is not well, if it is not: whether its loops turn. Namespaces have nothing to do with it."""
+        if self._work is None:
+            return "starting: Spark is not up yet"
+        now, worker = self._now(), self._work.worker
+        if now - self._turned_at > HUNG:
+            return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
+        for duty in worker.duties:
+            silent = 0.0 if duty.watch is None or worker.is_stopping else now - duty.watch.heard_at
+            if silent > HUNG:
+                return f"the watch over {duty.settings.name} has not turned for {silent:.0f} s"
+        return ""
+
+    # --- a look --------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Status:
+        work = self._work
+        self.standings = work.desk.standings() if work is not None else {}
+        duties = {duty.settings.name: duty for duty in work.worker.duties} if work is not None else {}
+        pairs = [self._look_at(view, duties.get(view.name)) for view in self._pairs]
+        total = _totals(self.standings)
+        self._history.note(self._wall(), total.forwarded, total.dead_lettered)
+        return Status(
+            version=__version__, state=self._state(), started=moment(self._started), at=moment(self._wall()),
+            not_ready=[why for pair in pairs for why in _not_ready(pair)],
+            ledger=self._config.pipeline.ledger, ledger_error=(work.clerk.error or None) if work else None,
+            paused=self._pauses.all(), totals=total, throughput=self._history.throughput(), pairs=pairs,
+            events=self._events.newest_first(),
+        )  # fmt: skip
+
+    def _state(self) -> WorkerState:
+        if self._work is None:
+            return WorkerState.STARTING
+        return WorkerState.STOPPING if self._work.worker.is_stopping else WorkerState.WORKING
+
+    def _look_at(self, view: PairView, duty: Duty | None) -> PairStatus:
+        standings = {key: standing for key, standing in self.standings.items() if key.pair == view.name}
+        return view.look(duty, standings, self._pauses, self.counting)
+
+    def _busy_queues(self) -> dict[QueueKey, int]:
+        """Those with something to do, and those that had something left when they were last counted."""
+        found = {}
+        for pair in self.status.pairs:
+            for queue in pair.queues:
+                if queue.state is QueueState.WORKING or queue.oldest is not None or queue.left:
+                    totals = queue.totals
+                    found[QueueKey(pair.name, queue.name)] = totals.forwarded + totals.dead_lettered
+        return found
+
+
+@dataclass(slots=True)
+class SideView:
+    """How one side was, and since when."""
+
+    seen: tuple[SideState, bool] = (SideState.OPENED, False)
+    since: float = field(default_factory=time.time)
+
+    def look(self, host: str, side: Namespace | None, trouble: str | None, wall: float) -> Side:
+        state = SideState.OPENED if side is None else SideState(side.status)
+        connected = side is not None and side.is_connected
+        if (state, connected) != self.seen:
+            self.seen, self.since = (state, connected), wall
+        error = None if side is None else side.reason or side.error
+        reason = None if connected else str(error) if error is not None else trouble or "not connected yet"
+        return Side(host=host, state=state, connected=connected, reason=reason, since=moment(self.since))
+
+
+class PairView:
+    """One pair, as it is seen time after time."""
+
+    def __init__(self, settings: PairSettings, wall: Callable[[], float]) -> None:
+        self.name = settings.name
+        self._settings = settings
+        self._wall = wall
+        self._queues = queue_names(settings)
+        self._sides = {"primary": SideView(since=wall()), "secondary": SideView(since=wall())}
+        self._destinations = Destinations()
+        self._paces: dict[str, Pace] = {}
+        self._forwarded = 0
+        self._last_success: float | None = None
+
+    def look(
+        self, duty: Duty | None, standings: Mapping[QueueKey, Standing], pauses: Pauses, counting: Counting
+    ) -> PairStatus:
+        wall, totals = self._wall(), _totals(standings)
+        if totals.forwarded > self._forwarded:
+            self._forwarded, self._last_success = totals.forwarded, wall
+        destinations = self._destinations.look(
+            wall, standings, duty.waiting.now() if duty else (), duty.waiting.turned_away() if duty else {},
+            pauses.destinations(self.name),
+        )  # fmt: skip
+        queues = [
+            self._queue(QueueKey(self.name, queue), duty, standings, pauses, counting)
+            for queue in (list(duty.carriers) if duty is not None and duty.carriers else self._queues)
+        ]
+        return PairStatus(
+            name=self.name, primary=self._side("primary", duty), secondary=self._side("secondary", duty),
+            paused=pauses.holds_pair(self.name), rate_limit=(duty.settings if duty else self._settings).rate,
+            per_second=round(sum(queue.per_second for queue in queues), 1),
+            last_success=None if self._last_success is None else moment(self._last_success),
+            totals=totals, queues=queues, destinations=destinations,
+        )  # fmt: skip
+
+    def _side(self, role: Literal["primary", "secondary"], duty: Duty | None) -> Side:
+        watch = duty.watch if duty is not None else None
+        # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
+        trouble = str(duty.trouble) if role == "secondary" and duty is not None and duty.trouble is not None else None
+        side = getattr(watch.pair, role) if watch is not None else None
+        return self._sides[role].look(getattr(self._settings, role).host, side, trouble, self._wall())
+
+    def _queue(
+        self, key: QueueKey, duty: Duty | None, standings: Mapping[QueueKey, Standing], pauses: Pauses,
+        counting: Counting,
+    ) -> Queue:  # fmt: skip
+        standing = standings.get(key, NOTHING)
+        totals = _counted(standing.account)
+        carrier = duty.carriers.get(key.queue) if duty is not None else None
+        trouble = carrier.trouble if carrier is not None else ""
+        if duty is not None and duty.watch is not None:
+            trouble = trouble or duty.watch.trouble(key.queue)
+        state = QueueState.LISTENING
+        if pauses.holds_queue(*key):
+            state = QueueState.PAUSED
+        elif trouble or carrier is None:
+            state = QueueState.TROUBLED
+        elif carrier.is_working:
+            state = QueueState.WORKING
+        count = counting.counts.get(key)
+        at_least = standing.account.in_hand + self._destinations.left(key.queue)
+        oldest = earlier(self._destinations.oldest(key.queue), _front(standing))
+        return Queue(
+            name=key.queue, state=state, reason=trouble or (None if carrier is not None else "not listened to yet"),
+            slots=sum(not sheet.finished for sheet in standing.live), in_flight=standing.account.in_hand,
+            per_second=round(self._paces.setdefault(key.queue, Pace()).at(totals.forwarded), 1),
+            left=None if count is None else max(at_least, count.after(totals.forwarded + totals.dead_lettered)),
+            oldest=None if oldest is None else moment(oldest / 1000), totals=totals,
+        )  # fmt: skip
+
+
+def _front(standing: Standing) -> int | None:
+    """How old what is being carried is."""
+    fronts = [sheet.census.front for sheet in standing.live if sheet.in_hand and sheet.census.front is not None]
+    return min(fronts, default=None)
+
+
+def _not_ready(pair: PairStatus) -> list[str]:
+    sides = (("primary", pair.primary), ("secondary", pair.secondary))
+    return [f"{pair.name}: {role} {side.host}: {side.reason}" for role, side in sides if not side.connected]
+
+
+def _totals(standings: Mapping[QueueKey, Standing]) -> Totals:
+    counted = [_counted(standing.account) for standing in standings.values()]
+    return Totals(**{name: sum(getattr(each, name) for each in counted) for name in Totals.model_fields})
+
+
+def _counted(account: Account) -> Totals:
+    return Totals(**{name: getattr(account, name) for name in Totals.model_fields})

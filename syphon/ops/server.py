@@ -1,0 +1,223 @@
+"""The status server: health, status, metrics, the page, pause and resume, over HTTP.
+
+It has a thread of its own and answers from what the observer saw last, so that nobody who asks can slow the worker. A
+connection serves one request, and is gone after a few seconds whatever its peer does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from http import HTTPStatus
+from importlib import resources
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from ..config import StatusSettings
+from ..errors import SyphonError
+from .guard import Guard, Refused
+from .observer import Observer
+from .pausing import PauseRequest, Pausing, UnknownThing
+
+LIFE = 10.0
+"""Seconds a connection lives."""
+MOST_CONNECTIONS = 64
+LARGEST_REQUEST = 4096
+"""Bytes of a body, of the request line, and of a header each."""
+
+SECURITY_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PortTaken(SyphonError):
+    """The address of the status server cannot be listened on."""
+
+
+class StatusServer:
+    """Serves until the block is left."""
+
+    def __init__(
+        self, settings: StatusSettings, observer: Observer, pausing: Pausing, metrics: Callable[[], bytes]
+    ) -> None:
+        self._settings = settings
+        self._guard = Guard(settings)
+        self._observer = observer
+        self._pausing = pausing
+        self._metrics = metrics
+        self._page, self._page_policy = _page()
+        self._loop = asyncio.new_event_loop()
+        self._listener: asyncio.Server | None = None
+        self.port = settings.listen.port
+        """The one it listens on, also where the settings leave the choice."""
+
+    # --- its thread ----------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> StatusServer:
+        ready: Future[int] = Future()
+        self._thread = threading.Thread(target=self._serve, args=(ready,), name="status", daemon=True)
+        self._thread.start()
+        try:
+            self.port = ready.result()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise PortTaken(
+                f"The status server cannot listen on {self._settings.listen}: {why}. Is another worker running there? "
+                "Set status.listen to another address."
+            ) from None
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _serve(self, ready: Future[int]) -> None:
+        asyncio.set_event_loop(self._loop)
+        runner = web.AppRunner(
+            self._application(), access_log=None, shutdown_timeout=0.2, logger=_silent(), keepalive_timeout=0,
+            max_line_size=LARGEST_REQUEST, max_field_size=LARGEST_REQUEST, handler_cancellation=True,
+        )  # fmt: skip
+        try:
+            try:
+                ready.set_result(self._loop.run_until_complete(self._start(runner)))
+            except Exception as error:  # raised where somebody waits for it
+                ready.set_exception(error)
+            else:
+                self._loop.run_forever()
+        finally:
+            if self._listener is not None:
+                self._listener.close()
+            self._loop.run_until_complete(runner.cleanup())
+            self._loop.close()
+
+    async def _start(self, runner: web.AppRunner) -> int:
+        await runner.setup()
+        server = runner.server
+        assert server is not None
+        host, port = self._settings.listen
+        self._listener = await self._loop.create_server(lambda: self._visit(server), host, port)
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
+
+    def _visit(self, server: web.Server) -> asyncio.Protocol:
+        """A new connection: of so many at the most, and not for long. aiohttp would wait for a slow client for ever."""
+        if len(server.connections) >= MOST_CONNECTIONS:
+            return NoRoom()
+        visit = server()
+        self._loop.call_later(LIFE, _hang_up, visit)
+        return visit
+
+    # --- what it answers -----------------------------------------------------------------------------------------
+
+    def _application(self) -> web.Application:
+        app = web.Application(client_max_size=LARGEST_REQUEST, middlewares=[self._receive])
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/status", self._status)
+        app.router.add_get("/metrics", self._on_metrics)
+        app.router.add_get("/", self._on_page)
+        app.router.add_post("/pause", self._pause)
+        app.router.add_post("/resume", self._pause)
+        return app
+
+    @web.middleware
+    async def _receive(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The guard first. Every answer closes its connection, and says what a browser may do with it: little."""
+        try:
+            self._guard.judge(request.method, request.path, request.headers)
+            answer = await handler(request)
+        except Refused as refused:
+            answer = _text(str(refused), refused.status)
+            if refused.status is HTTPStatus.UNAUTHORIZED:
+                answer.headers["WWW-Authenticate"] = 'Basic realm="syphon", charset="UTF-8"'
+        except web.HTTPException as error:  # no such path, no such method, too large
+            answer = _text(error.reason, HTTPStatus(error.status))
+            if isinstance(error, web.HTTPMethodNotAllowed):
+                answer.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        for name, value in SECURITY_HEADERS.items():
+            answer.headers.setdefault(name, value)
+        answer.force_close()
+        return answer
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        trouble = self._observer.trouble()
+        return _text(trouble or "ok", HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK)
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        reasons = self._observer.status.not_ready
+        return _text("\n".join(reasons) or "ok", HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.Response(text=self._observer.status.model_dump_json(), content_type="application/json")
+
+    async def _on_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def _on_page(self, _: web.Request) -> web.Response:
+        headers = {"Content-Security-Policy": self._page_policy}
+        return web.Response(text=self._page, content_type="text/html", headers=headers)
+
+    async def _pause(self, request: web.Request) -> web.Response:
+        try:
+            asked = PauseRequest.model_validate_json(await request.read() or b"{}")
+        except ValidationError:
+            return _text("The body is JSON with pair, queue or destination, or nothing.", HTTPStatus.BAD_REQUEST)
+        act = self._pausing.pause if request.path == "/pause" else self._pausing.resume
+        try:
+            answer = act(asked)
+        except UnknownThing as unknown:
+            return _text(str(unknown), HTTPStatus.NOT_FOUND)
+        return web.Response(text=answer.model_dump_json(), content_type="application/json")
+
+
+class NoRoom(asyncio.Protocol):
+    """What a connection gets when there are too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+def _hang_up(visit: web.RequestHandler) -> None:
+    if isinstance(visit.transport, asyncio.Transport):
+        visit.transport.abort()
+
+
+def _text(text: str, status: HTTPStatus) -> web.Response:
+    return web.Response(text=text + "\n", status=status)
+
+
+def _silent() -> logging.Logger:
+    """aiohttp writes a trace for every request that makes no sense: whoever sends it would fill the log."""
+    logger = logging.getLogger("syphon.status.http")
+    logger.setLevel(logging.CRITICAL)
+    return logger
+
+
+def _page() -> tuple[str, str]:
+    """The page, and the policy that allows its own script and style, by their hashes, and nothing else."""
+    page = resources.files(__package__).joinpath("page.html").read_text()
+    allowed = {}
+    for tag in ("script", "style"):
+        (inner,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        allowed[tag] = base64.b64encode(hashlib.sha256(inner.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{allowed['script']}'; style-src 'sha256-{allowed['style']}'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return page, policy

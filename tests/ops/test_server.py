@@ -1,0 +1,306 @@
+"""The status server over real sockets: what it answers, and whom it turns away."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syphon.ops import server as module
+from syphon.ops.server import PortTaken
+from syphon.ops.status import Status
+from syphon.pipeline.pauses import Pause
+from tests.ops.served import Served, answer_of, rest_of, served
+
+TOKEN = "a-token-of-the-operator"
+HIDDEN = ("/", "/status", "/metrics")
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Served]:
+    """One that listens on this machine alone, without a token."""
+    with served() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Served]:
+    """One that others can reach, with a token."""
+    with served("0.0.0.0:0", TOKEN) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def resumed(local: Served, guarded: Served) -> Iterator[None]:
+    yield
+    for each in (local, guarded):
+        each.pauses.end(each.pauses.all())
+
+
+# --- what it answers -------------------------------------------------------------------------------------------------
+
+
+def test_status_keeps_its_contract_and_names_every_pair_before_there_is_a_worker(local: Served) -> None:
+    answer = local.ask("/status")
+    assert answer.headers["content-type"] == "application/json; charset=utf-8"
+    found = Status.model_validate_json(answer.body)
+    assert found.state == "starting"
+    assert [pair.name for pair in found.pairs] == ["contoso", "fabrikam"]
+    assert len(found.pairs[0].queues) == 10
+
+
+def test_health_says_that_it_is_starting_and_readiness_which_sides_are_out(local: Served) -> None:
+    health, ready = local.ask("/healthz"), local.ask("/readyz")
+    assert (health.status, health.body) == (503, "starting: Spark is not up yet\n")
+    assert ready.status == 503
+    assert "contoso: primary contoso.example: not connected yet" in ready.body.splitlines()
+
+
+def test_metrics_are_prometheus_text(local: Served) -> None:
+    answer = local.ask("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'syphon_side_connected{pair="contoso",side="primary"} 0.0' in answer.body
+
+
+def test_the_page_stands_alone_and_may_run_nothing_but_its_own_script(local: Served) -> None:
+    answer = local.ask("/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert all(re.fullmatch(r"'sha256-[A-Za-z0-9+/=]{44}'", policy[kind]) for kind in ("script-src", "style-src"))
+    assert (policy["connect-src"], policy["frame-ancestors"], policy["form-action"]) == ("'self'", "'none'", "'none'")
+    addresses = re.findall(r"https?://[^\s\"']+", answer.body)
+    assert addresses == ["http://www.w3.org/2000/svg"]  # the name of a namespace, not a place
+    assert not re.search(r"\b(src|href|url\()\s*=?", answer.body)
+
+
+def test_the_page_writes_what_it_is_told_as_text_and_never_as_markup(local: Served) -> None:
+    page = local.ask("/").body
+    assert "textContent" in page
+    for dangerous in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+        assert dangerous not in page
+
+
+def test_a_browser_is_told_to_keep_nothing_and_to_show_it_in_no_frame(local: Served) -> None:
+    for path in ("/", "/status", "/metrics", "/healthz", "/nowhere"):
+        headers = local.ask(path).headers
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["connection"] == "close"
+        assert "access-control-allow-origin" not in headers
+
+
+# --- pause and resume ------------------------------------------------------------------------------------------------
+
+
+def test_everything_a_pair_a_queue_or_a_destination_is_paused(local: Served) -> None:
+    def after(path: str, **thing: str) -> list[dict[str, str]]:
+        answer = local.ask(path, "POST", json.dumps(thing), X_Syphon="test")
+        assert answer.status == 200, answer.body
+        return [{k: v for k, v in each.items() if v} for each in json.loads(answer.body)["paused"]]
+
+    queue = "contoso/x-servicebus-transfer/3"
+    assert after("/pause", pair="contoso", queue="3") == [{"pair": "contoso", "queue": queue}]
+    assert after("/resume", queue=queue) == []
+    assert after("/pause", pair="fabrikam", destination="/Billing/x") == [
+        {"pair": "fabrikam", "destination": "billing/x"}
+    ]
+    assert len(after("/pause")) == 3
+    assert after("/resume", pair="fabrikam") == [{"pair": "contoso"}]  # with its destination
+    assert after("/resume") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ('{"pair": "nobody"}', 404),
+        ('{"pair": "contoso", "queue": "99"}', 404),
+        ("{", 400),
+        ('{"all": true}', 400),
+        ('{"pair": 5}', 400),
+        ('{"destination": ""}', 400),
+        (json.dumps({"destination": "a\nb"}), 400),
+        (json.dumps({"destination": "x" * 261}), 400),
+        (json.dumps({"destination": "x" * 5000}), 413),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_pauses_nothing(local: Served, body: str, status: int) -> None:
+    assert local.ask("/pause", "POST", body, X_Syphon="test").status == status
+    assert local.pauses.all() == []
+
+
+def test_a_pause_is_in_the_file_before_the_answer_comes(tmp_path: Path) -> None:
+    with served(state=tmp_path / "state.json") as running:
+        running.ask("/pause", "POST", '{"pair": "contoso"}', X_Syphon="test")
+        assert json.loads((tmp_path / "state.json").read_text()) == {"paused": [{"pair": "contoso"}]}
+
+
+# --- who may ask -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", HIDDEN)
+def test_where_others_reach_it_only_the_token_opens_more_than_health(guarded: Served, path: str) -> None:
+    refused = guarded.ask(path)
+    assert (refused.status, refused.headers["www-authenticate"]) == (401, 'Basic realm="syphon", charset="UTF-8"')
+    assert "syphon_" not in refused.body
+    for said in ("Bearer wrong", f"Bearer {TOKEN}x", "Bearer ", f"Digest {TOKEN}", "Basic !", TOKEN):
+        assert guarded.ask(path, Authorization=said).status == 401
+    basic = base64.b64encode(f"anyone:{TOKEN}".encode()).decode()
+    for said in (f"Bearer {TOKEN}", f"bearer {TOKEN}", f"Basic {basic}"):
+        assert guarded.ask(path, Authorization=said).status == 200
+
+
+def test_health_needs_no_token(guarded: Served) -> None:
+    assert {guarded.ask(path).status for path in ("/healthz", "/readyz")} == {503}  # no worker: and yet an answer
+
+
+def test_where_others_reach_it_and_there_is_no_token_health_is_all(local: Served) -> None:
+    with served("0.0.0.0:0") as running:
+        for path in HIDDEN:
+            answer = running.ask(path)
+            assert answer.status == 403
+            assert "Set status.token" in answer.body
+        assert running.ask("/pause", "POST", "{}", X_Syphon="test").status == 403
+        assert running.ask("/healthz").status == 503
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "10.0.0.1"])
+def test_a_name_that_was_made_to_lead_here_is_turned_away(local: Served, host: str) -> None:
+    for path in HIDDEN:
+        assert local.ask(path, host=host or " ").status == 403
+    assert local.ask("/pause", "POST", "{}", host=host or " ", X_Syphon="test").status == 403
+    assert local.pauses.all() == []
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8080", "LOCALHOST"])
+def test_names_of_this_machine_are_not(local: Served, host: str) -> None:
+    assert local.ask("/status", host=host).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},  # what a form or a simple fetch of another site can send
+        {"Origin": "https://evil.example", "X_Syphon": "test"},
+        {"Origin": "null", "X_Syphon": "test"},
+        {"Origin": "http://127.0.0.1:1", "X_Syphon": "test"},
+        {"Content_Type": "text/plain"},
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(local: Served, guarded: Served, headers: dict[str, str]) -> None:
+    for each in (local, guarded):
+        # a browser adds by itself what its user has typed in
+        answer = each.ask("/pause", "POST", '{"pair": "contoso"}', Authorization=f"Bearer {TOKEN}", **headers)
+        assert answer.status == 403
+        assert each.pauses.all() == []
+
+
+def test_our_own_page_does(local: Served) -> None:
+    answer = local.ask("/pause", "POST", '{"pair": "contoso"}', Origin=f"http://127.0.0.1:{local.port}", X_Syphon="p")
+    assert answer.status == 200
+    assert local.pauses.all() == [Pause(pair="contoso")]
+
+
+# --- what makes no sense ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/status"), ("PUT", "/pause"), ("DELETE", "/"), ("OPTIONS", "/pause"), ("TRACE", "/"), ("GET", "/pause")],
+)
+def test_a_wrong_method_is_refused(local: Served, method: str, path: str) -> None:
+    answer = local.ask(path, method, X_Syphon="test")
+    assert answer.status == 405
+    assert answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../status", "/%2e%2e/etc/passwd", "//status", "/status/", "/status%00", "/page.html", "/%2fstatus", "/STATUS",
+     "/healthz/../status", "/..;/metrics", "http://evil.example/status/x"],
+)  # fmt: skip
+def test_tricks_with_paths_lead_nowhere(local: Served, path: str) -> None:
+    assert local.ask(path).status in (400, 404)
+
+
+@pytest.mark.parametrize("path", ["/healthz/../status", "/healthz%2f..%2fstatus", "//healthz", "/healthz;/status"])
+def test_a_path_that_begins_like_health_opens_nothing(guarded: Served, path: str) -> None:
+    assert guarded.ask(path).status in (400, 401, 404)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: nan\r\n\r\n",
+        b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    ],
+)
+def test_what_is_no_request_is_refused_and_the_next_one_answered(
+    local: Served, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert answer_of(local.say(text)).status == 400
+    assert caplog.text == ""  # whoever sends it cannot fill the log
+    assert local.ask("/status").status == 200
+
+
+def test_a_hundred_headers_are_too_many_to_matter(local: Served) -> None:
+    headers = "".join(f"X-{number}: {'y' * 3000}\r\n" for number in range(200))
+    heard = local.say(f"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n".encode())
+    assert not heard or answer_of(heard).status in (200, 400)
+    assert local.ask("/status").status == 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"GET /status HTT",
+        b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
+        b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 10\r\n\r\n{",
+    ],
+)
+def test_a_slow_client_is_hung_up_on(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIFE", 0.3)
+    with served() as running, running.connect() as connection:
+        connection.sendall(text)
+        heard = rest_of(connection)  # ends when the server hangs up, or fails after 30 s
+        assert b"200 OK" not in heard
+
+
+def test_too_many_at_once_are_turned_away_and_the_rest_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_CONNECTIONS", 3)
+    with served() as running:
+        # each is known to the server before the next comes: the last one's answer shows it
+        idle = [running.connect() for _ in range(2)]
+        assert running.ask("/status").status == 200
+        idle.append(running.connect())
+        refused = running.connect()
+        assert rest_of(refused) == b""
+        for connection in (*idle, refused):
+            connection.close()
+
+
+def test_a_port_that_is_taken_is_a_clear_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*Set status\.listen"), served(
+            f"127.0.0.1:{port}"
+        ):
+            pass
+
+
+def test_the_token_is_in_no_text_that_the_server_gives(guarded: Served) -> None:
+    seen = [guarded.ask(path, Authorization=f"Bearer {TOKEN}") for path in (*HIDDEN, "/healthz", "/readyz", "/no")]
+    assert not [answer for answer in seen if TOKEN in answer.body or TOKEN in str(answer.headers)]
