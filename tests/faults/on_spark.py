@@ -21,12 +21,15 @@ from .site import PRIMARY, QUEUE, SECONDARY
 
 IN_HAND = 100
 """What a transfer at this rate may have in hand: a second's worth."""
+UNHEARD = 2 * IN_HAND
+"""A slot reports once a second (D7); what it has forwarded since then nobody has heard of when it is killed."""
 
 
 class OnSpark(Scenario):
     """A command, as far as its messages go."""
 
     volume, rate = 600, IN_HAND
+    starts_within = 240.0
     loads_before = True
 
     def explained(self, told: Told | None) -> int:
@@ -121,6 +124,9 @@ class PythonWorkersEnded(OnDrain):
 
     def explained(self, told: Told | None) -> int:
         return super().explained(told) + self.times * IN_HAND
+
+    def unheard(self) -> int:
+        return self.times * UNHEARD
 
 
 class StoppedMidBatch(OnRun):
@@ -254,6 +260,9 @@ class ExecutorEnded(OnDrain):
 
     def explained(self, told: Told | None) -> int:
         return super().explained(told) + IN_HAND
+
+    def unheard(self) -> int:
+        return UNHEARD
 
 
 def full_disk(folder: Path, stack: ExitStack) -> Path:

@@ -280,6 +280,14 @@ class BacklogDeleted(Scenario):
         assert QUEUE in self.told.error, self.told
         return self.told
 
+    def heal(self) -> None:
+        """What is put into the new one comes home."""
+        self.later = mixed(self.rng, 100, first=self.volume)
+        self.site.load(self.later)
+
+    def judge(self, verdict: Verdict, told: Told | None) -> None:
+        assert all(verdict.copies[put.identity] for put in self.later)
+
 
 class TooLarge(InTheMessages):
     number, words = 15, "one message too large for its destination among good ones"
