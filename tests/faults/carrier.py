@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import resource
 import signal
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
@@ -62,9 +62,14 @@ def main(options: dict[str, Any]) -> int:
     for side in (secondary, primary):
         side.close()
     tally = {name: getattr(pump.tally, name) for name in pump.tally.__slots__}
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps({**tally, "reasons": reasons, "error": str(error or ""), "megabytes": memory}), flush=True)
+    print(json.dumps({**tally, "reasons": reasons, "error": str(error or ""), "megabytes": megabytes()}), flush=True)
     return exit_code(error)
+
+
+def megabytes() -> int:
+    """The most memory this process had. getrusage would tell of the process that it was forked from."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
 
 def exit_code(error: SyphonError | None) -> ExitCode:

@@ -19,14 +19,14 @@ from .checker import Verdict
 from .scenario import Ending, Scenario, Told, kill
 from .site import PRIMARY, QUEUE, SECONDARY
 
-IN_HAND = 300
+IN_HAND = 100
 """What a transfer at this rate may have in hand: a second's worth."""
 
 
 class OnSpark(Scenario):
     """A command, as far as its messages go."""
 
-    volume, rate = 900, IN_HAND
+    volume, rate = 600, IN_HAND
     loads_before = True
 
     def explained(self, told: Told | None) -> int:
@@ -95,7 +95,7 @@ class PythonWorkersEnded(OnDrain):
     """Spark starts others in their place, and the drain goes on to its end."""
 
     number, words = 2, "Spark's Python workers ended at seeded random points"
-    volume, times, code = 1200, 3, ExitCode.OK
+    volume, times, code = 1000, 3, ExitCode.OK
 
     def strike(self, running: Running) -> None:
         self.ended = 0
@@ -184,7 +184,7 @@ class LedgerDiskFull(OnDrain):
     """The ledger is an account, and not the truth: without it messages still come home (D9)."""
 
     number, words = 25, "ledger disk full"
-    code, rate = ExitCode.OK, 100
+    code, volume = ExitCode.OK, 900
 
     def start(self) -> Running:
         self.pipeline = {"ledger": str(full_disk(self.site.folder, self.stack) / "ledger"), "lease": "5s"}  # type: ignore[misc]
@@ -228,7 +228,7 @@ class ExecutorEnded(OnDrain):
     """One of two executors of a cluster; the other goes on, and a new one comes."""
 
     number, words = 25, "executor killed"
-    code, volume = ExitCode.OK, 1500
+    code, volume = ExitCode.OK, 1000
 
     def start(self) -> Running:
         self.cluster: Cluster = self.stack.enter_context(cluster(self.site.folder))

@@ -66,17 +66,18 @@ class InTheMessages(Scenario):
 
 class EndedManyTimes(Scenario):
     number, words = 2, "kill −9 at seeded random points, many times"
-    volume, times = 1000, 8
+    volume, rate, times = 1000, 60, 8
+    loads_before = True
 
     def strike(self, running: Running) -> None:
         self.running, self.told, self.ended = running, Told(), 0
         while self.ended < self.times - 1:
             self.end_it()
-            moment = self.site.moved() + self.rng.randrange(1, 60)
             self.running = self.start()
-            self.until_moved(moment)
+            self.until_moved(self.rng.randrange(1, 60))
 
-    def until_moved(self, moment: int) -> None:
+    def until_moved(self, more: int) -> None:
+        moment = min(self.site.moved() + more, self.volume)
         eventually(lambda: self.site.moved() >= moment, explain=lambda: self.running.said)
 
     def end_it(self) -> None:
@@ -154,6 +155,17 @@ class ResetDuringSend(Armed):
         once = [put.identity for put in self.site.attempted if put.destination == ONCE]
         assert max(verdict.copies[identity] for identity in once) == 1, "duplicate detection removes repeats (S2)"
         assert told is None or told.possible_duplicates > 0
+
+
+class AnswerLost(Armed):
+    number, words = 8, "answer to a send lost (outcome unknown)"
+    side, fault = PRIMARY, {"action": "lose-reply", "operation": "send", "entity": ORDERS, "times": 2}
+
+    def untold(self) -> int:
+        return 2 * WINDOW
+
+    def judge(self, verdict: Verdict, told: Told | None) -> None:
+        assert verdict.duplicates > 0, verdict
 
 
 class HalfOpen(Scenario):
@@ -246,6 +258,7 @@ class BacklogDeleted(Scenario):
     """What was in the queue goes with it: that is its owner's doing. What is put into a new one comes home."""
 
     number, words = 14, "backlog queue deleted underneath"
+    rate, loads_before = 60, True
 
     def strike(self, running: Running) -> None:
         self.site.removed |= {identity_of(payload) for payload in self.site.contents(SECONDARY, QUEUE)}
@@ -282,7 +295,7 @@ class TooLarge(InTheMessages):
 class NearTheLimit(Scenario):
     number, words = 16, "messages near the size limits, memory bounded"
     volume, rate = 150, 100
-    megabytes = 140
+    megabytes = 100
 
     def inputs(self) -> list[Input]:
         sizes = [LARGEST - self.rng.randrange(200, 20_000) for _ in range(self.volume)]
@@ -387,10 +400,14 @@ class WrongClock(Scenario):
     number, words = 23, "clock skew of hours, clock stepping back"
 
     def start(self) -> Running:
-        return self.site.carrier(clock=(5 * 3600, -5.5 * 3600, 2.0), rate=self.rate)
+        return self.site.carrier(clock=(5 * 3600, -5.5 * 3600), rate=self.rate)
+
+    def strike(self, running: Running) -> None:
+        self.moved = self.site.moved()
+        running.process.send_signal(signal.SIGUSR1)
 
     def has_struck(self, running: Running) -> bool:
-        return self.seconds > 4 and self.site.moved() > self.volume // 2
+        return self.site.moved() > self.moved + 50
 
 
 class Outage(Scenario):
@@ -398,7 +415,7 @@ class Outage(Scenario):
 
     number = 24
     sides: ClassVar[tuple[str, ...]]
-    loads_before = True
+    rate, loads_before = 60, True
 
     def strike(self, running: Running) -> None:
         for name in self.sides:

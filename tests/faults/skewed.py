@@ -1,25 +1,28 @@
-"""A process whose wall clock is wrong: `python -m tests.faults.skewed '[AHEAD, STEP, AFTER]' OPTIONS` is the carrier.
+"""A process whose wall clock is wrong: `python -m tests.faults.skewed '[AHEAD, STEP]' OPTIONS` is the carrier.
 
-The clock is set before anything else is imported, so that nobody keeps the right one.
+The clock is so many seconds ahead, and makes the step on SIGUSR1. It is set before anything else is imported, so that
+nobody keeps the right one.
 """
 
 from __future__ import annotations
 
 import json
 import runpy
+import signal
 import sys
 import time
 
 
-def set_clock(ahead: float, step: float, after: float) -> None:
-    """The wall clock goes wrong by so many seconds, and makes a step a while later."""
-    seconds, nanoseconds, began = time.time, time.time_ns, time.monotonic()
+def set_clock(ahead: float, step: float) -> None:
+    seconds, nanoseconds, error = time.time, time.time_ns, ahead
 
-    def error() -> float:
-        return ahead + (step if time.monotonic() - began > after else 0.0)
+    def make_step(*_: object) -> None:
+        nonlocal error
+        error += step
 
-    time.time = lambda: seconds() + error()
-    time.time_ns = lambda: nanoseconds() + round(error() * 1e9)
+    signal.signal(signal.SIGUSR1, make_step)
+    time.time = lambda: seconds() + error
+    time.time_ns = lambda: nanoseconds() + round(error * 1e9)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,9 +58,9 @@ def test_a_sound_transfer_passes(place: Site) -> None:
 
 
 class CompletesBeforeSending(Pump):
-    def _route(self, arrival: Arrival) -> None:
+    def _route(self, arrival: Arrival, wall: int) -> None:
         arrival.link.complete(arrival)
-        super()._route(arrival)
+        super()._route(arrival, wall)
 
     def _settled(self, settled: Settled) -> None:
         """Too early to mean anything."""
@@ -88,7 +87,7 @@ def test_a_transfer_that_drops_a_property_is_caught(place: Site, monkeypatch: py
         message = Message(restored.payload)
         pairs = message.application_properties().pairs
         kept = section_bytes(Section.APPLICATION_PROPERTIES, Map(pairs[1:])) if len(pairs) > 1 else b""
-        return replace(restored, payload=message.replace(Section.APPLICATION_PROPERTIES, kept))
+        return restored._replace(payload=message.replace(Section.APPLICATION_PROPERTIES, kept))
 
     monkeypatch.setattr(pump, "restore", careless)
     verdict, problems = carried(place)
