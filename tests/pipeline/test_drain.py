@@ -12,7 +12,7 @@ import pytest
 
 from .plant import DESTINATIONS, Plant, aliased, eventually, plant
 
-pytestmark = [pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.timeout(600)]
 
 
 @pytest.fixture
