@@ -26,7 +26,7 @@ demo: $(READY)
 .PHONY: test
 test: $(READY)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/pytest -q -n $(JOBS) -m "not alone and not faults"
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile -m "not alone and not faults"
 	$(BIN)/pytest -q -m "alone and not faults"
 else
 	$(BIN)/pytest $(ARGS)

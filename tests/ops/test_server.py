@@ -281,6 +281,7 @@ def test_a_slow_client_is_hung_up_on(text: bytes, monkeypatch: pytest.MonkeyPatc
 
 def test_too_many_at_once_are_turned_away_and_the_rest_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(module, "LIFE", 3600.0)  # nobody is hung up on for another reason
     with served() as running:
         # each is known to the server before the next comes: the last one's answer shows it
         idle = [running.connect() for _ in range(2)]

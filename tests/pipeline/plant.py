@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-WITHIN = 90.0
+WITHIN = 180.0
 """Seconds that things may take on a machine that has other things to do."""
 
 

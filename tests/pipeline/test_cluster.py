@@ -13,7 +13,7 @@ import pytest
 from .cluster import cluster
 from .plant import Plant, aliased, eventually, plant
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.alone]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]
 
 MESSAGES = 3000
 

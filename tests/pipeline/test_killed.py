@@ -13,7 +13,7 @@ import pytest
 
 from .plant import Plant, aliased, eventually, parent_of, plant, python_workers
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(600)]
 
 MESSAGES = 3000
 WINDOW = 4000

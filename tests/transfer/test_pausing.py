@@ -1,0 +1,61 @@
+"""A destination that the operator has paused, and what a pump tells of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from syphon.transfer.outcomes import Result
+
+from .conftest import QUICK, Bench, aliased
+
+
+def test_a_paused_destination_is_left_alone_whatever_its_capitals_and_the_others_are_served(bench: Bench) -> None:  # S3
+    for name in ("orders", "news"):
+        bench.queue(name)
+    bench.put(*(aliased(f"{i}", path) for i in range(5) for path in ("Orders", "news")))
+    with bench.pump() as (pump, outcomes):
+        pump.pause(frozenset({"orders"}))
+        pump.run()
+    assert (bench.active("orders"), bench.active("news")) == (0, 5)
+    left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
+    assert {outcome.reason for outcome in left} == {"The destination is paused by the operator."}
+    assert len(left) == 5
+    assert pump.waiting() == []  # it has not failed: nothing is to be remembered when the pause is over
+
+
+def test_a_pause_begins_and_ends_while_the_pump_runs(bench: Bench) -> None:
+    bench.queue("orders")
+    with bench.pump(replace(QUICK, quiet=5.0)) as (pump, _):
+        stage = 0
+        bench.put(aliased("before", "orders"))
+        for _ in pump.turns():
+            if stage == 0 and pump.tally.forwarded == 1:
+                pump.pause(frozenset({"orders"}))
+                bench.put(aliased("while", "orders"))
+                stage = 1
+            elif stage == 1 and pump.tally.left == 1:
+                pump.pause(frozenset())
+                bench.put(aliased("after", "orders"))
+                stage = 2
+            elif stage == 2 and pump.tally.forwarded == 2:
+                pump.stop()
+    assert [str(message) for message in bench.take("orders", 2)] == ["before", "after"]
+
+
+def test_a_destination_that_refuses_everything_is_told_beside_those_that_wait(bench: Bench) -> None:  # S4
+    bench.put(aliased("x", "missing"))
+    with bench.pump() as (pump, _):
+        pump.run()
+        (closed,) = pump.closed()
+        assert (closed.path, pump.waiting()) == ("missing", [])
+        assert "amqp:not-found" in closed.reason
+        assert sum(pump.destinations.send_times.counts) == 0  # its link was refused: nothing was ever sent
+
+
+def test_answers_of_destinations_are_timed_by_batch(bench: Bench) -> None:
+    bench.queue("orders")
+    bench.put(*(aliased(f"{i}", "orders") for i in range(5)))
+    pump, _ = bench.run()
+    times = pump.destinations.send_times
+    assert 1 <= sum(times.counts) <= 5
+    assert times.seconds > 0
