@@ -24,7 +24,7 @@ demo: $(READY)
 .PHONY: test
 test: $(READY)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/pytest -q -n $(JOBS) -m "not alone"
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m "not alone"
 	$(BIN)/pytest -q -m alone
 else
 	$(BIN)/pytest $(ARGS)
