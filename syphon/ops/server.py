@@ -29,6 +29,8 @@ from .pausing import PauseRequest, Pausing, UnknownThing
 LIFE = 10.0
 """Seconds a connection lives."""
 MOST_CONNECTIONS = 64
+AT_ONCE = 16
+"""Connections that are taken in one go, before anybody counts them."""
 LARGEST_REQUEST = 4096
 """Bytes of a body, of the request line, and of a header each."""
 
@@ -110,7 +112,9 @@ class StatusServer:
         server = runner.server
         assert server is not None
         host, port = self._settings.listen
-        self._listener = await self._loop.create_server(lambda: self._visit(server), host, port)
+        self._listener = await self._loop.create_server(
+            lambda: self._visit(server), host, port, backlog=AT_ONCE
+        )
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
