@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,9 +74,17 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
             worker = Worker(config, ready.jobs, ready.desk, makes_queues, attendant.pauses)
             # After Spark has started: it sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
-            signal.signal(signal.SIGHUP, lambda number, frame: _reload(worker, config_file))  # noqa: ARG005
+            hung_up = threading.Event()
+            signal.signal(signal.SIGHUP, lambda number, frame: hung_up.set())  # noqa: ARG005
             attendant.attend(worker, ready.desk, ready.clerk)
-            reason = worker.run(attendant.turned)
+
+            def turned() -> None:
+                attendant.turned()
+                if hung_up.is_set():  # here, and not in the handler: that may strike in the middle of a log line
+                    hung_up.clear()
+                    _reload(worker, config_file)
+
+            reason = worker.run(turned)
     except PortTaken as error:
         log.error("%s", error)
         return ExitCode.UNAVAILABLE

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
-
-import click
 
 
 def stop_on_signal(stop: Callable[[], None], what: str) -> None:
@@ -19,7 +18,8 @@ def stop_on_signal(stop: Callable[[], None], what: str) -> None:
         if signalled:
             os._exit(128 + number)
         signalled = True
-        click.echo(f"{what} Once more to leave at once; nothing is lost either way.", err=True)
+        # Past Python's own stderr: a signal may come while that is being written to, and it can be entered but once.
+        os.write(sys.stderr.fileno(), f"{what} Once more to leave at once; nothing is lost either way.\n".encode())
         stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):

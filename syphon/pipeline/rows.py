@@ -65,7 +65,8 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch
     import pyarrow as pa
 
     text, number, when = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
-    by_name = dict(zip(Outcome._fields, zip(*outcomes, strict=True), strict=True))
+    by_column = list(zip(*outcomes, strict=True)) or [()] * len(Outcome._fields)
+    by_name = dict(zip(Outcome._fields, by_column, strict=True))
 
     def times(name: str) -> pa.Array:
         return pa.array([value * 1000 if value else None for value in by_name[name]], number).cast(when)
