@@ -13,6 +13,8 @@ JOBS   ?= auto
 help:
 	@echo "make demo    an outage and its end, on this machine alone"
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
+	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
+	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
 	@echo "make check   ruff, mypy --strict and the import rules"
 	@echo "make bench   the pump beside the SDK's own loops (ARGS=\"--scale 0.1\" for a quick look)"
 	@echo "make clean   remove .venv and everything that was generated"
@@ -24,11 +26,20 @@ demo: $(READY)
 .PHONY: test
 test: $(READY)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m "not alone"
-	$(BIN)/pytest -q -m alone
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile -m "not alone and not faults"
+	$(BIN)/pytest -q -m "alone and not faults"
 else
 	$(BIN)/pytest $(ARGS)
 endif
+
+.PHONY: faults
+faults: $(READY)
+	SEED=$(SEED) $(BIN)/pytest -q -n $(JOBS) -m "not alone" tests/faults $(ARGS)
+
+MINUTES ?= 10
+.PHONY: soak
+soak: $(READY)
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 .PHONY: check
 check: $(READY)
@@ -44,6 +55,7 @@ generated: $(READY)
 .PHONY: bench
 bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
+	$(BIN)/python -m bench.sender
 
 .PHONY: clean
 clean:

@@ -231,7 +231,8 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
         scheduled = _scheduled(decode(data, *aliases[SCHEDULED_TIME])[0])
 
     stamps, kept, kept_count, partition_key = _annotated(data, annotations)
-    if scheduled is not None and scheduled > now:  # M6: one that has passed means now
+    # One that has passed means now (M6), and the destination decides that: by its own clock, which ours may not be.
+    if scheduled is not None and scheduled > EARLIEST:  # .NET's "none" is the year 1
         kept += _SCHEDULED_KEY + encode(Timestamp(scheduled))
         kept_count += 1
 

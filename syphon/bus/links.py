@@ -158,6 +158,7 @@ class Arrival:
     received_at: float
     locked_at: float
     """When the lock was last known to be fresh: at the arrival, or when it was renewed."""
+    renewal_asked_at: float = 0.0
 
 
 class Settled(NamedTuple):

@@ -103,7 +103,7 @@ def _announced() -> Callable[[object], None]:
 
     def announce(change: object) -> None:
         if not isinstance(change, EntityPinged):
-            click.echo(f"  {textwrap.shorten(str(change), 120, placeholder=' …')}")
+            click.echo(f"  {textwrap.shorten(str(change), 100, placeholder=' …')}")
 
     return announce
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
 
-class Moment(click.ParamType[datetime]):
+    class MomentType(click.ParamType[datetime]): ...
+
+    class FloatType(click.ParamType[float]): ...
+
+else:
+    MomentType = FloatType = click.ParamType  # older releases of click do not know what it converts to
+
+
+class Moment(MomentType):
     """A point in time: ISO-8601 (UTC if it says nothing else), a date, or a duration ago.
 
     A date alone is its first moment. Where a period ends, it is the last: a day can be from and to itself.
@@ -38,7 +48,7 @@ class Moment(click.ParamType[datetime]):
         return moment
 
 
-class Seconds(click.ParamType[float]):
+class Seconds(FloatType):
     """A duration, in seconds."""
 
     name = "DURATION"
@@ -52,7 +62,7 @@ class Seconds(click.ParamType[float]):
         return found / 1000
 
 
-class Rate(click.ParamType[float]):
+class Rate(FloatType):
     """Messages a second."""
 
     name = "N/s"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..transfer.account import wall_clock
@@ -51,19 +52,24 @@ class Clerk:
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             transfers, sheets = work
-            try:
-                if transfers is not None:
-                    self._ledger.write(transfers)
-                self._ledger.note([attempt_of(sheet) for sheet in sheets])
+            written = transfers is None or self._done(partial(self._ledger.write, transfers))
+            # Noted even if the rows could not be written: what is missing is the difference between the two.
+            noted = self._done(partial(self._ledger.note, [attempt_of(sheet) for sheet in sheets]))
+            if written and noted:
                 self.error = ""
-            except LedgerUnwritable as error:
-                self._complain(str(error))
-            except Exception as error:  # Spark is gone: whoever runs jobs notices, and says so
-                self._complain(f"The ledger at {self._ledger.path} could not be written: {type(error).__name__}.")
-                log.debug("writing the ledger", exc_info=True)
-            finally:
-                _let_go(transfers)
-                self._work.task_done()
+            _let_go(transfers)
+            self._work.task_done()
+
+    def _done(self, step: Callable[[], None]) -> bool:
+        try:
+            step()
+            return True
+        except LedgerUnwritable as error:
+            self._complain(str(error))
+        except Exception as error:  # Spark is gone: whoever runs jobs notices, and says so
+            self._complain(f"The ledger at {self._ledger.path} could not be written: {type(error).__name__}.")
+            log.debug("writing the ledger", exc_info=True)
+        return False
 
     def _complain(self, text: str) -> None:
         if text != self.error:

@@ -119,8 +119,8 @@ class _Questions:
 
     def messages(self) -> tuple[Messages, Spread | None]:
         (row,) = self._ask("""
-            select count_if(best.outcome = 'forwarded') as forwarded,
-                   count_if(best.outcome = 'dead_lettered') as dead_lettered, count_if(best.outcome = 'left') as left,
+            select count_if(outcome = 'forwarded') as forwarded,
+                   count_if(outcome = 'dead_lettered') as dead_lettered, count_if(outcome = 'left') as left,
                    count_if(forwards > 1) as repeated,
                    coalesce(sum(forwards - 1) filter (where forwards > 1), 0) as copies,
                    percentile_approx(waited, array(0.5, 0.95)) as points, max(waited) as longest
@@ -162,13 +162,13 @@ class _Questions:
     def destinations(self) -> list[Destination]:
         rows = self._ask(
             """
-            select best.destination as name, count(*) as messages, count_if(best.outcome = 'forwarded') as forwarded,
-                   count_if(best.outcome = 'dead_lettered') as dead_lettered, count_if(best.outcome = 'left') as left,
+            select destination as name, count(*) as messages, count_if(outcome = 'forwarded') as forwarded,
+                   count_if(outcome = 'dead_lettered') as dead_lettered, count_if(outcome = 'left') as left,
                    count_if(possible_duplicate) as possible_duplicates, count_if(forwards > 1) as repeated,
                    sum(size) as bytes,
                    struct(percentile_approx(waited, array(0.5, 0.95)), max(waited)) as in_backlog,
                    struct(percentile_approx(carried, array(0.5, 0.95)), max(carried)) as carrying
-            from {messages} group by best.destination order by messages desc, name limit :most
+            from {messages} group by destination order by messages desc, name limit :most
             """,
             most=MOST_LINES,
         )
@@ -192,10 +192,10 @@ class _Questions:
         """Of dead letters, and of what is left."""
         rows = self._ask(
             """
-            select best.outcome as outcome, best.kind as reason, best.destination as destination, count(*) as messages,
-                   unix_millis(min(enqueued_at)) as oldest, unix_millis(max(best.settled_at)) as last_tried,
-                   max_by(best.reason, best.settled_at) as example
-            from {messages} where best.outcome != 'forwarded'
+            select outcome, kind as reason, destination, count(*) as messages,
+                   unix_millis(min(enqueued_at)) as oldest, unix_millis(max(settled_at)) as last_tried,
+                   max_by(reason, settled_at) as example
+            from {messages} where outcome != 'forwarded'
             group by all order by messages desc, reason, destination limit :most
             """,
             most=MOST_LINES,
@@ -213,7 +213,7 @@ class _Questions:
     def repeats(self) -> list[Repeat]:
         rows = self._ask(
             """
-            select pair, queue, sequence_number, message_id, best.destination, forwards
+            select pair, queue, sequence_number, message_id, destination, forwards
             from {messages} where forwards > 1 order by forwards desc, pair, queue, sequence_number limit :most
             """,
             most=MOST_LINES,
@@ -260,16 +260,21 @@ _TRANSFER = (
 )  # fmt: skip
 
 _MESSAGES = """
-    select pair, queue, sequence_number, enqueued_at, max(message_id) as message_id, max(size) as size,
-           max(named_struct(
-               'rank', case outcome when 'forwarded' then 2 when 'dead_lettered' then 1 else 0 end,
-               'settled_at', settled_at, 'outcome', outcome, 'destination', destination, 'kind', kind, 'reason', reason
-           )) as best,
-           count_if(outcome = 'forwarded') as forwards,
-           bool_or(possible_duplicate) as possible_duplicate,
-           min(waited) filter (where outcome = 'forwarded') as waited,
-           max(carried) filter (where outcome = 'forwarded') as carried
-    from {transfers} group by pair, queue, sequence_number, enqueued_at
+    select best.*, pair, queue, sequence_number, enqueued_at, message_id, size, forwards, possible_duplicate, waited,
+           carried
+    from (
+        select pair, queue, sequence_number, enqueued_at, max(message_id) as message_id, max(size) as size,
+               max(named_struct(
+                   'rank', case outcome when 'forwarded' then 2 when 'dead_lettered' then 1 else 0 end,
+                   'settled_at', settled_at, 'outcome', outcome, 'destination', destination, 'kind', kind,
+                   'reason', reason
+               )) as best,
+               count_if(outcome = 'forwarded') as forwards,
+               bool_or(possible_duplicate) as possible_duplicate,
+               min(waited) filter (where outcome = 'forwarded') as waited,
+               max(carried) filter (where outcome = 'forwarded') as carried
+        from {transfers} group by pair, queue, sequence_number, enqueued_at
+    )
 """
 
 

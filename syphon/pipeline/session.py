@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -34,6 +35,7 @@ SMALL_JVM = (
     "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
 )
 """The driver plans small jobs, and waits. By itself Java would take a sixty-fourth of the machine to begin with."""
+JVM_ENDS_WITHIN = 10.0
 TASK_FAILURES = 4
 """How often a task may fail: in local mode Spark forgives none by itself, and a killed worker would end the job."""
 
@@ -103,7 +105,7 @@ def spark_session(pipeline: PipelineSettings, name: str = "syphon") -> Iterator[
             yield session
         finally:
             if active is None:
-                session.stop()
+                _stop(session)
 
 
 def _start(settings: dict[str, str]) -> SparkSession:
@@ -127,6 +129,27 @@ def _start(settings: dict[str, str]) -> SparkSession:
             said.close_writer()
             del os.environ["PYSPARK_SUBMIT_ARGS"]
     return SparkSession(context)
+
+
+def _stop(session: SparkSession) -> None:
+    """Ends Spark, and its JVM with it: by itself PySpark keeps that until Python ends."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    session.stop()
+    if gateway is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(JVM_ENDS_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @contextmanager

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -22,7 +21,7 @@ from ..backlog import QueueName
 from ..backlog.provisioning import Provisioned
 from ..bus.seam import way_in
 from .aio_links import CLOSE_WITHIN, Action, Link, close_sender
-from .course import Course, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
+from .course import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
 from .entities import Entity
 from .errors import SenderClosed
 from .failover import Failover
@@ -247,11 +246,12 @@ class PairedSender:
         `UnfitForBacklog`. `timeout` is for the whole call; without one, each side gets the pair's operation timeout.
         """
         load = load_of(message)
+        count = count_of(load)
 
-        def course(left: float | None) -> Course[None]:
-            return self._way.sending(lambda: encoded(load), count_of(load), left)
+        def course(deadline: Deadline, failure: Exception | None) -> Course[None]:
+            return self._way.sending(lambda: encoded(load), count, deadline, failure)
 
-        await self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left))
+        await self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left), count)
 
     async def schedule_messages(
         self, messages: Any, schedule_time_utc: datetime, *, timeout: float | None = None
@@ -263,8 +263,8 @@ class PairedSender:
         copies = scheduled(load_of(messages), schedule_time_utc)
         numbers = [NOT_CANCELLABLE] * len(copies)
 
-        def course(left: float | None) -> Course[list[int]]:
-            return self._way.sending(lambda: encoded(copies), len(copies), left, numbers)
+        def course(deadline: Deadline, failure: Exception | None) -> Course[list[int]]:
+            return self._way.sending(lambda: encoded(copies), len(copies), deadline, failure, numbers)
 
         return await self._run(
             course, timeout, lambda sender, left: sender.schedule_messages(copies, schedule_time_utc, timeout=left)
@@ -276,7 +276,7 @@ class PairedSender:
         """Cancels messages that the primary has and that are not due yet."""
         check_cancellable(sequence_numbers)
         await self._run(
-            self._way.cancelling,
+            lambda deadline, _: self._way.cancelling(deadline),
             timeout,
             lambda sender, left: sender.cancel_scheduled_messages(sequence_numbers, timeout=left),
         )
@@ -284,7 +284,9 @@ class PairedSender:
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """An empty batch, as large as the entity takes it; while it is failed over, as large as the backlog does."""
         made: ServiceBusMessageBatch = await self._run(
-            self._way.making_a_batch, None, lambda sender, _: sender.create_message_batch(max_size_in_bytes)
+            lambda deadline, _: self._way.making_a_batch(deadline),
+            None,
+            lambda sender, _: sender.create_message_batch(max_size_in_bytes),
         )
         return made
 
@@ -294,23 +296,49 @@ class PairedSender:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_WITHIN), self._turn:
                 pass
+        await self._let_go()
+        self._client.forget(self)
+
+    async def _let_go(self) -> None:
         await self._primary.close()
         if self._backlog is not None:
             await self._backlog[1].close()
-        self._client.forget(self)
 
     # --- carrying it out -----------------------------------------------------------------------------------------
 
     async def _run(
-        self, course: Callable[[float | None], Course[T]], timeout: float | None, action: Action
+        self,
+        course: Callable[[Deadline, Exception | None], Course[T]],
+        timeout: float | None,
+        action: Action,
+        count: int = 0,
     ) -> T:
+        """`count`: how many messages are sent, if any are."""
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
-        async with self._in_turn(timeout) as left:
-            return await _drive(course(left), lambda step: self._try(step, action))
+        left = await self._wait_for_turn(timeout) if self._turn.locked() else await self._take_turn(timeout)
+        way, failure = self._way, None
+        deadline = way.deadline(left)
+        try:
+            if count and way.is_clear():
+                try:
+                    result: T = await self._do(OnPrimary(deadline.whole, way.entity.failovers), action)
+                except Exception as error:
+                    failure = error
+                else:
+                    way.arrived(count)
+                    return result
+            return await _drive(course(deadline, failure), lambda step: self._do(step, action))
+        finally:
+            if self._closed.is_set():
+                await self._let_go()  # a link that has opened since
+            self._turn.release()
 
-    @asynccontextmanager
-    async def _in_turn(self, timeout: float | None) -> AsyncIterator[float | None]:
+    async def _take_turn(self, timeout: float | None) -> float | None:
+        await self._turn.acquire()
+        return timeout
+
+    async def _wait_for_turn(self, timeout: float | None) -> float | None:
         """One call at a time; gives what is left of its time when it is its turn."""
         self._check_open()
         since = time.monotonic()
@@ -319,25 +347,21 @@ class PairedSender:
                 await self._turn.acquire()
         except TimeoutError:
             raise OperationTimeoutError(message=f"Other sends to '{self._way.path}' took all the time.") from None
-        try:
-            self._check_open()
-            yield None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
-        finally:
-            self._turn.release()
+        return None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
 
-    async def _try(self, step: Step, action: Action) -> Any:
+    async def _do(self, step: Step, action: Action) -> Any:
         self._check_open()
         try:
-            return await self._do(step, action)
+            if isinstance(step, OnPrimary):
+                return await self._primary.use(action, step.timeout, generation=step.failovers)
+            return await self._do_without_primary(step)
         except Exception as error:
             if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
                 raise SenderClosed from error
             raise
 
-    async def _do(self, step: Step, action: Action) -> Any:
+    async def _do_without_primary(self, step: Step) -> Any:
         match step:
-            case OnPrimary():
-                return await self._primary.use(action, step.timeout, generation=step.failovers)
             case EmptyBatch():
                 link = self._backlog_link(step.queue)
                 return await link.use(lambda sender, _: sender.create_message_batch(), step.timeout)
@@ -349,8 +373,8 @@ class PairedSender:
                 await self._client.clock.wait(self._closed, step.seconds)
                 self._check_open()
                 return None
-            case Ping():
-                raise AssertionError("the pair pings, not a sender")
+            case _:
+                raise AssertionError(f"{step} is not a sender's to do")
 
     def _backlog_link(self, queue: QueueName) -> Link:
         """The link to the sender's backlog queue; that to another one is let go."""

@@ -87,12 +87,6 @@ class Link:
             await close_sender(sender)
 
 
-async def _close(sender: ServiceBusSender) -> None:
-    with contextlib.suppress(Exception):  # it is over; the SDK may stumble over what is left of the connection
-        async with asyncio.timeout(CLOSE_WITHIN):
-            await sender.close()
-
-
 async def close_sender(sender: ServiceBusSender) -> None:
     """Says goodbye, within a limit."""
     with contextlib.suppress(Exception):  # it is over; the SDK may stumble over what is left of the connection

@@ -7,15 +7,14 @@ call returns. So the synchronous sender and the asynchronous one cannot differ: 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
 from ..backlog import NotForBacklog, QueueName, to_backlog
 from ..bus.seam import Retries, condition_of, fill
-from .entities import Entity, FailedOver
+from .entities import HEALTHY, Entity, FailedOver
 from .errors import BothSidesFailed, TooLargeForBacklog, UnfitForBacklog
 from .failover import Failover
 from .verdicts import BY_CONDITION, Verdict, judge
@@ -23,24 +22,21 @@ from .verdicts import BY_CONDITION, Verdict, judge
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class OnPrimary:
+class OnPrimary(NamedTuple):
     """Do what was called for, on a link to the primary that is younger than the last failover."""
 
     timeout: float
     failovers: int
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyBatch:
+class EmptyBatch(NamedTuple):
     """Make an empty batch for a backlog queue: it knows how much the queue takes at a time."""
 
     queue: QueueName
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class IntoBacklog:
+class IntoBacklog(NamedTuple):
     """Send a batch to a backlog queue."""
 
     queue: QueueName
@@ -48,16 +44,14 @@ class IntoBacklog:
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(NamedTuple):
     """Send a ping to an entity of the primary."""
 
     path: str
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(NamedTuple):
     """Wait."""
 
     seconds: float
@@ -71,11 +65,12 @@ class Deadline:
     """How long a call may take: as long as its caller said, or one operation timeout for the primary and then one for
     each backlog queue."""
 
-    def __init__(self, now: Callable[[], float], timeout: float | None, otherwise: float) -> None:
-        self._now = now
-        self._otherwise = otherwise
+    def __init__(self, failover: Failover, timeout: float | None) -> None:
+        self._now = failover.now
+        self._otherwise = failover.operation_timeout
         self._is_callers = timeout is not None
-        self._at = now() + (otherwise if timeout is None else timeout)
+        self.whole = self._otherwise if timeout is None else timeout
+        self._at = self._now() + self.whole
 
     def left(self) -> float:
         return self._at - self._now()
@@ -84,15 +79,13 @@ class Deadline:
         return self.left() if self._is_callers else self._otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """The primary has done what was called for."""
 
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Away:
+class Away(NamedTuple):
     """The entity is failed over."""
 
     because: Exception
@@ -119,51 +112,68 @@ class Way:
         self._link = link
         self._queue: QueueName | None = None
 
-    def _deadline(self, timeout: float | None) -> Deadline:
-        return Deadline(self._failover.now, timeout, self._failover.options.operation_timeout.total_seconds())
+    def deadline(self, timeout: float | None) -> Deadline:
+        return Deadline(self._failover, timeout)
 
     # --- what can be called for ----------------------------------------------------------------------------------
 
+    def is_clear(self) -> bool:
+        """Whether all is well. A call may then take its first step, which is always the same, without a course: it
+        needs one only if that fails, and most calls are over before."""
+        return self.entity.state is HEALTHY and self.entity.busy is None
+
+    def arrived(self, count: int) -> None:
+        """So many messages have arrived at the primary."""
+        self._failover.succeeded(self.entity, count)
+
     def sending(
-        self, payloads: Callable[[], Sequence[bytes]], count: int, timeout: float | None, in_backlog: Any = None
+        self,
+        payloads: Callable[[], Sequence[bytes]],
+        count: int,
+        deadline: Deadline,
+        first_failure: Exception | None = None,
+        in_backlog: Any = None,
     ) -> Course[Any]:
         """Messages to the entity: what the primary gives back, or `in_backlog` if they go there."""
-        deadline = self._deadline(timeout)
-        done = yield from self._on_primary(deadline, payloads)
+        done = yield from self._on_primary(deadline, payloads, first_failure)
         if isinstance(done, Done):
-            self._failover.succeeded(self.entity, count)
+            self.arrived(count)
             return done.result
         yield from self._into_backlog(payloads(), done.because, deadline)
         if done.was_tried and condition_of(done.because) not in BY_CONDITION:
             self._failover.telemetry.possible_duplicates(self.path, count)
         return in_backlog
 
-    def making_a_batch(self, timeout: float | None = None) -> Course[Any]:
+    def making_a_batch(self, deadline: Deadline) -> Course[Any]:
         """An empty batch: the primary's, or a backlog queue's."""
-        deadline = self._deadline(timeout)
-        done = yield from self._on_primary(deadline, lambda: ())
+        done = yield from self._on_primary(deadline, lambda: (), None)
         if isinstance(done, Done):
             return done.result
         _, batch = yield from self._first_queue(done.because, {}, deadline, 0, 0)
         return batch
 
-    def cancelling(self, timeout: float | None) -> Course[None]:
+    def cancelling(self, deadline: Deadline) -> Course[None]:
         """What concerns the primary alone: no queue can stand in for it."""
-        yield OnPrimary(self._deadline(timeout).left(), self.entity.failovers)
+        yield OnPrimary(deadline.left(), self.entity.failovers)
 
     # --- the primary ---------------------------------------------------------------------------------------------
 
-    def _on_primary(self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]]) -> Course[Done | Away]:
+    def _on_primary(
+        self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]], first_failure: Exception | None
+    ) -> Course[Done | Away]:
         """What the primary gives; or that it is away. Raises what is the caller's to know."""
         failure: Exception | None = None
         retried = 0
-        while not self._failover.is_failed_over(self.entity):
-            if (yield from self._keep_quiet(deadline)):
+        while first_failure is not None or not self._failover.is_failed_over(self.entity):
+            busy = self.entity.busy
+            if first_failure is None and busy is not None and (yield from self._keep_quiet(busy, deadline)):
                 continue
             try:
+                if first_failure is not None:
+                    raise first_failure
                 return Done((yield OnPrimary(deadline.left(), self.entity.failovers)))
             except Exception as error:
-                failure = error
+                failure, first_failure = error, None
                 verdict = judge(error)
                 if verdict is Verdict.BUSY:
                     self._failover.was_busy(self.entity, error)
@@ -183,13 +193,13 @@ class Way:
         because = state.because if isinstance(state, FailedOver) else OperationTimeoutError()
         return Away(failure or because, failure is not None)
 
-    def _keep_quiet(self, deadline: Deadline) -> Course[bool]:
+    def _keep_quiet(self, busy: Exception, deadline: Deadline) -> Course[bool]:
         """A busy entity is left alone for ten seconds; who has not so much time hears that it is busy (S5)."""
         quiet = self.entity.quiet_until - self._failover.now()
-        if quiet <= 0 or self.entity.busy is None:
+        if quiet <= 0:
             return False
         if quiet >= deadline.left():
-            raise self.entity.busy
+            raise busy
         yield Pause(quiet)
         return True
 
@@ -269,7 +279,7 @@ def watching(failover: Failover, entity: Entity) -> Course[None]:
             began = failover.now()
             failure: Exception | None = None
             try:
-                yield Ping(entity.path, failover.options.operation_timeout.total_seconds())
+                yield Ping(entity.path, failover.operation_timeout)
             except Exception as error:
                 failure = error
             failover.pinged(entity, failure, began)

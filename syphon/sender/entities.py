@@ -64,6 +64,7 @@ class Entity:
 
     def succeeded(self) -> None:
         """A send has arrived. One that was under way when the entity failed over is no reason to return: a ping is."""
+        self.busy = None
         if isinstance(self.state, Doubtful):
             self.state = HEALTHY
 

@@ -30,6 +30,7 @@ class Failover:
     ) -> None:
         """`watch` is called once for an entity that needs to be looked after, and again only when `due` was None."""
         self.options = options
+        self.operation_timeout = options.operation_timeout.total_seconds()
         self.now = now
         self.telemetry = Telemetry(pair)
         self._pair = pair
@@ -62,7 +63,7 @@ class Failover:
 
     def succeeded(self, entity: Entity, count: int) -> None:
         """Messages have arrived at the primary."""
-        if entity.state is not HEALTHY:
+        if entity.state is not HEALTHY or entity.busy is not None:
             with self._lock:
                 entity.succeeded()
         self.telemetry.accepted(entity.path, "primary", count)

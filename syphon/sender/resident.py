@@ -47,6 +47,8 @@ class ResidentSyphon:
     ) -> None:
         self.forwarded = 0
         self.dead_lettered = 0
+        self.left = 0
+        """How often a message was left in the backlog, to come again."""
         self._primary = Namespace(primary.fully_qualified_namespace, lambda: Connection(primary, ""), now)
         self._secondary = Namespace(secondary.fully_qualified_namespace, lambda: Connection(secondary, queues[0]), now)
         self._pair = Pair(self._primary, self._secondary)
@@ -120,6 +122,7 @@ class ResidentSyphon:
 
     def _note(self, outcome: Outcome) -> None:
         self.forwarded += outcome.result is Result.FORWARDED
+        self.left += outcome.result is Result.LEFT
         if outcome.result is Result.DEAD_LETTERED:
             self.dead_lettered += 1
             log.warning("A message of %s was dead-lettered: %s", outcome.queue, outcome.reason)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -17,7 +16,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from ..backlog import QueueName
 from ..backlog.provisioning import Provisioned
 from ..bus.seam import way_in
-from .course import Course, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
+from .course import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
 from .entities import Entity
 from .errors import SenderClosed
 from .failover import Failover
@@ -218,11 +217,12 @@ class PairedSender:
         `UnfitForBacklog`. `timeout` is for the whole call; without one, each side gets the pair's operation timeout.
         """
         load = load_of(message)
+        count = count_of(load)
 
-        def course(left: float | None) -> Course[None]:
-            return self._way.sending(lambda: encoded(load), count_of(load), left, None)
+        def course(deadline: Deadline, failure: Exception | None) -> Course[None]:
+            return self._way.sending(lambda: encoded(load), count, deadline, failure)
 
-        self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left))
+        self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left), count)
 
     def schedule_messages(
         self, messages: Any, schedule_time_utc: datetime, *, timeout: float | None = None
@@ -234,8 +234,8 @@ class PairedSender:
         copies = scheduled(load_of(messages), schedule_time_utc)
         numbers = [NOT_CANCELLABLE] * len(copies)
 
-        def course(left: float | None) -> Course[list[int]]:
-            return self._way.sending(lambda: encoded(copies), len(copies), left, numbers)
+        def course(deadline: Deadline, failure: Exception | None) -> Course[list[int]]:
+            return self._way.sending(lambda: encoded(copies), len(copies), deadline, failure, numbers)
 
         return self._run(
             course, timeout, lambda sender, left: sender.schedule_messages(copies, schedule_time_utc, timeout=left)
@@ -245,7 +245,7 @@ class PairedSender:
         """Cancels messages that the primary has and that are not due yet."""
         check_cancellable(sequence_numbers)
         self._run(
-            self._way.cancelling,
+            lambda deadline, _: self._way.cancelling(deadline),
             timeout,
             lambda sender, left: sender.cancel_scheduled_messages(sequence_numbers, timeout=left),
         )
@@ -253,7 +253,9 @@ class PairedSender:
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """An empty batch, as large as the entity takes it; while it is failed over, as large as the backlog does."""
         made: ServiceBusMessageBatch = self._run(
-            self._way.making_a_batch, None, lambda sender, _: sender.create_message_batch(max_size_in_bytes)
+            lambda deadline, _: self._way.making_a_batch(deadline),
+            None,
+            lambda sender, _: sender.create_message_batch(max_size_in_bytes),
         )
         return made
 
@@ -261,52 +263,67 @@ class PairedSender:
         """A send that is under way in another thread gets five seconds to finish, and fails after that."""
         self._closed.set()
         in_turn = self._turn.acquire(timeout=CLOSE_WITHIN)
-        self._primary.close()
-        if self._backlog is not None:
-            self._backlog[1].close()
+        self._let_go()
         if in_turn:
             self._turn.release()
         self._client.forget(self)
+
+    def _let_go(self) -> None:
+        self._primary.close()
+        if self._backlog is not None:
+            self._backlog[1].close()
 
     # --- carrying it out -----------------------------------------------------------------------------------------
 
     def _run(
         self,
-        course: Callable[[float | None], Course[T]],
+        course: Callable[[Deadline, Exception | None], Course[T]],
         timeout: float | None,
         action: Callable[[ServiceBusSender, float], Any],
+        count: int = 0,
     ) -> T:
+        """`count`: how many messages are sent, if any are."""
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
-        with self._in_turn(timeout) as left:
-            return _drive(course(left), lambda step: self._try(step, action))
+        left = timeout if self._turn.acquire(blocking=False) else self._wait_for_turn(timeout)
+        way, failure = self._way, None
+        deadline = way.deadline(left)
+        try:
+            if count and way.is_clear():
+                try:
+                    result: T = self._do(OnPrimary(deadline.whole, way.entity.failovers), action)
+                except Exception as error:
+                    failure = error
+                else:
+                    way.arrived(count)
+                    return result
+            return _drive(course(deadline, failure), lambda step: self._do(step, action))
+        finally:
+            if self._closed.is_set():
+                self._let_go()  # a link that has opened since
+            self._turn.release()
 
-    @contextmanager
-    def _in_turn(self, timeout: float | None) -> Iterator[float | None]:
+    def _wait_for_turn(self, timeout: float | None) -> float | None:
         """One call at a time; gives what is left of its time when it is its turn."""
         self._check_open()
         since = time.monotonic()
         if not self._turn.acquire(timeout=-1 if timeout is None else timeout):
             raise OperationTimeoutError(message=f"Other sends to '{self._way.path}' took all the time.")
-        try:
-            self._check_open()
-            yield None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
-        finally:
-            self._turn.release()
+        return None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
 
-    def _try(self, step: Step, action: Callable[[ServiceBusSender, float], Any]) -> Any:
+    def _do(self, step: Step, action: Callable[[ServiceBusSender, float], Any]) -> Any:
         self._check_open()
         try:
-            return self._do(step, action)
+            if isinstance(step, OnPrimary):
+                return self._primary.use(action, step.timeout, generation=step.failovers)
+            return self._do_without_primary(step)
         except Exception as error:
             if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
                 raise SenderClosed from error
             raise
 
-    def _do(self, step: Step, action: Callable[[ServiceBusSender, float], Any]) -> Any:
+    def _do_without_primary(self, step: Step) -> Any:
         match step:
-            case OnPrimary():
-                return self._primary.use(action, step.timeout, generation=step.failovers)
             case EmptyBatch():
                 return self._backlog_link(step.queue).use(lambda sender, _: sender.create_message_batch(), step.timeout)
             case IntoBacklog(queue, batch, timeout):
@@ -317,8 +334,8 @@ class PairedSender:
                 self._client.clock.wait(self._closed, step.seconds)
                 self._check_open()
                 return None
-            case Ping():
-                raise AssertionError("the pair pings, not a sender")
+            case _:
+                raise AssertionError(f"{step} is not a sender's to do")
 
     def _backlog_link(self, queue: QueueName) -> Link:
         """The link to the sender's backlog queue; that to another one is let go."""

@@ -315,8 +315,12 @@ class Destination:
         return self._take_all()
 
     def close(self) -> None:
+        """Lets go of its link. What is under way and not refused has arrived, or may have: if it comes again, twice."""
         if self._sender is not None:
             self._sender.close()
+            for sent in self._sender.results:
+                for transfer in sent.ticket if sent.unknown or sent.error is None else ():
+                    transfer.possible_duplicate = True
             self._sender = None
 
 

@@ -15,6 +15,8 @@ from ..bus.links import Arrival, Reply, RequestLink
 
 TOKENS_PER_REQUEST = 100
 UUIDS = 0x98
+ASK_AGAIN = 0.1
+"""The share of a lock after which a renewal that was refused is asked for again."""
 
 
 class LockKeeper:
@@ -34,13 +36,15 @@ class LockKeeper:
         self._look_at_link()
         due = []
         for arrival in islice(in_hand, 10 * TOKENS_PER_REQUEST):
-            if now - arrival.locked_at > self._lock / 2 and arrival not in self._asked:
+            is_old = now - arrival.locked_at > self._lock / 2
+            if is_old and now - arrival.renewal_asked_at > self._lock * ASK_AGAIN and arrival not in self._asked:
+                arrival.renewal_asked_at = now
                 due.append(arrival)
 
         def renewed(arrivals: list[Arrival], reply: Reply) -> None:
-            for arrival in arrivals:
-                # A lock that cannot be renewed is one that was lost: the completion will say so, and is counted.
-                arrival.locked_at = now if reply.status == 200 else max(arrival.locked_at, now - self._lock / 2)
+            # A lock that was not renewed gets older: what is not sent by then is not sent any more.
+            for arrival in arrivals if reply.status == 200 else ():
+                arrival.locked_at = now
 
         self._ask(connection, "renew-lock", {}, due, renewed)
 

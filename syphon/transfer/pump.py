@@ -352,11 +352,11 @@ class Pump:
     def _close(self) -> None:
         """Leaves with care: nothing is settled that did not arrive, and the account balances."""
         self._take_settlements()
+        self.destinations.close()
         for arrival, transfer in list(self._account.in_hand.items()):
             forwarded = transfer is not None and transfer.forwarded_at is not None
             result = Result.FORWARDED if forwarded else Result.LEFT
             self._account.finish(arrival, result, "The pump ended before it was settled.", forwarded)
-        self.destinations.close()
         link = self._intake.let_go()
         if link is not None:
             link.close()

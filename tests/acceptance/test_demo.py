@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_demo_loses_nothing_and_says_so_even_on_a_machine_without_java(tmp_path: Path) -> None:  # D11
     command = [sys.executable, "-m", "syphon", "demo", "--messages", "300", "--folder", str(tmp_path / "demo")]
     path = _path_without_java(tmp_path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PATH": str(path), "JAVA_HOME": ""}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=280, check=False, env=environment, cwd=tmp_path
+        command, capture_output=True, text=True, timeout=580, check=False, env=environment, cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "'orders' is failed over" in done.stdout

@@ -37,9 +37,9 @@ def tail(payload: bytes) -> bytes:
 
 
 def annotations_of(message: Sent) -> list[bytes]:
-    """What should stand there afterwards: the sender's own, and a scheduled time that has not passed (M6)."""
+    """What should stand there afterwards: the sender's own, and a scheduled time."""
     own = [key + value for key, value in message.annotations]
-    if message.scheduled is not None and message.scheduled > NOW:
+    if message.scheduled is not None:
         own.append(encode(Symbol(SCHEDULED)) + encode(Timestamp(message.scheduled)))
     return own
 

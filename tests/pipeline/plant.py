@@ -20,16 +20,18 @@ from typing import Any
 import yaml
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-WITHIN = 90.0
+WITHIN = 180.0
 """Seconds that things may take on a machine that has other things to do."""
 
 
 class Running:
-    """A syphon command that is running; what it says on stderr is kept line by line."""
+    """A syphon command that is running, or another module; what it says on stderr is kept line by line."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None, module: str = "syphon"
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "syphon", *arguments], cwd=folder, text=True,
+            [sys.executable, "-m", module, *arguments], cwd=folder, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
         )  # fmt: skip
@@ -106,6 +108,20 @@ def command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
+
+
+def parent_of(pid: int) -> int:
+    """Its parent, or 0 if it is not there."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def python_workers(running: Running) -> list[int]:
+    """Spark's Python workers: children of the daemon they are forked from."""
+    found = [pid for pid, command in running.descendants() if "syphon.pipeline.daemon" in command]
+    return [pid for pid in found if parent_of(pid) in found]
 
 
 def eventually(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from .plant import Plant, Running, aliased, eventually, plant
+from .plant import Plant, aliased, eventually, parent_of, plant, python_workers
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(600)]
 
 MESSAGES = 3000
 WINDOW = 4000
@@ -24,19 +24,6 @@ WINDOW = 4000
 def site(tmp_path: Path) -> Iterator[Plant]:
     with plant(tmp_path, queues=1) as site:
         yield site
-
-
-def workers(running: Running) -> list[int]:
-    """Spark's Python workers: children of the daemon they are forked from."""
-    found = [pid for pid, command in running.descendants() if "syphon.pipeline.daemon" in command]
-    return [pid for pid in found if _parent(pid) in found]
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
 
 
 def check(site: Plant) -> int:
@@ -53,7 +40,7 @@ def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(site: 
     site.put([aliased(number, "orders") for number in range(MESSAGES)])
     drain = site.drain("--json", "--rate", "300")
     eventually(lambda: drain.progress().get("moved", 0) > 200, explain=lambda: drain.said)
-    killed = workers(drain)
+    killed = python_workers(drain)
     assert killed
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
@@ -75,7 +62,7 @@ def test_a_drain_whose_driver_is_killed_can_be_started_again(site: Plant) -> Non
     drain.process.kill()
     drain.process.wait()
     # Spark and its workers do not outlive their driver
-    eventually(lambda: not any(_parent(pid) for pid in children), within=30)
+    eventually(lambda: not any(parent_of(pid) for pid in children), within=30)
     code, result = site.drained()
     assert code == 0, result
     check(site)

@@ -15,7 +15,7 @@ from syphon.pipeline.session import cores_of
 
 from .plant import Plant, aliased, eventually, plant
 
-pytestmark = [pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.timeout(600)]
 
 
 @pytest.fixture

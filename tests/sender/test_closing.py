@@ -102,10 +102,9 @@ def test_a_sender_that_many_threads_share_loses_and_doubles_nothing(bench: Bench
     assert sorted(found) == sorted(f"{thread}-{number}" for thread in range(threads) for number in range(size))
 
 
+@pytest.mark.parametrize("front", ["sync"])  # asyncio cancels it
 def test_a_link_that_opens_too_late_is_closed_when_it_is_open(bench: Bench) -> None:
     """It was given up; it must not stay behind."""
-    if bench.front.name != "sync":
-        pytest.skip("asyncio cancels it")
     client = bench.pair()
     bench.outage(Outage.HANG)
     made = client.primary.get_queue_sender("orders")

@@ -33,7 +33,7 @@ class Desk:
 
     def sending(self, count: int = 1, size: int = 100, timeout: float | None = None) -> Course[Any]:
         payloads = [data_section(bytes(size)) for _ in range(count)]
-        return self.way.sending(lambda: payloads, count, timeout)
+        return self.way.sending(lambda: payloads, count, self.way.deadline(timeout))
 
     def fail_over(self) -> None:
         self.failover.failed(self.way.entity, GONE)
@@ -41,10 +41,36 @@ class Desk:
 
 
 def test_a_call_is_one_step_when_all_is_well() -> None:
-    course = Desk().sending()
+    desk = Desk()
+    assert desk.way.is_clear()
+    course = desk.sending()
     assert next(course) == OnPrimary(60.0, 0)
     with pytest.raises(StopIteration):
         course.send(None)
+
+
+def test_a_first_step_that_failed_without_a_course_is_its_first_failure() -> None:
+    desk = Desk(retries=1)
+    deadline = desk.way.deadline(20)
+    desk.time += 5
+    course = desk.way.sending(lambda: [b""], 1, deadline, GONE)
+    assert next(course) == Pause(1.6)
+    desk.time += 1.6
+    step = course.send(None)
+    assert isinstance(step, OnPrimary)
+    assert step.timeout == pytest.approx(13.4)
+    with pytest.raises(OSError, match="gone"):
+        course.throw(GONE)
+
+
+def test_a_way_is_not_clear_after_a_failure_or_while_the_entity_is_busy() -> None:
+    desk = Desk()
+    desk.failover.was_busy(desk.way.entity, GONE)
+    assert not desk.way.is_clear()
+    desk.way.arrived(1)
+    assert desk.way.is_clear()
+    desk.failover.failed(desk.way.entity, GONE)
+    assert not desk.way.is_clear()
 
 
 def test_the_entity_is_watched_from_its_first_failure_on_by_one_watcher() -> None:  # F5

@@ -18,6 +18,8 @@ from syphon.sender import NOT_CANCELLABLE, TooLargeForBacklog, UnfitForBacklog
 from tests.sender.conftest import QUEUE_0, Bench, leftovers
 
 pytestmark = leftovers
+ONE_FRONT = pytest.mark.parametrize("front", ["sync"])
+"""For what both fronts have in common: the bytes."""
 DUE = datetime(2040, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 
@@ -85,6 +87,7 @@ def annotated_sequence() -> AmqpAnnotatedMessage:
     return AmqpAnnotatedMessage(sequence_body=[[1, 2], ["three"]], properties=AmqpMessageProperties(message_id="q"))
 
 
+@ONE_FRONT
 @pytest.mark.parametrize("make", [message_with_everything, annotated_value, annotated_sequence])
 def test_restored_it_is_to_the_byte_what_the_primary_would_get(bench: Bench, make: Callable[[], Any]) -> None:  # M2
     message = make()
@@ -98,6 +101,7 @@ def test_restored_it_is_to_the_byte_what_the_primary_would_get(bench: Bench, mak
     assert home(payload).partition_key == ("s1" if make is message_with_everything else None)
 
 
+@ONE_FRONT
 @pytest.mark.parametrize(
     "given",
     [

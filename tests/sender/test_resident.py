@@ -39,14 +39,9 @@ def test_messages_of_an_entity_that_is_disabled_are_kept_for_it(bench: Bench) ->
     client.get_queue_sender("orders").send_messages(ServiceBusMessage("x"))
     client.get_queue_sender("orders").send_messages(ServiceBusMessage("y"))
     assert client.failed_over == ("orders",)
-    eventually(lambda: any_left(client))
+    eventually(lambda: client.syphon.left)
     assert client.syphon.dead_lettered == 0
     assert bench.in_backlog() == 2
-
-
-def any_left(client: Any) -> bool:
-    pump = client.syphon._pump
-    return pump is not None and pump.tally.left > 0
 
 
 def test_without_it_the_backlog_is_left_alone(bench: Bench) -> None:

@@ -110,6 +110,19 @@ def test_messages_whose_destination_waits_stay_locked_when_it_stops(bench: Bench
     assert bench.locked() == 1
 
 
+def test_what_was_sent_and_not_answered_when_it_ends_is_told_as_a_possible_duplicate(bench: Bench) -> None:  # D10
+    bench.queue("orders")
+    silent = bench.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
+    bench.put(aliased("x", "orders"))
+    with bench.pump(replace(QUICK, grace=0.5)) as (pump, outcomes):
+        for _ in pump.turns():
+            if silent.struck:
+                pump.stop()
+    assert bench.active("orders") == bench.active(BACKLOG, "contoso-dr") == 1
+    assert (pump.tally.left, pump.tally.possible_duplicates) == (1, 1)
+    assert outcomes[0].possible_duplicate
+
+
 def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(bench: Bench) -> None:  # C2, C3
     bench.queue("orders")
     bench.put(*(aliased(f"{i}", "orders") for i in range(50)))

@@ -1,0 +1,39 @@
+"""The same application on a pair of namespaces: it goes on sending while the primary is away. Its constructor is all
+that has changed.
+
+    python examples/orders_paired.py COUNT     with connection strings in PRIMARY and SECONDARY
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import timedelta
+
+from azure.servicebus import ServiceBusMessage
+
+from syphon.sender import PairedClient, PairOptions, pair
+
+
+def client() -> PairedClient:
+    options = PairOptions(
+        failover_interval=timedelta(0),  # at the first failure: an example is in a hurry
+        ping_primary_interval=timedelta(seconds=1),
+        primary_name="contoso",  # the emulator's host is an address; contoso.servicebus.windows.net would need none
+        on_change=lambda change: print(f"    {change}", flush=True),
+    )
+    return pair(os.environ["PRIMARY"], os.environ["SECONDARY"], options)
+
+
+def main() -> None:
+    count = int(sys.argv[1])
+    with client() as bus, bus.get_queue_sender("orders") as sender:
+        for number in range(count):
+            sender.send_messages(ServiceBusMessage(f"order {number}", message_id=f"order-{number}"))
+            print(f"order {number} is on its way", flush=True)
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The checker, after Jepsen's total-queue: what was acknowledged, against what is found, as multisets.
+
+Every message that the backlog acknowledged must be found: at its destination just as its sender made it, or in the
+backlog or among its dead letters just as it was put there. Nothing else may be found anywhere. Messages are compared as
+bytes, section by section; only what a broker writes onto a message itself is left out. Nothing of the transfer's own
+code is used to judge it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from syphon.amqp import Message, Section, Value, encode
+from syphon.amqp.sections import entries
+
+from .messages import Input
+
+HOME, DEAD, BACKLOG = "home", "dead letters", "backlog"
+
+BROKERS_ANNOTATIONS = frozenset((
+    "x-opt-enqueued-time", "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number",
+    "x-opt-message-state", "x-opt-deadletter-source",
+))  # fmt: skip
+DEAD_LETTER_WORDS = frozenset(("DeadLetterReason", "DeadLetterErrorDescription"))
+
+
+class Found(NamedTuple):
+    """A message that lies somewhere now."""
+
+    where: str
+    """HOME, DEAD or BACKLOG."""
+    destination: str
+    """At home: the entity it is in."""
+    payload: bytes
+
+
+class Imprint(NamedTuple):
+    """What makes a message what it is, piece by piece."""
+
+    durable: Value
+    priority: Value
+    time_to_live: Value
+    annotations: tuple[bytes, ...]
+    """The sender's: schedule, partition key, and those of its own."""
+    properties: bytes
+    """Message id, session and the like."""
+    application_properties: tuple[bytes, ...]
+    body: bytes
+    """Every section of it, and the footer."""
+
+
+@dataclass
+class Verdict:
+    """What the checker found."""
+
+    acknowledged: int = 0
+    home: int = 0
+    dead: int = 0
+    backlog: int = 0
+    duplicates: int = 0
+    recovered: int = 0
+    """Never acknowledged, and there all the same: the answer was lost on its way."""
+    lost: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    removed: int = 0
+    """Deleted by their owner, together with the queue they were in."""
+    copies: Counter[bytes] = field(default_factory=Counter, repr=False)
+
+    def problems(self, at_least: int, most_duplicates: int) -> list[str]:
+        """What must not be. A run of too few messages proves nothing."""
+        found = []
+        if self.lost:
+            found.append(f"lost: {_some(self.lost)}")
+        if self.unexpected:
+            found.append(f"unexpected: {_some(self.unexpected)}")
+        if self.duplicates > most_duplicates:
+            found.append(f"{self.duplicates} duplicates, where {most_duplicates} can be explained")
+        if self.acknowledged < at_least:
+            found.append(f"only {self.acknowledged} messages were acknowledged, {at_least} were meant to be")
+        return found
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.acknowledged} acknowledged", f"{self.home} home", f"{self.dead} dead letters",
+            f"{self.backlog} in the backlog", f"{self.duplicates} duplicates", f"{len(self.lost)} lost",
+            f"{len(self.unexpected)} unexpected",
+        ]  # fmt: skip
+        return ", ".join(parts + ([f"{self.removed} deleted by their owner"] if self.removed else []))
+
+
+def check(
+    attempted: Sequence[Input], acknowledged: Collection[bytes], found: Iterable[Found],
+    removed: Collection[bytes] = (),
+) -> Verdict:  # fmt: skip
+    """Every message found, against every message put; `removed` were deleted by their owner."""
+    inputs = {put.identity: put for put in attempted}
+    assert len(inputs) == len(attempted), "two inputs have one identity: they could not be told apart"
+    verdict = Verdict(len(acknowledged))
+    for message in found:
+        identity = encode(Message(message.payload).properties().message_id)
+        put = inputs.get(identity)
+        objection = "nobody sent it" if put is None else _objection(put, message)
+        if objection:
+            verdict.unexpected.append(f"{identity!r} {_place(message)}: {objection}")
+            continue
+        verdict.copies[identity] += 1
+        if message.where == HOME:
+            verdict.home += 1
+        elif message.where == DEAD:
+            verdict.dead += 1
+        else:
+            verdict.backlog += 1
+    missing = set(acknowledged) - set(verdict.copies)
+    verdict.removed = len(missing & set(removed))
+    verdict.lost = [f"{identity!r} for {inputs[identity].destination}" for identity in sorted(missing - set(removed))]
+    verdict.duplicates = sum(times - 1 for times in verdict.copies.values())
+    verdict.recovered = len(set(verdict.copies) - set(acknowledged))
+    return verdict
+
+
+def _objection(put: Input, message: Found) -> str:
+    """What is wrong with a message where it was found; nothing if it is as it should be."""
+    if message.where == HOME and message.destination != put.destination:
+        return f"was meant for {put.destination}"
+    wanted = imprint(put.original if message.where == HOME else put.backlogged)
+    got = imprint(message.payload, () if message.where == HOME else DEAD_LETTER_WORDS)
+    return ", ".join(
+        f"{name.replace('_', ' ')} {_short(there)} and not {_short(due)}"
+        for name, there, due in zip(Imprint._fields, got, wanted, strict=True)
+        if there != due
+    )
+
+
+def imprint(payload: bytes, without: Collection[str] = ()) -> Imprint:
+    """What makes a message what it is; `without` are application properties to leave out."""
+    message = Message(payload)
+    header = message.header()
+    bodies = [span for span in message.spans if span.section > Section.APPLICATION_PROPERTIES]
+    return Imprint(
+        # A broker keeps every message it takes, and says so where the sender said nothing.
+        header.durable is not False,
+        header.priority,
+        header.ttl,
+        tuple(sorted(_pairs(message, Section.MESSAGE_ANNOTATIONS, BROKERS_ANNOTATIONS))),
+        message.raw(Section.PROPERTIES),
+        tuple(_pairs(message, Section.APPLICATION_PROPERTIES, without)),
+        payload[bodies[0].start :] if bodies else b"",
+    )
+
+
+def _pairs(message: Message, section: Section, without: Collection[str]) -> list[bytes]:
+    span = message.span(section)
+    found = entries(message.data, span) if span is not None else []
+    return [message.data[entry.start : entry.end] for entry in found if entry.key not in without]
+
+
+def _place(message: Found) -> str:
+    return f"at {message.destination}" if message.where == HOME else f"in the {message.where}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def _some(items: list[str]) -> str:
+    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
+    return f"{len(items)}: {'; '.join(items[:5])}{more}"

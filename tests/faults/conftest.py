@@ -1,0 +1,14 @@
+"""What the scenarios found is told in the end, a line for each."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    passed = terminalreporter.stats.get("passed", [])
+    verdicts = sorted(text for report in passed for name, text in report.user_properties if name == "verdict")
+    if verdicts:
+        terminalreporter.section("what the checker found")
+        for verdict in verdicts:
+            terminalreporter.write_line(verdict)

@@ -1,0 +1,270 @@
+"""Scenarios of whole processes: `syphon run` and `syphon drain` on Spark, as an operator starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar
+
+from syphon.cli import ExitCode
+from tests.pipeline.cluster import Cluster, cluster
+from tests.pipeline.plant import Running, eventually, parent_of, python_workers
+
+from .checker import Verdict
+from .scenario import Ending, Scenario, Told, kill
+from .site import PRIMARY, QUEUE, SECONDARY
+
+IN_HAND = 100
+"""What a transfer at this rate may have in hand: a second's worth."""
+
+
+class OnSpark(Scenario):
+    """A command, as far as its messages go."""
+
+    volume, rate = 600, IN_HAND
+    loads_before = True
+
+    def explained(self, told: Told | None) -> int:
+        return told.possible_duplicates if told is not None else IN_HAND + self.untold()
+
+
+class OnDrain(OnSpark):
+    on, code = "drain", ExitCode.LEFT
+    pipeline: ClassVar[dict[str, Any]] = {}
+
+    def start(self) -> Running:
+        config = self.site.config(pipeline=self.pipeline)
+        return self.site.drain("--json", "--rate", str(self.rate), config=config)
+
+    def told(self, running: Running) -> Told:
+        code, out = running.end(180)
+        assert code == self.code, f"exit code {code}: {running.said}"
+        self.result = json.loads(out)
+        return Told.of(code, self.result["account"])
+
+    def stopped(self, running: Running) -> Told:
+        running.process.send_signal(signal.SIGTERM)
+        return self.told(running)
+
+
+class OnRun(OnSpark):
+    """A worker tells nothing when it ends with care: there is nothing to tell, for nothing comes twice."""
+
+    on = "run"
+
+    def start(self) -> Running:
+        return self.site.worker(config=self.site.config(pair={"rate": self.rate}))
+
+    def end(self, running: Running) -> Told | None:
+        if self.ending is Ending.UNCLEAN:
+            kill(running)
+        else:
+            code, _ = running.stop()
+            assert code == self.code, f"exit code {code}: {running.said}"
+        return None
+
+    def explained(self, told: Told | None) -> int:
+        return super().explained(told) if self.ending is Ending.UNCLEAN else self.untold()
+
+
+class EndedBeforeCompletion(OnDrain):
+    """Completions hang, so that what ends it comes between accepted and complete."""
+
+    number, words = 1, "kill −9 between accepted and complete"
+
+    def strike(self, running: Running) -> None:
+        self.moved = self.site.moved()
+        self.armed = self.site.fault(SECONDARY, action="hang", operation="settle", entity=QUEUE)
+
+    def has_struck(self, running: Running) -> bool:
+        return bool(self.site.struck(SECONDARY, self.armed)) and self.site.moved() > self.moved + 20
+
+    def untold(self) -> int:
+        return self.site.moved() - self.moved
+
+    def judge(self, verdict: Verdict, told: Told | None) -> None:
+        assert verdict.duplicates > 0, "what was accepted and not completed comes again"
+
+
+class PythonWorkersEnded(OnDrain):
+    """Spark starts others in their place, and the drain goes on to its end."""
+
+    number, words = 2, "Spark's Python workers ended at seeded random points"
+    volume, times, code = 1000, 3, ExitCode.OK
+
+    def strike(self, running: Running) -> None:
+        self.ended = 0
+        number = signal.SIGTERM if self.ending is Ending.CLEAN else signal.SIGKILL
+        for _ in range(self.times):
+            victims = eventually(lambda: python_workers(running), explain=lambda: running.said)
+            for pid in victims:
+                os.kill(pid, number)
+            self.ended += 1
+            self.until_moved(self.rng.randrange(20, 200), running)
+
+    def until_moved(self, more: int, running: Running) -> None:
+        moment = min(self.site.moved() + more, self.volume)
+        eventually(lambda: self.site.moved() >= moment, explain=lambda: running.said)
+
+    def has_struck(self, running: Running) -> bool:
+        return self.ended == self.times
+
+    def end(self, running: Running) -> Told | None:
+        told = self.told(running)
+        assert self.result["account"]["killed"] > 0, self.result
+        return told
+
+    def explained(self, told: Told | None) -> int:
+        return super().explained(told) + self.times * IN_HAND
+
+
+class StoppedMidBatch(OnRun):
+    number, words = 3, "SIGTERM mid-batch: finished or given back, no duplicates, exit 0"
+
+    def has_struck(self, running: Running) -> bool:
+        assert self.site.moved() < self.volume, "it was too late to be in the middle"
+        return True
+
+
+class SecondSignal(OnRun):
+    number, words = 4, "second SIGTERM: leaves at once"
+
+    def has_struck(self, running: Running) -> bool:
+        assert self.site.moved() < self.volume, "it was too late to be in the middle"
+        return True
+
+    def end(self, running: Running) -> Told | None:
+        running.process.send_signal(signal.SIGTERM)
+        running.until("Once more to leave at once")
+        if self.ending is Ending.UNCLEAN:
+            kill(running)
+        else:
+            code, _ = running.stop(signal.SIGTERM)
+            assert code in (0, 128 + signal.SIGTERM), running.said
+        return None
+
+    def untold(self) -> int:
+        return IN_HAND
+
+
+class OutagesOneAfterAnother(OnRun):
+    """Primary out, both out, only the secondary out, all back: the worker is still there, and goes on."""
+
+    number, words = 24, "primary out, both out, secondary out, back again"
+
+    def strike(self, running: Running) -> None:
+        def change(name: str, out: bool) -> None:
+            kind = {"kind": self.rng.choice(["refuse", "drop"])}
+            self.site.control(name, "PUT" if out else "DELETE", "outage", kind if out else None)
+
+        self.before = self.site.moved()
+        assert self.before < self.volume, "it was too late to be in the middle"
+        change(PRIMARY, out=True)
+        running.until("out of reach")
+        change(SECONDARY, out=True)
+        change(PRIMARY, out=False)
+        self.heard = len(running.lines)
+        eventually(lambda: len(running.lines) > self.heard, explain=lambda: running.said)
+        change(SECONDARY, out=False)
+
+    def has_struck(self, running: Running) -> bool:
+        assert running.process.poll() is None, running.said
+        return self.site.moved() > self.before
+
+    def untold(self) -> int:
+        return 2 * IN_HAND  # a connection was cut twice, and what was under way is sent again
+
+
+class LedgerDiskFull(OnDrain):
+    """The ledger is an account, and not the truth: without it messages still come home (D9)."""
+
+    number, words = 25, "ledger disk full"
+    code, volume = ExitCode.OK, 900
+
+    def start(self) -> Running:
+        self.pipeline = {"ledger": str(full_disk(self.site.folder, self.stack) / "ledger"), "lease": "5s"}  # type: ignore[misc]
+        return super().start()
+
+    def has_struck(self, running: Running) -> bool:
+        return "The ledger at" in running.said
+
+    def end(self, running: Running) -> Told | None:
+        if self.ending is Ending.UNCLEAN:
+            kill(running)
+            return None
+        told = self.told(running)
+        assert "cannot be written" in self.result["ledger_error"], self.result
+        return told
+
+
+class DriverEnded(OnDrain):
+    """Spark and its workers do not outlive their driver."""
+
+    number, words = 25, "driver killed"
+
+    def has_struck(self, running: Running) -> bool:
+        assert self.site.moved() < self.volume, "it was too late to be in the middle"
+        return True
+
+    def end(self, running: Running) -> Told | None:
+        if self.ending is Ending.CLEAN:
+            return self.stopped(running)
+        children = [pid for pid, _ in running.descendants()]
+        running.process.kill()
+        running.process.wait()
+        eventually(lambda: not any(parent_of(pid) for pid in children), explain=lambda: children)
+        return None
+
+    def untold(self) -> int:
+        return IN_HAND * 5  # a slot stops when its driver has been silent for five seconds (D7)
+
+
+class ExecutorEnded(OnDrain):
+    """One of two executors of a cluster; the other goes on, and a new one comes."""
+
+    number, words = 25, "executor killed"
+    code, volume = ExitCode.OK, 1000
+
+    def start(self) -> Running:
+        self.cluster: Cluster = self.stack.enter_context(cluster(self.site.folder))
+        self.pipeline = {  # type: ignore[misc]
+            "master": self.cluster.url,
+            "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": 2},
+        }
+        return super().start()
+
+    def strike(self, running: Running) -> None:
+        """Whichever has the slot: both."""
+        self.ended = self.cluster.executors()
+        for pid in self.ended:
+            os.kill(pid, signal.SIGTERM if self.ending is Ending.CLEAN else signal.SIGKILL)
+
+    def has_struck(self, running: Running) -> bool:
+        return bool(self.ended) and not any(parent_of(pid) for pid in self.ended)
+
+    def end(self, running: Running) -> Told | None:
+        told = self.told(running)
+        assert self.result["account"]["killed"] > 0, self.result
+        return told
+
+    def explained(self, told: Told | None) -> int:
+        return super().explained(told) + IN_HAND
+
+
+def full_disk(folder: Path, stack: ExitStack) -> Path:
+    """A disk without room; where none can be mounted, a folder that cannot be made, which ends up the same."""
+    disk = folder / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        disk.rmdir()
+        disk.write_text("a file where a folder should be")
+        return disk
+    stack.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=True)
+    (disk / "filled").write_bytes(bytes(64 * 1024))
+    return disk

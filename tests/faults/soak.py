@@ -1,0 +1,54 @@
+"""Scenarios at random, for as long as one likes: `python -m tests.faults.soak --minutes 60 [--seed 7]`.
+
+The seed decides which come, how each is ended, and when its fault strikes: the same seed has the same rounds again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from .scenario import Ending, play
+from .table import ALL
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Let faults loose on transfers, one after another, at random.")
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    options = parser.parse_args()
+    return soak(options.minutes, options.seed)
+
+
+def soak(minutes: float, seed: int) -> int:
+    rng, began, sums = random.Random(seed), time.monotonic(), Counter[str]()
+    print(f"seed {seed}", flush=True)
+    while time.monotonic() - began < 60 * minutes:
+        kind, ending, round_seed = rng.choice(ALL), rng.choice(list(Ending)), rng.randrange(1_000_000)
+        sums["rounds"] += 1
+        title = f"round {sums['rounds']}: {kind.name()}, {ending}, seed {round_seed}"
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="syphon-soak-") as folder:
+            try:
+                verdict = play(kind, ending, round_seed, Path(folder))
+            except AssertionError as error:
+                print(f"{title}: FAILED\n{error}", flush=True)
+                sums["failed"] += 1
+                continue
+        print(f"{title}: {verdict}; {time.monotonic() - started:.0f} s", flush=True)
+        sums.update(acknowledged=verdict.acknowledged, duplicates=verdict.duplicates)
+    print(
+        f"seed {seed}: {sums['rounds']} rounds, {sums['failed']} failed, {sums['acknowledged']} messages acknowledged, "
+        f"{sums['duplicates']} duplicates, all accounted for" if not sums["failed"] else
+        f"seed {seed}: {sums['failed']} of {sums['rounds']} rounds failed"
+    )  # fmt: skip
+    return 1 if sums["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""The table of scenarios: all that there are, and the few that run with every change."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from . import on_spark, on_the_pump
+from .on_spark import EndedBeforeCompletion, StoppedMidBatch
+from .on_the_pump import (
+    BadAliases,
+    BatchRefused,
+    CredentialsRotated,
+    EndedManyTimes,
+    EveryType,
+    HalfOpen,
+    LockLostBeforeCompletion,
+    PrimaryOut,
+    ResetDuringSend,
+    WrongClock,
+)
+from .scenario import Ending, Scenario
+
+
+def _kinds(module: ModuleType) -> list[type[Scenario]]:
+    """Those with words of their own; the others are what they have in common."""
+    found = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Scenario)]
+    return [kind for kind in found if kind.__module__ == module.__name__ and hasattr(kind, "words")]
+
+
+ALL = sorted(_kinds(on_the_pump) + _kinds(on_spark), key=lambda kind: kind.name())
+
+WITH_EVERY_CHANGE: set[tuple[type[Scenario], Ending]] = {
+    (EndedBeforeCompletion, Ending.UNCLEAN),
+    (EndedManyTimes, Ending.UNCLEAN),
+    (StoppedMidBatch, Ending.CLEAN),
+    (LockLostBeforeCompletion, Ending.CLEAN),
+    (ResetDuringSend, Ending.UNCLEAN),
+    (HalfOpen, Ending.CLEAN),
+    (BadAliases, Ending.UNCLEAN),
+    (EveryType, Ending.CLEAN),
+    (BatchRefused, Ending.CLEAN),
+    (CredentialsRotated, Ending.UNCLEAN),
+    (WrongClock, Ending.CLEAN),
+    (PrimaryOut, Ending.UNCLEAN),
+}

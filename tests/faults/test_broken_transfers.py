@@ -1,0 +1,121 @@
+"""The checker can fail: transfers that are broken on purpose are caught, each for what is wrong with it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syphon.amqp import Map, Message, Section, section_bytes
+from syphon.backlog import Restored, Unrestorable, restore
+from syphon.bus.links import Arrival, Settled
+from syphon.bus.opening import namespace_of
+from syphon.transfer import destination, pump
+from syphon.transfer.destination import Batch, Destination, Progress
+from syphon.transfer.outcomes import Result
+from syphon.transfer.pump import Pump, PumpOptions
+
+from .checker import Verdict, check
+from .messages import ORDERS, Input, mixed, plain
+from .site import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
+
+MESSAGES = 200
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Site]:
+    """A backlog with messages of all kinds."""
+    with site(tmp_path) as made:
+        made.load(mixed(random.Random(1), MESSAGES))
+        yield made
+
+
+def for_nowhere() -> list[Input]:
+    """Messages whose destination is not there."""
+    return [plain(number, "gone") for number in range(20)]
+
+
+def carried(place: Site, kind: type[Pump] = Pump) -> tuple[Verdict, list[str]]:
+    """What the checker says after a transfer: all of it, and what it objects to."""
+    secondary, primary = namespace_of(place.side(SECONDARY), QUEUE), namespace_of(place.side(PRIMARY), "")
+    options = PumpOptions(quiet=1.0, lease=60.0, lock=LOCK)
+    tally = kind(QUEUE, secondary, primary, lambda outcome: None, options).run()  # noqa: ARG005
+    for side in (secondary, primary):
+        side.close()
+    verdict = check(place.attempted, place.acknowledged, place.found())
+    return verdict, verdict.problems(MESSAGES, tally.possible_duplicates)
+
+
+def test_a_sound_transfer_passes(place: Site) -> None:
+    place.control(PRIMARY, "PUT", "quota", {"entity": ORDERS, "bytes": 0})
+    place.load(for_nowhere())
+    verdict, problems = carried(place)
+    assert problems == []
+    assert (verdict.dead, verdict.duplicates) == (20, 0)
+    assert verdict.backlog > 0
+
+
+class CompletesBeforeSending(Pump):
+    def _route(self, arrival: Arrival, wall: int) -> None:
+        arrival.link.complete(arrival)
+        super()._route(arrival, wall)
+
+    def _settled(self, settled: Settled) -> None:
+        """Too early to mean anything."""
+
+    def _note(self, destination: Destination, progress: Progress) -> None:
+        for transfer in progress.accepted:
+            self._account.finish(transfer.arrival, Result.FORWARDED)
+        progress.accepted.clear()
+        super()._note(destination, progress)
+
+
+def test_a_transfer_that_completes_before_it_sends_is_caught(place: Site) -> None:  # S2
+    place.control(PRIMARY, "PUT", "quota", {"entity": ORDERS, "bytes": 0})
+    verdict, problems = carried(place, CompletesBeforeSending)
+    assert problems[0].startswith("lost: ")
+    assert any("for orders" in lost for lost in verdict.lost)
+
+
+def test_a_transfer_that_drops_a_property_is_caught(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:  # M2
+    def careless(payload: bytes, **more: object) -> Restored | Unrestorable:
+        restored = restore(payload, **more)  # type: ignore[arg-type]
+        if isinstance(restored, Unrestorable):
+            return restored
+        message = Message(restored.payload)
+        pairs = message.application_properties().pairs
+        kept = section_bytes(Section.APPLICATION_PROPERTIES, Map(pairs[1:])) if len(pairs) > 1 else b""
+        return restored._replace(payload=message.replace(Section.APPLICATION_PROPERTIES, kept))
+
+    monkeypatch.setattr(pump, "restore", careless)
+    verdict, problems = carried(place)
+    assert [problem.partition(":")[0] for problem in problems] == ["lost", "unexpected"]
+    assert all("application properties" in found for found in verdict.unexpected)
+
+
+def test_a_transfer_that_forwards_twice_is_caught(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = destination._encoded
+
+    def twice(batch: Batch) -> tuple[bytes, int]:
+        return once(batch + batch)
+
+    monkeypatch.setattr(destination, "_encoded", twice)
+    verdict, problems = carried(place)
+    assert problems == [f"{verdict.duplicates} duplicates, where 0 can be explained"]
+    assert not verdict.lost
+
+
+class SwallowsRefusals(Pump):
+    def _note(self, destination: Destination, progress: Progress) -> None:
+        progress.accepted += [transfer for transfer, _ in progress.refused]
+        progress.refused.clear()
+        super()._note(destination, progress)
+
+
+def test_a_transfer_that_swallows_a_refusal_is_caught(place: Site) -> None:  # S4
+    place.load(for_nowhere())
+    verdict, problems = carried(place, SwallowsRefusals)
+    assert problems[0].startswith("lost: 20: ")
+    assert all("for gone" in lost for lost in verdict.lost)

@@ -1,0 +1,41 @@
+"""Nothing is lost and nothing is made up, whatever goes wrong: the faults that every release survives (S2, C2, X1).
+
+A few of them run with all other tests. `make faults` runs them all; `SEED=7 make faults` has them strike elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .scenario import Ending, Scenario, play
+from .table import ALL, WITH_EVERY_CHANGE
+
+SEED = int(os.environ.get("SEED") or 1)
+
+
+def scenarios() -> Iterator[Any]:
+    for kind in ALL:
+        for ending in Ending:
+            marks = [] if (kind, ending) in WITH_EVERY_CHANGE else [pytest.mark.faults]
+            yield pytest.param(kind, ending, marks=marks, id=f"{kind.name()}, {ending}")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("kind", "ending"), list(scenarios()))
+def test_every_message_is_accounted_for(
+    kind: type[Scenario], ending: Ending, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("verdict", f"{kind.name()}, {ending}: {play(kind, ending, SEED, tmp_path)}")
+
+
+def test_the_table_has_every_number_once_or_more() -> None:
+    assert {kind.number for kind in ALL} == set(range(1, 26))
+
+
+def test_what_runs_with_every_change_is_in_the_table() -> None:
+    assert {kind for kind, _ in WITH_EVERY_CHANGE} <= set(ALL)
