@@ -27,6 +27,8 @@ from syphon.transfer import destination
 from syphon.transfer.outcomes import Outcome
 from syphon.transfer.pump import Pump, PumpOptions
 
+from .site import PRIMARY, SECONDARY
+
 FOR_EVER = 1e9
 WINDOW = 200
 """What it may have in hand: more cannot come twice when it is killed."""
@@ -55,8 +57,13 @@ def main(options: dict[str, Any]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: pump.stop())
     print("ready", file=sys.stderr, flush=True)
     error: SyphonError | None = None
+    missed: set[str] = set()
     try:
-        pump.run()
+        for _ in pump.turns():
+            for name, side in ((PRIMARY, primary), (SECONDARY, secondary)):
+                if side.error is not None and name not in missed:
+                    missed.add(name)
+                    print(f"{name} is out of reach", file=sys.stderr, flush=True)
     except SyphonError as caught:
         error = caught
     for side in (secondary, primary):

@@ -9,10 +9,10 @@ import signal
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from syphon.cli import ExitCode
-from tests.pipeline.cluster import Cluster, cluster
+from tests.pipeline.cluster import cluster
 from tests.pipeline.plant import Running, eventually, parent_of, python_workers
 
 from .checker import Verdict
@@ -21,12 +21,15 @@ from .site import PRIMARY, QUEUE, SECONDARY
 
 IN_HAND = 100
 """What a transfer at this rate may have in hand: a second's worth."""
+UNHEARD = 2 * IN_HAND
+"""A slot reports once a second (D7); what it has forwarded since then nobody has heard of when it is killed."""
 
 
 class OnSpark(Scenario):
     """A command, as far as its messages go."""
 
     volume, rate = 600, IN_HAND
+    starts_within = 240.0
     loads_before = True
 
     def explained(self, told: Told | None) -> int:
@@ -35,10 +38,13 @@ class OnSpark(Scenario):
 
 class OnDrain(OnSpark):
     on, code = "drain", ExitCode.LEFT
-    pipeline: ClassVar[dict[str, Any]] = {}
+
+    def pipeline(self) -> dict[str, Any]:
+        """Settings that are not the usual ones."""
+        return {}
 
     def start(self) -> Running:
-        config = self.site.config(pipeline=self.pipeline)
+        config = self.site.config(pipeline=self.pipeline())
         return self.site.drain("--json", "--rate", str(self.rate), config=config)
 
     def told(self, running: Running) -> Told:
@@ -84,8 +90,12 @@ class EndedBeforeCompletion(OnDrain):
     def has_struck(self, running: Running) -> bool:
         return bool(self.site.struck(SECONDARY, self.armed)) and self.site.moved() > self.moved + 20
 
+    def end(self, running: Running) -> Told | None:
+        self.uncompleted = self.site.moved() - self.moved
+        return super().end(running)
+
     def untold(self) -> int:
-        return self.site.moved() - self.moved
+        return self.uncompleted
 
     def judge(self, verdict: Verdict, told: Told | None) -> None:
         assert verdict.duplicates > 0, "what was accepted and not completed comes again"
@@ -121,6 +131,9 @@ class PythonWorkersEnded(OnDrain):
 
     def explained(self, told: Told | None) -> int:
         return super().explained(told) + self.times * IN_HAND
+
+    def unheard(self) -> int:
+        return self.times * UNHEARD
 
 
 class StoppedMidBatch(OnRun):
@@ -186,9 +199,8 @@ class LedgerDiskFull(OnDrain):
     number, words = 25, "ledger disk full"
     code, volume = ExitCode.OK, 900
 
-    def start(self) -> Running:
-        self.pipeline = {"ledger": str(full_disk(self.site.folder, self.stack) / "ledger"), "lease": "5s"}  # type: ignore[misc]
-        return super().start()
+    def pipeline(self) -> dict[str, Any]:
+        return {"ledger": str(full_disk(self.site.folder, self.stack) / "ledger"), "lease": "5s"}
 
     def has_struck(self, running: Running) -> bool:
         return "The ledger at" in running.said
@@ -220,26 +232,21 @@ class DriverEnded(OnDrain):
         eventually(lambda: not any(parent_of(pid) for pid in children), explain=lambda: children)
         return None
 
-    def untold(self) -> int:
-        return IN_HAND * 5  # a slot stops when its driver has been silent for five seconds (D7)
-
 
 class ExecutorEnded(OnDrain):
-    """One of two executors of a cluster; the other goes on, and a new one comes."""
+    """All executors of a cluster; new ones come in their place."""
 
     number, words = 25, "executor killed"
     code, volume = ExitCode.OK, 1000
 
-    def start(self) -> Running:
-        self.cluster: Cluster = self.stack.enter_context(cluster(self.site.folder))
-        self.pipeline = {  # type: ignore[misc]
+    def pipeline(self) -> dict[str, Any]:
+        self.cluster = self.stack.enter_context(cluster(self.site.folder))
+        return {
             "master": self.cluster.url,
             "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": 2},
         }
-        return super().start()
 
     def strike(self, running: Running) -> None:
-        """Whichever has the slot: both."""
         self.ended = self.cluster.executors()
         for pid in self.ended:
             os.kill(pid, signal.SIGTERM if self.ending is Ending.CLEAN else signal.SIGKILL)
@@ -254,6 +261,9 @@ class ExecutorEnded(OnDrain):
 
     def explained(self, told: Told | None) -> int:
         return super().explained(told) + IN_HAND
+
+    def unheard(self) -> int:
+        return UNHEARD
 
 
 def full_disk(folder: Path, stack: ExitStack) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import select
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from syphon.bus.opening import connected
 from syphon.bus.peek import peek
 from syphon.config import NamespaceSettings
 from syphon.errors import DestinationMissing, SyphonError
-from tests.pipeline.plant import WITHIN, Plant, Running, eventually
+from tests.pipeline.plant import WITHIN, Plant, Running
 
 from .checker import BACKLOG, DEAD, HOME, Found
 from .messages import EVENTS, ONCE, ORDERS, SESSIONS, Input
@@ -51,15 +50,16 @@ class Site(Plant):
     attempted: list[Input] = field(default_factory=list)
     acknowledged: set[bytes] = field(default_factory=set)
     removed: set[bytes] = field(default_factory=set)
+    """What its owner has deleted."""
 
     # --- messages ------------------------------------------------------------------------------------------------
 
-    def load(self, inputs: Sequence[Input], queue: str = QUEUE) -> None:
+    def load(self, inputs: Sequence[Input]) -> None:
         """Puts messages into the backlog, byte for byte as they are, and remembers what was acknowledged."""
         self.attempted += inputs
-        with connected(self.side(SECONDARY), queue) as connection:
-            converse(connection, lambda: connection.tokens.allow(queue))
-            sender: RawSender[Input] = RawSender(connection.wire, queue)
+        with connected(self.side(SECONDARY), QUEUE) as connection:
+            converse(connection, lambda: connection.tokens.allow(QUEUE))
+            sender: RawSender[Input] = RawSender(connection.wire, QUEUE)
             waiting = list(reversed(inputs))
 
             def is_done() -> bool:
@@ -126,15 +126,14 @@ class Site(Plant):
         self.running.append(running)
         return running
 
-    def restart(self, number: int = signal.SIGKILL, changes: Callable[[dict[str, Any]], None] | None = None) -> None:
-        """Ends the emulator and starts it again on the same ports, with other settings if so wished."""
+    def restart(self, number: int, change: Callable[[dict[str, Any]], None]) -> None:
+        """Ends the emulator with a signal and starts it again on the same ports, with other settings."""
         assert self.emulator is not None
         self.emulator.stop(number)
         self.emulator.close()
         config = self.folder / "emulator.yaml"
         settings = yaml.safe_load(config.read_text())
-        if changes is not None:
-            changes(settings)
+        change(settings)
         config.write_text(yaml.safe_dump(settings))
         self.emulator, self.primary, self.secondary, self.controls = _started(self.folder)
 
@@ -201,6 +200,3 @@ def converse(connection: Connection, done: Callable[[], bool]) -> None:
     while not turn():
         if wire.now() > deadline:
             raise SyphonError(f"{wire.name} has not answered within {WITHIN:.0f} seconds")
-
-
-__all__ = ["ENTITIES", "LOCK", "PRIMARY", "QUEUE", "SECONDARY", "Site", "converse", "eventually", "site"]

@@ -25,7 +25,7 @@ def scenarios() -> Iterator[Any]:
             yield pytest.param(kind, ending, marks=marks, id=f"{kind.name()}, {ending}")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kind", "ending"), list(scenarios()))
 def test_every_message_is_accounted_for(
     kind: type[Scenario], ending: Ending, tmp_path: Path, record_property: Callable[[str, object], None]
