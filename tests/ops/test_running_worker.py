@@ -31,8 +31,7 @@ from tests.pipeline.plant import Plant, Running, aliased, eventually, plant
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-# One process runs them all, so that one worker is started for them.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("running worker")]
+pytestmark = [pytest.mark.timeout(300)]
 
 TOKEN = "a-token-of-the-operator"
 BODY = "body of"  # as plant.aliased makes them
