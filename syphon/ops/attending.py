@@ -12,11 +12,11 @@ from ..pipeline.desk import Desk
 from ..pipeline.pauses import Pauses
 from ..pipeline.worker import Worker
 from .events import RecentEvents
-from .notify import Notifier
+from .notify import STOPPING, Notifier
 from .observer import Observer
 from .pausing import Pausing
 from .server import StatusServer
-from .status import Status
+from .status import Status, WorkerState
 from .telemetry import Telemetry
 
 
@@ -67,6 +67,8 @@ def attending(config: Config) -> Iterator[Attendant]:
 
 def _doing(status: Status) -> str:
     """One line for `systemctl status`."""
+    if status.state is WorkerState.STOPPING:
+        return STOPPING
     if status.not_ready:
         return f"out of reach: {'; '.join(status.not_ready)}"[:300]
     rate = sum(pair.per_second for pair in status.pairs)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 log = logging.getLogger(__name__)
 
 STATUS_EVERY = 5.0
+STOPPING = "stopping: what is in hand is finished or given back"
 
 
 class Notifier:
@@ -45,7 +46,7 @@ class Notifier:
         self._say(*words)
 
     def stopping(self) -> None:
-        self._say("STOPPING=1", "STATUS=stopping: what is in hand is finished or given back")
+        self._say("STOPPING=1", f"STATUS={STOPPING}")
 
     def _say(self, *words: str) -> None:
         if self._address is None or not words:

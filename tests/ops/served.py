@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from syphon.config import Config
@@ -35,13 +35,12 @@ class Served:
     observer: Observer
     pauses: Pauses
     host: str = "127.0.0.1"
-    headers: dict[str, str] = field(default_factory=dict)
 
     def ask(
         self, path: str, method: str = "GET", body: str | None = None, host: str | None = None, **headers: str
     ) -> Answer:
         """A whole request and its answer."""
-        fields = {"Host": host or f"{self.host}:{self.port}", **self.headers}
+        fields = {"Host": host or f"{self.host}:{self.port}"}
         fields |= {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
             fields["Content-Length"] = str(len(body.encode()))
@@ -77,7 +76,7 @@ def answer_of(heard: bytes) -> Answer:
 
 @contextmanager
 def served(
-    listen: str = "127.0.0.1:0", token: str | None = None, state: Path | None = None, host: str = "127.0.0.1"
+    listen: str = "127.0.0.1:0", token: str | None = None, state: Path | None = None
 ) -> Iterator[Served]:
     config = Config.model_validate({"pairs": PAIRS, "status": {"listen": listen, "token": token}})
     pauses = Pauses(state)
@@ -85,6 +84,6 @@ def served(
     telemetry = Telemetry(config, observer)
     try:
         with StatusServer(config.status, observer, Pausing(config.pairs, pauses), telemetry.prometheus) as server:
-            yield Served(server.port, observer, pauses, host)
+            yield Served(server.port, observer, pauses)
     finally:
         telemetry.close()
