@@ -7,7 +7,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # Passed on to pytest, as in: make test ARGS="tests/cli -k help"
 ARGS   ?=
-JOBS   ?= auto
+# More than there are cores: many tests wait for Spark, for locks, for polls.
+JOBS   ?= 3
 
 .PHONY: help
 help:
