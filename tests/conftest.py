@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,3 +19,21 @@ def node() -> str:
     if found is None:
         pytest.skip("node is missing: install nodejs and npm to run the JavaScript suite")
     return found
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command that is called within the test process sets up the logging for all of it: the next test has its own."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    before = {name: found.level for name, found in _loggers()}
+    yield
+    root.handlers[:] = [handler for handler in root.handlers if handler in handlers]
+    root.setLevel(level)
+    for name, found in _loggers():
+        found.setLevel(before.get(name, logging.NOTSET))
+
+
+def _loggers() -> list[tuple[str, logging.Logger]]:
+    loggers = logging.Logger.manager.loggerDict
+    return [(name, found) for name, found in loggers.items() if isinstance(found, logging.Logger)]
