@@ -14,7 +14,7 @@ from .clerk import Clerk
 from .desk import Desk, added_up
 from .rows import TRANSFERS
 from .sheets import Fault, Sheet
-from .slot import Assignment, slots
+from .slot import Assignment, slots, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +80,8 @@ class Jobs:
 
     def warm_up(self) -> None:
         """The first job takes seconds, and a message that waits for it as long. Better now."""
-        self._spark.range(1).mapInArrow(slots([]), TRANSFERS).count()
+        count = self.most_slots
+        self._spark.range(0, count, 1, count).mapInArrow(warm_up, TRANSFERS).count()
 
     def carry(
         self,
@@ -117,7 +118,7 @@ class Jobs:
         rows = self._spark.range(0, count, 1, count).mapInArrow(slots(assignments), TRANSFERS)
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            rows.count()
+            rows.write.format("noop").mode("overwrite").save()  # unlike count(), in one stage: sooner done
         except Exception as error:
             text = str(error).strip().partition("\n")[0]
             if self._is_lost():

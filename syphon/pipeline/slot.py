@@ -60,10 +60,19 @@ def slots(assignments: list[Assignment]) -> Callable[[Iterator[pa.RecordBatch]],
         context = TaskContext.get()
         attempt = context.attemptNumber() if context is not None else 0
         for batch in batches:
-            for number in batch.column(0).to_pylist() if assignments else ():
+            for number in batch.column(0).to_pylist():
                 yield from Slot(assignments[number], number, attempt).rows()
 
     return carry
+
+
+def warm_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """No rows, and everything loaded that rows are made with: the next job finds this process ready.
+
+    It reads its input to the end, as slots do: a worker that does not is thrown away.
+    """
+    for _ in batches:
+        yield transfer_rows([], Origin("", "", 0, 0))
 
 
 class Slot:
