@@ -10,6 +10,7 @@ from azure.servicebus import ServiceBusMessage
 
 from syphon.emulator import EntityStatus, Outage, QueueDescription
 from syphon.errors import NotAuthorized
+from syphon.sender.resident import ResidentSyphon
 from tests.sender.conftest import Bench, leftovers
 from tests.sender.fronts import eventually
 
@@ -61,3 +62,19 @@ def test_when_one_side_is_faulted_the_other_gets_five_seconds_and_the_syphon_end
     assert syphon._secondary.has_ended
     assert isinstance(syphon.fault, NotAuthorized)
     assert "the key was taken back" in caplog.text
+
+
+@pytest.mark.parametrize("front", ["sync"])
+def test_a_syphon_that_ends_by_a_mistake_of_its_own_says_so(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an application goes on believing that its backlog is carried home."""
+
+    def turn(syphon: ResidentSyphon) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(ResidentSyphon, "_turn", turn)
+    syphon = bench.pair(enable_syphon=True).syphon
+    eventually(lambda: not syphon._thread.is_alive())
+    assert "a mistake" in str(syphon.fault)
+    assert "the backlog stays where it is: RuntimeError: a mistake" in caplog.text
