@@ -53,6 +53,13 @@ class DrainResult:
         return all(queue.state in (QueueState.EMPTY, QueueState.NOT_THERE) for queue in self.queues)
 
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Pairs none of whose queues is there: nobody can say whether that is an empty backlog, or the wrong place."""
+        there = {queue.pair.name for queue in self.queues if queue.state is not QueueState.NOT_THERE}
+        return tuple(dict.fromkeys(queue.pair.name for queue in self.queues if queue.pair.name not in there))
+
+
 class Drain:
     """All queues of all pairs, once."""
 
