@@ -12,6 +12,7 @@ import click
 
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.settings_file import config_option, load
+from syphon.pipeline.wording import harmless
 
 if TYPE_CHECKING:
     from syphon.backlog.provisioning import Plan, Provisioned
@@ -83,9 +84,9 @@ def _done(done: Provisioned) -> dict[str, Any]:
 def _show(result: dict[str, Any]) -> None:
     click.echo(f"{result['pair']}: secondary {result['namespace']}")
     if result["error"] is not None:
-        click.echo(f"  {result['error']}")
+        click.echo(f"  {harmless(result['error'])}")
         return
     for queue in result["queues"]:
-        click.echo(f"  {queue['text']}")
+        click.echo(f"  {harmless(queue['text'])}")
     if result["extra"]:
-        click.echo(f"  beyond the count, left as they are: {', '.join(result['extra'])}")
+        click.echo(f"  beyond the count, left as they are: {harmless(', '.join(result['extra']))}")

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ..pipeline.account import Account
 from ..pipeline.drain import Drain, QueueDrain
+from ..pipeline.wording import harmless
 
 LINE_EVERY = 1.0
 """Seconds between JSON lines."""
@@ -70,17 +71,22 @@ class _Table:
         for queue in self._drain.queues:
             account = self._drain.live(queue)
             rate = self._paces[queue.queue].at(account.moved)
-            table.add_row(*_cells(queue.queue, _state(queue), account, queue.hint, rate))
+            table.add_row(*map(_text, _cells(queue.queue, _state(queue), account, queue.hint, rate)))
             for name in Account.__slots__:
                 setattr(total, name, getattr(total, name) + getattr(account, name))
         rate = self._pace.at(total.moved)
         stopping = "stopping" if self._drain.is_stopping else ""
         table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")
         waiting = [
-            Text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.reason}", style="yellow")
+            _text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.reason}", style="yellow")
             for destination in self._drain.waiting()
         ]
         return Group(table, *waiting[:8])
+
+
+def _text(text: str, style: str = "") -> Text:
+    """As it is: in a plain string rich reads [brackets] as its own, and stumbles over some."""
+    return Text(harmless(text), style=style)
 
 
 def _state(queue: QueueDrain) -> str:
