@@ -51,7 +51,7 @@ def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) 
 
 def _provision(pair: PairSettings, dry_run: bool, via: str | None) -> tuple[dict[str, Any], ExitCode]:
     from syphon.backlog.preflight import queue_names, secondary_administration
-    from syphon.backlog.provisioning import plan, provision
+    from syphon.backlog.provisioning import Unknown, plan, provision
     from syphon.config import Via
     from syphon.errors import NotAuthorized, SyphonError
 
@@ -61,7 +61,8 @@ def _provision(pair: PairSettings, dry_run: bool, via: str | None) -> tuple[dict
         try:
             planned = plan(administration, queue_names(pair))
             if dry_run:
-                return {**result, **_planned(planned)}, ExitCode.OK
+                unseen = any(isinstance(queue, Unknown) for queue in planned.queues)
+                return {**result, **_planned(planned)}, ExitCode.UNAVAILABLE if unseen else ExitCode.OK
             done = provision(administration, planned)
             return {**result, **_done(done)}, ExitCode.LEFT if done.dropped else ExitCode.OK
         finally:
