@@ -67,13 +67,11 @@ class _Table:
         table = Table(box=None, pad_edge=False)
         for heading in ("queue", "state", "moved", "left", "per second", "in flight", "dead-lettered", "ETA"):
             table.add_column(heading, justify="left" if heading in ("queue", "state") else "right")
-        total = Account()
-        for queue in self._drain.queues:
-            account = self._drain.live(queue)
+        accounts = [self._drain.live(queue) for queue in self._drain.queues]
+        for queue, account in zip(self._drain.queues, accounts, strict=True):
             rate = self._paces[queue.queue].at(account.moved)
             table.add_row(*map(_text, _cells(queue.queue, _state(queue), account, queue.hint, rate)))
-            for name in Account.__slots__:
-                setattr(total, name, getattr(total, name) + getattr(account, name))
+        total = Account.together(accounts)
         rate = self._pace.at(total.moved)
         stopping = "stopping" if self._drain.is_stopping else ""
         table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")

@@ -32,11 +32,7 @@ class DrainResult:
 
     @property
     def account(self) -> Account:
-        total = Account()
-        for queue in self.queues:
-            for name in Account.__slots__:
-                setattr(total, name, getattr(total, name) + getattr(queue.account, name))
-        return total
+        return Account.together(queue.account for queue in self.queues)
 
     @property
     def remaining(self) -> int | None:
