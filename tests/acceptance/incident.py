@@ -141,10 +141,10 @@ def messages() -> list[ServiceBusMessage]:
     """One that arrives, and one for each way in for what is somebody else's."""
     def message(path: str, **properties: Any) -> ServiceBusMessage:
         identity = properties.pop("message_id", HOSTILE[:128])
+        own: dict[Any, Any] = {"x-ms-path": path, HOSTILE: HOSTILE, **properties}
         return ServiceBusMessage(
-            BODY, message_id=identity, subject=HOSTILE, correlation_id=HOSTILE[:128],
-            application_properties={"x-ms-path": path, HOSTILE: HOSTILE, **properties},
-        )  # fmt: skip
+            BODY, message_id=identity, subject=HOSTILE, correlation_id=HOSTILE[:128], application_properties=own
+        )
 
     return [
         message("orders", message_id="m1"), message("orders", **{"x-ms-sessionid": HOSTILE}), message(HOSTILE),
