@@ -122,6 +122,7 @@ class ResidentSyphon:
         if not self._stopping.is_set():
             self._pump.run()
         self._pump = None
+        bell.arm()  # for the next outage
 
     def _note(self, outcome: Outcome) -> None:
         self.forwarded += outcome.result is Result.FORWARDED

@@ -32,6 +32,18 @@ def test_what_went_to_the_backlog_comes_home_when_the_primary_is_back(bench: Ben
     assert bench.in_backlog() == 0
 
 
+@pytest.mark.parametrize("front", ["sync"])
+def test_a_second_outage_is_carried_home_as_the_first_one_was(bench: Bench) -> None:
+    client = bench.pair(backlog_queue_count=1, **QUICKLY)
+    sender = client.get_queue_sender("orders")
+    for arrived in (1, 2, 3):
+        bench.outage(Outage.REFUSE)
+        sender.send_messages(ServiceBusMessage("x"))
+        bench.outage(None)
+        eventually(lambda so_far=arrived: bench.active("orders") == so_far, within=30)
+        eventually(lambda: not client.failed_over, within=30)
+
+
 def test_messages_of_an_entity_that_is_disabled_are_kept_for_it(bench: Bench) -> None:
     """That is why they are in the backlog. The syphon's own rule would dead-letter them."""
     client = bench.pair(**QUICKLY)
