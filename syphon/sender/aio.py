@@ -220,7 +220,7 @@ class PairedSender:
         self._backlog: tuple[QueueName, Link] | None = None
         self._turn = asyncio.Lock()
         self._in_line = 0
-        """How many wait for their turn: whose it is may not know yet, and then the lock is free and yet not to be had."""
+        """How many wait for their turn. Whose it is may not know yet: then the lock is free, and yet not to be had."""
         self._closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def test_a_second_outage_is_carried_home_as_the_first_one_was(bench: Bench) -> N
         eventually(lambda: syphon._pump is None and not syphon._primary.is_connected, within=30)
         sender.send_messages(ServiceBusMessage("x"))
         bench.outage(None)
-        eventually(lambda so_far=arrived: bench.active("orders") == so_far, within=30)
+        eventually(partial(lambda count: bench.active("orders") == count, arrived), within=30)
         eventually(lambda: not client.failed_over, within=30)
 
 
