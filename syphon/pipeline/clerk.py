@@ -47,7 +47,7 @@ class Clerk:
     def finish(self, within: float) -> None:
         """Writes what there still is, and ends."""
         deadline = time.monotonic() + within
-        with suppress(queue.Full):  # a disk that has been stuck for long: then it is the same as one that is slow
+        with suppress(queue.Full):  # so far behind that it will not be done in time
             self._work.put(None, timeout=within)
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
