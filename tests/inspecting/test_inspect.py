@@ -149,7 +149,7 @@ def test_questions_nobody_foresaw_are_answered_as_a_table(
     assert code == 0
     title, row = out.splitlines()
     assert title.split()[:2] == ["destination", "a.b"]
-    assert row.startswith("line·break")
+    assert row.startswith("line\N{REPLACEMENT CHARACTER}break")
     assert row.endswith("active  active")
     assert "--limit" in err  # there was more
 
