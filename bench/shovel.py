@@ -1,6 +1,6 @@
 """A peer in Erlang: RabbitMQ's shovel from Debian, from one AMQP 1.0 address to another, with SASL PLAIN.
 
-It moves bodies and restores nothing. Of the rest of a message, version 3.10 drops the id and the application properties.
+It moves bodies to one destination, and restores nothing: version 3.10 drops message ids and application properties.
 """
 
 from __future__ import annotations

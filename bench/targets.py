@@ -39,7 +39,7 @@ def targets(results: Results) -> Iterator[Target]:
 
 
 def _against_peers(results: Results) -> Iterator[Target]:
-    """A ratio is how many times better we are: in speed theirs is below, in CPU above. Loops that broke off say nothing."""
+    """A ratio is how many times better we are. Loops that broke off say nothing."""
     others = [peer for peer in PEERS if peer != "sdk_sync"]
     for peer in PEERS:
         yield from _least(results, (peer,), f"our speed in that of {PEERS[peer]}, every workload", _faster, 1)

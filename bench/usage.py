@@ -61,7 +61,11 @@ def _stat(pid: int) -> list[str]:
 
 def _files(pid: int) -> list[str]:
     folder = PROC / str(pid) / "fd"
-    return [target for name in _read(lambda: os.listdir(folder)) for target in _read(lambda n=name: [os.readlink(folder / n)])]
+    return [target for name in _read(lambda: os.listdir(folder)) for target in _link(folder / name)]
+
+
+def _link(file: Path) -> list[str]:
+    return _read(lambda: [os.readlink(file)])
 
 
 def _proportional(pid: int) -> int:
