@@ -74,8 +74,9 @@ def lines(title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[tuple[floa
             f'<line class="grid" x1="{left}" y1="{height:.1f}" x2="{left + span}" y2="{height:.1f}"/>',
             _text(left - 8, height + 4, number(mark), "end", "small"),
         ]
-    drawn += [_text(place((mark, y.marks[0]))[0], TOP + DEPTH + 34, number(mark), "middle", "small") for mark in x.marks]
-    for colour, (name, points) in zip(COLOURS, series.items(), strict=False):
+    foot = TOP + DEPTH + 34
+    drawn += [_text(place((mark, y.marks[0]))[0], foot, number(mark), "middle", "small") for mark in x.marks]
+    for colour, points in zip(COLOURS, series.values(), strict=False):
         path = [place(point) for point in points]
         drawn.append(
             f'<polyline fill="none" stroke="{colour}" stroke-width="2.5" '

@@ -38,8 +38,9 @@ def costs(scale: float) -> Iterator[Cost]:
             began, before = time.monotonic(), cpu(process)
             time.sleep(max(10.0, 60.0 * scale))
             used = (cpu(process) - before) / (time.monotonic() - began)
-            yield Cost(f"a worker that waits, {QUEUES} queues: one core's", used * 100, "%")
-            yield Cost(f"a worker that waits, {QUEUES} queues: memory (PSS), Java included", usage(process).megabytes, "MB")
+            waiting = f"a worker that waits, {QUEUES} queues"
+            yield Cost(f"{waiting}: of one core", used * 100, "%")
+            yield Cost(f"{waiting}: memory (PSS), Java included", usage(process).megabytes, "MB")
 
 
 def _seconds(command: list[str]) -> float:

@@ -72,7 +72,8 @@ def goals(report: Report) -> str:
 
 
 def costs(report: Report) -> str:
-    return "\n".join(["| | |", "|---|--:|", *(f"| {cost.what} | {cost.value:.3g} {cost.unit} |" for cost in report.costs)])
+    rows = [f"| {cost.what} | {cost.value:.3g} {cost.unit} |" for cost in report.costs]
+    return "\n".join(["| | |", "|---|--:|", *rows])
 
 
 PARTS: dict[str, Callable[[Report], str]] = {"machine": machine, "results": results, "targets": goals, "costs": costs}
@@ -105,8 +106,8 @@ def _by_distance(report: Report) -> str:
     distances = {NEAR: 0.0, MIDDLE: 5.0, FAR: 20.0}
     series = {
         LOOPS[loop]: [
-            (distance, report.results[workload, loop].per_second)
-            for workload, distance in distances.items()
+            (milliseconds, report.results[workload, loop].per_second)
+            for workload, milliseconds in distances.items()
             if (workload, loop) in report.results
         ]
         for loop in ("sdk_sync", "sdk_async", "node", "pump")
@@ -115,8 +116,8 @@ def _by_distance(report: Report) -> str:
     if not series:
         return ""
     speeds = [speed for points in series.values() for _, speed in points]
-    speed = Axis("messages/s", decades(speeds), is_log=True)
-    return lines("Speed and distance, 1 KB, 8 destinations", Axis("round trip in ms", (0, 5, 10, 15, 20)), speed, series)
+    distance, speed = Axis("round trip in ms", (0, 5, 10, 15, 20)), Axis("messages/s", decades(speeds), is_log=True)
+    return lines("Speed and distance, 1 KB, 8 destinations", distance, speed, series)
 
 
 def _by_count(report: Report) -> str:

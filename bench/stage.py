@@ -98,9 +98,9 @@ def emulator(destinations: Iterable[str], backlog: Iterable[str] = (QUEUE,), kin
             json.dump({"namespaces": namespaces}, process.stdin)
             process.stdin.close()
             home, away = json.loads(process.stdout.readline())["namespaces"]
+            primary_http, secondary_http = (f"http://127.0.0.1:{side['http_port']}" for side in (home, away))
             strings = home["connection_string"], away["connection_string"]
-            https = (f"http://127.0.0.1:{namespace['http_port']}" for namespace in (home, away))
-            yield Place(*strings, *https, process.pid)
+            yield Place(*strings, primary_http, secondary_http, process.pid)
         finally:
             process.terminate()
 

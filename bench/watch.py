@@ -31,7 +31,8 @@ class Watch:
         self._first = 0
         self._first_at = 0.0
         self._taken: Taken | None = None
-        self.begin(os.getpid())
+        self._process = os.getpid()
+        self.begin()
 
     def begin(self, process: int | None = None) -> None:
         """It counts from here, what had to be started once is not a part of it; and counts that process's tree."""
