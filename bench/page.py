@@ -45,11 +45,12 @@ def machine(report: Report) -> str:
 
 
 def results(report: Report) -> str:
-    rows = ["| workload | loop | messages | messages/s | CPU-s per 1000 | peak memory |", "|---|---|--:|--:|--:|--:|"]
+    rows = ["| workload | loop | messages | messages/s | once open | CPU-s per 1000 | emulator's | peak memory |"]
+    rows.append("|---|---|--:|--:|--:|--:|--:|--:|")
     for workload in workloads(1):
         for loop in workload.counts:
             measured = report.results.get((workload.name, loop))
-            cells = _cells(measured) if measured else [report.absent.get(loop, "not measured"), "", "", ""]
+            cells = _cells(measured) if measured else [report.absent.get(loop, "not measured"), *[""] * 5]
             row = [workload.name, LOOPS[loop], *cells]
             rows.append(f"| {' | '.join(f'**{cell}**' if cell and loop == 'pump' else cell for cell in row)} |")
     return "\n".join(rows)
@@ -58,8 +59,10 @@ def results(report: Report) -> str:
 def _cells(found: Measured) -> list[str]:
     memory = f"{found.megabytes:,.0f} MB"
     if found.stopped:
-        return [f"{found.arrived:,} of {found.messages:,}", f"stops: {found.stopped}", "", memory]
-    return [f"{found.arrived:,}", f"{found.per_second:,.0f}", f"{found.cpu_per_1000:.3f}", memory]
+        return [f"{found.arrived:,} of {found.messages:,}", f"stops: {found.stopped}", "", "", "", memory]
+    steady = f"{found.steady_per_second:,.0f}" if found.steady_per_second else ""
+    seconds = f"{found.cpu_per_1000:.3f}", f"{found.emulator_cpu_per_1000:.3f}"
+    return [f"{found.arrived:,}", f"{found.per_second:,.0f}", steady, *seconds, memory]
 
 
 def goals(report: Report) -> str:
@@ -85,7 +88,7 @@ PARTS: dict[str, Callable[[Report], str]] = {"machine": machine, "results": resu
 def charts(report: Report) -> dict[str, str]:
     """By the names of their files; those for which there are measurements."""
     drawn = {
-        "performance-speed": _by_loop(report, "Messages per second, 1 KB, one destination", "messages/s", "per_second"),
+        "performance-speed": _by_loop(report, "Messages per second, 1 KB, one destination", "messages/s", "speed"),
         "performance-cpu": _by_loop(report, "CPU time, 1 KB, one destination", "CPU-s per 1000", "cpu_per_1000"),
         "performance-distance": _by_distance(report),
         "performance-scaling": _by_count(report),
@@ -106,7 +109,7 @@ def _by_distance(report: Report) -> str:
     distances = {NEAR: 0.0, MIDDLE: 5.0, FAR: 20.0}
     series = {
         LOOPS[loop]: [
-            (milliseconds, report.results[workload, loop].per_second)
+            (milliseconds, report.results[workload, loop].speed)
             for workload, milliseconds in distances.items()
             if (workload, loop) in report.results
         ]

@@ -92,7 +92,7 @@ def table(results: Mapping[tuple[str, str], Measured]) -> Table:
         ratios = base is not None and not base.stopped
         shown.add_row(
             workload, loop, f"{found.per_second:,.0f}", f"{found.steady_per_second:,.0f}",
-            f"{found.per_second / base.per_second:.1f} ×" if base and ratios else "",
+            f"{found.speed / base.speed:.1f} ×" if base and ratios else "",
             f"{found.cpu_per_1000:.3f}",
             f"1/{base.cpu_per_1000 / found.cpu_per_1000:.1f}" if base and ratios else "", f"{found.megabytes:.0f}",
         )  # fmt: skip

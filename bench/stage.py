@@ -12,8 +12,9 @@ from typing import Any
 
 from .fill import fill
 from .task import Task, asked
+from .usage import cpu
 from .watch import Taken
-from .workloads import STUCK, Workload
+from .workloads import OURS, STUCK, Workload
 
 QUEUE = "contoso/x-servicebus-transfer/0"
 FULL = {
@@ -31,15 +32,22 @@ class Measured:
     messages: int
     arrived: int
     per_second: float
-    """Of those that arrived, from the start of the loop to its end: connections are opened in that time, too."""
+    """From the start of the loop to the last message: connections are opened in that time, too."""
     steady_per_second: float
     """From the first message that had arrived."""
     cpu_per_1000: float
     """Seconds of all the loop's processes, for 1000 messages that arrived."""
     megabytes: float
     """At their peaks, in sum."""
+    emulator_cpu_per_1000: float
+    """What the emulator took meanwhile, on the same cores."""
     stopped: str = ""
     """The error that ended it before its time."""
+
+    @property
+    def speed(self) -> float:
+        """What is compared: ours with all that belongs to it, a peer's once its connections are open."""
+        return self.per_second if self.loop in OURS else max(self.per_second, self.steady_per_second)
 
 
 @dataclass(frozen=True)
@@ -61,12 +69,15 @@ def measure(workload: Workload, loop: str) -> Measured:
             asked(place.primary_http, "faults", FULL)
         fill(place.secondary, QUEUE, count, workload.size, workload.destination)
         with distant(place.primary, workload.round_trip) as home, distant(place.secondary, workload.round_trip) as away:
+            before = cpu(place.process)
             taken = run(loop, Task(home, away, place.secondary_http, QUEUE, count, workload.arriving(count)))
+            theirs = cpu(place.process) - before
     if taken.moved != workload.arriving(count) and not taken.stopped:
         raise RuntimeError(f"{loop} moved {taken.moved} of {workload.arriving(count)} messages")
+    share = 1000 / taken.moved if taken.moved else 0.0
     return Measured(
         workload.name, loop, count, taken.moved, taken.moved / taken.seconds, taken.steady_per_second,
-        taken.cpu / taken.moved * 1000 if taken.moved else 0.0, taken.megabytes, taken.stopped,
+        taken.cpu * share, taken.megabytes, theirs * share, taken.stopped,
     )  # fmt: skip
 
 

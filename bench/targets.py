@@ -68,7 +68,7 @@ def _least(
 
 
 def _faster(ours: Measured, theirs: Measured) -> float:
-    return ours.per_second / theirs.per_second
+    return ours.speed / theirs.speed
 
 
 def _cheaper(ours: Measured, theirs: Measured) -> float:
@@ -77,7 +77,7 @@ def _cheaper(ours: Measured, theirs: Measured) -> float:
 
 def _against_ourselves(results: Results) -> Iterator[Target]:
     def speed(workload: str, loop: str = "pump") -> float:
-        return results[workload, loop].per_second
+        return results[workload, loop].speed
 
     def cpu(workload: str) -> float:
         return results[workload, "pump"].cpu_per_1000

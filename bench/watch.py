@@ -15,7 +15,9 @@ class Taken:
 
     moved: int
     seconds: float
+    """To the last message."""
     steady_per_second: float
+    """From the first to the last."""
     cpu: float
     megabytes: float
     stopped: str = ""
@@ -29,7 +31,7 @@ class Watch:
         self.moved = 0
         self.stopped = ""
         self._first = 0
-        self._first_at = 0.0
+        self._first_at = self._last_at = 0.0
         self._taken: Taken | None = None
         self._process = os.getpid()
         self.begin()
@@ -40,17 +42,17 @@ class Watch:
         self._began, self._cpu = time.monotonic(), cpu(self._process)
 
     def add(self, count: int) -> None:
-        if count and not self.moved:
-            self._first, self._first_at = count, time.monotonic()
+        if count:
+            self._last_at = time.monotonic()
+        if not self.moved:
+            self._first, self._first_at = count, self._last_at
         self.moved += count
 
     def end(self) -> Taken:
         """It counts no more: what is to be measured must still be alive."""
         if self._taken is None:
-            now = time.monotonic()
-            steady = (self.moved - self._first) / (now - self._first_at) if self.moved > self._first else 0.0
+            seconds = (self._last_at or time.monotonic()) - self._began
+            steady = (self.moved - self._first) / (self._last_at - self._first_at) if self.moved > self._first else 0.0
             used = cpu(self._process) - self._cpu
-            self._taken = Taken(
-                self.moved, now - self._began, steady, used, peak_megabytes(self._process), self.stopped
-            )  # fmt: skip
+            self._taken = Taken(self.moved, seconds, steady, used, peak_megabytes(self._process), self.stopped)
         return self._taken

@@ -65,7 +65,7 @@ def workloads(scale: float) -> list[Workload]:
         Workload(FAR, {**slow, "pump": many}, round_trip=20),
         Workload(ONE, {**sdk, "shovel": many, "pump": many}, destinations=1),
         # The sync loop opens a connection for each destination, half a second apiece.
-        Workload(MANY, {"sdk_sync": 40, "sdk_async": of(200, 100), "node": few, "pump": many}, destinations=1000),
+        Workload(MANY, {"sdk_sync": 20, "sdk_async": 100, "node": few, "pump": many}, destinations=1000),
         Workload(LARGE, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": of(2000, 500)}, size=64 * KB),
         Workload(HELD_UP, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": many}, is_stuck=True),
         Workload(SPARK, {"pump": many, "drain, 1 slot": many, "two pumps": many, "drain, 2 slots": many}),
