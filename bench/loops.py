@@ -78,8 +78,7 @@ def sdk_async(task: Task, watch: Watch) -> None:
                 await asyncio.gather(*(_send(senders[path], group) for path, group in groups.items()))
                 await asyncio.gather(*(receiver.complete_message(message) for message in messages))
                 watch.add(len(messages))
-            for sender in senders.values():
-                await sender.close()
+            await asyncio.gather(*(sender.close() for sender in senders.values()))
 
     asyncio.run(run())
 
