@@ -14,7 +14,7 @@ import click
 from .charts import Axis, above, bars, decades, lines
 from .report import Report
 from .stage import Measured
-from .workloads import FAR, MIDDLE, NEAR, ONE, OURS, PEERS, SCALING, workloads
+from .workloads import FAR, LONG, MIDDLE, NEAR, ONE, OURS, PEERS, SCALING, workloads
 
 DOCS = Path(__file__).parents[1] / "docs"
 LOOPS = {**PEERS, **OURS}
@@ -79,7 +79,31 @@ def costs(report: Report) -> str:
     return "\n".join(["| | |", "|---|--:|", *rows])
 
 
-PARTS: dict[str, Callable[[Report], str]] = {"machine": machine, "results": results, "targets": goals, "costs": costs}
+def profile(report: Report) -> str:
+    """What takes a microsecond or more; and all else together."""
+    shown = {module: micros for module, micros in report.profile.items() if micros >= 1}
+    shown["all else"] = sum(report.profile.values()) - sum(shown.values())
+    rows = [f"| `{module}` | {micros:.1f} |" for module, micros in shown.items()]
+    return "\n".join(["| module | µs a message |", "|---|--:|", *rows, f"| in all | {sum(shown.values()):.1f} |"])
+
+
+def limits(report: Report) -> str:
+    """What a core that does nothing else would do, by the CPU time that a message took."""
+    found = report.results.get((LONG, "pump")) or report.results[NEAR, "pump"]
+    speeds = {
+        f"measured ({found.workload})": found.per_second,
+        "a core full of pump": 1000 / found.cpu_per_1000,
+        "a core full of emulator, which is one process": 1000 / found.emulator_cpu_per_1000,
+        "both on two cores with nothing else to do": 2000 / (found.cpu_per_1000 + found.emulator_cpu_per_1000),
+    }
+    rows = [f"| {what} | {speed:,.0f} |" for what, speed in speeds.items()]
+    return "\n".join(["| 1 KB, 8 destinations | messages/s |", "|---|--:|", *rows])
+
+
+PARTS: dict[str, Callable[[Report], str]] = {
+    "machine": machine, "results": results, "targets": goals, "costs": costs, "profile": profile,
+    "limits": limits,
+}  # fmt: skip
 
 
 # --- charts ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ class Report:
     results: dict[tuple[str, str], Measured]
     """By workload and loop."""
     costs: list[Cost]
+    profile: dict[str, float]
+    """Microseconds a message, by module of the pump's."""
     absent: Mapping[str, str]
     """Loops that could not run here, and why."""
 
@@ -30,6 +32,7 @@ class Report:
             "results": [asdict(result) for result in self.results.values()],
             "targets": [asdict(target) | {"is_met": target.is_met} for target in self.targets()],
             "costs": [asdict(cost) for cost in self.costs],
+            "profile": self.profile,
             "absent": self.absent,
         }
         file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
@@ -39,4 +42,5 @@ class Report:
         found = json.loads(file.read_text())
         results = [Measured(**result) for result in found["results"]]
         by_name = {(result.workload, result.loop): result for result in results}
-        return cls(found["machine"], by_name, [Cost(**cost) for cost in found["costs"]], found["absent"])
+        costs = [Cost(**cost) for cost in found["costs"]]
+        return cls(found["machine"], by_name, costs, found["profile"], found["absent"])

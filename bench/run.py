@@ -23,6 +23,7 @@ from rich.table import Table
 from . import javascript, shovel
 from .costs import costs
 from .report import Report
+from .sampling import where
 from .stage import Measured, measure
 from .workloads import workloads
 
@@ -49,8 +50,10 @@ def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, .
                 runs.append(measure(workload, loop))
                 console.print(f"[dim]{workload.name}, {loop}: {said(runs[-1])}[/dim]")
         results |= {(workload.name, loop): middle(runs) for loop, runs in found.items()}
-    started = [] if wanted or loops else list(costs(scale))
-    report = Report(facts, results, started, absent)
+    is_whole = not (wanted or loops)
+    report = Report(
+        facts, results, list(costs(scale)) if is_whole else [], where(round(40_000 * scale)) if is_whole else {}, absent
+    )
     show(report, console)
     report.write(output)
     console.print(f"Written to {output}")

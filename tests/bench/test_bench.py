@@ -36,7 +36,8 @@ def measured(workload: str, loop: str, speed: float, cpu_per_1000: float = 0.1, 
 
 def report(*results: Measured) -> Report:
     by_name = {(result.workload, result.loop): result for result in results}
-    return Report({"cores": 2}, by_name, [Cost("syphon --help", 0.2, "s")], {"node": "node or npm is not installed"})
+    absent = {"node": "node or npm is not installed"}
+    return Report({"cores": 2}, by_name, [Cost("syphon --help", 0.2, "s")], {"bus.wire": 4.2, "cli": 0.1}, absent)
 
 
 def target(what: str, *results: Measured) -> Target:
