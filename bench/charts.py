@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, LEFT, RIGHT, TOP = 760, 190, 90, 60
+WIDTH, LEFT, RIGHT, TOP = 760, 210, 90, 60
 BAR, GAP = 22, 10
 DEPTH = 240
 """Height of a line chart's field."""
-COLOURS = ("#d97706", "#0284c7", "#7c3aed", "#059669", "#db2777")
+OURS, OTHERS = "#2f81f7", ("#d97706", "#7c3aed", "#059669", "#db2777")
 """Dark enough on white, light enough on black."""
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
   .title { font-weight: 600; font-size: 15px } .small { font-size: 11.5px; fill: #59636e }
-  .card { fill: #ffffff; stroke: #d1d9e0 } .grid { stroke: #d1d9e0 } .bar { fill: #8c959f } .ours { fill: #0969da }
+  .card { fill: #ffffff; stroke: #d1d9e0 } .grid { stroke: #d1d9e0 } .bar { fill: #8c959f } .ours { fill: #2f81f7 }
   @media (prefers-color-scheme: dark) {
     text { fill: #f0f6fc } .small { fill: #9198a1 }
-    .card { fill: #0d1117; stroke: #3d444d } .grid { stroke: #3d444d } .bar { fill: #656c76 } .ours { fill: #4493f8 }
+    .card { fill: #0d1117; stroke: #3d444d } .grid { stroke: #3d444d } .bar { fill: #656c76 }
   }
 """
 
@@ -59,10 +59,11 @@ class Axis:
         return f"{self.name} ({'log scale' if self.is_log else 'from zero'})"
 
 
-def lines(title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """A line for each name, through its points."""
-    span = WIDTH - LEFT - RIGHT + 60
-    left = 90
+def lines(title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[tuple[float, float]]], ours: str) -> str:
+    """A line for each name, through its points; `ours` in the colour of its bars."""
+    left, span = 90, WIDTH - 140
+    others = iter(OTHERS)
+    colours = {name: OURS if name == ours else next(others) for name in series}
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
         return left + x.at(point[0]) * span, TOP + 14 + (1 - y.at(point[1])) * DEPTH
@@ -76,14 +77,15 @@ def lines(title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[tuple[floa
         ]
     foot = TOP + DEPTH + 34
     drawn += [_text(place((mark, y.marks[0]))[0], foot, number(mark), "middle", "small") for mark in x.marks]
-    for colour, points in zip(COLOURS, series.values(), strict=False):
+    for name, points in series.items():
+        colour = colours[name]
         path = [place(point) for point in points]
         drawn.append(
             f'<polyline fill="none" stroke="{colour}" stroke-width="2.5" '
             f'points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in path)}"/>'
         )
         drawn += [f'<circle fill="{colour}" cx="{a:.1f}" cy="{b:.1f}" r="4"/>' for a, b in path]
-    drawn += _legend(list(series), left, TOP + DEPTH + 58)
+    drawn += _legend(colours, left, TOP + DEPTH + 58)
     return _card(TOP + DEPTH + 74, title, f"{y} over {x}", drawn)
 
 
@@ -107,9 +109,9 @@ def decades(values: Sequence[float]) -> list[float]:
     return [10.0**power for power in range(low, max(high, low + 1) + 1)]
 
 
-def _legend(names: Sequence[str], left: float, y: float) -> list[str]:
+def _legend(colours: Mapping[str, str], left: float, y: float) -> list[str]:
     drawn, x = [], left
-    for colour, name in zip(COLOURS, names, strict=False):
+    for name, colour in colours.items():
         drawn += [f'<circle fill="{colour}" cx="{x:.1f}" cy="{y - 4}" r="4"/>', _text(x + 9, y, name)]
         x += 36 + 6.6 * len(name)
     return drawn

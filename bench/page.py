@@ -144,7 +144,7 @@ def _by_distance(report: Report) -> str:
         return ""
     speeds = [speed for points in series.values() for _, speed in points]
     distance, speed = Axis("round trip in ms", (0, 5, 10, 15, 20)), Axis("messages/s", decades(speeds), is_log=True)
-    return lines("Speed and distance, 1 KB, 8 destinations", distance, speed, series)
+    return lines("Speed and distance, 1 KB, 8 destinations", distance, speed, series, OURS["pump"])
 
 
 def _by_count(report: Report) -> str:
@@ -157,7 +157,8 @@ def _by_count(report: Report) -> str:
         return ""
     messages = Axis("messages in the backlog", (10_000, 100_000, 1_000_000), is_log=True)
     cost = Axis("CPU-s per 1000", above(max(cost for _, cost in points)))
-    return lines("The cost of a message and the length of the backlog", messages, cost, {OURS["pump"]: points})
+    ours = OURS["pump"]
+    return lines("The cost of a message and the length of the backlog", messages, cost, {ours: points}, ours)
 
 
 if __name__ == "__main__":

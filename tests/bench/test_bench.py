@@ -142,7 +142,8 @@ def test_bars_begin_at_zero() -> None:
 
 
 def test_a_chart_says_which_scale_it_has() -> None:
-    drawn = lines("<speed>", Axis("ms", (0, 20)), Axis("a second", decades([45, 9000]), is_log=True), {"a": [(0, 45)]})
+    speed = Axis("a second", decades([45, 9000]), is_log=True)
+    drawn = lines("<speed>", Axis("ms", (0, 20)), speed, {"a": [(0, 45)]}, "a")
     assert "a second (log scale) over ms (from zero)" in drawn
     assert "&lt;speed&gt;" in drawn
 
