@@ -38,6 +38,8 @@ AHEAD, CHUNK = 40_000, 10_000
 """Messages that lie in the backlog at the most, and that are put there at a time."""
 ALLOWED = (("megabytes", 0.05, 10), ("descriptors", 0, 8), ("sockets", 0, 8), ("processes", 0, 2))
 """What may be more in the end, by a share or by so much: heaps breathe, and connections come and go."""
+ENOUGH = 9
+"""Samples: three to a third."""
 STANDSTILL = 300.0
 """Seconds without any message after which something is broken."""
 
@@ -132,6 +134,8 @@ def main(messages: int, every: float, carrier: str) -> None:
         worker(place, Path(folder), 1) if carrier == "worker" else pump(place) as process,
     ):
         samples = watched(place, process, messages, every, lambda sample: console.print(line(sample), style="dim"))
+    if len(samples) < ENOUGH:
+        raise click.ClickException(f"{len(samples)} samples say nothing: take more --messages, or look more often.")
     found = list(trends(samples))
     console.print(table(samples), verdict(samples, found))
     sys.exit(not all(trend.is_flat for trend in found))
