@@ -127,6 +127,8 @@ def _pump_for_ever(place: Place) -> None:
 def main(messages: int, every: float, carrier: str) -> None:
     """Look for leaks while messages pass at full speed; exit code 1 if there is one."""
     console = Console()
+    if not console.is_terminal:
+        console.width = 130
     destinations = [f"d{number}" for number in range(DESTINATIONS)]
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -37,6 +37,8 @@ from .workloads import workloads
 def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, ...], output: Path) -> None:
     """Measure the pump beside what people use today."""
     console = Console()
+    if not console.is_terminal:
+        console.width = 130
     facts = machine(scale)
     absent = {loop: why for loop, why in {"node": javascript.missing(), "shovel": shovel.missing()}.items() if why}
     results: dict[tuple[str, str], Measured] = {}
@@ -52,7 +54,7 @@ def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, .
         results |= {(workload.name, loop): middle(runs) for loop, runs in found.items()}
     is_whole = not (wanted or loops)
     report = Report(
-        facts, results, list(costs(scale)) if is_whole else [], where(round(40_000 * scale)) if is_whole else {}, absent
+        facts, results, list(costs(scale >= 1)) if is_whole else [], where(round(40_000 * scale)) if is_whole else {}, absent
     )
     show(report, console)
     report.write(output)
