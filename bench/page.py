@@ -14,7 +14,7 @@ import click
 from .charts import Axis, above, bars, decades, lines
 from .report import Report
 from .stage import Measured
-from .workloads import FAR, LONG, MIDDLE, NEAR, ONE, OURS, PEERS, SCALING, workloads
+from .workloads import FAR, LONG, MIDDLE, NEAR, ONE, OURS, PEERS, SCALING, Workload, workloads
 
 DOCS = Path(__file__).parents[1] / "docs"
 LOOPS = {**PEERS, **OURS}
@@ -50,16 +50,17 @@ def results(report: Report) -> str:
     for workload in workloads(1):
         for loop in workload.counts:
             measured = report.results.get((workload.name, loop))
-            cells = _cells(measured) if measured else [report.absent.get(loop, "not measured"), *[""] * 5]
+            cells = _cells(measured, workload) if measured else [report.absent.get(loop, "not measured"), *[""] * 5]
             row = [workload.name, LOOPS[loop], *cells]
             rows.append(f"| {' | '.join(f'**{cell}**' if cell and loop == 'pump' else cell for cell in row)} |")
     return "\n".join(rows)
 
 
-def _cells(found: Measured) -> list[str]:
+def _cells(found: Measured, workload: Workload) -> list[str]:
     memory = f"{found.megabytes:,.0f} MB"
     if found.stopped:
-        return [f"{found.arrived:,} of {found.messages:,}", f"stops: {found.stopped}", "", "", "", memory]
+        arrived = f"{found.arrived:,} of {workload.arriving(found.messages):,}"
+        return [arrived, f"stops: {found.stopped}", "", "", "", memory]
     steady = f"{found.steady_per_second:,.0f}" if found.steady_per_second else ""
     seconds = f"{found.cpu_per_1000:.3f}", f"{found.emulator_cpu_per_1000:.3f}"
     return [f"{found.arrived:,}", f"{found.per_second:,.0f}", steady, *seconds, memory]
@@ -68,7 +69,7 @@ def _cells(found: Measured) -> list[str]:
 def goals(report: Report) -> str:
     rows = ["| | found | wanted | |", "|---|--:|--:|---|"]
     for target in report.targets():
-        what = f"{target.what} (least: {target.where})" if target.where else target.what
+        what = f"{target.what} (worst: {target.where})" if target.where else target.what
         bound = f"{'≤' if target.at_most else '≥'} {target.wanted:g}"
         rows.append(f"| {what} | {target.found:.3g} | {bound} | {'met' if target.is_met else '**not met**'} |")
     return "\n".join(rows)
@@ -81,10 +82,11 @@ def costs(report: Report) -> str:
 
 def profile(report: Report) -> str:
     """What takes a microsecond or more; and all else together."""
-    shown = {module: micros for module, micros in report.profile.items() if micros >= 1}
-    shown["all else"] = sum(report.profile.values()) - sum(shown.values())
-    rows = [f"| `{module}` | {micros:.1f} |" for module, micros in shown.items()]
-    return "\n".join(["| module | µs a message |", "|---|--:|", *rows, f"| in all | {sum(shown.values()):.1f} |"])
+    shown = {f"`{module}`": micros for module, micros in report.profile.items() if micros >= 1}
+    total = sum(report.profile.values())
+    shown |= {"all else": total - sum(shown.values()), "in all": total}
+    rows = [f"| {module} | {micros:.1f} |" for module, micros in shown.items()]
+    return "\n".join(["| module | µs a message |", "|---|--:|", *rows])
 
 
 def limits(report: Report) -> str:

@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -52,10 +52,9 @@ def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, .
                 runs.append(measure(workload, loop))
                 console.print(f"[dim]{workload.name}, {loop}: {said(runs[-1])}[/dim]")
         results |= {(workload.name, loop): middle(runs) for loop, runs in found.items()}
-    is_whole = not (wanted or loops)
-    report = Report(
-        facts, results, list(costs(scale >= 1)) if is_whole else [], where(round(40_000 * scale)) if is_whole else {}, absent
-    )
+    report = Report(facts, results, [], {}, absent)
+    if not (wanted or loops):
+        report = replace(report, costs=list(costs(scale >= 1)), profile=where(round(40_000 * scale)))
     show(report, console)
     report.write(output)
     console.print(f"Written to {output}")

@@ -33,7 +33,7 @@ def usage(pid: int) -> Usage:
 
 
 def cpu(pid: int) -> float:
-    """Seconds so far. Those of children that have ended are kept by parents that waited for them, and lost by others."""
+    """Seconds so far. Those of children that have ended are kept by parents that wait for them, and lost by others."""
     times = [_stat(process)[USER : ENDED_CHILDRENS_SYSTEM + 1] for process in tree(pid)]
     return sum(int(ticks) for process in times for ticks in process) / TICKS
 

@@ -66,7 +66,7 @@ def test_a_process_that_has_ended_still_counts_in_the_time_of_its_parent() -> No
 
 def test_a_peer_is_met_where_it_is_closest() -> None:
     found = target(
-        "in that of the best other peer",
+        "times the speed of the best other peer",
         measured(NEAR, "pump", 1000), measured(NEAR, "sdk_async", 100), measured(NEAR, "node", 200),
         measured(ONE, "pump", 1000), measured(ONE, "shovel", 900),
     )  # fmt: skip
@@ -96,8 +96,8 @@ def test_a_longer_backlog_may_cost_a_tenth_more() -> None:
 
 
 def test_distance_may_cost_a_quarter_of_the_speed() -> None:
-    assert target("20 ms in that at 0", measured(NEAR, "pump", 1000), measured(FAR, "pump", 760)).is_met
-    assert not target("20 ms in that at 0", measured(NEAR, "pump", 1000), measured(FAR, "pump", 740)).is_met
+    assert target("speed at 20 ms", measured(NEAR, "pump", 1000), measured(FAR, "pump", 760)).is_met
+    assert not target("speed at 20 ms", measured(NEAR, "pump", 1000), measured(FAR, "pump", 740)).is_met
 
 
 def test_one_message_in_ten_is_not_for_the_stuck_destination() -> None:
