@@ -15,7 +15,13 @@ PACKAGES = Path(__file__).parents[1] / ".tools" / "bench-node"
 
 def missing() -> str:
     """Why it cannot run here; empty if it can."""
-    return "" if shutil.which("node") and shutil.which("npm") else "node or npm is not installed"
+    if not (shutil.which("node") and shutil.which("npm")):
+        return "node or npm is not installed"
+    try:
+        _packages()
+    except subprocess.SubprocessError:
+        return "npm could not get its packages"
+    return ""
 
 
 def node(task: Task, watch: Watch) -> None:
