@@ -64,7 +64,10 @@ class Counting:
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_EVERY):
-            self.ask()
+            try:
+                self.ask()
+            except Exception:  # what is left is told for as long as nobody knows better
+                log.debug("counting", exc_info=True)
 
     def ask(self) -> None:
         """One round of questions, about queues that were not asked about for a while."""

@@ -32,6 +32,11 @@ from .status import PairStatus, Queue, QueueState, Side, SideState, Status, Tota
 LOOK_EVERY = 1.0
 HUNG = 30.0
 """Seconds without a turn after which a loop counts as hung. None of them ever waits that long."""
+STARTING = 600.0
+"""Seconds after which a start counts as hung. Executors may have to be found first, and their image pulled."""
+SPARK_FIRST = "starting: Spark is not up yet"
+QUEUES_FIRST = "starting: the backlog queues are being found or made"
+NOT_YET = "not connected yet"
 NOTHING = Standing()
 
 
@@ -83,9 +88,11 @@ class Observer:
 
     def trouble(self) -> str:
         """Why the worker is not well, if it is not: whether its loops turn. Namespaces have nothing to do with it."""
+        now = self._now()
         if self._work is None:
-            return "starting: Spark is not up yet"
-        now, worker = self._now(), self._work.worker
+            late = now - self._turned_at > STARTING
+            return f"starting: Spark is not up after {now - self._turned_at:.0f} s" if late else ""
+        worker = self._work.worker
         if now - self._turned_at > HUNG:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
         for duty in worker.duties:
@@ -105,7 +112,7 @@ class Observer:
         self._history.note(self._wall(), total.forwarded, total.dead_lettered)
         return Status(
             version=__version__, state=self._state(), started=moment(self._started), at=moment(self._wall()),
-            not_ready=[why for pair in pairs for why in _not_ready(pair)],
+            not_ready=[why for pair in pairs for why in _not_ready(pair)] if work else [SPARK_FIRST],
             ledger=self._config.pipeline.ledger, ledger_error=(work.clerk.error or None) if work else None,
             paused=self._pauses.all(), totals=total, throughput=self._history.throughput(), pairs=pairs,
             events=self._events.newest_first(),
@@ -138,13 +145,13 @@ class SideView:
     seen: tuple[SideState, bool] = (SideState.OPENED, False)
     since: float = field(default_factory=time.time)
 
-    def look(self, host: str, side: Namespace | None, trouble: str | None, wall: float) -> Side:
+    def look(self, host: str, side: Namespace | None, not_yet: str, wall: float) -> Side:
         state = SideState.OPENED if side is None else SideState(side.status)
         connected = side is not None and side.is_connected
         if (state, connected) != self.seen:
             self.seen, self.since = (state, connected), wall
         error = None if side is None else side.reason or side.error
-        reason = None if connected else str(error) if error is not None else trouble or "not connected yet"
+        reason = None if connected else str(error) if error is not None else not_yet
         return Side(host=host, state=state, connected=connected, reason=reason, since=moment(self.since))
 
 
@@ -186,10 +193,14 @@ class PairView:
 
     def _side(self, role: Literal["primary", "secondary"], duty: Duty | None) -> Side:
         watch = duty.watch if duty is not None else None
-        # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
-        trouble = str(duty.trouble) if role == "secondary" and duty is not None and duty.trouble is not None else None
+        why = NOT_YET
+        if duty is None:
+            why = SPARK_FIRST
+        elif watch is None:
+            # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
+            why = str(duty.trouble) if role == "secondary" and duty.trouble is not None else QUEUES_FIRST
         side = getattr(watch.pair, role) if watch is not None else None
-        return self._sides[role].look(getattr(self._settings, role).host, side, trouble, self._wall())
+        return self._sides[role].look(getattr(self._settings, role).host, side, why, self._wall())
 
     def _queue(
         self, key: QueueKey, duty: Duty | None, standings: Mapping[QueueKey, Standing], pauses: Pauses,

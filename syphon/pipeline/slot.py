@@ -188,6 +188,7 @@ class Reporter:
                 self._pump.stop()
             return
         self._pump.rate, self.paused = order.rate, order.paused
+        self._pump.traces.are_wanted = order.traces
         if order.stop:
             self._pump.stop()
 
@@ -212,6 +213,7 @@ class Reporter:
         for name in COUNTED:
             setattr(sheet, name, getattr(tally, name))
         sheet.waiting = tuple(self._pump.waiting())
+        sheet.traces = self._pump.traces.take()
         sheet.closed = tuple(self._pump.closed()[:MOST_DESTINATIONS])
         return sheet
 
