@@ -1,6 +1,6 @@
 """How many messages a backlog queue still has, asked of the namespace now and then: a hint, never a proof (D4).
 
-Asking is no receive, and yet it is not free: only queues that have something to do are asked about, once a minute.
+Asking is no receive, and yet it is not free: only queues that have something to do are asked about, twice a minute.
 Who may not ask (it takes the Manage claim) goes without.
 """
 
@@ -19,7 +19,7 @@ from ..pipeline.census import QueueKey
 
 log = logging.getLogger(__name__)
 
-EVERY = 60.0
+EVERY = 30.0
 """Seconds between questions about the same queue."""
 LOOK_EVERY = 5.0
 """Seconds after which a queue that has got something to do is noticed."""

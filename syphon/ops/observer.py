@@ -15,6 +15,7 @@ from .. import __version__
 from ..backlog.preflight import queue_names
 from ..bus.namespace import Namespace
 from ..config import Config, PairSettings
+from ..errors import SyphonError
 from ..pipeline.account import Account
 from ..pipeline.census import QueueKey, earlier
 from ..pipeline.clerk import Clerk
@@ -69,7 +70,7 @@ class Observer:
         self._history = History(self._started)
         self._pairs = [PairView(pair, wall) for pair in config.pairs]
         self._work: Work | None = None
-        self._turned_at = self._looked_at = now()
+        self._began = self._turned_at = self._looked_at = now()
         self.standings: Mapping[QueueKey, Standing] = {}
         """What was seen last."""
         self.counting = Counting(config.pairs, self._busy_queues)
@@ -78,6 +79,14 @@ class Observer:
     def attend(self, worker: Worker, desk: Desk, clerk: Clerk) -> None:
         """There is a worker to look at from now on."""
         self._work = Work(worker, desk, clerk)
+
+    def current(self) -> Status:
+        """What was seen last. While there is no worker, nobody but who asks looks."""
+        now = self._now()
+        if self._work is None and now - self._looked_at >= LOOK_EVERY:
+            self._looked_at = now
+            self.status = self._look()
+        return self.status
 
     def turned(self) -> None:
         """The worker's loop has turned."""
@@ -90,8 +99,8 @@ class Observer:
         """Why the worker is not well, if it is not: whether its loops turn. Namespaces have nothing to do with it."""
         now = self._now()
         if self._work is None:
-            late = now - self._turned_at > STARTING
-            return f"starting: Spark is not up after {now - self._turned_at:.0f} s" if late else ""
+            spent = now - self._began
+            return f"starting: Spark is not up after {spent:.0f} s" if spent > STARTING else ""
         worker = self._work.worker
         if now - self._turned_at > HUNG:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
@@ -142,15 +151,18 @@ class Observer:
 class SideView:
     """How one side was, and since when."""
 
-    seen: tuple[SideState, bool] = (SideState.OPENED, False)
+    seen: tuple[SideState, bool] = (SideState.STARTING, False)
     since: float = field(default_factory=time.time)
 
-    def look(self, host: str, side: Namespace | None, not_yet: str, wall: float) -> Side:
-        state = SideState.OPENED if side is None else SideState(side.status)
-        connected = side is not None and side.is_connected
+    def look(
+        self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float
+    ) -> Side:
+        if side is not None:
+            state, connected, error = SideState(side.status), side.is_connected, side.reason or side.error
+        else:
+            state, connected, error = SideState.STARTING if trouble is None else SideState.OPENED, False, trouble
         if (state, connected) != self.seen:
             self.seen, self.since = (state, connected), wall
-        error = None if side is None else side.reason or side.error
         reason = None if connected else str(error) if error is not None else not_yet
         return Side(host=host, state=state, connected=connected, reason=reason, since=moment(self.since))
 
@@ -193,14 +205,11 @@ class PairView:
 
     def _side(self, role: Literal["primary", "secondary"], duty: Duty | None) -> Side:
         watch = duty.watch if duty is not None else None
-        why = NOT_YET
-        if duty is None:
-            why = SPARK_FIRST
-        elif watch is None:
-            # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
-            why = str(duty.trouble) if role == "secondary" and duty.trouble is not None else QUEUES_FIRST
+        # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
+        trouble = duty.trouble if role == "secondary" and duty is not None else None
+        not_yet = SPARK_FIRST if duty is None else QUEUES_FIRST if watch is None else NOT_YET
         side = getattr(watch.pair, role) if watch is not None else None
-        return self._sides[role].look(getattr(self._settings, role).host, side, why, self._wall())
+        return self._sides[role].look(getattr(self._settings, role).host, side, trouble, not_yet, self._wall())
 
     def _queue(
         self, key: QueueKey, duty: Duty | None, standings: Mapping[QueueKey, Standing], pauses: Pauses,
@@ -215,8 +224,10 @@ class PairView:
         state = QueueState.LISTENING
         if pauses.holds_queue(*key):
             state = QueueState.PAUSED
-        elif trouble or carrier is None:
+        elif trouble or (duty is not None and duty.trouble is not None):
             state = QueueState.TROUBLED
+        elif carrier is None:
+            state = QueueState.STARTING
         elif carrier.is_working:
             state = QueueState.WORKING
         count = counting.counts.get(key)

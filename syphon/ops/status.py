@@ -37,6 +37,8 @@ class Totals(Part):
 class SideState(StrEnum):
     """What a namespace is to us (C1). One that is out of reach is opened all the same: an outage is no fault."""
 
+    STARTING = "starting"
+    """Nobody has tried to reach it yet."""
     OPENED = "opened"
     CLOSING = "closing"
     CLOSED = "closed"
@@ -56,6 +58,8 @@ class Side(Part):
 
 
 class QueueState(StrEnum):
+    STARTING = "starting"
+    """Nobody listens to it yet."""
     LISTENING = "listening"
     """A long poll is open: the doorbell."""
     WORKING = "working"

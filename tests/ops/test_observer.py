@@ -121,7 +121,7 @@ def test_a_secondary_that_is_out_at_the_start_is_told_by_what_stands_in_the_way(
     monkeypatch.setattr(Duty, "_rest", lambda *_: None)  # 30 s between tries to make queues (P5)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
     with scene(emulator) as found:
-        eventually(lambda: any("secondary" in why and "not connected yet" not in why for why in found.not_ready()))
+        eventually(lambda: any("secondary" in why and "starting" not in why for why in found.not_ready()))
         assert found.look().pairs[0].queues[0].state is QueueState.TROUBLED
 
 
@@ -132,6 +132,8 @@ def test_while_queues_are_being_made_readiness_says_so_and_health_is_green(
     monkeypatch.setattr(Duty, "_queues", lambda duty: asked.wait() and make(duty))
     with scene(emulator) as found:
         primary, secondary = found.not_ready()
+        pair = found.look().pairs[0]
+        assert (pair.primary.state, pair.queues[0].state) == (SideState.STARTING, QueueState.STARTING)
         assert primary.endswith(": starting: the backlog queues are being found or made")
         assert secondary.endswith(": starting: the backlog queues are being found or made")
         assert found.observer.trouble() == ""
