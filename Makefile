@@ -57,6 +57,7 @@ generated: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
 	$(BIN)/python -m bench.sender
+	$(BIN)/python -m bench.status
 
 .PHONY: clean
 clean:

@@ -231,20 +231,21 @@ class PairView:
         elif carrier.is_working:
             state = QueueState.WORKING
         count = counting.counts.get(key)
+        left = None if count is None else count.after(totals.forwarded + totals.dead_lettered)
         at_least = standing.account.in_hand + self._destinations.left(key.queue)
         oldest = earlier(self._destinations.oldest(key.queue), _front(standing))
         return Queue(
             name=key.queue, state=state, reason=trouble or (None if carrier is not None else "not listened to yet"),
             slots=sum(not sheet.finished for sheet in standing.live), in_flight=standing.account.in_hand,
             per_second=round(self._paces.setdefault(key.queue, Pace()).at(totals.forwarded), 1),
-            left=None if count is None else max(at_least, count.after(totals.forwarded + totals.dead_lettered)),
+            left=None if left is None else max(at_least, left),
             oldest=None if oldest is None else moment(oldest / 1000), totals=totals,
         )  # fmt: skip
 
 
 def _front(standing: Standing) -> int | None:
     """How old what is being carried is."""
-    fronts = [sheet.census.front for sheet in standing.live if sheet.in_hand and sheet.census.front is not None]
+    fronts = [sheet.census.front for sheet in standing.live if not sheet.finished and sheet.census.front is not None]
     return min(fronts, default=None)
 
 

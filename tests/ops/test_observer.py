@@ -18,7 +18,7 @@ import pytest
 from syphon.config import Config
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
 from syphon.ops.attending import Attendant
-from syphon.ops.counting import EVERY, Count, Counting
+from syphon.ops.counting import EVERY, SOON, Count, Counting
 from syphon.ops.events import MOST, RecentEvents
 from syphon.ops.history import SPAN, SPANS, History
 from syphon.ops.observer import HUNG, Observer
@@ -203,6 +203,7 @@ def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator
         counting = Counting([duty.settings for duty in found.worker.duties], lambda: {key: 5}, lambda: clock)
         counting.ask()
         assert counting.counts[key] == Count(left=0, moved=5)
+        assert (counting.counts[key].after(5), counting.counts[key].after(6)) == (0, None)
         emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
         clock += EVERY - 1
         counting.ask()
@@ -210,6 +211,21 @@ def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator
         clock += 1
         counting.ask()
         assert counting.counts == {}  # what is not known any more is not told
+
+
+def test_a_count_that_was_overtaken_is_not_told_and_is_asked_for_again_soon(emulator: BackgroundEmulator) -> None:  # D4
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        key, clock, moved = QueueKey("contoso", QUEUE), 100.0, 5
+        counting = Counting([duty.settings for duty in found.worker.duties], lambda: {key: moved}, lambda: clock)
+        counting.ask()
+        clock, moved = clock + SOON, 7  # two more than there were
+        assert counting.counts[key].after(moved) is None
+        counting.ask()
+        assert counting.counts[key] == Count(left=0, moved=7)
+        clock += SOON
+        counting.ask()
+        assert counting._asked_at[key] == clock - SOON  # as long as it holds there is no need
 
 
 def test_history_keeps_ten_minutes_in_spans_whatever_the_clock_does() -> None:
