@@ -32,6 +32,8 @@ from .targets import Target
 PATHS = ("/status", "/", "/metrics")
 EVERY = 0.25
 RATE = 2000
+"""Messages a second, at the least."""
+ALLOWED = 1.25 * RATE
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -94,7 +96,7 @@ class Worker:
 def worker(primary: str, secondary: str, folder: Path) -> Iterator[Worker]:
     settings = {
         "pairs": [{
-            "name": "contoso", "primary": {"connection_string": primary}, "rate": RATE * 1.1,
+            "name": "contoso", "primary": {"connection_string": primary}, "rate": ALLOWED,
             "secondary": {"connection_string": secondary}, "backlog_queue_count": 1,
         }],
         "pipeline": {"master": "local[1]", "ledger": str(folder / "ledger"), "lease": "10m"},
@@ -133,7 +135,7 @@ def main(seconds: float) -> None:
     console = Console()
     turns: dict[bool, list[Turn]] = {False: [], True: []}
     with tempfile.TemporaryDirectory() as folder, emulator(8) as (primary, secondary):
-        fill(secondary, QUEUE, round(RATE * 1.1 * (2 * seconds + 15)), 256, 8)
+        fill(secondary, QUEUE, round(ALLOWED * (2 * seconds + 15)), 256, 8)
         with worker(primary, secondary, Path(folder)) as found:
             while found.forwarded() < RATE:
                 time.sleep(0.5)

@@ -81,7 +81,7 @@ class Queue(Part):
     per_second: float
     """Messages forwarded, over the last ten seconds."""
     left: int | None
-    """Active messages in it, as the namespace last counted them. A hint; null where it may not be asked, or was not."""
+    """Active messages in it, as the namespace last counted them. A hint; null: not known, or not allowed to ask."""
     oldest: datetime | None
     """When the oldest message that is known of came into the queue. Null: none is known of."""
     totals: Totals

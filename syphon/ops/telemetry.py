@@ -26,7 +26,7 @@ from . import names
 from .histograms import Labelled, PrometheusReader
 from .names import SYSTEM, Kind, Metric
 from .observer import Observer
-from .status import DestinationState, PairStatus
+from .status import DestinationState, PairStatus, Status
 from .tracing import Tracing
 
 LAST_WORDS = 1.5
@@ -46,6 +46,8 @@ class Telemetry:
         self._observer = observer
         self._hosts = {pair.name: (pair.primary.host, pair.secondary.host) for pair in config.pairs}
         self._registry = CollectorRegistry()
+        self._written = b""
+        self._written_of: Status | None = None
         readers: list[MetricReader] = [
             PrometheusReader(
                 self._durations, disable_target_info=True, scope_info_enabled=False, registry=self._registry
@@ -68,8 +70,11 @@ class Telemetry:
             make(metric.name, [self._callback(look)], unit=metric.unit, description=metric.help)
 
     def prometheus(self) -> bytes:
-        """All metrics, in Prometheus's text."""
-        return generate_latest(self._registry)
+        """All metrics, in Prometheus's text. However many ask, it is written once for each look at the worker."""
+        status = self._observer.current()
+        if status is not self._written_of:
+            self._written, self._written_of = generate_latest(self._registry), status
+        return self._written
 
     def _durations(self) -> dict[Metric, list[Labelled]]:
         # By host: two pairs may have a namespace in common, and a series must come once.

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from syphon.config import Config
 from syphon.ops import otlp
 from syphon.ops.events import RecentEvents
-from syphon.ops.observer import Observer
+from syphon.ops.observer import LOOK_EVERY, Observer
 from syphon.ops.telemetry import Telemetry
 from syphon.pipeline.census import Census, QueueKey
 from syphon.pipeline.desk import Standing
@@ -91,3 +91,13 @@ def test_a_collector_that_is_away_is_told_once_and_metrics_answer_all_the_same(
     assert caplog.text.count("metrics do not reach") == 1
     assert "Traceback" not in caplog.text
     exporter.shutdown()
+
+
+def test_metrics_are_written_once_for_each_look_at_the_worker() -> None:
+    with telemetry() as made:
+        clock = made._observer._now() + 1.0
+        made._observer._now = lambda: clock
+        first = made.prometheus()
+        assert made.prometheus() is first
+        clock += LOOK_EVERY
+        assert made.prometheus() is not first
