@@ -157,7 +157,7 @@ def test_a_worker_goes_on_whatever_happens_to_who_looks_on_and_says_so_once(
         ended: list[object] = []
         thread = threading.Thread(target=lambda: ended.append(found.worker.run(attendant.turned)))
         thread.start()
-        eventually(lambda: len(looks) > 2)
+        eventually(lambda: len(looks) > 2 or not thread.is_alive())
         assert thread.is_alive()
         found.worker.stop()
         thread.join()

@@ -28,6 +28,7 @@ from tests.pipeline.plant import Running, eventually
 pytestmark = [pytest.mark.timeout(300)]
 
 BODY = b"what nobody else may read"
+OPERATIONS = [span.operation for span in names.SPANS]
 
 
 def sent(number: int) -> Input:
@@ -56,6 +57,14 @@ def attributes(span: Span) -> dict[str, str | int]:
     for pair in span.attributes:
         found[pair.key] = pair.value.string_value or pair.value.int_value
     return found
+
+
+def has_arrived(place: Site, number: int) -> bool:
+    return any(f"identity-{number}".encode() in payload for payload in place.contents(PRIMARY, ORDERS))
+
+
+def links(server: Collector) -> set[tuple[str, str]]:
+    return {(link.trace_id.hex(), link.span_id.hex()) for span in server.spans() for link in span.links}
 
 
 @pytest.fixture(scope="module")
@@ -96,19 +105,13 @@ def test_a_senders_trace_is_linked_to_from_the_batch_that_carried_its_message_ho
     assert "Traceback" not in worker.said
 
 
-OPERATIONS = [span.operation for span in names.SPANS]
-
-
-def links(server: Collector) -> set[tuple[str, str]]:
-    return {(link.trace_id.hex(), link.span_id.hex()) for span in server.spans() for link in span.links}
-
-
-def test_a_collector_that_takes_everything_and_says_nothing_does_not_hold_up_the_end(place: Site) -> None:
+def test_a_collector_that_takes_everything_and_says_nothing_holds_up_neither_messages_nor_the_end(place: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hole:
         worker = patient(place, f"http://127.0.0.1:{hole.getsockname()[1]}")
         place.load([sent(77)])
         call, _ = hole.accept()
         with call:  # somebody waits for an answer now
+            eventually(lambda: has_arrived(place, 77), explain=lambda: worker.said)
             assert worker.stop()[0] == 0, worker.said
 
 
