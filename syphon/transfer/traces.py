@@ -73,7 +73,7 @@ class Traces:
         """One of its messages has been settled."""
         trace.unsettled -= 1
         if not trace.unsettled:
-            trace.settled = time.time_ns()
+            trace.settled = max(trace.answered, time.time_ns())  # clocks step back
             self._open -= 1
             self._ended.append(trace)
 

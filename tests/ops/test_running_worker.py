@@ -357,6 +357,19 @@ def shown(line: Any, column: str) -> int:
     return int(text.replace(",", "").strip("≥ ")) if text and text != "–" else 0
 
 
+def test_a_worker_that_answers_and_stands_still_looks_like_it(stage: Stage, page: Page) -> None:
+    told = stage.ask("/status")[1]
+    page.clock.install()
+    page.route("**/status", lambda route: route.fulfill(body=told, content_type="application/json"))
+    page.goto(stage.url)
+    page.get_by_text("live, ").wait_for()
+    page.clock.run_for(20_000)
+    page.get_by_text("stands still since ").wait_for()
+    page.unroute("**/status")
+    page.clock.run_for(5_000)
+    page.get_by_text("live, ").wait_for()
+
+
 # --- systemd ---------------------------------------------------------------------------------------------------------
 
 
