@@ -316,7 +316,11 @@ class PairedSender:
         """`count`: how many messages are sent, if any are."""
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
-        left = await self._wait_for_turn(timeout) if self._turn.locked() else await self._take_turn(timeout)
+        left = timeout
+        if self._turn.locked():
+            left = await self._wait_for_turn(timeout)
+        else:
+            await self._turn.acquire()
         way, failure = self._way, None
         deadline = way.deadline(left)
         try:
@@ -333,10 +337,6 @@ class PairedSender:
             if self._closed.is_set():
                 await self._let_go()  # a link that has opened since
             self._turn.release()
-
-    async def _take_turn(self, timeout: float | None) -> float | None:
-        await self._turn.acquire()
-        return timeout
 
     async def _wait_for_turn(self, timeout: float | None) -> float | None:
         """One call at a time; gives what is left of its time when it is its turn."""

@@ -12,6 +12,7 @@ from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from ..bus.seam import Retries, message_limit, take_over_retries
+from .patience import Patience
 from .verdicts import Verdict, judge
 
 Action: TypeAlias = Callable[[ServiceBusSender, float], Awaitable[Any]]
@@ -30,7 +31,7 @@ class Link:
         self._retire = retire
         self._sender: ServiceBusSender | None = None
         self._is_open = False
-        self._patience: asyncio.Timeout | None = None
+        self._patience = Patience()
         self._generation = 0
         self._has_served = False
 
@@ -42,7 +43,7 @@ class Link:
         if self._generation != generation:
             self.drop()
         try:
-            async with asyncio.timeout(timeout) as self._patience:
+            with self._patience.of(timeout):
                 sender = await self._open(generation)
                 result = await action(sender, max(0.001, until - time.monotonic()))
                 self._has_served |= once_more
@@ -79,9 +80,7 @@ class Link:
 
     async def close(self) -> None:
         """What another task is doing with the link fails."""
-        if self._patience is not None:
-            with contextlib.suppress(RuntimeError):  # it is over
-                self._patience.reschedule(asyncio.get_running_loop().time())
+        self._patience.end()
         sender, self._sender, self._is_open = self._sender, None, False
         if sender is not None:
             await close_sender(sender)
