@@ -26,7 +26,7 @@ from .census import Census, QueueKey
 from .pauses import Pauses
 from .sheets import DeskAddress, Order, Sheet, SlotKey
 
-LARGEST_SHEET = 1024 * 1024
+LARGEST_SHEET = 4 * 1024 * 1024
 FRESH = 5.0
 """Seconds within which a task must have been heard of to count as one that shares the rate."""
 

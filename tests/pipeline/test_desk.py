@@ -103,8 +103,8 @@ def test_garbage_is_refused_and_the_desk_goes_on(desk: Desk, body: bytes) -> Non
     assert not report(desk, sheet()).stop
 
 
-def test_a_sheet_of_two_megabytes_is_refused(desk: Desk) -> None:
-    assert post(desk, b" " * 2_000_000)[0] == 413
+def test_a_sheet_of_five_megabytes_is_refused(desk: Desk) -> None:
+    assert post(desk, b" " * 5_000_000)[0] == 413
 
 
 def test_the_secret_is_in_no_repr(desk: Desk) -> None:
