@@ -134,9 +134,11 @@ def main(seconds: float) -> None:
     """Measure the status server of a worker under load."""
     console = Console()
     turns: dict[bool, list[Turn]] = {False: [], True: []}
-    with tempfile.TemporaryDirectory() as folder, emulator(8) as (primary, secondary):
-        fill(secondary, QUEUE, round(ALLOWED * (2 * seconds + 15)), 256, 8)
-        with worker(primary, secondary, Path(folder)) as found:
+    names = [f"d{number}" for number in range(8)]
+    with tempfile.TemporaryDirectory() as folder, emulator(names) as place:
+        count = round(ALLOWED * (2 * seconds + 15))
+        fill(place.secondary, QUEUE, count, 256, lambda number: names[number % len(names)])
+        with worker(place.primary, place.secondary, Path(folder)) as found:
             while found.forwarded() < RATE:
                 time.sleep(0.5)
             for asking in (False, True, True, False):  # in this order, so that what drifts adds to both
