@@ -16,6 +16,7 @@ help:
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
+	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"
 	@echo "make check   ruff, mypy --strict and the import rules"
 	@echo "make bench   the pump beside what people use today (ARGS=\"--scale 0.1\" for a quick look)"
 	@echo "make clean   remove .venv and everything that was generated"
@@ -38,6 +39,10 @@ faults: $(READY)
 	SEED=$(SEED) $(BIN)/pytest -q -n $(JOBS) -m "not alone" tests/faults $(ARGS)
 
 MINUTES ?= 10
+.PHONY: fuzz
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 .PHONY: soak
 soak: $(READY)
 	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
@@ -57,6 +62,7 @@ generated: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
 	$(BIN)/python -m bench.sender
+	$(BIN)/python -m bench.status
 
 .PHONY: clean
 clean:

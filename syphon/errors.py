@@ -120,6 +120,13 @@ _KINDS: dict[str, type[SyphonError]] = {
     "amqp:link:stolen": Interrupted,
     "amqp:connection:forced": Interrupted,
     "amqp:resource-deleted": DestinationMissing,
+    "amqp:not-allowed": NotAllowedByEntity,
+    "amqp:not-implemented": NotAllowedByEntity,
+    "amqp:precondition-failed": NotAllowedByEntity,
+    "amqp:invalid-field": NotAllowedByEntity,
+    "amqp:decode-error": NotAllowedByEntity,
+    "com.microsoft:argument-error": NotAllowedByEntity,
+    "com.microsoft:argument-out-of-range": NotAllowedByEntity,
 }
 
 
@@ -130,3 +137,14 @@ def from_condition(condition: str, description: str) -> SyphonError:
     operator can say otherwise (`permanent_errors`).
     """
     return _KINDS.get(condition, NotAllowedByEntity)(f"{condition}: {description}", condition)
+
+
+def link_ended(condition: str, description: str) -> SyphonError:
+    """The same of a link that the service has ended. What is not known is no word about any message: open another."""
+    return _KINDS.get(condition, Interrupted)(f"{condition}: {description}", condition)
+
+
+def connection_ended(condition: str, description: str) -> SyphonError:
+    """The same of a whole connection: whatever the reason, it is no word about one entity."""
+    error = link_ended(condition, description)
+    return Interrupted(str(error), condition) if isinstance(error, Impossible) else error

@@ -132,6 +132,8 @@ def to_backlog(payload: bytes, path: str) -> bytes:
 
 def _aliased(data: bytes, path: str) -> bytes:
     header, annotations, properties, application, body = outline(data)
+    # What cannot be read now could not be restored later.
+    _identity(data, properties), _annotated(data, annotations), deliveries(data, header)
     edits: list[tuple[int, int, bytes]] = []
     aliases: list[bytes] = []
 
@@ -228,7 +230,7 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
 
     scheduled = None
     if SCHEDULED_TIME in aliases:
-        scheduled = _scheduled(decode(data, *aliases[SCHEDULED_TIME])[0])
+        scheduled = _scheduled(value_at(data, *aliases[SCHEDULED_TIME]))
 
     stamps, kept, kept_count, partition_key = _annotated(data, annotations)
     # One that has passed means now (M6), and the destination decides that: by its own clock, which ours may not be.
@@ -298,7 +300,7 @@ def _time_to_live(data: bytes, start: int, end: int) -> int | None:
     try:
         ticks = timespan_at(data, start, end)
     except Senseless as error:
-        value = _shown(decode(data, start, end)[0])
+        value = _shown(value_at(data, start, end))
         text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIMESPAN}."
         raise _Refused(Reason.BAD_ALIAS, text) from None
     return whole_millis(ticks) if ticks < LONGEST else None
@@ -386,7 +388,9 @@ def _typed(value: Value) -> str:
     if value is None:
         return "null"
     if isinstance(value, Described):
-        return f"{value.descriptor!s} {_typed(value.value)}"
+        name = value.descriptor
+        # As it is called where that is harmless: what stands there goes into logs and terminals.
+        return f"{name if isinstance(name, str) and name.isprintable() else repr(name)} {_typed(value.value)}"
     return f"{_KINDS.get(type(value)) or type(value).__name__.lower()} {value!r}"
 
 

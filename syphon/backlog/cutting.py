@@ -14,6 +14,10 @@ from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode,
 from syphon.amqp.codec import skip
 
 NULL = b"\x40"
+MOST_FIELDS = 64
+"""Properties have 13. A list of millions would cost no bytes to speak of, and memory to look at."""
+LONGEST_VALUE = 64 * 1024
+"""What Service Bus allows for all properties of a message together. What is longer is not even decoded."""
 
 
 def keys(names: Iterable[str]) -> dict[bytes, str]:
@@ -158,6 +162,8 @@ for _size, _codes in {
 
 def value_at(data: bytes, start: int, end: int) -> Value:
     """The value that stands there, of which `take` or `fields` has told. Most are short strings."""
+    if end - start > LONGEST_VALUE:
+        raise Malformed(f"the value at byte {start} has {end - start} bytes, {LONGEST_VALUE} are allowed")
     if data[start] == 0xA1:
         try:
             return data[start + 2 : end].decode()
@@ -180,6 +186,8 @@ def fields(data: bytes, span: Span) -> list[int]:
     if data[span.value] == 0x45:
         return [end]
     pos, count = content(data, span, 0xC0)
+    if count > MOST_FIELDS:
+        raise Malformed(f"the list at byte {span.value} has {count} fields, {MOST_FIELDS} at the most make sense")
     starts = []
     try:
         for _ in range(count):

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from syphon.amqp import Malformed, Span, decode
+from syphon.amqp import Malformed, Span
 
-from .cutting import content, fields, keys, outline, take
+from .cutting import content, fields, keys, outline, take, value_at
 
 _SEQUENCE, _ENQUEUED, _LOCKED = "x-opt-sequence-number", "x-opt-enqueued-time", "x-opt-locked-until"
 _STAMPS = keys((_SEQUENCE, _ENQUEUED, _LOCKED))
@@ -78,5 +78,5 @@ def _number(data: bytes, place: tuple[int, int] | None) -> int:
     start, end = place
     if data[start] in b"\x81\x83":  # a long or a timestamp, as brokers write them
         return int.from_bytes(data[start + 1 : end], "big", signed=True)
-    value = decode(data, start, end)[0]
+    value = value_at(data, start, end)
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -76,7 +76,7 @@ def _objection(
         return found.reason.value, found.description
     forbidden = not_allowed(found.destination, rules.allow)
     if forbidden is not None:
-        return NOT_ALLOWED, f"{PATH} names '{found.destination}' as the destination: {forbidden}."
+        return NOT_ALLOWED, f"{PATH} names {found.destination!r} as the destination: {forbidden}."
     return None, None
 
 

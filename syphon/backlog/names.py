@@ -16,6 +16,9 @@ from typing import NewType
 QueueName = NewType("QueueName", str)
 
 MARK = "x-servicebus-transfer"
+_NOT_IN_A_NAME = frozenset("@?#*\\%")
+"""No entity has these in its name, and in an address some of them, and dots, mean something else: `billing/../orders`
+matches `billing/*`, and who resolves it is at `orders`."""
 _NAME = re.compile(rf"([^/]+)/{MARK}/(0|[1-9][0-9]{{0,8}})", re.ASCII | re.IGNORECASE)
 
 
@@ -67,6 +70,8 @@ def from_arm_name(name: str) -> str:
 def never_a_destination(path: str) -> str | None:
     """Why nothing may ever be forwarded there (D13), whatever the operator allows; None if something may."""
     parts = path.strip("/").lower().split("/")
+    if not path.isprintable() or _NOT_IN_A_NAME & set(path) or not {"", ".", ".."}.isdisjoint(parts):
+        return "no queue or topic can be called that"
     if parts[-2:-1] == [MARK]:
         return "it is a backlog queue: the message would go round in circles"
     if any(part.startswith("$") for part in parts):

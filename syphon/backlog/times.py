@@ -23,9 +23,10 @@ from syphon.amqp import (
     ULong,
     UShort,
     Value,
-    decode,
     encode,
 )
+
+from .cutting import value_at
 
 Ticks = NewType("Ticks", int)
 """100 ns."""
@@ -106,7 +107,7 @@ def timespan_at(data: bytes, start: int, end: int) -> Ticks:
     """The same of a value that stands in a message. As .NET writes it, it is read at a glance."""
     if data[start : end - 8] == _PLAIN_TIMESPAN and data[end - 8] < 0x80:
         return Ticks(int.from_bytes(data[end - 8 : end], "big"))
-    return timespan(decode(data, start, end)[0])
+    return timespan(value_at(data, start, end))
 
 
 def timespan_bytes(millis: int) -> bytes:

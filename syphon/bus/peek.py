@@ -6,7 +6,6 @@ depth takes the memory of one page. Locked messages are shown like any other act
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from syphon.amqp.codec import skip
 from ..errors import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
 from .connection import Connection
 from .links import Reply, RequestLink
+from .traffic import wait_for_traffic
 
 PAGE = 250
 """How many messages Service Bus gives at once, at the most."""
@@ -137,9 +137,7 @@ class _Node:
             if wire.now() >= deadline:
                 text = f"{wire.name}: '{self._path}' has not answered for {self._answer_within:.0f} seconds."
                 raise DestinationSilent(text)
-            wire.flush()
-            if not wire.has_unread():
-                select.select([wire], [wire] if wire.wants_to_write() else [], [], TURN)
+            wait_for_traffic([wire], TURN)
             self._connection.read()
             self._connection.tick()
             if self._link is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable
 
 from ..errors import DestinationSilent, SyphonError
 from .connection import Connection
 from .links import LinkState, RawLink, RawReceiver, RawSender
+from .traffic import wait_for_traffic
 
 ANSWER_WITHIN = 15.0
 
@@ -34,8 +34,7 @@ def _try(connection: Connection, path: str, attach: Callable[[], RawLink]) -> Sy
                 link = attach()
             if link is not None and link.state is not LinkState.ATTACHING:
                 return link.error
-            wire.flush()
-            select.select([wire], [wire] if wire.wants_to_write() else [], [], 0.2)
+            wait_for_traffic([wire], 0.2)
             connection.read()
         return DestinationSilent(f"{wire.name}: '{path}' has not answered for {ANSWER_WITHIN:.0f} seconds.")
     except SyphonError as error:

@@ -35,7 +35,7 @@ from syphon.amqp.frames import (
     read_performative,
 )
 
-from ..errors import Interrupted, SyphonError, from_condition
+from ..errors import Interrupted, SyphonError, connection_ended, link_ended
 from .seam import OpenSocket
 from .usual import usual_disposition, usual_transfer
 
@@ -383,11 +383,14 @@ class Wire:
         if link is not None and self._links.get(link.handle) is link:
             self._forget(link)
             self.send(Detach(link.handle, True))
-            link.lost(_error(detach.error, f"{self.name} detached the link."))
+            said = detach.error
+            link.lost(
+                link_ended(said.condition, said.description or "") if said is not None else
+                Interrupted(f"{self.name} detached the link.")
+            )  # fmt: skip
 
-    def _on_close(self, error: Error | None) -> None:
-        self.fail(_error(error, f"{self.name} closed the connection."))
-
-
-def _error(error: Error | None, otherwise: str) -> SyphonError:
-    return from_condition(error.condition, error.description or "") if error is not None else Interrupted(otherwise)
+    def _on_close(self, said: Error | None) -> None:
+        self.fail(
+            connection_ended(said.condition, said.description or "") if said is not None else
+            Interrupted(f"{self.name} closed the connection.")
+        )  # fmt: skip

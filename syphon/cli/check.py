@@ -11,6 +11,7 @@ import click
 
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.settings_file import config_option, load
+from syphon.pipeline.wording import harmless
 
 if TYPE_CHECKING:
     from syphon.backlog.preflight import Finding
@@ -50,7 +51,7 @@ def _show(findings: list[Finding]) -> None:
         if place != about:
             click.echo(("" if about is None else "\n") + place)
             about = place
-        click.echo(f"  {finding.level:<12}{finding.text}")
+        click.echo(f"  {finding.level:<12}{harmless(finding.text)}")
     wrong = sum(finding.level not in ("ok", "warning") for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
     click.echo(f"\n{_counted(wrong, 'problem').capitalize()}, {_counted(warnings, 'warning')}.")

@@ -18,6 +18,7 @@ from syphon.cli.moments import Moment, Rate, Seconds, millis_of
 from syphon.cli.settings_file import config_option, load
 from syphon.cli.signals import stop_on_signal
 from syphon.cli.tables import show_table
+from syphon.pipeline.wording import harmless
 
 if TYPE_CHECKING:
     from syphon.backlog.choosing import Assignment
@@ -159,7 +160,8 @@ def _exit_code(result: DrainResult) -> ExitCode:
         return ExitCode.NOT_AUTHORIZED if result.fault.denied else ExitCode.FAULTED
     if result.remaining is None:
         return ExitCode.UNAVAILABLE
-    return ExitCode.OK if result.is_empty and not result.account.dead_lettered else ExitCode.LEFT
+    done = result.is_empty and not result.absent and not result.account.dead_lettered
+    return ExitCode.OK if done else ExitCode.LEFT
 
 
 def _summary(config: Config, result: DrainResult, ledger_error: str, code: ExitCode) -> dict[str, Any]:
@@ -193,6 +195,9 @@ def _verdict(result: DrainResult) -> str:
     dead = f"; {account.dead_lettered:,} went to the dead letters" if account.dead_lettered else ""
     if remaining is None:
         return f"{account.forwarded:,} forwarded{dead}; nobody could look whether more is left."
+    if result.absent:
+        which = f"None of the backlog queues of {', '.join(result.absent)} is there: see `syphon check`"
+        return f"{which}; {account.forwarded:,} forwarded{dead}."
     if result.is_empty:
         outside = "Nothing that was asked for is left" if account.outside else "Nothing is left"
         return f"{outside}: {account.forwarded:,} forwarded{dead}."
@@ -209,7 +214,7 @@ def _show(summary: dict[str, Any]) -> None:
     ]  # fmt: skip
     show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
     for destination in summary["waiting"]:
-        click.secho(f"{destination['path']} takes no messages: {destination['reason']}", fg="yellow")
+        click.secho(harmless(f"{destination['path']} takes no messages: {destination['reason']}"), fg="yellow")
     account = summary["account"]
     click.echo(
         f"\n{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "
@@ -220,4 +225,4 @@ def _show(summary: dict[str, Any]) -> None:
         click.secho(f"The ledger is not complete: {summary['ledger_error']}", fg="red")
     else:
         click.echo(f"Ledger: {summary['ledger']}, to be asked with syphon report")
-    click.secho(summary["verdict"], bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")
+    click.secho(harmless(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")

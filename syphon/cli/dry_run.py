@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syphon.cli.exit_codes import ExitCode
-from syphon.cli.tables import show_table, size
+from syphon.cli.tables import show_table
+from syphon.pipeline.wording import harmless, volume
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -121,19 +122,20 @@ def _estimate(count: int, rate: float | None) -> dict[str, Any]:
 
 def _show(result: dict[str, Any]) -> None:
     rows = [
-        (found["destination"] or "(none)", found["messages"], size(found["bytes"]), found["oldest"] or "",
+        (found["destination"] or "(none)", found["messages"], volume(found["bytes"]), found["oldest"] or "",
          found["dead_letters"])
         for found in result["destinations"]
     ]  # fmt: skip
     if rows:
         show_table(("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered"), rows)
     for found in result["dead_letters"]:
-        click.secho(f"{found['messages']:,} would be dead-lettered: {found['reason']}: {found['example']}", fg="yellow")
+        why = harmless(f"{found['reason']}: {found['example']}")
+        click.secho(f"{found['messages']:,} would be dead-lettered: {why}", fg="yellow")
     for found in result["missing"]:
-        click.secho(f"{found['destination']} takes no messages now: {found['error']}", fg="yellow")
+        click.secho(harmless(f"{found['destination']} takes no messages now: {found['error']}"), fg="yellow")
     cost = result["cost"]
     click.echo(
-        f"\n{result['messages']:,} messages, {size(result['bytes'])}: about {_lasting(result['seconds'])} at "
+        f"\n{result['messages']:,} messages, {volume(result['bytes'])}: about {_lasting(result['seconds'])} at "
         f"{result['per_second']:,.0f} messages a second; {result['operations']:,} operations, "
         f"{cost['least']:,.2f} to {cost['most']:,.2f} {cost['currency']} by the Standard list prices of {cost['as_of']}"
     )

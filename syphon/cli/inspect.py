@@ -12,7 +12,8 @@ import click
 from syphon.cli.chosen_queues import assignments, exit_code_for, queue_options, unseen_records
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.settings_file import config_option, load
-from syphon.cli.tables import show_table, size
+from syphon.cli.tables import show_table
+from syphon.pipeline.wording import volume
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -139,13 +140,13 @@ def _show(waiting: list[DestinationSummary], refused: list[Objection], limit: in
     show_table(
         ("pair", "destination", "messages", "size", "oldest (UTC)", "scheduled", "expired", "would be dead-lettered"),
         [
-            (found.pair, found.destination or "(none)", found.messages, size(found.bytes),
+            (found.pair, found.destination or "(none)", found.messages, volume(found.bytes),
              found.oldest and f"{found.oldest:%Y-%m-%d %H:%M:%S}", found.scheduled, found.expired, found.dead_letters)
             for found in waiting[:limit]
         ],
     )  # fmt: skip
     total, weight = sum(found.messages for found in waiting), sum(found.bytes for found in waiting)
-    click.echo(f"\n{total:,} messages, {size(weight)}, for {len(waiting):,} destinations.")
+    click.echo(f"\n{total:,} messages, {volume(weight)}, for {len(waiting):,} destinations.")
     if refused:
         click.echo("\nWould be dead-lettered:")
         rows = [(found.pair, found.destination or "(none)", found.reason, found.messages, found.example)

@@ -12,6 +12,7 @@ import click
 
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.settings_file import config_option, load
+from syphon.pipeline.wording import harmless
 
 if TYPE_CHECKING:
     from syphon.backlog.provisioning import Plan, Provisioned
@@ -50,7 +51,7 @@ def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) 
 
 def _provision(pair: PairSettings, dry_run: bool, via: str | None) -> tuple[dict[str, Any], ExitCode]:
     from syphon.backlog.preflight import queue_names, secondary_administration
-    from syphon.backlog.provisioning import plan, provision
+    from syphon.backlog.provisioning import Unknown, plan, provision
     from syphon.config import Via
     from syphon.errors import NotAuthorized, SyphonError
 
@@ -60,7 +61,8 @@ def _provision(pair: PairSettings, dry_run: bool, via: str | None) -> tuple[dict
         try:
             planned = plan(administration, queue_names(pair))
             if dry_run:
-                return {**result, **_planned(planned)}, ExitCode.OK
+                unseen = any(isinstance(queue, Unknown) for queue in planned.queues)
+                return {**result, **_planned(planned)}, ExitCode.UNAVAILABLE if unseen else ExitCode.OK
             done = provision(administration, planned)
             return {**result, **_done(done)}, ExitCode.LEFT if done.dropped else ExitCode.OK
         finally:
@@ -83,9 +85,9 @@ def _done(done: Provisioned) -> dict[str, Any]:
 def _show(result: dict[str, Any]) -> None:
     click.echo(f"{result['pair']}: secondary {result['namespace']}")
     if result["error"] is not None:
-        click.echo(f"  {result['error']}")
+        click.echo(f"  {harmless(result['error'])}")
         return
     for queue in result["queues"]:
-        click.echo(f"  {queue['text']}")
+        click.echo(f"  {harmless(queue['text'])}")
     if result["extra"]:
-        click.echo(f"  beyond the count, left as they are: {', '.join(result['extra'])}")
+        click.echo(f"  beyond the count, left as they are: {harmless(', '.join(result['extra']))}")

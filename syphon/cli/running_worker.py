@@ -14,6 +14,7 @@ import click
 
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.settings_file import load
+from syphon.pipeline.wording import harmless
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -43,7 +44,7 @@ class RunningWorker(NamedTuple):
         except urllib.error.HTTPError as error:
             said = error.read(1000).decode(errors="replace").strip()
             refused = error.code in (401, 403)
-            click.echo(f"The worker at {self.url} refuses: {said}", err=True)
+            click.echo(f"The worker at {self.url} refuses: {harmless(said)}", err=True)
             if error.code == 401:
                 click.echo(f"The token is status.token of -c FILE, or what {TOKEN} holds.", err=True)
             code = ExitCode.NOT_AUTHORIZED if refused else ExitCode.USAGE if error.code == 404 else ExitCode.UNAVAILABLE

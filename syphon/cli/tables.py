@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import click
 
+from syphon.pipeline.wording import harmless
+
 
 def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> None:
     """Prints rows under their titles. Numbers are grouped by thousands; None is left blank."""
@@ -21,19 +23,4 @@ def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: 
 def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return "" if value is None else printable(str(value))
-
-
-def printable(text: str) -> str:
-    """A line break or an escape sequence in a message's property must not rewrite the operator's screen."""
-    return "".join(char if char.isprintable() else "·" for char in text)
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    amount = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if amount < 1024 or unit == "GB":
-            break
-        amount /= 1024
-    return f"{count} B" if unit == "B" else f"{amount:,.1f} {unit}"
+    return "" if value is None else harmless(str(value))

@@ -8,9 +8,20 @@ import sys
 from datetime import UTC, datetime
 
 from ..config import LogFormat, LogLevel
+from ..pipeline.wording import harmless
 
 NOISY = ("azure", "uamqp", "py4j", "aiohttp", "asyncio", "urllib3")
 """Loggers of libraries: they are heard from warnings on, whatever our own level is."""
+
+
+class ConsoleLines(logging.Formatter):
+    """A line for people. What a message brought along cannot end it, begin another one or colour the screen."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging calls it so
+        return harmless(super().formatMessage(record))
 
 
 class JsonLines(logging.Formatter):
@@ -21,7 +32,7 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": harmless(record.getMessage()),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -33,8 +44,7 @@ def set_up(level: LogLevel, style: LogFormat = LogFormat.CONSOLE) -> None:
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler(sys.stderr)
-        console = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
-        handler.setFormatter(JsonLines() if style is LogFormat.JSON else console)
+        handler.setFormatter(JsonLines() if style is LogFormat.JSON else ConsoleLines())
         root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("syphon").setLevel(level.value.upper())

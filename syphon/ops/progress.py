@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ..pipeline.account import Account
 from ..pipeline.drain import Drain, QueueDrain
+from ..pipeline.wording import harmless
 
 LINE_EVERY = 1.0
 """Seconds between JSON lines."""
@@ -66,21 +67,24 @@ class _Table:
         table = Table(box=None, pad_edge=False)
         for heading in ("queue", "state", "moved", "left", "per second", "in flight", "dead-lettered", "ETA"):
             table.add_column(heading, justify="left" if heading in ("queue", "state") else "right")
-        total = Account()
-        for queue in self._drain.queues:
-            account = self._drain.live(queue)
+        accounts = [self._drain.live(queue) for queue in self._drain.queues]
+        for queue, account in zip(self._drain.queues, accounts, strict=True):
             rate = self._paces[queue.queue].at(account.moved)
-            table.add_row(*_cells(queue.queue, _state(queue), account, queue.hint, rate))
-            for name in Account.__slots__:
-                setattr(total, name, getattr(total, name) + getattr(account, name))
+            table.add_row(*map(_text, _cells(queue.queue, _state(queue), account, queue.hint, rate)))
+        total = Account.together(accounts)
         rate = self._pace.at(total.moved)
         stopping = "stopping" if self._drain.is_stopping else ""
         table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")
         waiting = [
-            Text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.reason}", style="yellow")
+            _text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.reason}", style="yellow")
             for destination in self._drain.waiting()
         ]
         return Group(table, *waiting[:8])
+
+
+def _text(text: str, style: str = "") -> Text:
+    """As it is: in a plain string rich reads [brackets] as its own, and stumbles over some."""
+    return Text(harmless(text), style=style)
 
 
 def _state(queue: QueueDrain) -> str:

@@ -26,6 +26,12 @@ class Account:
     unaccounted: int = 0
     """What they had in hand. It is not lost: what was not completed comes again."""
 
+    @classmethod
+    def together(cls, accounts: Iterable[Account]) -> Account:
+        """Several as one."""
+        all_of_them = list(accounts)
+        return cls(*(sum(getattr(account, name) for account in all_of_them) for name in cls.__slots__))
+
     def add(self, sheets: Iterable[Sheet]) -> Account:
         """Adds attempts that have ended."""
         for sheet in sheets:
@@ -37,7 +43,7 @@ class Account:
 
     def plus(self, live: Iterable[Sheet]) -> Account:
         """This account and what is under way, as another one."""
-        both = Account(**{name: getattr(self, name) for name in self.__slots__})
+        both = Account.together([self])
         for sheet in live:
             both._count(sheet)
             both.in_hand += sheet.in_hand

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Share:
+    """What one queue may move now: 0 when nothing is left, None when there is no limit."""
+
+    most: int | None
+    used: int = 0
 
 
 class Allowance:
@@ -14,8 +25,17 @@ class Allowance:
         self._lent = 0
         self._changed = threading.Condition()
 
-    def take(self) -> int | None:
-        """A share of what is left; 0 when there is none, None when there is no limit."""
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """A share of what is left. What is not used of it comes back, however the block ends: others wait for it."""
+        share = Share(self._take())
+        try:
+            yield share
+        finally:
+            if share.most is not None:
+                self._give_back(share.most, share.most - share.used)
+
+    def _take(self) -> int | None:
         with self._changed:
             if self._left is None:
                 return None
@@ -26,7 +46,7 @@ class Allowance:
             self._lent += share
             return share
 
-    def give_back(self, share: int, unused: int) -> None:
+    def _give_back(self, share: int, unused: int) -> None:
         with self._changed:
             if self._left is not None:
                 self._left += unused

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,8 +46,10 @@ class Clerk:
 
     def finish(self, within: float) -> None:
         """Writes what there still is, and ends."""
-        self._work.put(None)
-        self._thread.join(within)
+        deadline = time.monotonic() + within
+        with suppress(queue.Full):  # so far behind that it will not be done in time
+            self._work.put(None, timeout=within)
+        self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
             self._complain(f"The ledger at {self._ledger.path} was not written in time: it is not complete.")
 

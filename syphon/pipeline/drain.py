@@ -32,11 +32,7 @@ class DrainResult:
 
     @property
     def account(self) -> Account:
-        total = Account()
-        for queue in self.queues:
-            for name in Account.__slots__:
-                setattr(total, name, getattr(total, name) + getattr(queue.account, name))
-        return total
+        return Account.together(queue.account for queue in self.queues)
 
     @property
     def remaining(self) -> int | None:
@@ -51,6 +47,12 @@ class DrainResult:
     @property
     def is_empty(self) -> bool:
         return all(queue.state in (QueueState.EMPTY, QueueState.NOT_THERE) for queue in self.queues)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Pairs none of whose queues is there: nobody can say whether that is an empty backlog, or the wrong place."""
+        there = {queue.pair.name for queue in self.queues if queue.state is not QueueState.NOT_THERE}
+        return tuple(dict.fromkeys(queue.pair.name for queue in self.queues if queue.pair.name not in there))
 
 
 class Drain:

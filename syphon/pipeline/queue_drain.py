@@ -19,7 +19,7 @@ from ..config import PairSettings
 from ..errors import DestinationMissing, Faulted, NotAuthorized, SyphonError
 from ..transfer.pump import PumpOptions
 from .account import Account
-from .allowance import Allowance
+from .allowance import Allowance, Share
 from .jobs import Done, Jobs
 from .lookout import Lookout
 from .sheets import Fault
@@ -143,10 +143,10 @@ class QueueDrain:
         while self._is_there_more():
             if self._over.is_set():
                 return QueueState.STOPPED
-            share = self._allowance.take()
-            if share == 0:
-                return QueueState.LIMIT
-            done = self._carry(share)
+            with self._allowance.share() as share:
+                if share.most == 0:
+                    return QueueState.LIMIT
+                done = self._carry(share)
             if done.fault is not None:
                 self.fault, self.error = done.fault, done.fault.text
                 return QueueState.FAILED
@@ -172,19 +172,17 @@ class QueueDrain:
             else:
                 self.error = ""
 
-    def _carry(self, share: int | None) -> Done:
+    def _carry(self, share: Share) -> Done:
         self.state = QueueState.MOVING
-        count = self._slots() if share is None else 1
-        options = [self._options.pump_options(self.pair, share)] * count
+        count = self._slots() if share.most is None else 1
+        options = [self._options.pump_options(self.pair, share.most)] * count
         done = self._jobs.carry(self.pair, self.queue, options, self.waiting.now(), self._options.rate)
         self.account.add(done.sheets)
         self.waiting.learn(done.waiting)
         self.error = done.error
-        moved = done.sum("forwarded") + done.sum("dead_lettered")
-        if moved:
+        share.used = done.sum("forwarded") + done.sum("dead_lettered")
+        if share.used:
             self._moved_at = time.monotonic()
-        if share is not None:
-            self._allowance.give_back(share, share - moved)
         return done
 
     def _slots(self) -> int:

@@ -29,11 +29,19 @@ from .sheets import DeskAddress, Fault, Order, Sheet
 if TYPE_CHECKING:
     import pyarrow as pa
 
+UNHEARD = (OSError, http.client.HTTPException, ValueError)
+"""What a report that does not arrive, or an answer that makes no sense, raises."""
 REPORT_EVERY = 1.0
 SILENCE = 5.0
 """Seconds without an answer from the driver after which a slot stops: nobody would hear of what it does."""
+MOST_WAITING = 500
+"""Destinations of which the driver is told that they wait: a sheet has to fit the desk, whatever messages name."""
 ROWS = 2000
 """Outcomes that become rows together."""
+
+
+class DriverUnreachable(SyphonError):
+    """The driver's desk cannot be reached from where the task runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +122,20 @@ class Slot:
         except SyphonError as caught:
             # Told to the driver, which knows what to do; Spark would only start the same task again.
             error = caught
-        finally:
-            fault = self._fault(error) if isinstance(error, Faulted) else None
-            for side in self._pair.sides:
-                side.close()
-            self._reporter.end(error, fault)
+        except BaseException:
+            # A mistake of ours, or nobody reads on. Spark drops this attempt's rows, so it must not count as finished.
+            self._close()
+            self._reporter.end(finished=False)
+            raise
+        fault = self._fault(error) if isinstance(error, Faulted) else None
+        self._close()
+        self._reporter.end(finished=True, error="" if error is None else str(error), fault=fault)
         while self._outcomes:
             yield self._taken()
+
+    def _close(self) -> None:
+        for side in self._pair.sides:
+            side.close()
 
     def _obey(self) -> None:
         """Takes over which destinations are paused. In the pump's thread: the reporter has another one."""
@@ -160,17 +175,22 @@ class Reporter:
         self._thread = threading.Thread(target=self._report, name="reporter", daemon=True)
 
     def start(self) -> None:
-        # The first report is made before the first message is taken: a job that is over takes none.
-        self._exchange()
+        # The first report is made before the first message is taken: a job that is over takes none, and where nobody
+        # hears of it nothing is done at all. Spark tries the task again, and tells the driver if that does not help.
+        try:
+            self._obey(self._post())
+        except UNHEARD as error:
+            self._hang_up()
+            where = f"{self._desk.host}:{self._desk.port}"
+            raise DriverUnreachable(f"The driver does not answer at {where}: {type(error).__name__} {error}") from None
         self._thread.start()
 
-    def end(self, error: SyphonError | None, fault: Fault | None) -> None:
+    def end(self, finished: bool, error: str = "", fault: Fault | None = None) -> None:
         """The last words of this attempt."""
         self._over.set()
         self._thread.join()
         sheet = self._sheet
-        sheet.finished, sheet.fault = True, fault
-        sheet.ended, sheet.error = self._pump.tally.ended, "" if error is None else str(error)
+        sheet.finished, sheet.fault, sheet.error, sheet.ended = finished, fault, error, self._pump.tally.ended
         self._exchange()
         self._hang_up()
 
@@ -181,13 +201,17 @@ class Reporter:
     def _exchange(self) -> None:
         try:
             order = self._post()
-            self._heard_at = time.monotonic()
-        except (OSError, http.client.HTTPException, ValueError):
+        except UNHEARD:
             self._hang_up()
             if time.monotonic() - self._heard_at > SILENCE:
                 self._pump.stop()
             return
+        self._obey(order)
+
+    def _obey(self, order: Order) -> None:
+        self._heard_at = time.monotonic()
         self._pump.rate, self.paused = order.rate, order.paused
+        self._pump.traces.are_wanted = order.traces
         if order.stop:
             self._pump.stop()
 
@@ -211,7 +235,8 @@ class Reporter:
         tally, sheet = self._pump.tally, self._sheet
         for name in COUNTED:
             setattr(sheet, name, getattr(tally, name))
-        sheet.waiting = tuple(self._pump.waiting())
+        sheet.waiting = tuple(self._pump.waiting()[:MOST_WAITING])
+        sheet.traces = self._pump.traces.take()
         sheet.closed = tuple(self._pump.closed()[:MOST_DESTINATIONS])
         return sheet
 

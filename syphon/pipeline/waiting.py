@@ -20,6 +20,10 @@ from .pauses import Pauses
 log = logging.getLogger(__name__)
 
 
+MOST_REMEMBERED = 2000
+"""Destinations that are known to have waited, so that it is said once. With more, only those that still wait are."""
+
+
 class TurnedAway(NamedTuple):
     """Messages that were no reason for a job."""
 
@@ -49,6 +53,8 @@ class WaitingList:
                 until = self._now() + destination.seconds
                 if known is None or until > known[0]:
                     self._until[destination.path.lower()] = until, destination
+                if len(self._until) > MOST_REMEMBERED:
+                    self._until = {path: held for path, held in self._until.items() if held[0] > self._now()}
             if known is None or known[1].reason != destination.reason:
                 log.warning(
                     "%s: destination %s takes no messages: %s; %d stay in the backlog, next try in %.0f s",

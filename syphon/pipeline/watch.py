@@ -6,7 +6,6 @@ It has a thread and two connections of its own. It costs four receives an hour f
 from __future__ import annotations
 
 import logging
-import select
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from ..bus.doorbell import Doorbell
 from ..bus.namespace import Namespace
 from ..bus.opening import namespace_of
 from ..bus.pair import Pair
+from ..bus.traffic import wait_for_traffic
 from ..config import PairSettings
 from ..errors import Faulted, NotAuthorized, SyphonError
 from .sheets import Fault
@@ -166,14 +166,10 @@ class Watch:
         self._troubled[queue] = now + TROUBLE, str(error)
 
     def _wait(self, connections: list[Connection]) -> None:
-        for connection in connections:
-            connection.wire.flush()
-        wires = [connection.wire for connection in connections if connection.wire.failure is None]
-        if not wires:
+        if not connections:
             self._over.wait(TURN)
             return
-        if not any(wire.has_unread() for wire in wires):
-            select.select(wires, [wire for wire in wires if wire.wants_to_write()], [], TURN)
+        wait_for_traffic([connection.wire for connection in connections], TURN)
         ticks = self._now() - self._ticked_at > TICK
         for connection in connections:
             if connection.wire.failure is None:

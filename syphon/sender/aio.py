@@ -219,6 +219,8 @@ class PairedSender:
         self._way = Way(client.failover, path, self._primary)
         self._backlog: tuple[QueueName, Link] | None = None
         self._turn = asyncio.Lock()
+        self._in_line = 0
+        """How many wait for their turn. Whose it is may not know yet: then the lock is free, and yet not to be had."""
         self._closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -317,7 +319,7 @@ class PairedSender:
         if timeout is not None and timeout <= 0:
             raise ValueError("The timeout must be greater than 0.")
         left = timeout
-        if self._turn.locked():
+        if self._turn.locked() or self._in_line:
             left = await self._wait_for_turn(timeout)
         else:
             await self._turn.acquire()
@@ -342,11 +344,14 @@ class PairedSender:
         """One call at a time; gives what is left of its time when it is its turn."""
         self._check_open()
         since = time.monotonic()
+        self._in_line += 1
         try:
             async with asyncio.timeout(timeout):
                 await self._turn.acquire()
         except TimeoutError:
             raise OperationTimeoutError(message=f"Other sends to '{self._way.path}' took all the time.") from None
+        finally:
+            self._in_line -= 1
         return None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
 
     async def _do(self, step: Step, action: Action) -> Any:

@@ -7,7 +7,6 @@ While the primary is out of reach it does not even listen: what is in the backlo
 from __future__ import annotations
 
 import logging
-import select
 import threading
 from collections.abc import Callable, Sequence
 
@@ -18,6 +17,7 @@ from ..bus.connection import Connection
 from ..bus.doorbell import Doorbell
 from ..bus.namespace import Namespace
 from ..bus.pair import Pair
+from ..bus.traffic import wait_for_traffic
 from ..errors import Faulted, MessageTooLarge, NotAllowedByEntity, SyphonError
 from ..transfer.outcomes import Outcome, Result
 from ..transfer.pump import Pump, PumpOptions
@@ -56,20 +56,22 @@ class ResidentSyphon:
         self._now = now
         self._bells = self._new_bells()
         self._pump: Pump | None = None
+        self._broken: SyphonError | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="syphon", daemon=True)
         self._thread.start()
 
     @property
     def fault(self) -> SyphonError | None:
-        """Why it has ended by itself, if it has: a pair whose sides cannot be used any more (C3)."""
-        return self._pair.fault
+        """Why it has ended by itself, if it has: its pair cannot be used any more (C3), or it made a mistake."""
+        return self._pair.fault or self._broken
 
     def close(self) -> None:
         """Finishes or gives back what is in hand. What is left is in the backlog."""
         self._stopping.set()
-        if self._pump is not None:
-            self._pump.stop()
+        pump = self._pump  # its thread may be letting go of it just now
+        if pump is not None:
+            pump.stop()
         self._thread.join(2 * OPTIONS.grace)
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -79,11 +81,14 @@ class ResidentSyphon:
             while not self._stopping.is_set() and not self._pair.has_ended:
                 self._turn()
                 self._pair.check()
+        except Exception as error:  # whoever asks must hear that nobody carries anything home any more
+            self._broken = SyphonError(f"{type(error).__name__}: {error}")
+            log.debug("the syphon inside this process", exc_info=True)
         finally:
             for side in self._pair.sides:
                 side.close()
-        if self._pair.fault is not None:
-            log.error("The syphon inside this process has ended, the backlog stays where it is: %s", self._pair.fault)
+        if self.fault is not None:
+            log.error("The syphon inside this process has ended, the backlog stays where it is: %s", self.fault)
 
     def _turn(self) -> None:
         try:
@@ -102,16 +107,14 @@ class ResidentSyphon:
             self._stopping.wait(REST)
 
     def _wait_for_traffic(self, connections: Sequence[Connection]) -> None:
-        wires = [connection.wire for connection in connections]
-        for wire in wires:
-            wire.flush()
-        if wires and not any(wire.has_unread() for wire in wires):
-            select.select(wires, [wire for wire in wires if wire.wants_to_write()], [], TURN)
-        elif not wires:
+        if connections:
+            wait_for_traffic([connection.wire for connection in connections], TURN)
+        else:
             self._stopping.wait(TURN)
         for connection in connections:
-            connection.read()
-            connection.tick()
+            if connection.wire.failure is None:
+                connection.read()
+                connection.tick()
 
     def _carry_home(self, bell: Doorbell) -> None:
         bell.close()
@@ -119,6 +122,7 @@ class ResidentSyphon:
         if not self._stopping.is_set():
             self._pump.run()
         self._pump = None
+        bell.arm()  # for the next outage
 
     def _note(self, outcome: Outcome) -> None:
         self.forwarded += outcome.result is Result.FORWARDED

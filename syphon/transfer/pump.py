@@ -7,7 +7,6 @@ What is in hand is bounded by count and by bytes. The order of the last steps is
 from __future__ import annotations
 
 import logging
-import select
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,6 +15,7 @@ from syphon.backlog import Reason, Restored, Ttl, Unrestorable, facts_of, restor
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, Settled
 from ..bus.namespace import Namespace
+from ..bus.traffic import wait_for_traffic
 from ..errors import Faulted, Interrupted, SyphonError, Waits
 from .account import Account, Ended, Tally, wall_clock
 from .destination import Destination, Progress, Transfer
@@ -24,6 +24,7 @@ from .intake import Intake
 from .locks import LockKeeper
 from .options import PERMANENT, PumpOptions
 from .outcomes import Outcome, Result
+from .traces import Traces
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "Tally", "WaitingDestination"]
 
@@ -60,9 +61,10 @@ class Pump:
         self._secondary = secondary
         self._primary = primary
         self._now = now
-        self._account = Account(queue, record, now)
+        self.traces = Traces()
+        self._account = Account(queue, record, now, self.traces)
         self.tally = self._account.tally
-        self.destinations = Destinations(self._options)
+        self.destinations = Destinations(self._options, self.traces)
         self._intake = Intake(queue, secondary, self._options, self.tally, now)
         self._locks = LockKeeper(queue, self._options.lock)
         self._orphans: set[Arrival] = set()
@@ -150,13 +152,10 @@ class Pump:
 
     def _wait_for_traffic(self) -> None:
         connections = self._connections()
-        for connection in connections:
-            connection.wire.flush()
-        wires = [connection.wire for connection in connections if connection.wire.failure is None]
-        turn = TURN if len(wires) == 2 else OPENING_TURN
-        if wires and not any(wire.has_unread() for wire in wires):
-            select.select(wires, [wire for wire in wires if wire.wants_to_write()], [], turn)
-        elif not wires:
+        turn = TURN if len(connections) == 2 else OPENING_TURN
+        if connections:
+            wait_for_traffic([connection.wire for connection in connections], turn)
+        else:
             time.sleep(turn)
         for connection in connections:
             if connection.wire.failure is None:
@@ -234,7 +233,7 @@ class Pump:
             return
         destination = self.destinations.find(restored.destination)
         if isinstance(destination, str):
-            description = f"x-ms-path names '{restored.destination}' as the destination: {destination}."
+            description = f"x-ms-path names {restored.destination!r} as the destination: {destination}."
             self._dead_letter(arrival, "DestinationNotAllowed", description)
             return
         self.destinations.offer(destination, transfer)

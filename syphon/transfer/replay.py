@@ -8,7 +8,6 @@ where it is, and the account says why.
 
 from __future__ import annotations
 
-import select
 import time
 from collections import Counter
 from collections.abc import Callable, Set
@@ -20,6 +19,7 @@ from syphon.backlog.dead_letters import NotPutBack, dead_letter_path, put_back
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, RawReceiver, Settled
 from ..bus.peek import stamped
+from ..bus.traffic import wait_for_traffic
 from ..config import PairSettings
 from ..errors import Interrupted, SyphonError, Waits
 from .destination import Destination, Transfer, Waiting
@@ -77,7 +77,7 @@ def to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Rou
             raise NotPutBack(f"{restored.reason}: {restored.description}")
         forbidden = not_allowed(restored.destination, pair.destinations.allow)
         if forbidden is not None:
-            raise NotPutBack(f"Nothing may go to '{restored.destination}': {forbidden}.")
+            raise NotPutBack(f"Nothing may go to {restored.destination!r}: {forbidden}.")
         return restored
 
     return route
@@ -155,12 +155,10 @@ class Replay:
     def _wait_for_traffic(self) -> None:
         connections = {self._source, self._target}
         wires = [connection.wire for connection in connections]
+        wait_for_traffic(wires, TURN)
         for wire in wires:
-            wire.flush()
             if wire.failure is not None:
                 raise wire.failure
-        if not any(wire.has_unread() for wire in wires):
-            select.select(wires, [wire for wire in wires if wire.wants_to_write()], [], TURN)
         for connection in connections:
             connection.read()
         now = self._now()
@@ -294,8 +292,7 @@ class Replay:
             receiver.release(arrival)
         wire, deadline = self._source.wire, self._now() + GRACE
         while (receiver.settling or not receiver.is_drained) and wire.failure is None and self._now() < deadline:
-            wire.flush()
-            select.select([wire], [wire] if wire.wants_to_write() else [], [], TURN)
+            wait_for_traffic([wire], TURN)
             self._source.read()
             while receiver.arrivals:
                 receiver.release(receiver.arrivals.popleft())

@@ -103,6 +103,8 @@ def test_a_path_that_could_not_be_used_later_is_refused_now(path: str) -> None: 
         (properties_bytes(Properties(group_id=Symbol("s"))) + BODY, "session id (group-id) is symbol 's'"),
         (annotated({"x-opt-scheduled-enqueue-time": "soon"}), "is string 'soon', expected is a timestamp"),
         (annotated({"x-opt-scheduled-enqueue-time": Timestamp(2**62)}), "a timestamp between the years 1 and 9999"),
+        (b"\x00\x53\x73\xc0\x04\x01\xa1\x01\xff" + BODY, "a string is not UTF-8"),  # the message id
+        (b"\x00\x53\x72\xc1\x19\x02" + encode(Symbol("x-opt-partition-key")) + b"\xa1\x01\xff" + BODY, "not UTF-8"),
         (b"\x00\x53\x75", "not well-formed AMQP 1.0"),
         (b"\x00\x53\x74\x45", "not well-formed AMQP 1.0"),
     ],

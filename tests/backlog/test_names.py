@@ -74,13 +74,21 @@ def test_resource_manager_writes_a_tilde_for_a_slash() -> None:  # P6
         ("contoso/x-servicebus-transfer/0", "backlog queue"), ("/Any/X-ServiceBus-Transfer/12/", "backlog queue"),
         ("$management", "($…)"), ("orders/$DeadLetterQueue", "($…)"), ("orders/$management/", "($…)"),
         ("events/Subscriptions/all", "subscription"), ("a/events/subscriptions/all", "subscription"),
+        ("billing/../orders", "can be called"), ("billing/./orders", "can be called"), ("..", "can be called"),
+        ("billing//orders", "can be called"), ("billing/%2e%2e/orders", "can be called"), ("", "can be called"),
+        ("billing\\..\\orders", "can be called"), ("orders?sig=x", "can be called"), ("orders#x", "can be called"),
+        ("sb://me@elsewhere/orders", "can be called"), ("orders\n", "can be called"), ("\x1b[2J", "can be called"),
+        ("orders%2f$management", "can be called"), ("\u202eorders", "can be called"), ("*", "can be called"),
     ],
 )  # fmt: skip
 def test_some_paths_are_never_a_destination(path: str, why: str) -> None:  # D13
     assert why in (never_a_destination(path) or "")
 
 
-ORDINARY = ["orders", "billing/eu", "subscriptions", "my/subscriptions", "a$b", "x-servicebus-transfer"]
+ORDINARY = [
+    "orders", "billing/eu", "subscriptions", "my/subscriptions", "a$b", "x-servicebus-transfer", "/orders/", "a.b",
+    "..a", "größe",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ORDINARY)

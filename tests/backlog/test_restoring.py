@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import uuid
 
 import pytest
@@ -36,7 +37,7 @@ from syphon.amqp import (
     properties_bytes,
     section_bytes,
 )
-from syphon.backlog import Reason, Restored, Ttl, Unrestorable, restore, to_backlog
+from syphon.backlog import Reason, Restored, Ttl, Unrestorable, facts_of, restore, to_backlog
 from syphon.backlog.aliases import _usual_header
 from tests.amqp.strategies import examples, mutated, noise, values
 
@@ -46,6 +47,15 @@ SECOND, DAY = 1_000, 86_400_000
 TIMESPAN, OFFSET = Symbol("com.microsoft:timespan"), Symbol("com.microsoft:datetime-offset")
 YEAR_1970 = 621_355_968_000_000_000
 """In ticks."""
+
+
+def map_of(descriptor: bytes, key: str, value: bytes) -> bytes:
+    """A section of one pair, with the path beside it where that is due, and no body."""
+    pairs = encode(key) + value
+    count = 2
+    if descriptor.endswith(b"\x74") and key != "x-ms-path":
+        pairs, count = encode("x-ms-path") + encode("orders") + pairs, 4
+    return descriptor + b"\xd1" + (len(pairs) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + pairs
 
 
 def backlogged(
@@ -422,3 +432,40 @@ def test_a_header_of_any_size_passes() -> None:
     before = _usual_header.cache_info().currsize
     assert Message(off(backlogged({"x-ms-path": "orders"}, header=long)).payload).header() == long
     assert _usual_header.cache_info().currsize == before  # and large ones are not kept in memory
+
+
+def test_what_a_dead_letter_tells_of_a_value_steers_no_terminal_and_ends_no_line() -> None:  # M4
+    hostile = Described(Symbol("\r\n\x1b[2Jall is well"), Described("\x1b]0;title\x07", Symbol("\n")))
+    back = restore(backlogged({"x-ms-path": "orders", "x-ms-timetolive": hostile}), enqueued_at=None, now=NOW)
+    assert isinstance(back, Unrestorable)
+    assert back.description.isprintable()
+    assert "\\x1b[2Jall is well" in back.description
+
+
+BOMB = b"\xd0" + (2**20 + 4).to_bytes(4, "big") + (2**20).to_bytes(4, "big") + b"\x45" * 2**20
+"""A million empty lists in a million bytes."""
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(b"\x00\x53\x70" + BOMB, id="header"),
+        pytest.param(b"\x00\x53\x73" + BOMB + map_of(b"\x00\x53\x74", "x-ms-path", encode("orders")), id="properties"),
+        pytest.param(map_of(b"\x00\x53\x72", "x-opt-sequence-number", BOMB), id="annotation"),
+        *(
+            pytest.param(map_of(b"\x00\x53\x74", name, BOMB), id=name)
+            for name in ("x-ms-path", "x-ms-sessionid", "x-ms-timetolive", "x-ms-scheduledenqueuetimeutc")
+        ),
+    ],
+)
+def test_a_message_that_is_a_bomb_is_refused_in_memory_that_fits_it(payload: bytes) -> None:  # M4
+    """It would come again and again, and end the process each time."""
+    tracemalloc.start()
+    try:
+        back = restore(payload, enqueued_at=None, now=NOW)
+        facts_of(payload)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert isinstance(back, Unrestorable)
+    assert peak < 2 * len(payload) + 64 * 1024

@@ -11,8 +11,11 @@ import pytest
 from syphon.amqp.frames import (
     Attach,
     Begin,
+    Close,
     Composite,
     Detach,
+    End,
+    Error,
     Flow,
     Source,
     Target,
@@ -23,6 +26,7 @@ from syphon.amqp.frames import (
 from syphon.bus.links import Arrival, RawReceiver, RawSender
 from syphon.bus.seam import OpenSocket
 from syphon.bus.wire import CHANNEL, Wire
+from syphon.errors import DestinationBusy, Interrupted
 
 TAG, OTHER_TAG = bytes(16), bytes(range(16))
 FRAME_SIZE = 1024
@@ -177,3 +181,18 @@ def test_what_a_slow_peer_does_not_take_yet_arrives_later_and_in_order(peer: Pee
         received += taken[8 + start : size] if isinstance(performative, Transfer) else b""
         taken = taken[size:]
     assert received == payload
+
+
+@pytest.mark.parametrize("condition", ["amqp:not-allowed", "amqp:not-found", "amqp:connection:forced", "new:one"])
+@pytest.mark.parametrize("kind", [Close, End])
+def test_a_connection_that_is_closed_says_nothing_of_an_entity(
+    peer: Peer, receiver: RawReceiver, kind: type[Close | End], condition: str
+) -> None:  # S4: or messages for every destination would go to the dead letters
+    peer.says(kind(Error(condition, "it is over")))
+    assert isinstance(peer.wire.failure, Interrupted)
+    assert f"{condition}: it is over" in str(receiver.error)
+
+
+def test_a_connection_that_is_closed_by_a_busy_service_is_left_alone_for_ten_seconds(peer: Peer) -> None:  # S5
+    peer.says(Close(Error("com.microsoft:server-busy", "slowly")))
+    assert isinstance(peer.wire.failure, DestinationBusy)

@@ -114,6 +114,7 @@ def test_a_namespace_out_of_reach_is_told_with_its_own_exit_code(tmp_path: Path)
     other = closed.replace("127.0.0.1:1", "127.0.0.1:2")
     done = syphon("check", "-c", write(tmp_path, closed, other))
     assert done.returncode == 69
+    assert syphon("provision", "--dry-run", "-c", tmp_path / "config.yaml").returncode == 69
     assert "127.0.0.1:1" in done.stdout
     assert "127.0.0.1:2" in done.stdout
 

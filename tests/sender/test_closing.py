@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusError
 
 from syphon.emulator import Outage
-from syphon.sender import SenderClosed, aio, links, sync
+from syphon.sender import PairOptions, SenderClosed, aio, links, sync
 from tests.sender.conftest import Bench, leftovers
 from tests.sender.fronts import eventually, in_thread
 
@@ -112,3 +113,22 @@ def test_a_link_that_opens_too_late_is_closed_when_it_is_open(bench: Bench) -> N
         links.Link(lambda: made).use(lambda sender, left: None, 0.3)  # noqa: ARG005
     bench.outage(None)
     eventually(lambda: made._shutdown.is_set())
+
+
+@pytest.mark.parametrize("front", ["sync"])  # it has the other one for itself
+async def test_a_call_that_comes_between_two_turns_waits_no_longer_than_its_timeout(bench: Bench) -> None:
+    primary, secondary = (bench.emulator[name].connection_string for name in ("contoso", "contoso-dr"))
+    async with aio.pair(primary, secondary, PairOptions(primary_name="contoso")) as client:
+        sender = client.get_queue_sender("orders")
+        await sender.send_messages(ServiceBusMessage("x"))
+        await sender._turn.acquire()
+        first = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
+        while not sender._turn._waiters:
+            await asyncio.sleep(0)
+        bench.outage(Outage.HANG)
+        sender._turn.release()  # its turn has come, and it does not know yet
+        with pytest.raises(OperationTimeoutError, match="took all the time"):
+            async with asyncio.timeout(20):
+                await sender.send_messages(ServiceBusMessage("x"), timeout=0.3)
+        first.cancel()
+        await asyncio.wait([first])

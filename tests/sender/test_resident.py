@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from azure.servicebus import ServiceBusMessage
 
 from syphon.emulator import EntityStatus, Outage, QueueDescription
 from syphon.errors import NotAuthorized
+from syphon.sender.resident import ResidentSyphon
 from tests.sender.conftest import Bench, leftovers
 from tests.sender.fronts import eventually
 
@@ -29,6 +31,21 @@ def test_what_went_to_the_backlog_comes_home_when_the_primary_is_back(bench: Ben
     assert sorted(str(message.message_id) for message in bench.take("orders", 5)) == list("01234")
     eventually(lambda: client.syphon.forwarded == 5)
     assert bench.in_backlog() == 0
+
+
+@pytest.mark.parametrize("front", ["sync"])
+def test_a_second_outage_is_carried_home_as_the_first_one_was(bench: Bench) -> None:
+    client = bench.pair(backlog_queue_count=1, **QUICKLY)
+    sender = client.get_queue_sender("orders")
+    syphon = client.syphon
+    for arrived in (1, 2):
+        bench.outage(Outage.REFUSE)
+        # Else it takes the message, and has to leave it for the time of its lock.
+        eventually(lambda: syphon._pump is None and not syphon._primary.is_connected, within=30)
+        sender.send_messages(ServiceBusMessage("x"))
+        bench.outage(None)
+        eventually(partial(lambda count: bench.active("orders") == count, arrived), within=30)
+        eventually(lambda: not client.failed_over, within=30)
 
 
 def test_messages_of_an_entity_that_is_disabled_are_kept_for_it(bench: Bench) -> None:
@@ -61,3 +78,19 @@ def test_when_one_side_is_faulted_the_other_gets_five_seconds_and_the_syphon_end
     assert syphon._secondary.has_ended
     assert isinstance(syphon.fault, NotAuthorized)
     assert "the key was taken back" in caplog.text
+
+
+@pytest.mark.parametrize("front", ["sync"])
+def test_a_syphon_that_ends_by_a_mistake_of_its_own_says_so(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an application goes on believing that its backlog is carried home."""
+
+    def turn(syphon: ResidentSyphon) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(ResidentSyphon, "_turn", turn)
+    syphon = bench.pair(enable_syphon=True).syphon
+    eventually(lambda: not syphon._thread.is_alive())
+    assert "a mistake" in str(syphon.fault)
+    assert "the backlog stays where it is: RuntimeError: a mistake" in caplog.text

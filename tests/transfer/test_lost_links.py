@@ -52,3 +52,23 @@ def detach(bench: Bench) -> None:
             link.end("amqp:link:detach-forced", "for a test")  # type: ignore[attr-defined]
 
     bench.emulator.call(end)
+
+
+def test_a_link_that_ends_for_a_reason_nobody_knows_is_opened_again(bench: Bench) -> None:  # S4
+    """The service has said nothing about a message: none goes to the dead letters for it."""
+    bench.queue("orders")
+    strange = Fault(Action.DETACH, Operation.SEND, "orders", condition="com.microsoft:something-new", times=1)
+    bench.fault(strange)
+    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)))
+    pump, _ = bench.run(replace(QUICK, quiet=2.0))
+    assert strange.struck == 1
+    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (20, 0)
+
+
+def test_an_entity_that_lets_nobody_send_has_its_messages_dead_lettered(bench: Bench) -> None:  # S4
+    bench.queue("orders")
+    bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="amqp:not-allowed"))
+    bench.put(aliased("x", "orders"))
+    pump, outcomes = bench.run(replace(QUICK, quiet=2.0))
+    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (0, 1)
+    assert "amqp:not-allowed" in str(outcomes[0].reason)

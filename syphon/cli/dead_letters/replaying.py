@@ -20,7 +20,7 @@ from syphon.cli.dead_letters.listing import as_record, show_groups
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.settings_file import load
 from syphon.cli.signals import stop_on_signal
-from syphon.cli.tables import printable
+from syphon.pipeline.wording import harmless
 
 if TYPE_CHECKING:
     from syphon.backlog.choosing import Assignment
@@ -208,7 +208,7 @@ class _Plan:
 
 def _reasons(what: str, reasons: Counter[str]) -> None:
     for why, count in reasons.most_common():
-        click.echo(f"  {count:,} {what}: {printable(why)}")
+        click.echo(f"  {count:,} {what}: {harmless(why)}")
 
 
 class _Progress:

@@ -15,7 +15,7 @@ from syphon.cli.dead_letters.finding import Search
 from syphon.cli.exit_codes import ExitCode
 from syphon.cli.moments import written
 from syphon.cli.settings_file import config_option, load
-from syphon.cli.tables import printable
+from syphon.pipeline.wording import harmless
 
 if TYPE_CHECKING:
     from syphon.amqp import Header, Map, Message, Properties, Value
@@ -53,7 +53,7 @@ def show(
         raise SystemExit(max(exit_code_for(unseen), ExitCode.LEFT))
     record = _record(found[0], body)
     if as_json:
-        click.echo(json.dumps(record, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(record, indent=2))
     else:
         _print(record)
     raise SystemExit(exit_code_for(unseen))
@@ -127,11 +127,11 @@ def _print(record: dict[str, Any]) -> None:
         if name in SECTIONS:
             click.echo(f"{name.replace('_', ' ')}:")
             for entry in value:
-                click.echo(f"  {printable(str(entry['name']))} = {printable(str(entry['value']))}  ({entry['type']})")
+                click.echo(f"  {harmless(str(entry['name']))} = {harmless(str(entry['value']))}  ({entry['type']})")
         elif name == "body":
             click.echo(f"body: {value['kind']}, {value['bytes']:,} bytes")
             for part in value.get("content", ()):
                 text = part.get("text", part) if isinstance(part, dict) else part
-                click.echo(f"  {printable(str(text))}")
+                click.echo(f"  {harmless(str(text))}")
         elif value is not None:
-            click.echo(f"{name.replace('_', ' ')}: {printable(str(value))}")
+            click.echo(f"{name.replace('_', ' ')}: {harmless(str(value))}")

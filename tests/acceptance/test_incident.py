@@ -1,0 +1,75 @@
+"""What every command shows and leaves behind, in success and in failure: no key, no body, and nobody's text at work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.acceptance.incident import BODY, KEY, TOKEN, WRONG, Seen, incident
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    with incident(tmp_path_factory.mktemp("incident")) as seen:
+        yield seen
+
+
+def test_every_command_has_come_to_the_end_that_it_should(seen: Seen) -> None:
+    """Else there would be nothing to see, and nothing to be found in it."""
+    well = ("inspect", "check", "provision", "cost", "status", "pause", "resume", "dead-letters list",
+            "dead-letters show", "run")  # fmt: skip
+    assert {name: seen.codes[name] for name in well} == dict.fromkeys(well, 0), seen.texts
+    assert [seen.codes[name] for name in ("dry_run", "drain", "report")] == [1, 1, 1], "dead letters"
+    assert seen.codes["status, no token"] == 77
+    for name in ("wrong", "unknown", "refused"):
+        codes = {seen.codes[f"{command}, {name}"] for command in ("check", "provision", "dead-letters")}
+        assert codes == {77 if name == "wrong" else 69}, name
+    assert seen.codes["denied"] == 77
+    assert [where for where in seen.texts if "local-" in where], "Spark's event log"
+
+
+@pytest.mark.parametrize("secret", [KEY, WRONG, TOKEN, BODY])
+def test_no_key_no_token_and_no_body_is_to_be_seen_anywhere(seen: Seen, secret: str) -> None:
+    assert seen.having(secret) == []
+
+
+@pytest.mark.parametrize("escape", ["\x1b[2J", "\x1b]0;", "\x07", "\x9b", "\u202e"])
+def test_no_text_of_a_message_steers_a_terminal(seen: Seen, escape: str) -> None:
+    assert [found for found in seen.having(escape) if _is_shown(found)] == []
+
+
+def test_no_text_of_a_message_begins_a_line(seen: Seen) -> None:
+    lines = [line for where, text in seen.texts.items() if _is_shown(where) for line in re.split(r"[\r\n]+", text)]
+    assert [line for line in lines if line.startswith("FAKE")] == []
+    assert [line for line in lines if "FAKE" in line], "it was shown, as a part of its line"
+
+
+def test_no_text_of_a_message_is_markup_in_the_report(seen: Seen) -> None:
+    assert "alert(1)" in seen.report
+    page = Elements()
+    page.feed(seen.report)
+    assert page.names.isdisjoint({"script", "img", "a", "iframe"})
+    assert [name for name in page.attributes if name.startswith("on") or name in ("href", "src", "style")] == []
+
+
+def _is_shown(where: str) -> bool:
+    """Files of a ledger hold what there was; only what is printed can do something."""
+    return not where.startswith(("afterwards", "while it works", "/proc"))

@@ -1,0 +1,43 @@
+"""What a drain shows while it runs: other people's texts as they are, and nothing else in them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, cast
+
+from rich.console import Console
+
+from syphon.ops.progress import _Table
+from syphon.pipeline.account import Account
+from syphon.pipeline.drain import Drain, QueueState
+from syphon.transfer.pump import WaitingDestination
+
+HOSTILE = "[/nothing] [link=https://evil.example]see[/link] \x1b[2J\x9b31m\r\n\u202e"
+
+
+class Draining:
+    """A drain in which one queue has met something."""
+
+    is_stopping = False
+
+    class Queue:
+        queue, state, error, hint = "contoso/x-servicebus-transfer/0", QueueState.WAITING, HOSTILE, 5
+
+    queues = (Queue(),)
+
+    def live(self, queue: Queue) -> Account:
+        return Account(forwarded=1)
+
+    def waiting(self) -> list[WaitingDestination]:
+        return [WaitingDestination("orders", 3.0, HOSTILE, 2)]
+
+
+def test_what_others_have_written_is_shown_as_it_is_and_does_nothing() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=300, force_terminal=True, color_system=None)
+    drain: Any = Draining()
+    console.print(_Table(cast(Drain, drain), None).rendered())
+    shown = file.getvalue()
+    assert "waiting: [/nothing] [link=https://evil.example]see[/link]" in shown
+    assert "orders waits 3 s: [/nothing] [link=https://evil.example]see[/link]" in shown
+    assert not any(steering in shown for steering in ("\x1b", "\x9b", "\r", "\u202e"))

@@ -1,0 +1,105 @@
+"""A slot in this process, between a real emulator and a real desk: what it tells the driver, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from pydantic import SecretStr
+
+from syphon.config import NamespaceSettings as Side
+from syphon.config import PairSettings
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
+from syphon.pipeline.account import Account
+from syphon.pipeline.census import Census
+from syphon.pipeline.desk import Desk
+from syphon.pipeline.sheets import DeskAddress
+from syphon.pipeline.slot import Assignment, DriverUnreachable, Slot, pump_options
+from syphon.transfer.outcomes import Outcome
+
+BACKLOG = "contoso/x-servicebus-transfer/0"
+
+
+@pytest.fixture
+def emulator() -> Iterator[BackgroundEmulator]:
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name=name) for name in ("contoso", "contoso-dr")])
+    with BackgroundEmulator(settings) as running:
+        running.call(lambda: running["contoso"].namespace.create_queue(QueueDescription("orders")))
+        backlog = QueueDescription(BACKLOG, max_delivery_count=2**31 - 1)
+        running.call(lambda: running["contoso-dr"].namespace.create_queue(backlog))
+        yield running
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with Desk() as desk:
+        desk.open_job("j")
+        yield desk
+
+
+def put(emulator: BackgroundEmulator, *paths: str) -> None:
+    with (
+        ServiceBusClient.from_connection_string(emulator["contoso-dr"].connection_string) as client,
+        client.get_queue_sender(BACKLOG) as sender,
+    ):
+        messages = [ServiceBusMessage("x", application_properties={"x-ms-path": path}) for path in paths]
+        for start in range(0, len(messages), 200):
+            sender.send_messages(messages[start : start + 200])
+
+
+def slot(emulator: BackgroundEmulator, desk: DeskAddress, **options: Any) -> Slot:
+    primary, secondary = (
+        Side(connection_string=SecretStr(emulator[name].connection_string)) for name in ("contoso", "contoso-dr")
+    )
+    pair = PairSettings(name="contoso", primary=primary, secondary=secondary)
+    return Slot(Assignment(pair, BACKLOG, "j", pump_options(pair, quiet=0.5, lease=20.0, **options), desk), 0, 0)
+
+
+def in_backlog(emulator: BackgroundEmulator) -> int:
+    return emulator.call(lambda: emulator["contoso-dr"].namespace.runtime(BACKLOG).active)
+
+
+def test_where_the_driver_cannot_be_reached_no_message_is_taken(emulator: BackgroundEmulator) -> None:
+    """What it did would be on nobody's account (D7): a drain would move messages, and say that it had moved none."""
+    put(emulator, "orders")
+    with Desk() as gone:
+        address = gone.address
+    with pytest.raises(DriverUnreachable, match=f"does not answer at 127.0.0.1:{address.port}"):
+        list(slot(emulator, address).rows())
+    assert in_backlog(emulator) == 1
+    assert emulator.call(lambda: emulator["contoso"].namespace.runtime("orders").active) == 0
+
+
+def test_an_attempt_that_ends_with_a_mistake_of_ours_counts_as_lost(
+    emulator: BackgroundEmulator, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark drops its rows: the account must not balance without them (D9)."""
+    put(emulator, "orders", "orders")
+    broken = slot(emulator, desk.address)
+
+    def note(census: Census, outcome: Outcome) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(Census, "note", note)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        list(broken.rows())
+    (sheet,) = desk.close_job("j")
+    account = Account().add([sheet])
+    assert not sheet.finished
+    assert account.killed == 1
+    assert account.received == account.forwarded + account.dead_lettered + account.left + account.unaccounted
+    assert account.received > 0
+
+
+def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
+    emulator: BackgroundEmulator, desk: Desk
+) -> None:
+    """A report that is too large is refused, and a slot that is not heard stops: anybody could bring that about."""
+    put(emulator, *(f"{'𝒙' * 240}{number}" for number in range(700)))
+    emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.BUSY))
+    rows = sum(batch.num_rows for batch in slot(emulator, desk.address).rows())
+    (sheet,) = desk.close_job("j")
+    assert sheet.finished
+    assert (rows, sheet.received) == (700, 700)
