@@ -68,7 +68,6 @@ def workloads(scale: float) -> list[Workload]:
         Workload(MANY, {"sdk_sync": 20, "sdk_async": 100, "node": few, "pump": many}, destinations=1000),
         Workload(LARGE, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": of(2000, 500)}, size=64 * KB),
         Workload(HELD_UP, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": many}, is_stuck=True),
-        # A job lasts up to a minute: with few messages it would be its beginning and end that are measured.
-        Workload(SPARK, dict.fromkeys(OURS, of(100_000, 2000))),
+        Workload(SPARK, dict.fromkeys(OURS, many)),
         *(Workload(name, {"pump": of(count, 2000)}) for name, count in SCALING.items()),
     ]

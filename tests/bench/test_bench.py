@@ -80,9 +80,11 @@ def test_a_loop_that_broke_off_is_nobody_to_be_ahead_of() -> None:
     assert not [target for target in targets(report(*results).results) if "node" in target.what]
 
 
-def test_a_peer_is_taken_at_its_best_and_we_are_not() -> None:
-    ours, theirs = (Measured(NEAR, loop, 10, 10, 5.0, 50.0, 0.1, 50.0, 0.1) for loop in ("pump", "node"))
-    assert (ours.speed, theirs.speed) == (5.0, 50.0)
+@pytest.mark.parametrize(("steady", "times"), [(50.0, 2.0), (0.0, 4.0)])
+def test_like_is_compared_with_like(steady: float, times: float) -> None:
+    ours = Measured(NEAR, "pump", 10, 10, 20.0, 100.0, 0.1, 50.0, 0.1)
+    theirs = Measured(NEAR, "node", 10, 10, 5.0, steady, 0.1, 50.0, 0.1)
+    assert target("times the speed of @azure/service-bus", ours, theirs).found == times
 
 
 def test_a_longer_backlog_may_cost_a_tenth_more() -> None:
