@@ -18,7 +18,7 @@ help:
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
 	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"
 	@echo "make check   ruff, mypy --strict and the import rules"
-	@echo "make bench   the pump beside the SDK's own loops (ARGS=\"--scale 0.1\" for a quick look)"
+	@echo "make bench   the pump beside what people use today (ARGS=\"--scale 0.1\" for a quick look)"
 	@echo "make clean   remove .venv and everything that was generated"
 
 .PHONY: demo
@@ -62,6 +62,7 @@ generated: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
 	$(BIN)/python -m bench.sender
+	$(BIN)/python -m bench.status
 
 .PHONY: clean
 clean:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
 
 from azure.servicebus import ServiceBusClient
 
@@ -13,8 +14,8 @@ from syphon.bus.connection import Connection
 from syphon.bus.links import RawSender
 
 
-def fill(connection_string: str, queue: str, count: int, size: int, destinations: int) -> None:
-    """`count` messages of `size` bytes, for `d0`, `d1` and so on in turn."""
+def fill(connection_string: str, queue: str, count: int, size: int, destination: Callable[[int], str]) -> None:
+    """`count` messages of `size` bytes, each for the destination of its number."""
     with ServiceBusClient.from_connection_string(connection_string) as client:
         connection = Connection(client, queue)
         while not connection.tokens.allow(queue):
@@ -25,7 +26,7 @@ def fill(connection_string: str, queue: str, count: int, size: int, destinations
         while sent < count or settled < batches:
             while sent < count and sender.has_room() and sender.under_way < 16:
                 numbers = range(sent, min(sent + per_batch, count))
-                batch = b"".join(data_section(_message(number, body, destinations)) for number in numbers)
+                batch = b"".join(data_section(_message(number, body, destination(number))) for number in numbers)
                 sender.send(batch, BATCH_FORMAT, None)
                 sent, batches = numbers.stop, batches + 1
             _turn(connection)
@@ -37,9 +38,9 @@ def fill(connection_string: str, queue: str, count: int, size: int, destinations
         connection.close()
 
 
-def _message(number: int, body: bytes, destinations: int) -> bytes:
+def _message(number: int, body: bytes, destination: str) -> bytes:
     plain = properties_bytes(Properties(message_id=f"m{number}")) + data_section(body)
-    return to_backlog(plain, f"d{number % destinations}")
+    return to_backlog(plain, destination)
 
 
 def _turn(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""`make bench`: the pump beside the SDK's own loops, in one run, on one emulator, with the same messages.
+"""`make bench`: the pump beside what people use today, in one run, on one emulator, with the same messages.
 
 Prints a table of ratios, says which targets are met, and writes bench.json. Numbers of two machines say little to each
 other; the ratios do.
@@ -7,10 +7,12 @@ other; the ratios do.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
-from dataclasses import asdict, fields
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -18,8 +20,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from . import javascript, shovel
+from .costs import costs
+from .report import Report
+from .sampling import where
 from .stage import Measured, measure
-from .targets import targets
 from .workloads import workloads
 
 
@@ -30,33 +35,35 @@ from .workloads import workloads
 @click.option("--loop", "loops", multiple=True, help="A loop, by its name. May be given again.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("bench.json"), show_default=True)
 def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, ...], output: Path) -> None:
-    """Measure the pump beside the SDK's loops."""
+    """Measure the pump beside what people use today."""
     console = Console()
-    load = os.getloadavg()[0]
+    if not console.is_terminal:
+        console.width = 130
+    facts = machine(scale)
+    absent = {loop: why for loop, why in {"node": javascript.missing(), "shovel": shovel.missing()}.items() if why}
     results: dict[tuple[str, str], Measured] = {}
     for workload in workloads(scale):
         if wanted and workload.name not in wanted:
             continue
-        found: dict[str, list[Measured]] = {loop: [] for loop in workload.counts if not loops or loop in loops}
+        chosen = [loop for loop in workload.counts if loop not in absent and (not loops or loop in loops)]
+        found: dict[str, list[Measured]] = {loop: [] for loop in chosen}
         for _ in range(repeat):
             for loop, runs in found.items():
                 runs.append(measure(workload, loop))
-                console.print(
-                    f"[dim]{workload.name}, {loop}: {runs[-1].per_second:,.0f} messages/s, "
-                    f"{runs[-1].cpu_per_1000:.3f} CPU-s per 1000[/dim]"
-                )
+                console.print(f"[dim]{workload.name}, {loop}: {said(runs[-1])}[/dim]")
         results |= {(workload.name, loop): middle(runs) for loop, runs in found.items()}
-    console.print(table(results))
-    goals = list(targets(results))
-    for goal in goals:
-        console.print(f"{'[green]met' if goal.is_met else '[red]not met'}[/]  {goal}")
-    report = {
-        "machine": machine() | {"load_before": load},
-        "results": [asdict(result) for result in results.values()],
-        "targets": [asdict(goal) | {"is_met": goal.is_met} for goal in goals],
-    }
-    output.write_text(json.dumps(report, indent=2) + "\n")
+    report = Report(facts, results, [], {}, absent)
+    if not (wanted or loops):
+        report = replace(report, costs=list(costs(scale >= 1)), profile=where(round(40_000 * scale)))
+    show(report, console)
+    report.write(output)
     console.print(f"Written to {output}")
+
+
+def said(found: Measured) -> str:
+    if found.stopped:
+        return f"stopped by {found.stopped}"
+    return f"{found.per_second:,.0f} messages/s, {found.cpu_per_1000:.3f} CPU-s per 1000"
 
 
 def middle(runs: list[Measured]) -> Measured:
@@ -65,7 +72,17 @@ def middle(runs: list[Measured]) -> Measured:
     return Measured(**asdict(runs[0]) | {name: median(getattr(run, name) for run in runs) for name in numbers})
 
 
-def table(results: dict[tuple[str, str], Measured]) -> Table:
+def show(report: Report, console: Console) -> None:
+    console.print(table(report.results))
+    for cost in report.costs:
+        console.print(str(cost))
+    for loop, why in report.absent.items():
+        console.print(f"{loop}: {why}")
+    for target in report.targets():
+        console.print(f"{'[green]met' if target.is_met else '[red]not met'}[/]  {target}")
+
+
+def table(results: Mapping[tuple[str, str], Measured]) -> Table:
     shown = Table(title="Messages from a backlog queue to their destinations")
     for heading in ("workload", "loop"):
         shown.add_column(heading, no_wrap=True)
@@ -73,22 +90,33 @@ def table(results: dict[tuple[str, str], Measured]) -> Table:
         shown.add_column(heading, justify="right")
     for (workload, loop), found in results.items():
         base = results.get((workload, "sdk_sync"))
+        if found.stopped:
+            shown.add_row(workload, loop, "stopped", "", "", "", "", f"{found.megabytes:.0f}")
+            continue
+        ratios = base is not None and not base.stopped
         shown.add_row(
             workload, loop, f"{found.per_second:,.0f}", f"{found.steady_per_second:,.0f}",
-            f"{found.per_second / base.per_second:.1f} ×" if base else "",
+            f"{found.speed / base.speed:.1f} ×" if base and ratios else "",
             f"{found.cpu_per_1000:.3f}",
-            f"1/{base.cpu_per_1000 / found.cpu_per_1000:.1f}" if base else "", f"{found.megabytes:.0f}",
+            f"1/{base.cpu_per_1000 / found.cpu_per_1000:.1f}" if base and ratios else "", f"{found.megabytes:.0f}",
         )  # fmt: skip
     return shown
 
 
-def machine() -> dict[str, object]:
+def machine(scale: float) -> dict[str, object]:
     return {
         "cores": os.cpu_count(),
         "processor": _processor(),
+        "memory_gigabytes": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
         "azure-servicebus": importlib.metadata.version("azure-servicebus"),
+        "pyspark": importlib.metadata.version("pyspark"),
+        "node": _version("node", "--version"),
+        "rabbitmq-server": _version("dpkg-query", "-W", "-f", "${Version}", "rabbitmq-server"),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "scale": scale,
+        "load_before": round(os.getloadavg()[0], 2),
     }
 
 
@@ -98,6 +126,13 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _version(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return "not installed"
 
 
 if __name__ == "__main__":

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from .fill import fill
-from .workloads import Workload
+from .task import Task, asked
+from .usage import cpu
+from .watch import Taken
+from .workloads import STUCK, Workload
 
 QUEUE = "contoso/x-servicebus-transfer/0"
+FULL = {
+    "action": "error", "operation": "send", "entity": STUCK, "condition": "amqp:resource-limit-exceeded",
+    "description": "The maximum entity size has been reached.",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,51 +30,88 @@ class Measured:
     workload: str
     loop: str
     messages: int
+    arrived: int
     per_second: float
-    """From the start of the loop to its end: connections are opened in that time, too."""
+    """From the start of the loop to the last message: connections are opened in that time, too."""
     steady_per_second: float
     """From the first message that had arrived."""
     cpu_per_1000: float
-    """Seconds of the loop's process and of those it started and waited for."""
+    """Seconds of all the loop's processes, for 1000 messages that arrived."""
     megabytes: float
-    """At the peak, of the largest of them."""
+    """At their peaks, in sum."""
+    emulator_cpu_per_1000: float
+    """What the emulator took meanwhile, on the same cores."""
+    stopped: str = ""
+    """The error that ended it before its time."""
+
+    @property
+    def speed(self) -> float:
+        """What is compared: once connections are open, if it went on long enough to tell."""
+        return self.steady_per_second or self.per_second
+
+
+@dataclass(frozen=True)
+class Place:
+    """Two namespaces: where they are reached, and their emulator's process."""
+
+    primary: str
+    secondary: str
+    primary_http: str
+    secondary_http: str
+    process: int
 
 
 def measure(workload: Workload, loop: str) -> Measured:
     count = workload.counts[loop]
-    with emulator(workload.destinations) as (primary, secondary):
-        fill(secondary, QUEUE, count, workload.size, workload.destinations)
-        with distant(primary, workload.round_trip) as home, distant(secondary, workload.round_trip) as away:
-            command = [sys.executable, "-m", "bench.loops", loop, QUEUE, str(count)]
-            environment = {**os.environ, "PRIMARY": home, "SECONDARY": away}
-            done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, text=True, check=True)  # noqa: S603
-    result = json.loads(done.stdout)
-    if result["moved"] != count:
-        raise RuntimeError(f"{loop} moved {result['moved']} of {count} messages")
+    names = [f"d{number}" for number in range(workload.destinations)]
+    with emulator([*names, STUCK] if workload.is_stuck else names) as place:
+        if workload.is_stuck:
+            asked(place.primary_http, "faults", FULL)
+        fill(place.secondary, QUEUE, count, workload.size, workload.destination)
+        with distant(place.primary, workload.round_trip) as home, distant(place.secondary, workload.round_trip) as away:
+            before = cpu(place.process)
+            taken = run(loop, Task(home, away, place.secondary_http, QUEUE, count, workload.arriving(count)))
+            theirs = cpu(place.process) - before
+    if taken.moved != workload.arriving(count) and not taken.stopped:
+        raise RuntimeError(f"{loop} moved {taken.moved} of {workload.arriving(count)} messages")
+    share = 1000 / taken.moved if taken.moved else 0.0
     return Measured(
-        workload.name, loop, count, count / result["seconds"], result["steady_per_second"],
-        result["cpu"] / count * 1000, result["megabytes"],
+        workload.name, loop, count, taken.moved, taken.moved / taken.seconds, taken.steady_per_second,
+        taken.cpu * share, taken.megabytes, theirs * share, taken.stopped,
     )  # fmt: skip
+
+
+def run(loop: str, task: Task) -> Taken:
+    """A loop, in a process of its own."""
+    command = [sys.executable, "-m", "bench.loops", loop]
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=task.environment(), text=True, check=True)  # noqa: S603
+    return Taken(**json.loads(done.stdout))
+
+
+def queue(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "max_size_in_megabytes": 5120, **more}
 
 
 @contextmanager
-def emulator(destinations: int) -> Iterator[tuple[str, str]]:
-    """Two namespaces, fresh: connection strings of the primary and the secondary."""
-    queues = "".join(f"      - {{name: d{i}, max_size_in_megabytes: 5120}}\n" for i in range(destinations))
-    settings = (
-        "namespaces:\n  - name: contoso\n    amqp_port: 0\n    http_port: 0\n    queues:\n" + queues
-        + "  - name: contoso-dr\n    amqp_port: 0\n    http_port: 0\n    queues:\n"
-        + f"      - {{name: {QUEUE}, max_delivery_count: 2147483647, max_size_in_megabytes: 5120, lock_duration: 5m}}\n"
-    )  # fmt: skip
+def emulator(destinations: Iterable[str], backlog: Iterable[str] = (QUEUE,), kind: str = "queues") -> Iterator[Place]:
+    """Two namespaces, fresh, in a process of their own."""
+    backlogs = [queue(name, max_delivery_count=2147483647, lock_duration="5m") for name in backlog]
+    ports = {"amqp_port": 0, "http_port": 0}
+    namespaces = [
+        {"name": "contoso", **ports, kind: [queue(name) for name in destinations]},
+        {"name": "contoso-dr", **ports, "queues": backlogs},
+    ]
     command = [sys.executable, "-m", "syphon", "emulator", "--json", "--config", "/dev/stdin"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(settings)
+            json.dump({"namespaces": namespaces}, process.stdin)
             process.stdin.close()
-            found = json.loads(process.stdout.readline())["namespaces"]
-            yield found[0]["connection_string"], found[1]["connection_string"]
+            home, away = json.loads(process.stdout.readline())["namespaces"]
+            primary_http, secondary_http = (f"http://127.0.0.1:{side['http_port']}" for side in (home, away))
+            strings = home["connection_string"], away["connection_string"]
+            yield Place(*strings, primary_http, secondary_http, process.pid)
         finally:
             process.terminate()
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KB = 1024
+STUCK = "stuck"
+"""The destination that takes nothing: it is full."""
+STUCK_SHARE = 10
+"""One message in so many is for another destination."""
 
 
 @dataclass(frozen=True)
@@ -17,22 +21,53 @@ class Workload:
     size: int = KB
     destinations: int = 8
     round_trip: int = 0
+    is_stuck: bool = False
+    """Nine of ten messages are for a destination that is full."""
+
+    def destination(self, number: int) -> str:
+        if self.is_stuck:
+            return STUCK if number % STUCK_SHARE else f"d{number // STUCK_SHARE % self.destinations}"
+        return f"d{number % self.destinations}"
+
+    def arriving(self, count: int) -> int:
+        """How many of so many messages can arrive."""
+        return count // STUCK_SHARE if self.is_stuck else count
 
 
-NEAR, FAR, MANY, LONG, LARGE, SPARK = "near", "20 ms", "1000 destinations", "ten times as many", "64 KB", "on Spark"
+NEAR, MIDDLE, FAR, ONE, MANY = "near", "5 ms", "20 ms", "1 destination", "1,000 destinations"
+LARGE, HELD_UP, SPARK = "64 KB", "90 % stuck", "on Spark"
+SCALING = {"10,000 messages": 10_000, "100,000 messages": 100_000, "500,000 messages": 500_000}
+SHORT, LONG = "10,000 messages", "500,000 messages"
+PEERS = {
+    "sdk_sync": "SDK, sync",
+    "sdk_async": "SDK, asyncio and gather",
+    "node": "@azure/service-bus in node",
+    "shovel": "RabbitMQ shovel",
+}
+OURS = {
+    "pump": "the pump",
+    "two pumps": "two pumps",
+    "drain, 1 slot": "drain on Spark, 1 slot",
+    "drain, 2 slots": "drain on Spark, 2 slots",
+}
 
 
 def workloads(scale: float) -> list[Workload]:
-    many = max(1000, round(20_000 * scale))
-    few = max(300, round(3_000 * scale))
-    some = max(100, round(500 * scale))
+    def of(count: int, least: int) -> int:
+        return max(least, round(count * scale) // STUCK_SHARE * STUCK_SHARE)
+
+    many, few, some = of(20_000, 2000), of(3_000, 300), of(500, 100)
+    sdk = {"sdk_sync": few, "sdk_async": few, "node": few}
+    slow = {"sdk_sync": of(300, 100), "sdk_async": few, "node": few}
     return [
-        Workload(NEAR, {"sdk_sync": few, "sdk_async": few, "pump": many}),
-        Workload(SPARK, {"pump": many, "drain, 1 slot": many, "two pumps": many, "drain, 2 slots": many}),
-        Workload(FAR, {"sdk_sync": 200, "sdk_async": few, "pump": many}, round_trip=20),
-        Workload("5 ms", {"pump": many}, round_trip=5),
-        Workload("1 destination", {"pump": many}, destinations=1),
-        Workload(MANY, {"pump": many}, destinations=1000),
-        Workload(LONG, {"pump": many * 10}),
-        Workload(LARGE, {"sdk_sync": some, "sdk_async": some, "pump": many // 10}, size=64 * KB),
+        Workload(NEAR, {**sdk, "pump": many}),
+        Workload(MIDDLE, {**slow, "pump": many}, round_trip=5),
+        Workload(FAR, {**slow, "pump": many}, round_trip=20),
+        Workload(ONE, {**sdk, "shovel": many, "pump": many}, destinations=1),
+        # The sync loop opens a connection for each destination, half a second apiece.
+        Workload(MANY, {"sdk_sync": 20, "sdk_async": 100, "node": few, "pump": many}, destinations=1000),
+        Workload(LARGE, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": of(2000, 500)}, size=64 * KB),
+        Workload(HELD_UP, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": many}, is_stuck=True),
+        Workload(SPARK, dict.fromkeys(OURS, many)),
+        *(Workload(name, {"pump": of(count, 2000)}) for name, count in SCALING.items()),
     ]

@@ -313,12 +313,26 @@ def _collector(text: str) -> str:
 
 
 class TelemetrySettings(Settings):
-    """Where metrics go beside /metrics."""
+    """Where metrics go beside /metrics, and where traces go."""
 
     otlp_endpoint: Annotated[str, AfterValidator(_collector)] | None = None
-    """A collector that takes OTLP over HTTP."""
+    """A collector that takes OTLP over HTTP: a host, or the whole address for metrics."""
+    traces: bool = False
+    """Whether batches are traced whose messages have a sender that records traces."""
 
 
+def _traces_go_somewhere(telemetry: Any) -> Iterator[Fault]:
+    endpoint = _raw(telemetry, "otlp_endpoint")
+    if not _raw(telemetry, "traces"):
+        return
+    if endpoint is None:
+        yield Fault("have nowhere to go", "add otlp_endpoint, or leave them off", ("traces",))
+    elif isinstance(endpoint, str) and not re.search(r"^https?://[^/]+/?$|/v1/metrics/?$", endpoint):
+        remedy = "name the collector's host alone, or an address that ends in /v1/metrics"
+        yield Fault("does not tell where traces go", remedy, ("otlp_endpoint",))
+
+
+Telemetry = Annotated[TelemetrySettings, together(_traces_go_somewhere)]
 Pair = Annotated[PairSettings, together(_two_sides)]
 
 
@@ -329,7 +343,7 @@ class Config(Settings):
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     status: StatusSettings = Field(default_factory=StatusSettings)
     log: LogSettings = Field(default_factory=LogSettings)
-    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    telemetry: Telemetry = Field(default_factory=TelemetrySettings)
 
     @property
     def state_file(self) -> Path:

@@ -146,6 +146,21 @@ def test_a_collector_has_a_plain_address(tmp_path: Path, address: str) -> None:
     assert "is not the address of a collector" in problem
 
 
+@pytest.mark.parametrize(
+    ("telemetry", "said"),
+    [
+        ("traces: true", "have nowhere to go"),
+        ("traces: true, otlp_endpoint: 'http://a/custom'", "does not tell where traces go"),
+    ],
+)
+def test_traces_need_a_collector_that_has_a_place_for_them(tmp_path: Path, telemetry: str, said: str) -> None:
+    (problem,) = told(tmp_path, pair(more=f"telemetry: {{{telemetry}}}"))
+    assert said in problem
+    for endpoint in ("http://a", "http://a:4318/", "https://a/tenant/v1/metrics"):
+        config = load(tmp_path, pair(more=f"telemetry: {{traces: true, otlp_endpoint: '{endpoint}'}}"))
+        assert config.telemetry.traces
+
+
 def test_a_credential_may_be_any_of_azure_identitys(tmp_path: Path) -> None:
     for credential in Credential:
         config = load(tmp_path, pair(f"{{namespace: a.example, credential: {credential}}}"))

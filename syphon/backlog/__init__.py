@@ -23,10 +23,11 @@ from .names import (
     primary_label,
 )
 from .times import FOREVER, iso_duration
+from .trace_context import TraceContext, trace_context
 
 __all__ = [
     "to_backlog", "restore", "Restored", "Unrestorable", "Reason", "Ttl", "NotForBacklog",
     "BacklogQueue", "QueueName", "backlog_queues", "parse_queue_name", "primary_label", "arm_name", "from_arm_name",
     "never_a_destination", "not_allowed", "Facts", "facts_of", "QueueDescription", "DOCUMENTED", "Difference",
-    "FOREVER", "iso_duration",
+    "FOREVER", "iso_duration", "TraceContext", "trace_context",
 ]  # fmt: skip

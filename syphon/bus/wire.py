@@ -319,10 +319,10 @@ class Wire:
             if link is not None:
                 link.on_message(delivery_id, tag, data[payload:end])
             return
-        body = data[start:end]
-        transfer, payload = read_performative(body)
-        if isinstance(transfer, Transfer):
-            self._on_piece(transfer, body[payload:])
+        fields, payload = decode(data, start + len(TRANSFER), end)
+        if not isinstance(fields, list):
+            raise Malformed("transfer is no list")
+        self._on_piece(Transfer.of(fields), data[payload:end])
 
     def _on_piece(self, transfer: Transfer, payload: bytes) -> None:
         """A message may come in several frames, and only the first one must say which message it is."""

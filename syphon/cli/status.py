@@ -85,7 +85,7 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
     click.secho(f"{pair.name}{', paused' if pair.paused else ''}", bold=True)
     for role, side in (("secondary", pair.secondary), ("primary", pair.primary)):
         click.echo(f"  {role:<9} {side.host}  ", nl=False)
-        click.secho(_side(side, now), fg="green" if side.connected else "red")
+        click.secho(_side(side, now), fg="green" if side.connected else "yellow" if side.state == "starting" else "red")
     rows = [
         (
             queue.name, queue.state, queue.in_flight, round(queue.per_second),

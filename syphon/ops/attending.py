@@ -19,6 +19,8 @@ from .server import StatusServer
 from .status import Status, WorkerState
 from .telemetry import Telemetry
 
+log = logging.getLogger(__name__)
+
 
 class Attendant:
     """Is told when the worker's loop turns, and does the rest."""
@@ -31,15 +33,33 @@ class Attendant:
         self._notifier = Notifier()
         self._worker: Worker | None = None
         self._is_stopping = False
+        self._told: set[str] = set()
+        """What has gone wrong here, once each."""
 
     def attend(self, worker: Worker, desk: Desk, clerk: Clerk) -> None:
         """Spark is up, and there is a worker."""
         self._worker = worker
         self.observer.attend(worker, desk, clerk)
+        if self.telemetry.tracing is not None:
+            desk.traces = self.telemetry.tracing.waiting
 
     def turned(self) -> None:
-        """The worker's loop has turned: the only thing that feeds a watchdog."""
-        self.observer.turned()
+        """The worker's loop has turned. Who only looks on must not end a worker that works: what fails here is told."""
+        for step in (self.observer.turned, self._trace, self._notify):
+            try:
+                step()
+            except Exception as error:
+                kind = type(error).__name__
+                if kind not in self._told:
+                    log.exception("messages are carried as before, but what is told of it may stand still: %s", kind)
+                self._told.add(kind)
+
+    def _trace(self) -> None:
+        if self.telemetry.tracing is not None:
+            self.telemetry.tracing.export()
+
+    def _notify(self) -> None:
+        """The only thing that feeds a watchdog."""
         if self._worker is not None and self._worker.is_stopping and not self._is_stopping:
             self._is_stopping = True
             self._notifier.stopping()

@@ -106,10 +106,13 @@ class Destinations:
             known.tally = tally
 
     def _read_sheets(self, now: float, queue: str, standing: Standing) -> None:
-        sheets = standing.live
         if self._read.get(queue) is not standing.last:
             self._read[queue] = standing.last
-            sheets += standing.last
+            self._read_job(now, queue, standing.last)
+        self._read_job(now, queue, standing.live)
+
+    def _read_job(self, now: float, queue: str, sheets: Iterable[Sheet]) -> None:
+        """One by one: two jobs after each other have left the same messages."""
         left = Census()
         for sheet in sheets:
             left.add(sheet.census)

@@ -23,7 +23,12 @@ class RecentEvents(logging.Handler):
         self._guard = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
-        text, at = record.getMessage()[:LONGEST], datetime.fromtimestamp(record.created, UTC)
+        try:
+            text = record.getMessage()[:LONGEST]
+        except Exception:  # as all handlers do: a bad log line is no reason to end what was going on
+            self.handleError(record)
+            return
+        at = datetime.fromtimestamp(record.created, UTC)
         with self._guard:
             times = 1
             if self._events and self._events[-1].text == text:

@@ -1,4 +1,4 @@
-"""The names of what a worker measures: one list for telemetry, alert rules, dashboard and docs/metrics.md.
+"""The names of what a worker measures and traces: one list for telemetry, alerts, dashboard and docs/metrics.md.
 
 OpenTelemetry's conventions for messaging are not stable yet. When they change, this is the place. No label ever carries
 a message id, and none takes a value out of a message that the operator has not allowed as a destination.
@@ -47,6 +47,8 @@ class Metric:
     def prometheus_labels(self) -> tuple[str, ...]:
         return tuple(label.replace(".", "_") for label in self.labels)
 
+
+SYSTEM = {"messaging.system": "servicebus"}
 
 # --- as OpenTelemetry's messaging conventions have them --------------------------------------------------------------
 
@@ -174,3 +176,48 @@ OWN = (
     SIDE_CONNECTED,
 )
 METRICS = (*CONVENTIONAL, *OWN)
+
+# --- traces ----------------------------------------------------------------------------------------------------------
+
+
+class SpanKind(StrEnum):
+    CLIENT = "client"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True)
+class Span:
+    """One step of a batch that is traced. Its name is the operation and the entity, as in `send orders`."""
+
+    operation: str
+    kind: SpanKind
+    help: str
+
+
+PROCESS = Span(
+    "process",
+    SpanKind.CONSUMER,
+    "The whole way of a batch: from the arrival of its oldest message to the settlement of its last. "
+    "Has a link to the span that sent each message, 32 at the most.",
+)
+SEND = Span(
+    "send",
+    SpanKind.CLIENT,
+    "From the sending of the batch to the destination's answer. One that was refused is an error.",
+)
+SETTLE = Span(
+    "settle",
+    SpanKind.CLIENT,
+    "From that answer to the completion of the batch's last message on the backlog.",
+)
+SPANS = (PROCESS, SEND, SETTLE)
+SPAN_ATTRIBUTES = (
+    "messaging.system",
+    "messaging.operation.name",
+    "messaging.operation.type",
+    "messaging.destination.name",
+    "messaging.batch.message_count",
+    "server.address",
+    "error.type",
+    "syphon.pair",
+)

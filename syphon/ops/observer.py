@@ -15,6 +15,7 @@ from .. import __version__
 from ..backlog.preflight import queue_names
 from ..bus.namespace import Namespace
 from ..config import Config, PairSettings
+from ..errors import SyphonError
 from ..pipeline.account import Account
 from ..pipeline.census import QueueKey, earlier
 from ..pipeline.clerk import Clerk
@@ -32,6 +33,11 @@ from .status import PairStatus, Queue, QueueState, Side, SideState, Status, Tota
 LOOK_EVERY = 1.0
 HUNG = 30.0
 """Seconds without a turn after which a loop counts as hung. None of them ever waits that long."""
+STARTING = 600.0
+"""Seconds after which a start counts as hung. Executors may have to be found first, and their image pulled."""
+SPARK_FIRST = "starting: Spark is not up yet"
+QUEUES_FIRST = "starting: the backlog queues are being found or made"
+NOT_YET = "not connected yet"
 NOTHING = Standing()
 
 
@@ -64,7 +70,7 @@ class Observer:
         self._history = History(self._started)
         self._pairs = [PairView(pair, wall) for pair in config.pairs]
         self._work: Work | None = None
-        self._turned_at = self._looked_at = now()
+        self._began = self._turned_at = self._looked_at = now()
         self.standings: Mapping[QueueKey, Standing] = {}
         """What was seen last."""
         self.counting = Counting(config.pairs, self._busy_queues)
@@ -73,6 +79,14 @@ class Observer:
     def attend(self, worker: Worker, desk: Desk, clerk: Clerk) -> None:
         """There is a worker to look at from now on."""
         self._work = Work(worker, desk, clerk)
+
+    def current(self) -> Status:
+        """What was seen last. While there is no worker, nobody but who asks looks."""
+        now = self._now()
+        if self._work is None and now - self._looked_at >= LOOK_EVERY:
+            self._looked_at = now
+            self.status = self._look()
+        return self.status
 
     def turned(self) -> None:
         """The worker's loop has turned."""
@@ -83,9 +97,11 @@ class Observer:
 
     def trouble(self) -> str:
         """Why the worker is not well, if it is not: whether its loops turn. Namespaces have nothing to do with it."""
+        now = self._now()
         if self._work is None:
-            return "starting: Spark is not up yet"
-        now, worker = self._now(), self._work.worker
+            spent = now - self._began
+            return f"starting: Spark is not up after {spent:.0f} s" if spent > STARTING else ""
+        worker = self._work.worker
         if now - self._turned_at > HUNG:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
         for duty in worker.duties:
@@ -105,7 +121,7 @@ class Observer:
         self._history.note(self._wall(), total.forwarded, total.dead_lettered)
         return Status(
             version=__version__, state=self._state(), started=moment(self._started), at=moment(self._wall()),
-            not_ready=[why for pair in pairs for why in _not_ready(pair)],
+            not_ready=[why for pair in pairs for why in _not_ready(pair)] if work else [SPARK_FIRST],
             ledger=self._config.pipeline.ledger, ledger_error=(work.clerk.error or None) if work else None,
             paused=self._pauses.all(), totals=total, throughput=self._history.throughput(), pairs=pairs,
             events=self._events.newest_first(),
@@ -135,16 +151,19 @@ class Observer:
 class SideView:
     """How one side was, and since when."""
 
-    seen: tuple[SideState, bool] = (SideState.OPENED, False)
+    seen: tuple[SideState, bool] = (SideState.STARTING, False)
     since: float = field(default_factory=time.time)
 
-    def look(self, host: str, side: Namespace | None, trouble: str | None, wall: float) -> Side:
-        state = SideState.OPENED if side is None else SideState(side.status)
-        connected = side is not None and side.is_connected
+    def look(
+        self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float
+    ) -> Side:
+        if side is not None:
+            state, connected, error = SideState(side.status), side.is_connected, side.reason or side.error
+        else:
+            state, connected, error = SideState.STARTING if trouble is None else SideState.OPENED, False, trouble
         if (state, connected) != self.seen:
             self.seen, self.since = (state, connected), wall
-        error = None if side is None else side.reason or side.error
-        reason = None if connected else str(error) if error is not None else trouble or "not connected yet"
+        reason = None if connected else str(error) if error is not None else not_yet
         return Side(host=host, state=state, connected=connected, reason=reason, since=moment(self.since))
 
 
@@ -187,9 +206,10 @@ class PairView:
     def _side(self, role: Literal["primary", "secondary"], duty: Duty | None) -> Side:
         watch = duty.watch if duty is not None else None
         # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
-        trouble = str(duty.trouble) if role == "secondary" and duty is not None and duty.trouble is not None else None
+        trouble = duty.trouble if role == "secondary" and duty is not None else None
+        not_yet = SPARK_FIRST if duty is None else QUEUES_FIRST if watch is None else NOT_YET
         side = getattr(watch.pair, role) if watch is not None else None
-        return self._sides[role].look(getattr(self._settings, role).host, side, trouble, self._wall())
+        return self._sides[role].look(getattr(self._settings, role).host, side, trouble, not_yet, self._wall())
 
     def _queue(
         self, key: QueueKey, duty: Duty | None, standings: Mapping[QueueKey, Standing], pauses: Pauses,
@@ -204,25 +224,28 @@ class PairView:
         state = QueueState.LISTENING
         if pauses.holds_queue(*key):
             state = QueueState.PAUSED
-        elif trouble or carrier is None:
+        elif trouble or (duty is not None and duty.trouble is not None):
             state = QueueState.TROUBLED
+        elif carrier is None:
+            state = QueueState.STARTING
         elif carrier.is_working:
             state = QueueState.WORKING
         count = counting.counts.get(key)
+        left = None if count is None else count.after(totals.forwarded + totals.dead_lettered)
         at_least = standing.account.in_hand + self._destinations.left(key.queue)
         oldest = earlier(self._destinations.oldest(key.queue), _front(standing))
         return Queue(
             name=key.queue, state=state, reason=trouble or (None if carrier is not None else "not listened to yet"),
             slots=sum(not sheet.finished for sheet in standing.live), in_flight=standing.account.in_hand,
             per_second=round(self._paces.setdefault(key.queue, Pace()).at(totals.forwarded), 1),
-            left=None if count is None else max(at_least, count.after(totals.forwarded + totals.dead_lettered)),
+            left=None if left is None else max(at_least, left),
             oldest=None if oldest is None else moment(oldest / 1000), totals=totals,
         )  # fmt: skip
 
 
 def _front(standing: Standing) -> int | None:
     """How old what is being carried is."""
-    fronts = [sheet.census.front for sheet in standing.live if sheet.in_hand and sheet.census.front is not None]
+    fronts = [sheet.census.front for sheet in standing.live if not sheet.finished and sheet.census.front is not None]
     return min(fronts, default=None)
 
 

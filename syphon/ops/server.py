@@ -163,11 +163,11 @@ class StatusServer:
         return _text(trouble or "ok", HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK)
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        reasons = self._observer.status.not_ready
+        reasons = self._observer.current().not_ready
         return _text("\n".join(reasons) or "ok", HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
     async def _status(self, _: web.Request) -> web.Response:
-        return web.Response(text=self._observer.status.model_dump_json(), content_type="application/json")
+        return web.Response(text=self._observer.current().model_dump_json(), content_type="application/json")
 
     async def _on_metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

@@ -37,6 +37,8 @@ class Totals(Part):
 class SideState(StrEnum):
     """What a namespace is to us (C1). One that is out of reach is opened all the same: an outage is no fault."""
 
+    STARTING = "starting"
+    """Nobody has tried to reach it yet."""
     OPENED = "opened"
     CLOSING = "closing"
     CLOSED = "closed"
@@ -56,6 +58,8 @@ class Side(Part):
 
 
 class QueueState(StrEnum):
+    STARTING = "starting"
+    """Nobody listens to it yet."""
     LISTENING = "listening"
     """A long poll is open: the doorbell."""
     WORKING = "working"
@@ -77,7 +81,7 @@ class Queue(Part):
     per_second: float
     """Messages forwarded, over the last ten seconds."""
     left: int | None
-    """Active messages in it, as the namespace last counted them. A hint; null where it may not be asked, or was not."""
+    """Active messages in it, as the namespace last counted them. A hint; null: not known, or not allowed to ask."""
     oldest: datetime | None
     """When the oldest message that is known of came into the queue. Null: none is known of."""
     totals: Totals

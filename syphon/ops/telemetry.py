@@ -1,4 +1,4 @@
-"""Metrics by OpenTelemetry: what the observer saw, under the names of names.py, for Prometheus and for OTLP.
+"""Telemetry: metrics by OpenTelemetry of what the observer saw, for Prometheus and for OTLP, and traces if wanted.
 
 Counters and gauges are observed: they are read from the observer when somebody collects them, so that what tasks on
 executors counted is in them. Durations come as histograms that tasks have made.
@@ -7,8 +7,10 @@ executors counted is in them. Durations come as histograms that tasks have made.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
 
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
@@ -21,14 +23,14 @@ from ..config import Config
 from ..errors import SyphonError
 from ..transfer.durations import Durations
 from . import names
-from .histograms import Labelled, Look, PrometheusReader
-from .names import Kind, Metric
+from .histograms import Labelled, PrometheusReader
+from .names import SYSTEM, Kind, Metric
 from .observer import Observer
-from .status import DestinationState, PairStatus
+from .status import DestinationState, PairStatus, Status
+from .tracing import Tracing
 
-SYSTEM = {"messaging.system": "servicebus"}
-LAST_WORDS = 2.0
-"""Seconds that an exporter gets at the end."""
+LAST_WORDS = 1.5
+"""Seconds that exporters get at the end."""
 
 Seen = Iterator[tuple[float, dict[str, str]]]
 
@@ -44,14 +46,22 @@ class Telemetry:
         self._observer = observer
         self._hosts = {pair.name: (pair.primary.host, pair.secondary.host) for pair in config.pairs}
         self._registry = CollectorRegistry()
+        self._written = b""
+        self._written_of: Status | None = None
         readers: list[MetricReader] = [
             PrometheusReader(
                 self._durations, disable_target_info=True, scope_info_enabled=False, registry=self._registry
             )
         ]
-        if config.telemetry.otlp_endpoint is not None:
-            readers.append(_otlp_reader(config.telemetry.otlp_endpoint, self._durations))
         resource = Resource({"service.name": "syphon", "service.version": __version__})
+        self.tracing: Tracing | None = None
+        """None: nobody wants traces."""
+        endpoint = config.telemetry.otlp_endpoint
+        if endpoint is not None:
+            otlp = _otlp()
+            readers.append(otlp.reader(endpoint, self._durations))
+            if config.telemetry.traces:
+                self.tracing = Tracing(config.pairs, resource, otlp.trace_exporter(endpoint))
         # Nobody else's atexit: a collector that does not answer would hold up the end of the process.
         self._provider = MeterProvider(readers, resource, shutdown_on_exit=False)
         meter = self._provider.get_meter("syphon", __version__)
@@ -60,8 +70,11 @@ class Telemetry:
             make(metric.name, [self._callback(look)], unit=metric.unit, description=metric.help)
 
     def prometheus(self) -> bytes:
-        """All metrics, in Prometheus's text."""
-        return generate_latest(self._registry)
+        """All metrics, in Prometheus's text. However many ask, it is written once for each look at the worker."""
+        status = self._observer.current()
+        if status is not self._written_of:
+            self._written, self._written_of = generate_latest(self._registry), status
+        return self._written
 
     def _durations(self) -> dict[Metric, list[Labelled]]:
         # By host: two pairs may have a namespace in common, and a series must come once.
@@ -81,9 +94,15 @@ class Telemetry:
 
     def close(self) -> None:
         """The last words are said in the background: an exporter that is stuck keeps nobody."""
-        thread = threading.Thread(target=self._provider.shutdown, name="telemetry", daemon=True)
-        thread.start()
-        thread.join(LAST_WORDS)
+        ends: list[Callable[[], object]] = [self._provider.shutdown]
+        if self.tracing is not None:
+            ends.append(self.tracing.close)
+        threads = [threading.Thread(target=end, name="telemetry", daemon=True) for end in ends]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + LAST_WORDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _callback(self, look: Callable[[Telemetry], Seen]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         return lambda options: [Observation(value, labels) for value, labels in look(self)]  # noqa: ARG005
@@ -196,9 +215,9 @@ def _operation(name: str, host: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _otlp_reader(endpoint: str, look: Look) -> MetricReader:
+def _otlp() -> ModuleType:
     try:
-        from .otlp import reader
+        from . import otlp
     except ImportError:
         raise OtlpMissing from None
-    return reader(endpoint, look)
+    return otlp

@@ -26,8 +26,22 @@ class DestinationTally:
     forwarded: int = 0
     dead_lettered: int = 0
     left: int = 0
+    """Since it last took one. What is left comes again and again, and counts once."""
     oldest_left: int | None = None
     """When the oldest of the left came into the backlog, in milliseconds since 1970."""
+    first_left: int | None = None
+    """The sequence number of the first of the left: with it, all of them begin to come again."""
+
+    def take(self) -> None:
+        """It has taken a message, and will take those that it has left: they come again."""
+        self.forwarded += 1
+        self.left, self.oldest_left, self.first_left = 0, None, None
+
+    def leave(self, outcome: Outcome) -> None:
+        if self.first_left in (None, outcome.sequence_number):
+            self.left, self.first_left = 0, outcome.sequence_number
+        self.left += 1
+        self.oldest_left = earlier(self.oldest_left, outcome.enqueued_at)
 
     def add(self, other: DestinationTally) -> None:
         self.forwarded += other.forwarded
@@ -68,12 +82,11 @@ class Census:
             return  # a name that the operator has not allowed is nobody's label
         tally = self._tally(outcome.destination)
         if result is Result.FORWARDED:
-            tally.forwarded += 1
+            tally.take()
         elif result is Result.DEAD_LETTERED:
             tally.dead_lettered += 1
         else:
-            tally.left += 1
-            tally.oldest_left = earlier(tally.oldest_left, outcome.enqueued_at)
+            tally.leave(outcome)
 
     def add(self, other: Census) -> None:
         for tally in list(other.destinations.values()):

@@ -11,13 +11,16 @@ import hmac
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aiohttp import web
 from pydantic import ValidationError
 
+from ..transfer.traces import BatchTrace
 from .account import Account
 from .census import Census, QueueKey
 from .pauses import Pauses
@@ -54,6 +57,13 @@ class Standing:
         return Standing(self.account.plus(sheets), census, sheets, self.last)
 
 
+class Traced(NamedTuple):
+    """A batch that a task has traced, and where it came from."""
+
+    queue: QueueKey
+    trace: BatchTrace
+
+
 class Desk:
     """Keeps the sheets of all attempts, and gives orders. Its server has a thread of its own."""
 
@@ -72,6 +82,8 @@ class Desk:
         self._rates: dict[str, float | None] = {}
         self._standings: dict[QueueKey, Standing] = {}
         self.pauses = Pauses()
+        self.traces: deque[Traced] | None = None
+        """Where what tasks have traced is put, for who wants it. None: nobody does, and they do not trace."""
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self.address = DeskAddress(host, 0, self._secret)
@@ -130,7 +142,9 @@ class Desk:
                 return Order(stop=True)
             rate = self._rates.get(sheet.pair)
             share = None if rate is None else rate / max(1, self._working(sheet.pair))
-            return Order(rate=share, paused=self.pauses.destinations(sheet.pair))
+            return Order(
+                rate=share, paused=self.pauses.destinations(sheet.pair), traces=self.traces is not None
+            )
 
     def _working(self, pair: str) -> int:
         now = self._now()
@@ -141,6 +155,9 @@ class Desk:
 
     def take(self, sheet: Sheet) -> Order:
         """A sheet comes in, an order goes out."""
+        traces, sheet.traces = sheet.traces, ()  # once told, they are nobody's account
+        if self.traces is not None:
+            self.traces.extend(Traced(sheet.queue_key, trace) for trace in traces)
         with self._lock:
             if sheet.job in self._open_jobs:
                 self._sheets[sheet.key] = sheet

@@ -48,7 +48,6 @@ class DrainResult:
     def is_empty(self) -> bool:
         return all(queue.state in (QueueState.EMPTY, QueueState.NOT_THERE) for queue in self.queues)
 
-
     @property
     def absent(self) -> tuple[str, ...]:
         """Pairs none of whose queues is there: nobody can say whether that is an empty backlog, or the wrong place."""

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..transfer.pump import Ended, WaitingDestination
+from ..transfer.traces import BatchTrace
 from .census import Census, QueueKey
 
 
@@ -56,6 +57,8 @@ class Sheet(BaseModel):
     closed: tuple[WaitingDestination, ...] = ()
     """Destinations whose messages go to the dead letters."""
     census: Census = Field(default_factory=Census)
+    traces: tuple[BatchTrace, ...] = ()
+    """Of batches that were settled since the last sheet."""
     finished: bool = False
     ended: Ended | None = None
     """Why it stopped taking messages; none if it was an error that ended it."""
@@ -83,6 +86,8 @@ class Order(BaseModel):
     """Messages a second it may take: none says as many as it can, 0 is a pause."""
     paused: tuple[str, ...] = ()
     """Destinations that the operator wants left alone."""
+    traces: bool = False
+    """Somebody wants traces."""
 
 
 class DeskAddress(NamedTuple):

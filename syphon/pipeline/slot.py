@@ -211,6 +211,7 @@ class Reporter:
     def _obey(self, order: Order) -> None:
         self._heard_at = time.monotonic()
         self._pump.rate, self.paused = order.rate, order.paused
+        self._pump.traces.are_wanted = order.traces
         if order.stop:
             self._pump.stop()
 
@@ -235,6 +236,7 @@ class Reporter:
         for name in COUNTED:
             setattr(sheet, name, getattr(tally, name))
         sheet.waiting = tuple(self._pump.waiting()[:MOST_WAITING])
+        sheet.traces = self._pump.traces.take()
         sheet.closed = tuple(self._pump.closed()[:MOST_DESTINATIONS])
         return sheet
 

@@ -15,6 +15,7 @@ from syphon.backlog import facts_of
 from ..bus.links import Arrival
 from .destination import Transfer
 from .outcomes import Outcome, Result
+from .traces import Traces
 
 
 class Ended(StrEnum):
@@ -49,13 +50,16 @@ class Tally:
 class Account:
     """What is in hand, and what became of the rest."""
 
-    def __init__(self, queue: str, record: Callable[[Outcome], None], now: Callable[[], float]) -> None:
+    def __init__(
+        self, queue: str, record: Callable[[Outcome], None], now: Callable[[], float], traces: Traces
+    ) -> None:
         self.tally = Tally()
         self.in_hand: dict[Arrival, Transfer | None] = {}
         """Oldest first. None: it has no way to go, and is only being settled."""
         self._queue = queue
         self._record = record
         self._now = now
+        self._traces = traces
         self._reasons: dict[Arrival, str] = {}
 
     def receive(self, arrival: Arrival) -> None:
@@ -75,6 +79,8 @@ class Account:
         noted = self._reasons.pop(arrival, "")
         size = len(arrival.payload) if transfer is None else transfer.size
         duplicate = possible_duplicate or (transfer is not None and transfer.possible_duplicate)
+        if transfer is not None and transfer.trace is not None:
+            self._traces.settle(transfer.trace)
         tally = self.tally
         tally.in_hand = len(self.in_hand)
         tally.bytes_in_hand -= size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from syphon.amqp import Map, Properties, Section, Symbol, data_head, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT
@@ -27,6 +28,9 @@ from ..errors import (
     SyphonError,
     Waits,
 )
+
+if TYPE_CHECKING:
+    from .traces import BatchTrace
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,8 @@ class Transfer:
     """Of the message as it came."""
     possible_duplicate: bool = False
     forwarded_at: int | None = None
+    trace: BatchTrace | None = None
+    """Of the batch it was accepted with, if that is traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,18 @@ class Closed:
 State = Open | Waiting | Closed
 
 
+Batch = list[Transfer]
+
+
+class Answer(NamedTuple):
+    """What a destination said to a batch."""
+
+    batch: Batch
+    seconds: float
+    """How long it took."""
+    error: SyphonError | None
+
+
 @dataclass(slots=True)
 class Progress:
     """What a round of work has brought."""
@@ -92,11 +110,9 @@ class Progress:
     accepted: list[Transfer] = field(default_factory=list)
     refused: list[tuple[Transfer, SyphonError]] = field(default_factory=list)
     left: list[tuple[Transfer, SyphonError]] = field(default_factory=list)
-    answered: list[float] = field(default_factory=list)
-    """How long each answer took, in seconds."""
+    answers: list[Answer] = field(default_factory=list)
 
 
-Batch = list[Transfer]
 Key = tuple[str | None, str | None]
 """Session and partition key: a batch has one of each (S8)."""
 NO_KEY: Key = (None, None)
@@ -224,7 +240,7 @@ class Destination:
         while sender.results:
             sent = sender.results.popleft()
             if not sent.unknown:
-                progress.answered.append(sent.seconds)
+                progress.answers.append(Answer(sent.ticket, sent.seconds, sent.error))
             self._judge(sent, progress, now)
         if sender.state is LinkState.LOST:
             self._sender = None

@@ -12,6 +12,7 @@ from ..errors import Waits
 from .destination import Closed, Destination, Progress, Transfer, Waiting
 from .durations import Durations
 from .options import PumpOptions
+from .traces import Traces
 
 
 class WaitingDestination(NamedTuple):
@@ -30,8 +31,9 @@ class WaitingDestination(NamedTuple):
 class Destinations:
     """The queues and topics of the primary, as far as messages have named them."""
 
-    def __init__(self, options: PumpOptions) -> None:
+    def __init__(self, options: PumpOptions, traces: Traces) -> None:
         self._options = options
+        self._traces = traces
         self._known: dict[str, Destination] = {}
         self._busy: dict[str, Destination] = {}
         self._paused: frozenset[str] = frozenset()
@@ -69,8 +71,9 @@ class Destinations:
                     continue
                 room_for_links -= 1
             progress = destination.work(connection, now)
-            for seconds in progress.answered:
-                self.send_times.note(seconds)
+            for answer in progress.answers:
+                self.send_times.note(answer.seconds)
+                self._traces.note(destination.path, answer, now)
             yield destination, progress
             if not destination.has_work():
                 del self._busy[key]

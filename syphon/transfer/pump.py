@@ -24,6 +24,7 @@ from .intake import Intake
 from .locks import LockKeeper
 from .options import PERMANENT, PumpOptions
 from .outcomes import Outcome, Result
+from .traces import Traces
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "Tally", "WaitingDestination"]
 
@@ -60,9 +61,10 @@ class Pump:
         self._secondary = secondary
         self._primary = primary
         self._now = now
-        self._account = Account(queue, record, now)
+        self.traces = Traces()
+        self._account = Account(queue, record, now, self.traces)
         self.tally = self._account.tally
-        self.destinations = Destinations(self._options)
+        self.destinations = Destinations(self._options, self.traces)
         self._intake = Intake(queue, secondary, self._options, self.tally, now)
         self._locks = LockKeeper(queue, self._options.lock)
         self._orphans: set[Arrival] = set()

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 from bench.fill import fill
-from bench.stage import QUEUE, distant, emulator
+from bench.stage import QUEUE, distant, emulator, run
+from bench.task import Task
+from bench.workloads import Workload
 
 PROMISED = 120
 """Megabytes, for the whole process."""
+LARGE = Workload("large", {"pump": 2000}, size=65_536)
 
 
 def test_a_pump_of_large_messages_stays_within_its_memory() -> None:  # issue 3: ≤ 120 MB
     # The primary is far away: messages come faster than they can go, and would pile up.
-    with emulator(8) as (primary, secondary), distant(primary, 500) as home:
-        fill(secondary, QUEUE, 2000, 65_536, 8)
-        done = subprocess.run(
-            [sys.executable, "-m", "bench.loops", "pump", QUEUE, "2000"],
-            env={**os.environ, "PRIMARY": home, "SECONDARY": secondary},
-            capture_output=True, text=True, timeout=100, check=True,
-        )  # fmt: skip
-    result = json.loads(done.stdout)
-    assert result["moved"] == 2000
-    assert result["megabytes"] <= PROMISED
+    with emulator([f"d{number}" for number in range(8)]) as place, distant(place.primary, 500) as home:
+        fill(place.secondary, QUEUE, 2000, LARGE.size, LARGE.destination)
+        taken = run("pump", Task(home, place.secondary, place.secondary_http, QUEUE, 2000, 2000))
+    assert taken.moved == 2000
+    assert taken.megabytes <= PROMISED

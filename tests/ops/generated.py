@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from syphon.config import Config
-from syphon.ops.names import CONVENTIONAL, OWN, Metric
+from syphon.ops.names import CONVENTIONAL, OWN, SPANS, Metric
 from syphon.ops.status import Status
 from tests.ops.chart import CASES, CHART, GOLDEN, rendered
 from tests.ops.tools import ROOT
@@ -118,6 +118,12 @@ def metrics_table(metrics: tuple[Metric, ...]) -> str:
     return "\n".join(rows)
 
 
+def spans_table() -> str:
+    rows = ["| span | kind | |", "|---|---|---|"]
+    rows += [f"| `{span.operation} …` | {span.kind} | {span.help} |" for span in SPANS]
+    return "\n".join(rows)
+
+
 # --- the files -------------------------------------------------------------------------------------------------------
 
 
@@ -135,7 +141,8 @@ def chart_readme() -> str:
 
 def metrics_page() -> str:
     page = with_table((ROOT / "docs" / "metrics.md").read_text(), "own metrics", metrics_table(OWN))
-    return with_table(page, "conventional metrics", metrics_table(CONVENTIONAL))
+    page = with_table(page, "conventional metrics", metrics_table(CONVENTIONAL))
+    return with_table(page, "spans", spans_table())
 
 
 def status_schema() -> str:

@@ -64,6 +64,14 @@ def test_a_destination_waits_from_its_first_failure_until_it_takes_a_message_tri
     assert scene.destinations.oldest("q") is None
 
 
+def test_what_two_jobs_have_left_one_after_the_other_is_the_same() -> None:
+    scene = Scene()
+    sheet = job(DestinationTally("orders", left=7), waiting=[FULL])
+    scene.ends(sheet)
+    scene.standings[QueueKey("a", "q")].live = (sheet,)
+    assert scene.look([FULL])["orders"].left == 7
+
+
 def test_what_is_left_is_added_up_over_queues() -> None:
     scene = Scene()
     for queue in ("q0", "q1"):

@@ -6,6 +6,7 @@ No message comes in these tests, and so no job is ever run.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ import pytest
 
 from syphon.config import Config
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
-from syphon.ops.counting import EVERY, Count, Counting
+from syphon.ops.attending import Attendant
+from syphon.ops.counting import EVERY, SOON, Count, Counting
 from syphon.ops.events import MOST, RecentEvents
 from syphon.ops.history import SPAN, SPANS, History
 from syphon.ops.observer import HUNG, Observer
@@ -119,8 +121,49 @@ def test_a_secondary_that_is_out_at_the_start_is_told_by_what_stands_in_the_way(
     monkeypatch.setattr(Duty, "_rest", lambda *_: None)  # 30 s between tries to make queues (P5)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
     with scene(emulator) as found:
-        eventually(lambda: any("secondary" in why and "not connected yet" not in why for why in found.not_ready()))
+        eventually(lambda: any("secondary" in why and "starting" not in why for why in found.not_ready()))
         assert found.look().pairs[0].queues[0].state is QueueState.TROUBLED
+
+
+def test_while_queues_are_being_made_readiness_says_so_and_health_is_green(
+    emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:  # P3
+    asked, make = threading.Event(), Duty._queues
+    monkeypatch.setattr(Duty, "_queues", lambda duty: asked.wait() and make(duty))
+    with scene(emulator) as found:
+        primary, secondary = found.not_ready()
+        pair = found.look().pairs[0]
+        assert (pair.primary.state, pair.queues[0].state) == (SideState.STARTING, QueueState.STARTING)
+        assert primary.endswith(": starting: the backlog queues are being found or made")
+        assert secondary.endswith(": starting: the backlog queues are being found or made")
+        assert found.observer.trouble() == ""
+        asked.set()
+        eventually(lambda: not found.not_ready())
+
+
+def test_a_worker_goes_on_whatever_happens_to_who_looks_on_and_says_so_once(
+    emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with scene(emulator) as found:
+        config = Config.model_validate({"pairs": [found.worker.duties[0].settings]})
+        attendant = Attendant(config, found.pauses, RecentEvents())
+        looks: list[float] = []
+
+        def fail() -> None:
+            looks.append(time.monotonic())
+            raise ZeroDivisionError("a look that fails")
+
+        monkeypatch.setattr(attendant.observer, "turned", fail)
+        ended: list[object] = []
+        thread = threading.Thread(target=lambda: ended.append(found.worker.run(attendant.turned)))
+        thread.start()
+        eventually(lambda: len(looks) > 2 or not thread.is_alive())
+        assert thread.is_alive()
+        found.worker.stop()
+        thread.join()
+        attendant.telemetry.close()
+    assert ended == [None]
+    assert caplog.text.count("messages are carried as before") == 1
 
 
 def test_a_loop_that_hangs_is_told_and_so_is_a_watch(emulator: BackgroundEmulator) -> None:
@@ -160,6 +203,7 @@ def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator
         counting = Counting([duty.settings for duty in found.worker.duties], lambda: {key: 5}, lambda: clock)
         counting.ask()
         assert counting.counts[key] == Count(left=0, moved=5)
+        assert (counting.counts[key].after(5), counting.counts[key].after(6)) == (0, None)
         emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
         clock += EVERY - 1
         counting.ask()
@@ -167,6 +211,21 @@ def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator
         clock += 1
         counting.ask()
         assert counting.counts == {}  # what is not known any more is not told
+
+
+def test_a_count_that_was_overtaken_is_not_told_and_is_asked_for_again_soon(emulator: BackgroundEmulator) -> None:  # D4
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        key, clock, moved = QueueKey("contoso", QUEUE), 100.0, 5
+        counting = Counting([duty.settings for duty in found.worker.duties], lambda: {key: moved}, lambda: clock)
+        counting.ask()
+        clock, moved = clock + SOON, 7  # two more than there were
+        assert counting.counts[key].after(moved) is None
+        counting.ask()
+        assert counting.counts[key] == Count(left=0, moved=7)
+        clock += SOON
+        counting.ask()
+        assert counting._asked_at[key] == clock - SOON  # as long as it holds there is no need
 
 
 def test_history_keeps_ten_minutes_in_spans_whatever_the_clock_does() -> None:
@@ -193,3 +252,18 @@ def test_events_are_bounded_and_the_same_thing_again_is_one() -> None:
     assert len(newest) == MOST
     assert (newest[0].level, newest[0].times, len(newest[0].text)) == ("warning", 3, 500)
     assert newest[1].text == f"event {MOST + 19}"
+
+
+def test_a_log_line_that_makes_no_sense_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("syphon.tests.events")
+    events = RecentEvents()
+    logger.addHandler(events)
+    logger.propagate = False
+    try:
+        logger.warning("%d", "no number")
+        logger.warning("and on")
+    finally:
+        logger.removeHandler(events)
+        logger.propagate = True
+    assert [event.text for event in events.newest_first()] == ["and on"]
+    assert "no number" in capsys.readouterr().err

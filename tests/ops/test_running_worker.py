@@ -37,7 +37,7 @@ TOKEN = "a-token-of-the-operator"
 BODY = "body of"  # as plant.aliased makes them
 EVIL = "<img src=x onerror=document.title='taken'>"
 """A destination as an attacker would name it: they are named by messages."""
-DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked")
+DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked", "drained")
 FIRST = 770_000
 """Message ids that appear nowhere by chance."""
 
@@ -101,6 +101,13 @@ class Stage:
             [sys.executable, "-m", "syphon", words[0], "--url", self.url, *words[1:]],
             env=environment, capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
+
+    def reload(self, **pair: Any) -> None:
+        """Other settings of the pair, and a signal to take them over."""
+        self.site.config(status={"listen": "127.0.0.1:0", "token": TOKEN}, pair=pair)
+        told = self.worker.said.count("are taken over")
+        self.worker.process.send_signal(signal.SIGHUP)
+        eventually(lambda: self.worker.said.count("are taken over") > told, explain=lambda: self.worker.said)
 
     def put(self, start: int, count: int, path: str, index: int = 0) -> None:
         self.site.put([aliased(FIRST + start + number, path) for number in range(count)], index)
@@ -313,9 +320,13 @@ def test_a_button_of_the_page_pauses_and_resumes_by_keyboard_and_keeps_the_focus
     assert stage.status().paused == []
 
 
-def test_an_outage_shows_on_the_page_and_in_readiness_and_health_stays_green(stage: Stage, page: Page) -> None:  # C3
+def test_an_outage_shows_on_the_page_and_so_does_the_drain_after_it_and_health_stays_green(
+    stage: Stage, page: Page
+) -> None:  # C3, X2
+    stage.reload(rate=10)
     stage.site.control("contoso", "PUT", "outage", {"kind": "refuse"})
     try:
+        stage.put(1500, 300, "drained")
         eventually(lambda: stage.ask("/readyz")[0] == 503 and "refused" in stage.ask("/readyz")[1])
         assert stage.ask("/readyz")[1].startswith("contoso: primary 127.0.0.1:")
         assert stage.ask("/healthz") == (200, "ok\n")
@@ -325,6 +336,38 @@ def test_an_outage_shows_on_the_page_and_in_readiness_and_health_stays_green(sta
         stage.site.control("contoso", "DELETE", "outage")
     eventually(lambda: stage.ask("/readyz") == (200, "ok\n"))
     page.get_by_text("out of reach", exact=True).wait_for(state="detached")
+    queue, drained = row(page, stage.site.backlog(0)), row(page, "drained")
+    queue.get_by_text("working", exact=True).wait_for()
+    eventually(lambda: 0 < shown(drained, "Forwarded") < 300)
+    eventually(lambda: shown(queue, "Per second") > 0)
+    eventually(lambda: 0 < shown(queue, "Left") <= 300)
+    page.get_by_text("limited to 10 a second").wait_for()
+    page.get_by_text(re.compile("≈ .* (s|min)")).wait_for()  # how long it will take
+    stage.reload()
+    eventually(lambda: shown(drained, "Forwarded") == 300)
+    eventually(lambda: shown(queue, "Left") == 0)
+    assert drained.locator("td[data-label=Left]").text_content() == "–"
+    queue.get_by_text("listening", exact=True).wait_for()
+    assert stage.has_arrived("drained", 300)
+
+
+def shown(line: Any, column: str) -> int:
+    """A number in a row of the page."""
+    text = line.locator(f"td[data-label='{column}']").text_content() or ""
+    return int(text.replace(",", "").strip("≥ ")) if text and text != "–" else 0
+
+
+def test_a_worker_that_answers_and_stands_still_looks_like_it(stage: Stage, page: Page) -> None:
+    told = stage.ask("/status")[1]
+    page.clock.install()
+    page.route("**/status", lambda route: route.fulfill(body=told, content_type="application/json"))
+    page.goto(stage.url)
+    page.get_by_text("live, ").wait_for()
+    page.clock.run_for(20_000)
+    page.get_by_text("stands still since ").wait_for()
+    page.unroute("**/status")
+    page.clock.run_for(5_000)
+    page.get_by_text("live, ").wait_for()
 
 
 # --- systemd ---------------------------------------------------------------------------------------------------------

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.server
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,11 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from syphon.config import Config
 from syphon.ops import otlp
 from syphon.ops.events import RecentEvents
-from syphon.ops.observer import Observer
+from syphon.ops.observer import LOOK_EVERY, Observer
 from syphon.ops.telemetry import Telemetry
 from syphon.pipeline.census import Census, QueueKey
 from syphon.pipeline.desk import Standing
 from syphon.pipeline.pauses import Pauses
+from tests.ops.collector import collector
 from tests.ops.served import PAIRS
 
 
@@ -60,55 +59,31 @@ def test_a_histogram_is_what_tasks_have_counted_all_of_them_together() -> None: 
         assert [up_to[bound] for bound in ("0.01", "0.025", "0.25", "0.5", "10.0", "+Inf")] == [0, 4, 4, 6, 6, 8]
 
 
-class Collector(http.server.BaseHTTPRequestHandler):
-    """Takes what comes, and remembers where it came to."""
-
-    paths: list[str]
-    bodies: list[bytes]
-
-    def do_POST(self) -> None:
-        self.paths.append(self.path)
-        self.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        """Nothing."""
-
-
-@contextmanager
-def collector() -> Iterator[tuple[str, type[Collector]]]:
-    handler = type("Handler", (Collector,), {"paths": [], "bodies": []})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", handler
-        server.shutdown()
-
-
 def test_a_collector_gets_the_same_metrics_by_otlp() -> None:
-    with collector() as (address, handler):
-        with telemetry(address) as made:
+    with collector() as server:
+        with telemetry(server.url) as made:
             made._provider.force_flush()
-        assert set(handler.paths) == {"/v1/metrics"}
-        assert b"syphon.side.connected" in handler.bodies[0]
-        assert b"syphon.backlog.age" in handler.bodies[0]
-        assert b"messaging.client.operation.duration" in handler.bodies[0]
+        assert server.paths == {"/v1/metrics"}
+        for name in (b"syphon.side.connected", b"syphon.backlog.age", b"messaging.client.operation.duration"):
+            assert name in server.got[0][1]
 
 
 def test_a_collector_with_a_path_of_its_own_keeps_it() -> None:
-    with collector() as (address, handler):
-        with telemetry(f"{address}/tenant/v1/metrics") as made:
+    with collector() as server:
+        with telemetry(f"{server.url}/tenant/v1/metrics") as made:
             made._provider.force_flush()
-        assert set(handler.paths) == {"/tenant/v1/metrics"}
+        assert server.paths == {"/tenant/v1/metrics"}
+    assert otlp.address("http://a/tenant/v1/metrics/", "traces") == "http://a/tenant/v1/traces"
+    assert otlp.address("http://a/", "traces") == "http://a/v1/traces"
 
 
 def test_a_collector_that_is_away_is_told_once_and_metrics_answer_all_the_same(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "TIMEOUT", 0.2)  # it would try again and again until its time is over
-    with collector() as (address, _):
+    with collector() as server:
         pass  # nobody listens there any more
-    exporter = otlp.Exporter(f"{address}/v1/metrics")
+    exporter = otlp.MetricExporter(f"{server.url}/v1/metrics")
     with caplog.at_level(logging.INFO), telemetry() as made:
         assert made.prometheus()
         for _ in range(2):
@@ -116,3 +91,13 @@ def test_a_collector_that_is_away_is_told_once_and_metrics_answer_all_the_same(
     assert caplog.text.count("metrics do not reach") == 1
     assert "Traceback" not in caplog.text
     exporter.shutdown()
+
+
+def test_metrics_are_written_once_for_each_look_at_the_worker() -> None:
+    with telemetry() as made:
+        clock = made._observer._now() + 1.0
+        made._observer._now = lambda: clock
+        first = made.prometheus()
+        assert made.prometheus() is first
+        clock += LOOK_EVERY
+        assert made.prometheus() is not first

@@ -87,3 +87,13 @@ def test_a_census_travels_with_its_sheet_and_no_count_goes_down_when_a_job_ends(
         assert ended.account.forwarded == 2
         assert ended.census.destinations["orders"].forwarded == 2
         assert ended.census.process.counts[SECONDS_BUCKETS.index(0.05)] == 2
+
+
+def test_what_is_left_counts_once_however_often_it_comes_and_not_at_all_once_it_is_taken() -> None:  # S4
+    rounds = [outcome("full", Result.LEFT, enqueued_at=500)._replace(sequence_number=number) for number in (3, 4, 5)]
+    census = census_of(*rounds, *rounds, *rounds)
+    assert (census.destinations["full"].left, census.destinations["full"].oldest_left) == (3, 500)
+    census.note(outcome("full"))
+    assert (census.destinations["full"].left, census.destinations["full"].oldest_left) == (0, None)
+    census.note(rounds[1])
+    assert census.destinations["full"].left == 1

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from syphon.backlog import TraceContext
 from syphon.pipeline.desk import Desk
 from syphon.pipeline.sheets import Order, Sheet
+from syphon.transfer.traces import BatchTrace
 
 
 @pytest.fixture
@@ -105,3 +109,15 @@ def test_a_sheet_of_five_megabytes_is_refused(desk: Desk) -> None:
 
 def test_the_secret_is_in_no_repr(desk: Desk) -> None:
     assert desk.address.secret not in repr(desk.address) + repr(desk)
+
+
+def test_tasks_trace_when_somebody_wants_it_and_what_they_traced_is_handed_on_once(desk: Desk) -> None:
+    trace = BatchTrace("orders", 3, [TraceContext("a" * 32, "b" * 16)], 1, 2, 3, settled=4)
+    desk.open_job("j")
+    assert not report(desk, sheet(traces=(trace,))).traces
+    desk.traces = deque()
+    assert report(desk, sheet(traces=(trace,))).traces
+    ((queue, told),) = desk.traces
+    assert (queue.pair, queue.queue) == ("contoso", "q")
+    assert asdict(told) == asdict(trace)
+    assert [found.traces for found in desk.close_job("j")] == [()]

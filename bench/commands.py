@@ -1,0 +1,50 @@
+"""The commands of syphon, in processes of their own, on a place where things are measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .stage import Place
+
+SYPHON = [sys.executable, "-m", "syphon"]
+WITHIN = 120.0
+"""Seconds in which a worker has to be ready."""
+
+
+def backlog_queues(count: int) -> list[str]:
+    return [f"contoso/x-servicebus-transfer/{index}" for index in range(count)]
+
+
+def settings(place: Place, folder: Path, queues: int) -> Path:
+    """A file for `--config`. JSON is a part of YAML."""
+    pair = {
+        "name": "contoso", "backlog_queue_count": queues,
+        "primary": {"connection_string": place.primary}, "secondary": {"connection_string": place.secondary},
+    }  # fmt: skip
+    status = {"listen": "127.0.0.1:0"}
+    file = folder / "config.yaml"
+    file.write_text(json.dumps({"pairs": [pair], "pipeline": {"ledger": str(folder / "ledger")}, "status": status}))
+    return file
+
+
+@contextmanager
+def worker(place: Place, folder: Path, queues: int) -> Iterator[int]:
+    """A worker that listens: its process."""
+    said = folder / "worker.log"
+    command = [*SYPHON, "run", "--config", str(settings(place, folder, queues))]
+    with said.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:  # noqa: S603
+        try:
+            deadline = time.monotonic() + WITHIN
+            while "listening to" not in said.read_text():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"the worker is not ready: {said.read_text()}")
+                time.sleep(0.1)
+            yield process.pid
+        finally:
+            process.terminate()

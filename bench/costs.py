@@ -1,0 +1,53 @@
+"""What it costs to start, and to wait: before and between the messages."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .commands import SYPHON, backlog_queues, settings, worker
+from .stage import emulator
+from .usage import cpu, usage
+
+QUEUES = 10
+SETTLING = 70.0
+"""Seconds after which a worker has come to rest: Spark ends Python processes that had nothing to do for a minute."""
+IDLE = 60.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    what: str
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.value:.3g} {self.unit}"
+
+
+def costs(patient: bool) -> Iterator[Cost]:
+    """Waiting takes its time to be measured: only if there is patience."""
+    yield Cost("syphon --help", _seconds([*SYPHON, "--help"]), "s")
+    with tempfile.TemporaryDirectory() as folder, emulator(["d0"], backlog_queues(QUEUES)) as place:
+        command = [*SYPHON, "drain", "--yes", "--config", str(settings(place, Path(folder), QUEUES))]
+        yield Cost(f"syphon drain, {QUEUES} empty queues", _seconds(command), "s")
+        if not patient:
+            return
+        with worker(place, Path(folder), QUEUES) as process:
+            time.sleep(SETTLING)
+            began, before = time.monotonic(), cpu(process)
+            time.sleep(IDLE)
+            used = (cpu(process) - before) / (time.monotonic() - began)
+            waiting = f"a worker that waits, {QUEUES} queues"
+            yield Cost(f"{waiting}: of one core", used * 100, "%")
+            yield Cost(f"{waiting}: memory (PSS), Java included", usage(process).megabytes, "MB")
+
+
+def _seconds(command: list[str]) -> float:
+    began = time.monotonic()
+    subprocess.run(command, capture_output=True, check=True)  # noqa: S603
+    return time.monotonic() - began

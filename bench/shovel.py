@@ -1,0 +1,114 @@
+"""A peer in Erlang: RabbitMQ's shovel from Debian, from one AMQP 1.0 address to another, with SASL PLAIN.
+
+It moves bodies to one destination, and restores nothing: version 3.10 drops message ids and application properties.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from azure.servicebus import parse_connection_string
+
+from .task import Task
+from .watch import Watch
+
+BROKER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+"""Debian's. The one on the PATH insists on a user of its own."""
+GLANCE = 0.05
+"""Seconds between two looks at how far it is."""
+PATIENCE = 120.0
+"""Seconds in which it has to start, or to get any further."""
+
+
+def missing() -> str:
+    """Why it cannot run here; empty if it can."""
+    return "" if BROKER.exists() and shutil.which("epmd") else "Debian's rabbitmq-server is not installed"
+
+
+def shovel(task: Task, watch: Watch) -> None:
+    """It begins by itself once the broker is up: what it takes counts from the first message it has received."""
+    with _broker(task) as process:
+        _more_than(0, task, "receive")
+        watch.begin(process)
+        while watch.moved < task.count:
+            watch.add(_more_than(watch.moved, task, "settle") - watch.moved)
+        watch.end()
+
+
+def _more_than(count: int, task: Task, operation: str) -> int:
+    deadline = time.monotonic() + PATIENCE
+    while (now := task.counter(operation)) <= count:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the shovel stands still: {count} of {task.count} messages, operation {operation}")
+        time.sleep(GLANCE)
+    return now
+
+
+@contextmanager
+def _broker(task: Task) -> Iterator[int]:
+    """A broker with nothing but the shovel, with a folder and ports of its own: its process."""
+    names, distribution = _free_port(), _free_port()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        place = Path(folder)
+        (place / "advanced.config").write_text(_settings(task))
+        (place / "enabled_plugins").write_text("[rabbitmq_shovel].\n")
+        environment = {
+            **os.environ, "HOME": folder, "ERL_EPMD_PORT": str(names),
+            "RABBITMQ_NODENAME": "bench@localhost", "RABBITMQ_DIST_PORT": str(distribution),
+            "RABBITMQ_CONF_ENV_FILE": os.devnull, "RABBITMQ_ADVANCED_CONFIG_FILE": str(place / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(place / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(place / "data"), "RABBITMQ_LOG_BASE": str(place / "log"),
+            # Its start script then becomes the broker, instead of watching over it: a process that can be ended.
+            "RABBITMQ_ALLOW_INPUT": "1",
+        }  # fmt: skip
+        with (
+            _running(["epmd", "-port", str(names), "-address", "127.0.0.1"], environment),
+            _running([str(BROKER), "-noinput"], environment) as broker,
+        ):
+            yield broker
+
+
+@contextmanager
+def _running(command: list[str], environment: dict[str, str]) -> Iterator[int]:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet) as process:  # noqa: S603
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def _settings(task: Task) -> str:
+    return f"""[
+  {{rabbit, [{{tcp_listeners, []}}]}},
+  {{rabbitmq_shovel, [{{shovels, [{{home, [
+    {{source, [{{protocol, amqp10}}, {{uris, ["{_uri(task.secondary)}"]}},
+              {{source_address, <<"{task.queue}">>}}, {{prefetch_count, 1000}}]}},
+    {{destination, [{{protocol, amqp10}}, {{uris, ["{_uri(task.primary)}"]}}, {{target_address, <<"d0">>}}]}},
+    {{ack_mode, on_confirm}}
+  ]}}]}}]}}
+].
+"""
+
+
+def _uri(connection_string: str) -> str:
+    parts = parse_connection_string(connection_string)
+    assert parts.shared_access_key_name is not None
+    assert parts.shared_access_key is not None
+    user, key = quote(parts.shared_access_key_name, safe=""), quote(parts.shared_access_key, safe="")
+    return f"amqp://{user}:{key}@{urlsplit(parts.endpoint).netloc}?sasl=plain"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

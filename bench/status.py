@@ -1,0 +1,167 @@
+"""`python -m bench.status`: what it costs a worker under load to be asked how it is, and how soon it answers.
+
+A worker in a process of its own carries 2,000 messages a second. In turns of equal length it is left alone, and asked
+for /status, / and /metrics four times a second each. What the two differ in is the processor time of its driver, where
+the status server lives: tasks are other processes.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+
+import click
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from .fill import fill
+from .stage import QUEUE, emulator
+from .targets import Target
+
+PATHS = ("/status", "/", "/metrics")
+EVERY = 0.25
+RATE = 2000
+"""Messages a second, at the least."""
+ALLOWED = 1.25 * RATE
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Turn:
+    """Some seconds under load."""
+
+    cpu: float
+    """Of a core."""
+    per_second: float
+    answers: dict[str, list[float]] = field(default_factory=dict)
+    """By path, in seconds."""
+
+
+class Worker:
+    """A worker, and what can be known of it from outside."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self._process = process
+        self._port = port
+
+    def ask(self, path: str) -> tuple[float, bytes]:
+        """How long the answer took, from the connection to its last byte, and the answer."""
+        began = time.perf_counter()
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise RuntimeError(f"{path} answered {answer.status}")
+        return time.perf_counter() - began, body
+
+    def forwarded(self) -> int:
+        return int(json.loads(self.ask("/status")[1])["totals"]["forwarded"])
+
+    def cpu(self) -> float:
+        """Seconds that its process has used so far, without the JVM and the tasks."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def turn(self, seconds: float, asking: bool) -> Turn:
+        answers: dict[str, list[float]] = {path: [] for path in PATHS} if asking else {}
+        moved, used, began = self.forwarded(), self.cpu(), time.monotonic()
+        due = began
+        while (now := time.monotonic()) < began + seconds:
+            if now < due:
+                time.sleep(due - now)
+                continue
+            due += EVERY
+            for path, took in answers.items():
+                took.append(self.ask(path)[0])
+        spent = time.monotonic() - began
+        return Turn((self.cpu() - used) / spent, (self.forwarded() - moved) / spent, answers)
+
+
+@contextmanager
+def worker(primary: str, secondary: str, folder: Path) -> Iterator[Worker]:
+    settings = {
+        "pairs": [{
+            "name": "contoso", "primary": {"connection_string": primary}, "rate": ALLOWED,
+            "secondary": {"connection_string": secondary}, "backlog_queue_count": 1,
+        }],
+        "pipeline": {"master": "local[1]", "ledger": str(folder / "ledger"), "lease": "10m"},
+        "status": {"listen": "127.0.0.1:0"},
+    }  # fmt: skip
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    command = [sys.executable, "-m", "syphon", "run", "-c", str(folder / "config.yaml")]
+    with (
+        (folder / "log").open("w+") as log,
+        subprocess.Popen(command, stderr=log, text=True) as process,  # noqa: S603
+    ):
+        try:
+            yield Worker(process, int(_said(process, folder / "log", "status on http://127.0.0.1:")))
+        finally:
+            process.terminate()
+
+
+def _said(process: subprocess.Popen[str], log: Path, words: str) -> str:
+    """What stands behind these words in the log, as soon as it is there."""
+    while process.poll() is None:
+        for line in log.read_text().splitlines():
+            if words in line:
+                return line.partition(words)[2]
+        time.sleep(0.1)
+    raise RuntimeError(f"the worker has ended: {log.read_text()}")
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+@click.command()
+@click.option("--seconds", default=20.0, show_default=True, help="How long it is left alone, and how long it is asked.")
+def main(seconds: float) -> None:
+    """Measure the status server of a worker under load."""
+    console = Console()
+    turns: dict[bool, list[Turn]] = {False: [], True: []}
+    names = [f"d{number}" for number in range(8)]
+    with tempfile.TemporaryDirectory() as folder, emulator(names) as place:
+        count = round(ALLOWED * (2 * seconds + 15))
+        fill(place.secondary, QUEUE, count, 256, lambda number: names[number % len(names)])
+        with worker(place.primary, place.secondary, Path(folder)) as found:
+            while found.forwarded() < RATE:
+                time.sleep(0.5)
+            for asking in (False, True, True, False):  # in this order, so that what drifts adds to both
+                turns[asking].append(found.turn(seconds / 2, asking))
+    shown = Table(title="A worker under load, asked four times a second")
+    for heading in ("", "p50 ms", "p99 ms", "most ms"):
+        shown.add_column(heading, justify="left" if not heading else "right")
+    slowest = 0.0
+    for path in PATHS:
+        took = [1000 * each for turn in turns[True] for each in turn.answers[path]]
+        slowest = max(slowest, *took)
+        shown.add_row(path, *(f"{value:.1f}" for value in (percentile(took, 0.5), percentile(took, 0.99), max(took))))
+    console.print(shown)
+    alone, asked = (mean(turn.cpu for turn in turns[asking]) for asking in (False, True))
+    speed = min(turn.per_second for pair in turns.values() for turn in pair)
+    console.print(f"its driver used {alone:.1%} of a core when left alone, and {asked:.1%} when asked")
+    for goal in (
+        Target("messages a second, at the least", speed, RATE),
+        Target("the slowest answer, in ms", slowest, 100, at_most=True),
+        Target("what asking costs, in % of a core", 100 * (asked - alone), 5, at_most=True),
+    ):
+        console.print(f"{'[green]met' if goal.is_met else '[red]not met'}[/]  {goal}")
+
+
+if __name__ == "__main__":
+    main()

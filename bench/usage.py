@@ -1,0 +1,85 @@
+"""What a process and all that it has started take, as /proc tells it: CPU time, memory, files, sockets."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK")
+PARENT, USER, ENDED_CHILDRENS_SYSTEM = 1, 11, 14
+"""Places in /proc/PID/stat, counted behind the name; from USER on there are four times: ours, and our children's."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """At one moment, of all of them together."""
+
+    processes: int
+    megabytes: float
+    """Proportional: a page that several of them share counts once."""
+    descriptors: int
+    sockets: int
+
+
+def usage(pid: int) -> Usage:
+    found = tree(pid)
+    files = [file for process in found for file in _files(process)]
+    sockets = sum(file.startswith("socket:") for file in files)
+    return Usage(len(found), sum(map(_proportional, found)) / 1024, len(files), sockets)
+
+
+def cpu(pid: int) -> float:
+    """Seconds so far. Those of children that have ended are kept by parents that wait for them, and lost by others."""
+    times = [_stat(process)[USER : ENDED_CHILDRENS_SYSTEM + 1] for process in tree(pid)]
+    return sum(int(ticks) for process in times for ticks in process) / TICKS
+
+
+def peak_megabytes(pid: int) -> float:
+    """The highest that each has ever had, in sum. A page that several of them share counts for each."""
+    return sum(_field(process, "status", "VmHWM") for process in tree(pid)) / 1024
+
+
+def tree(pid: int) -> list[int]:
+    children = defaultdict(list)
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))):
+            children[int(stat[PARENT])].append(int(entry.name))
+    found = [pid]
+    for parent in found:
+        found += children[parent]
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields behind the name; none if it has ended."""
+    return _read(lambda: (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split())
+
+
+def _files(pid: int) -> list[str]:
+    folder = PROC / str(pid) / "fd"
+    return [target for name in _read(lambda: os.listdir(folder)) for target in _link(folder / name)]
+
+
+def _link(file: Path) -> list[str]:
+    return _read(lambda: [os.readlink(file)])
+
+
+def _proportional(pid: int) -> int:
+    return _field(pid, "smaps_rollup", "Pss")
+
+
+def _field(pid: int, file: str, name: str) -> int:
+    """Kilobytes; 0 of a process that has ended."""
+    lines = _read(lambda: (PROC / str(pid) / file).read_text().splitlines())
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+
+
+def _read(read: Callable[[], list[str]]) -> list[str]:
+    try:
+        return read()
+    except OSError:
+        return []

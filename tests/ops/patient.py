@@ -1,0 +1,17 @@
+"""syphon with exporters that would wait for hours for a collector that does not answer, at their end as well."""
+
+from __future__ import annotations
+
+from opentelemetry.sdk._shared_internal import BatchProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+
+from syphon.cli import main
+from syphon.ops import otlp
+
+HOURS = 10_000.0
+
+if __name__ == "__main__":
+    otlp.TIMEOUT = HOURS
+    for end in (MeterProvider.shutdown, BatchProcessor.shutdown):
+        end.__defaults__ = (HOURS * 1000,)  # how long it waits for its thread
+    main()
