@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from syphon.emulator.settings import EmulatorSettings, load_settings
 from syphon.yaml_settings import SettingsError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text().partition("\n## Settings\n")[2]
 
 
 def block(language: str) -> str:
