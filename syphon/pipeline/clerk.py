@@ -61,7 +61,7 @@ class Clerk:
             noted = self._done(partial(self._ledger.note, [attempt_of(sheet) for sheet in sheets]))
             if written and noted:
                 self.error = ""
-            _let_go(transfers)
+            let_go(transfers)
             self._work.task_done()
 
     def _done(self, step: Callable[[], None]) -> bool:
@@ -90,7 +90,8 @@ def attempt_of(sheet: Sheet) -> Attempt:
     )  # fmt: skip
 
 
-def _let_go(transfers: DataFrame | None) -> None:
+def let_go(transfers: DataFrame | None) -> None:
+    """Spark need not keep these rows any longer. Where it is gone, they are gone with it."""
     try:
         if transfers is not None:
             transfers.unpersist()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from ..config import PairSettings
 from ..errors import SyphonError
 from ..transfer.pump import PumpOptions, WaitingDestination
-from .clerk import Clerk
+from .clerk import Clerk, let_go
 from .desk import Desk, added_up
 from .rows import TRANSFERS
 from .sheets import Fault, Sheet
-from .slot import Assignment, slots, warm_up
+from .slot import Assignment, Task, slots, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,8 +80,9 @@ class Jobs:
 
     def warm_up(self) -> None:
         """The first job takes seconds, and a message that waits for it as long. Better now."""
-        count = self.most_slots
-        self._spark.range(0, count, 1, count).mapInArrow(warm_up, TRANSFERS).count()
+        rows = self._rows(warm_up, self.most_slots)
+        _evaluate(rows)
+        let_go(rows)
 
     def carry(
         self,
@@ -103,28 +104,32 @@ class Jobs:
         self._desk.open_job(job)
         rows, failure = self._run(queue, assignments)
         sheets = tuple(self._desk.close_job(job))
-        self._clerk.write(None if failure else rows, sheets)
+        self._clerk.write(rows, sheets)
         return Done(sheets, failure)
 
-    def _run(self, queue: str, assignments: list[Assignment]) -> tuple[DataFrame, str]:
-        """Runs the slots. What they yield is kept by Spark: evaluating it again would be another transfer."""
-        from pyspark import StorageLevel
-
+    def _run(self, queue: str, assignments: list[Assignment]) -> tuple[DataFrame | None, str]:
+        """Runs the slots: their rows, or why there are none."""
         context = self._spark.sparkContext
         # A pool of its own: in the common one, jobs wait for each other in a line.
         context.setLocalProperty("spark.scheduler.pool", queue)
         context.setJobDescription(f"syphon: {queue}")
-        count = len(assignments)
-        rows = self._spark.range(0, count, 1, count).mapInArrow(slots(assignments), TRANSFERS)
-        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        rows = self._rows(slots(assignments), len(assignments))
         try:
-            rows.write.format("noop").mode("overwrite").save()  # unlike count(), in one stage: sooner done
+            _evaluate(rows)
         except Exception as error:
             text = str(error).strip().partition("\n")[0]
             if self._is_lost():
                 raise SparkLost(f"Spark is gone while it worked on {queue}: {text}") from error
-            return rows, f"Spark gave up a job on {queue}: {text}. Nothing is lost: what was in hand comes again."
+            let_go(rows)
+            return None, f"Spark gave up a job on {queue}: {text}. Nothing is lost: what was in hand comes again."
         return rows, ""
+
+    def _rows(self, task: Task, count: int) -> DataFrame:
+        """What so many tasks will yield. Spark keeps it: evaluating it again would be another transfer."""
+        from pyspark import StorageLevel
+
+        rows = self._spark.range(0, count, 1, count).mapInArrow(task, TRANSFERS)
+        return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
     def _is_lost(self) -> bool:
         from py4j.protocol import Py4JError
@@ -133,3 +138,8 @@ class Jobs:
             return bool(self._spark.sparkContext._jsc.sc().isStopped())
         except (Py4JError, OSError, AttributeError):
             return True
+
+
+def _evaluate(rows: DataFrame) -> None:
+    """Unlike count() it takes one stage, and is done sooner."""
+    rows.write.format("noop").mode("overwrite").save()

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..bus.namespace import Status
 from ..bus.opening import namespace_of
@@ -29,6 +29,8 @@ from .sheets import DeskAddress, Fault, Order, Sheet
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Task: TypeAlias = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+"""What Spark runs."""
 UNHEARD = (OSError, http.client.HTTPException, ValueError)
 """What a report that does not arrive, or an answer that makes no sense, raises."""
 REPORT_EVERY = 1.0
@@ -59,7 +61,7 @@ class Assignment:
     """Destinations that are to be left alone, as the driver knows from earlier slots."""
 
 
-def slots(assignments: list[Assignment]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def slots(assignments: list[Assignment]) -> Task:
     """The function that Spark runs: a row of its input is the number of an assignment."""
 
     def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
