@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -71,6 +72,8 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
             log.info("starting Spark on %s", config.pipeline.master)
             ready = stack.enter_context(engine(config.pipeline))
             ready.jobs.warm_up()
+            # What is loaded by now stays: looking for garbage among it would hold everybody up for a tenth of a second.
+            gc.freeze()
             worker = Worker(config, ready.jobs, ready.desk, makes_queues, attendant.pauses)
             # After Spark has started: it sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
