@@ -104,5 +104,5 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 def _alive(made: Cluster) -> int:
     try:
         return sum(worker["state"] == "ALIVE" for worker in made.state()["workers"])
-    except OSError:
+    except (OSError, ValueError):  # while it starts it does not answer, or with a page for people
         return 0
