@@ -17,14 +17,17 @@ WITHIN = 120.0
 """Seconds in which a worker has to be ready."""
 
 
+LOG = "worker.log"
+
+
 def backlog_queues(count: int) -> list[str]:
     return [f"contoso/x-servicebus-transfer/{index}" for index in range(count)]
 
 
-def settings(place: Place, folder: Path, queues: int) -> Path:
+def settings(place: Place, folder: Path, queues: int, rate: float | None = None) -> Path:
     """A file for `--config`. JSON is a part of YAML."""
     pair = {
-        "name": "contoso", "backlog_queue_count": queues,
+        "name": "contoso", "backlog_queue_count": queues, "rate": rate,
         "primary": {"connection_string": place.primary}, "secondary": {"connection_string": place.secondary},
     }  # fmt: skip
     status = {"listen": "127.0.0.1:0"}
@@ -34,10 +37,10 @@ def settings(place: Place, folder: Path, queues: int) -> Path:
 
 
 @contextmanager
-def worker(place: Place, folder: Path, queues: int) -> Iterator[int]:
+def worker(place: Place, folder: Path, queues: int, rate: float | None = None) -> Iterator[int]:
     """A worker that listens: its process."""
-    said = folder / "worker.log"
-    command = [*SYPHON, "run", "--config", str(settings(place, folder, queues))]
+    said = folder / LOG
+    command = [*SYPHON, "run", "--config", str(settings(place, folder, queues, rate))]
     with said.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:  # noqa: S603
         try:
             deadline = time.monotonic() + WITHIN
@@ -48,3 +51,8 @@ def worker(place: Place, folder: Path, queues: int) -> Iterator[int]:
             yield process.pid
         finally:
             process.terminate()
+
+
+def status_port(folder: Path) -> int:
+    """Where the worker answers that was started in this folder."""
+    return int((folder / LOG).read_text().partition("status on http://127.0.0.1:")[2].split()[0])

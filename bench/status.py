@@ -9,32 +9,27 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
 import click
-import yaml
 from rich.console import Console
 from rich.table import Table
 
+from .commands import status_port, worker
 from .fill import fill
 from .stage import QUEUE, emulator
 from .targets import Target
+from .usage import own_cpu
 
 PATHS = ("/status", "/", "/metrics")
 EVERY = 0.25
 RATE = 2000
 """Messages a second, at the least."""
 ALLOWED = 1.25 * RATE
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -51,7 +46,7 @@ class Turn:
 class Worker:
     """A worker, and what can be known of it from outside."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+    def __init__(self, process: int, port: int) -> None:
         self._process = process
         self._port = port
 
@@ -72,14 +67,9 @@ class Worker:
     def forwarded(self) -> int:
         return int(json.loads(self.ask("/status")[1])["totals"]["forwarded"])
 
-    def cpu(self) -> float:
-        """Seconds that its process has used so far, without the JVM and the tasks."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
     def turn(self, seconds: float, asking: bool) -> Turn:
         answers: dict[str, list[float]] = {path: [] for path in PATHS} if asking else {}
-        moved, used, began = self.forwarded(), self.cpu(), time.monotonic()
+        moved, used, began = self.forwarded(), own_cpu(self._process), time.monotonic()
         due = began
         while (now := time.monotonic()) < began + seconds:
             if now < due:
@@ -89,39 +79,7 @@ class Worker:
             for path, took in answers.items():
                 took.append(self.ask(path)[0])
         spent = time.monotonic() - began
-        return Turn((self.cpu() - used) / spent, (self.forwarded() - moved) / spent, answers)
-
-
-@contextmanager
-def worker(primary: str, secondary: str, folder: Path) -> Iterator[Worker]:
-    settings = {
-        "pairs": [{
-            "name": "contoso", "primary": {"connection_string": primary}, "rate": ALLOWED,
-            "secondary": {"connection_string": secondary}, "backlog_queue_count": 1,
-        }],
-        "pipeline": {"master": "local[1]", "ledger": str(folder / "ledger"), "lease": "10m"},
-        "status": {"listen": "127.0.0.1:0"},
-    }  # fmt: skip
-    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "syphon", "run", "-c", str(folder / "config.yaml")]
-    with (
-        (folder / "log").open("w+") as log,
-        subprocess.Popen(command, stderr=log, text=True) as process,  # noqa: S603
-    ):
-        try:
-            yield Worker(process, int(_said(process, folder / "log", "status on http://127.0.0.1:")))
-        finally:
-            process.terminate()
-
-
-def _said(process: subprocess.Popen[str], log: Path, words: str) -> str:
-    """What stands behind these words in the log, as soon as it is there."""
-    while process.poll() is None:
-        for line in log.read_text().splitlines():
-            if words in line:
-                return line.partition(words)[2]
-        time.sleep(0.1)
-    raise RuntimeError(f"the worker has ended: {log.read_text()}")
+        return Turn((own_cpu(self._process) - used) / spent, (self.forwarded() - moved) / spent, answers)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -138,7 +96,8 @@ def main(seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder, emulator(names) as place:
         count = round(ALLOWED * (2 * seconds + 15))
         fill(place.secondary, QUEUE, count, 256, lambda number: names[number % len(names)])
-        with worker(place.primary, place.secondary, Path(folder)) as found:
+        with worker(place, Path(folder), 1, ALLOWED) as process:
+            found = Worker(process, status_port(Path(folder)))
             while found.forwarded() < RATE:
                 time.sleep(0.5)
             for asking in (False, True, True, False):  # in this order, so that what drifts adds to both

@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")
-PARENT, USER, ENDED_CHILDRENS_SYSTEM = 1, 11, 14
+PARENT, USER, SYSTEM, ENDED_CHILDRENS_SYSTEM = 1, 11, 12, 14
 """Places in /proc/PID/stat, counted behind the name; from USER on there are four times: ours, and our children's."""
 
 
@@ -34,8 +34,12 @@ def usage(pid: int) -> Usage:
 
 def cpu(pid: int) -> float:
     """Seconds so far. Those of children that have ended are kept by parents that wait for them, and lost by others."""
-    times = [_stat(process)[USER : ENDED_CHILDRENS_SYSTEM + 1] for process in tree(pid)]
-    return sum(int(ticks) for process in times for ticks in process) / TICKS
+    return sum(_seconds(process, ENDED_CHILDRENS_SYSTEM) for process in tree(pid))
+
+
+def own_cpu(pid: int) -> float:
+    """The same without what it has started."""
+    return _seconds(pid, SYSTEM)
 
 
 def peak_megabytes(pid: int) -> float:
@@ -52,6 +56,10 @@ def tree(pid: int) -> list[int]:
     for parent in found:
         found += children[parent]
     return found
+
+
+def _seconds(pid: int, last: int) -> float:
+    return sum(map(int, _stat(pid)[USER : last + 1])) / TICKS
 
 
 def _stat(pid: int) -> list[str]:

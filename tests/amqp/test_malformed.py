@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from syphon.amqp import Malformed, Message, Section, Value, batch_parts, decode, encode, split
 from syphon.amqp.codec import MAX_DEPTH, MAX_EMPTY_ITEMS, skip
 from syphon.amqp.frames import read_performative
+from tests.fuzz.targets import a_value_is_read_or_malformed
 
 from .same import assert_same
 from .strategies import ITEMS, examples, mutated, noise, values
@@ -35,29 +35,16 @@ def test_a_value_that_is_cut_short_is_malformed_wherever_the_cut_is(value: Value
             skip(data, 0, cut)
 
 
-def read_or_malformed(data: bytes) -> None:
-    """Either it is refused, or it is a value that ends where `skip` says and that can be written again."""
-    try:
-        value, end = decode(data)
-    except Malformed:
-        with suppress(Malformed):
-            assert 0 < skip(data, 0, len(data)) <= len(data)
-        return
-    assert 0 < end <= len(data)
-    assert skip(data, 0, len(data)) == end
-    assert_same(decode(encode(value))[0], value)
-
-
 @given(noise)
 @examples(600)
 def test_random_bytes_are_a_value_or_malformed(data: bytes) -> None:
-    read_or_malformed(data)
+    a_value_is_read_or_malformed(data)
 
 
 @given(mutated(values.map(encode)))
 @examples(300)
 def test_a_damaged_value_is_a_value_or_malformed(data: bytes) -> None:
-    read_or_malformed(data)
+    a_value_is_read_or_malformed(data)
 
 
 @given(mutated(values.map(encode)), st.integers(0, 10))

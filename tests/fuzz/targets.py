@@ -25,12 +25,14 @@ EXPIRY, CREATION, GROUP_ID = 8, 9, 10
 
 
 def a_value_is_read_or_malformed(data: bytes) -> None:
+    """Either it is refused, or it is a value that ends where `skip` says and that can be written again."""
     try:
         value, end = decode(data)
     except Malformed:
         with suppress(Malformed):
             assert 0 < skip(data, 0, len(data)) <= len(data)
         return
+    assert 0 < end <= len(data)
     assert skip(data, 0, len(data)) == end
     assert_same(decode(encode(value))[0], value)
 
