@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from azure.servicebus._pyamqp.aio import AMQPClientAsync
+from azure.servicebus._pyamqp.client import AMQPClient
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +21,21 @@ def node() -> str:
     if found is None:
         pytest.skip("node is missing: install nodejs and npm to run the JavaScript suite")
     return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def links_of_the_sdk_close_at_once() -> Iterator[None]:
+    """A link of the SDK's has something beside it that looks each second whether half a minute of silence is over, and
+    closing the link waits for the end of that second. No test is silent for so long, and hundreds of them close links.
+    """
+
+    async def nothing(client: object) -> None:
+        """No test needs it."""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AMQPClient, "_keep_alive", lambda client: None)  # noqa: ARG005
+        patch.setattr(AMQPClientAsync, "_keep_alive_async", nothing)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -55,9 +55,11 @@ class HandClock:
 class AioHandClock(HandClock):
     async def wait(self, event: asyncio.Event, seconds: float) -> None:  # type: ignore[override]
         until = self._begin(seconds)
-        while self._now < until and not event.is_set():
-            await asyncio.sleep(0.01)
-        self._waits.remove(until)
+        try:
+            while self._now < until and not event.is_set():
+                await asyncio.sleep(0.01)
+        finally:  # who waits may be cancelled
+            self._waits.remove(until)
 
 
 class Front:
