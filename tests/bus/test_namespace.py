@@ -14,7 +14,7 @@ from syphon.bus.namespace import Namespace, NamespaceClosed, Status
 from syphon.bus.opening import namespace_of
 from syphon.config import Credential
 from syphon.config import NamespaceSettings as Settings
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
+from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, Operation, Outage
 from syphon.errors import DestinationUnreachable, NotAuthorized
 
 
@@ -63,6 +63,45 @@ def test_a_broken_connection_is_opened_again(emulator: BackgroundEmulator) -> No
     emulator.call(emulator["contoso"].namespace.faults.end_outage)
     until(lambda: namespace.connection() is not None)
     assert namespace.error is None
+    namespace.close()
+
+
+def test_a_namespace_that_is_out_is_tried_again_after_pauses_that_double_up_to_two_minutes() -> None:  # C3, S9
+    tried: list[float] = []
+    clock = 1000.0
+
+    def connect() -> Connection:
+        tried.append(clock)
+        raise DestinationUnreachable("contoso: nobody listens")
+
+    namespace = Namespace("contoso", connect, lambda: clock)
+    for pause in (1, 2, 4, 8, 16, 32, 64, 120, 120):
+        tries = len(tried) + 1
+        until(lambda tries=tries: namespace.connection() is None and len(tried) == tries and told(namespace))  # type: ignore[misc]
+        clock += pause - 0.001
+        assert namespace.connection() is None
+        assert (len(tried), opening()) == (tries, 0), f"{pause} s are not over"
+        clock += 0.001
+    assert namespace.status is Status.OPENED
+    namespace.close()
+
+
+def told(namespace: Namespace) -> bool:
+    """Whether it has taken in what became of its last try."""
+    error, namespace.error = namespace.error, None
+    return error is not None
+
+
+def opening() -> int:
+    return sum(thread.name.startswith("open contoso") for thread in threading.enumerate())
+
+
+def test_an_opening_that_fails_is_not_repeated_by_the_sdk(emulator: BackgroundEmulator) -> None:  # P5, S9
+    refused = Fault(Action.ERROR, Operation.CONNECT)
+    emulator.call(lambda: emulator["contoso"].namespace.faults.add(refused))
+    namespace = reached(emulator)
+    until(lambda: namespace.connection() is None and namespace.error is not None)
+    assert refused.struck == 1
     namespace.close()
 
 

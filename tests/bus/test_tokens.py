@@ -59,7 +59,7 @@ class Desk:
 
 @pytest.fixture
 def desk() -> Iterator[Desk]:
-    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso", accept_any_jwt=True)])
     with BackgroundEmulator(settings) as emulator:
         emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("orders")))
         client = ServiceBusClient.from_connection_string(emulator["contoso"].connection_string)
@@ -107,3 +107,34 @@ def test_a_credential_that_gives_no_token_is_something_to_wait_for(desk: Desk) -
     assert KEY not in str(failed.value)
     desk.keys.broken = False
     desk.turn(lambda: desk.tokens.allow("orders"))
+
+
+def test_a_key_that_was_changed_is_noticed_when_the_token_is_renewed(desk: Desk) -> None:  # C3: rotated, and expired
+    desk.turn(lambda: desk.tokens.allow("orders"))
+    desk.keys.key = "an-old-key"
+    desk.ahead[0] = 55 * 60
+    with pytest.raises(NotAuthorized, match="'orders' was refused"):
+        desk.turn(lambda: not desk.tokens.allow("orders"))
+
+
+class Identity:
+    """A credential like those of azure-identity."""
+
+    def __init__(self) -> None:
+        self.scopes: list[str] = []
+
+    def get_token(self, scope: str) -> AccessToken:
+        self.scopes.append(scope)
+        return AccessToken("eyJhbGciOiJub25lIn0.e30.", round(time.time()) + 3600)
+
+
+def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a_link(desk: Desk) -> None:  # issue 3
+    identity = Identity()
+    tokens = Tokens(desk.connection.wire, desk.connection.host, identity)
+    desk.tokens = tokens
+    desk.turn(lambda: tokens.allow("orders"))
+    receiver = RawReceiver(desk.connection.wire, "orders")
+    desk.turn(lambda: receiver.state is not LinkState.ATTACHING)
+    assert receiver.state is LinkState.OPEN
+    assert identity.scopes == ["https://servicebus.azure.net//.default"]
+    tokens.close()

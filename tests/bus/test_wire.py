@@ -5,18 +5,25 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from syphon.amqp.frames import (
+    EMPTY_FRAME,
+    Accepted,
     Attach,
     Begin,
     Close,
     Composite,
     Detach,
+    Disposition,
     End,
     Error,
     Flow,
+    Modified,
+    Rejected,
+    Released,
     Source,
     Target,
     Transfer,
@@ -38,6 +45,7 @@ class Peer:
 
     socket: socket.socket
     wire: Wire
+    clock: SimpleNamespace
 
     def says(self, performative: Composite, payload: bytes = b"") -> None:
         self.socket.sendall(frame(0, performative.to_bytes() + payload))
@@ -64,9 +72,10 @@ def peer() -> Iterator[Peer]:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.settimeout(10)
-    wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, None, heartbeat=30.0), "contoso")
+    clock = SimpleNamespace(now=1000.0)
+    wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, idle_timeout=60.0, heartbeat=60.0), "contoso", lambda: clock.now)
     with theirs:
-        far = Peer(theirs, wire)
+        far = Peer(theirs, wire, clock)
         far.says(Begin(CHANNEL, 0, 5000, 5000))
         yield far
         wire.close()
@@ -196,3 +205,81 @@ def test_a_connection_that_is_closed_says_nothing_of_an_entity(
 def test_a_connection_that_is_closed_by_a_busy_service_is_left_alone_for_ten_seconds(peer: Peer) -> None:  # S5
     peer.says(Close(Error("com.microsoft:server-busy", "slowly")))
     assert isinstance(peer.wire.failure, DestinationBusy)
+
+
+@pytest.fixture
+def sender(peer: Peer) -> RawSender[str]:
+    """A link that may send one message."""
+    sender: RawSender[str] = RawSender(peer.wire, "orders")
+    peer.attaches(sender, 0)
+    peer.says(Flow(0, 5000, 0, 5000, 0, 0, 1))
+    peer.hears()
+    return sender
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (Accepted(), None),
+        (Rejected(Error("com.microsoft:server-busy", "slowly")), "com.microsoft:server-busy: slowly"),
+        (Rejected(), "'rejected' where 'accepted' was asked for"),
+        (Released(), "'released' where 'accepted' was asked for"),
+        (Modified(), "'modified' where 'accepted' was asked for"),
+    ],
+)
+def test_only_what_was_accepted_has_arrived(  # S2
+    peer: Peer, sender: RawSender[str], state: Composite, told: str | None
+) -> None:
+    sender.send(b"x", 0, "ticket")
+    peer.says(Disposition(True, 0, None, True, state))
+    (sent,) = sender.results
+    assert (sent.ticket, sent.unknown) == ("ticket", False)
+    assert sent.error is None if told is None else told in str(sent.error)
+
+
+def test_no_more_is_sent_than_the_peer_has_asked_for(peer: Peer, sender: RawSender[str]) -> None:
+    assert sender.has_room()
+    sender.send(b"x", 0, "first")
+    assert not sender.has_room()
+    peer.says(Disposition(True, 0, None, True, Accepted()))
+    assert not sender.has_room()
+    peer.says(Flow(1, 5000, 0, 5000, 0, 1, 1))
+    assert sender.has_room()
+
+
+def test_a_quiet_wire_sends_a_heartbeat_three_times_as_often_as_the_peer_wants_one(peer: Peer) -> None:  # S1, WIRE
+    peer.hears()
+    peer.clock.now += 20
+    peer.wire.tick()
+    assert not peer.wire.wants_to_write()
+    peer.clock.now += 1
+    peer.wire.tick()
+    peer.wire.flush()
+    assert peer.socket.recv(100) == EMPTY_FRAME
+
+
+def test_a_peer_that_owes_an_answer_for_a_minute_and_says_nothing_is_dead(  # S8, D10, WIRE
+    peer: Peer, sender: RawSender[str]
+) -> None:
+    sender.send(b"x", 0, "ticket")
+    peer.clock.now += 59
+    peer.socket.sendall(EMPTY_FRAME)
+    peer.wire.read()  # alive, though it has not answered
+    peer.clock.now += 60
+    peer.wire.tick()
+    assert peer.wire.failure is None
+    peer.clock.now += 1
+    peer.wire.tick()
+    assert "contoso has not answered for 60 seconds" in str(peer.wire.failure)
+    assert [(sent.ticket, sent.unknown) for sent in sender.results] == [("ticket", True)]
+
+
+def test_what_the_sdk_had_read_of_the_first_frames_is_not_lost() -> None:  # WIRE
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    begin = frame(0, Begin(CHANNEL, 0, 5000, 5000).to_bytes())
+    with theirs:
+        wire = Wire(OpenSocket(ours, begin[:11], FRAME_SIZE, None, heartbeat=60.0), "contoso")
+        theirs.sendall(begin[11:] + frame(0, Close(Error("amqp:connection:forced", "understood")).to_bytes()))
+        wire.read()
+        assert "understood" in str(wire.failure)

@@ -2,74 +2,19 @@
 
 from __future__ import annotations
 
-import select
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import pytest
 
-from syphon.amqp import data_section
-from syphon.backlog import Facts, Restored
-from syphon.bus.connection import Connection
-from syphon.bus.links import Arrival
 from syphon.emulator import Action, Fault, Operation
-from syphon.transfer.destination import Destination, Open, Progress, Transfer, Waiting
+from syphon.errors import DestinationMissing, DestinationSilent
+from syphon.transfer.destination import Closed, Destination, Open, Waiting
 from syphon.transfer.pump import PERMANENT
 
 from .conftest import Bench, aliased
+from .trial import Trial, trial
 
-
-@dataclass
-class Trial:
-    """A destination on a real connection, in a time that is moved by hand."""
-
-    bench: Bench
-    connection: Connection
-    destination: Destination
-    now: float = 1000.0
-    progress: Progress = field(default_factory=Progress)
-
-    def send(self) -> None:
-        """One message, until it is known what became of it."""
-        before = len(self.progress.accepted) + len(self.progress.left)
-        self.offer(None)
-        self.turn(lambda: len(self.progress.accepted) + len(self.progress.left) > before)
-
-    def offer(self, key: str | None) -> None:
-        payload = data_section(b"x")
-        restored = Restored(payload, "orders", None, None, key, len(payload), Facts())
-        self.destination.offer(Transfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
-
-    def turn(self, until: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
-        while not until():
-            assert time.monotonic() < deadline, "it did not come to pass"
-            done = self.destination.work(self.connection, self.now)
-            self.progress.accepted += done.accepted
-            self.progress.left += done.left
-            self.connection.wire.flush()
-            select.select([self.connection.wire], [], [], 0.02)
-            self.connection.read()
-
-    def pause(self) -> float:
-        """How long it is left alone after the next failure; time then moves on to the end of it."""
-        self.send()
-        state = self.destination.state
-        assert isinstance(state, Waiting)
-        pause, self.now = state.until - self.now, state.until
-        return pause
-
-
-@pytest.fixture
-def trial(bench: Bench) -> Iterator[Trial]:
-    bench.queue("orders")
-    namespace = bench.reach("contoso", "")
-    bench.wait(lambda: namespace.connection() is not None)
-    connection = namespace.connection()
-    assert connection is not None
-    yield Trial(bench, connection, Destination("orders", PERMANENT))
-    namespace.close()
+__all__ = ["trial"]
 
 
 @pytest.mark.parametrize(
@@ -77,10 +22,12 @@ def trial(bench: Bench) -> Iterator[Trial]:
     [
         ("com.microsoft:server-busy", [10, 20, 40, 80, 120, 120]),
         ("amqp:internal-error", [1, 2, 4, 8, 16, 32, 64, 120, 120]),
+        ("com.microsoft:timeout", [1, 2, 4]),
+        ("com.microsoft:operation-cancelled", [1, 2, 4]),
         ("amqp:resource-limit-exceeded", [30, 60, 120, 120]),
     ],
 )
-def test_each_failure_in_a_row_doubles_the_wait_up_to_two_minutes(  # S5, S9
+def test_each_failure_in_a_row_doubles_the_wait_up_to_two_minutes(  # S4, S5, S9
     trial: Trial, condition: str, pauses: list[float]
 ) -> None:
     trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition))
@@ -106,6 +53,54 @@ def test_after_a_failure_one_batch_goes_ahead_and_the_others_wait_for_its_answer
         trial.offer(f"key {number}")  # fifty keys are fifty batches
     trial.turn(lambda: len(trial.progress.left) == 51)
     assert busy.struck == 2
+
+
+def test_who_may_not_send_there_tries_again_in_a_minute(trial: Trial) -> None:  # S4: no word about a message
+    trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="amqp:unauthorized-access"))
+    assert [trial.pause(), trial.pause()] == [60, 120]
+
+
+def test_what_the_operator_does_not_call_permanent_is_tried_again_in_half_a_minute(trial: Trial) -> None:  # S4
+    trial.destination = Destination("orders", PERMANENT - {DestinationMissing})
+    missing = trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:not-found"))
+    assert [trial.pause(), trial.pause()] == [30, 60]
+    assert missing.struck == 2
+
+
+def test_a_link_that_breaks_is_opened_again_at_once_but_not_for_ever(trial: Trial) -> None:  # S3: no hot loop
+    broken = trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders"))
+    assert [trial.pause(), trial.pause()] == [1, 2]
+    assert broken.struck == 6
+
+
+def test_a_destination_that_refused_everything_is_looked_at_again_in_half_a_minute(trial: Trial) -> None:  # S4
+    trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="com.microsoft:entity-disabled"))
+    trial.send()
+    assert isinstance(trial.destination.state, Closed)
+    trial.bench.emulator.call(trial.bench.primary.faults.clear)
+    trial.now += 29.9
+    trial.send()
+    assert (len(trial.progress.refused), len(trial.progress.accepted)) == (2, 0)
+    trial.now += 0.1
+    trial.send()
+    assert (len(trial.progress.refused), len(trial.progress.accepted)) == (2, 1)
+
+
+def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Trial) -> None:  # S4, S8, D10
+    silent = trial.bench.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
+    trial.offer(None)
+    trial.turn(lambda: silent.struck == 1)
+    sent = time.monotonic()
+    trial.now = sent + 58
+    trial.turn_once()
+    assert isinstance(trial.destination.state, Open)
+    trial.now = sent + 61
+    trial.turn(lambda: len(trial.progress.left) == 1)
+    state = trial.destination.state
+    assert isinstance(state, Waiting)
+    assert isinstance(state.because, DestinationSilent)
+    assert "'orders' has not answered for 60 seconds" in str(state.because)
+    assert trial.progress.left[0][0].possible_duplicate  # it has arrived, and nobody was told
 
 
 def test_who_waits_is_told_with_the_reason_the_time_and_how_many_were_left(bench: Bench) -> None:  # D7

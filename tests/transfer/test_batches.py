@@ -1,0 +1,81 @@
+"""Batches keep within the limits of their link: none is refused for its size (D6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from syphon.amqp import (
+    Header,
+    Map,
+    Message,
+    Properties,
+    Section,
+    data_section,
+    header_bytes,
+    properties_bytes,
+    section_bytes,
+)
+from syphon.emulator import QueueDescription, Tier
+from syphon.transfer.outcomes import Result
+
+from .conftest import Bench
+from .trial import Trial, trial
+
+__all__ = ["trial"]
+
+LIMIT = 262_144
+"""Bytes that a message, and a batch, may have in a Standard namespace."""
+
+
+def sized(size: int) -> bytes:
+    """A message of just so many bytes."""
+    head = len(data_section(bytes(size))) - size
+    return data_section(bytes(size - head))
+
+
+def test_messages_go_together_as_far_as_the_link_allows(trial: Trial) -> None:
+    for _ in range(12):
+        trial.offer(None, sized(60_000))
+    trial.turn(lambda: trial.answered() == 12)
+    assert [answer.error for answer in trial.progress.answers] == [None] * len(trial.progress.answers)
+    assert max(len(answer.batch) for answer in trial.progress.answers) == 4
+
+
+def test_the_envelope_of_a_batch_counts_as_well(trial: Trial) -> None:
+    half = LIMIT // 2 - 100  # two of them fit, and an envelope with the first one's id and key does not
+    for _ in range(2):
+        trial.offer("k" * 128, sized(half), message_id="i" * 128)
+    trial.turn(lambda: trial.answered() == 2)
+    assert [(len(answer.batch), answer.error) for answer in trial.progress.answers] == [(1, None), (1, None)]
+
+
+def test_a_batch_has_a_limit_of_its_own_where_messages_may_be_larger(trial: Trial) -> None:  # Premium: 1 MB
+    premium = trial.bench.primary
+    trial.bench.emulator.call(lambda: setattr(premium, "tier", Tier.PREMIUM))
+    trial.bench.emulator.call(lambda: premium.delete("orders"))
+    large = QueueDescription("orders", max_message_size_in_kilobytes=4096)
+    trial.bench.emulator.call(lambda: premium.create_queue(large))
+    for _ in range(4):
+        trial.offer(None, sized(400_000))
+    trial.offer(None, sized(2_000_000))
+    trial.turn(lambda: trial.answered() == 5)
+    assert [answer.error for answer in trial.progress.answers] == [None] * len(trial.progress.answers)
+    assert len(trial.progress.accepted) == 5
+
+
+@pytest.mark.parametrize(("size", "result"), [(LIMIT, Result.FORWARDED), (LIMIT + 1, Result.DEAD_LETTERED)])
+def test_a_message_of_the_limit_passes_and_one_byte_more_does_not(  # M7
+    bench: Bench, size: int, result: Result
+) -> None:
+    bench.queue("orders")
+    aliases = section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"x-ms-path": "orders"}))
+    head = properties_bytes(Properties(message_id="large"))
+    body = sized(size - len(head) - len(header_bytes(Header(durable=True))))  # which every broker adds
+    bench.smuggle(head + aliases + body)
+    _, outcomes = bench.run()
+    assert [(outcome.result, outcome.message_id) for outcome in outcomes] == [(result, "large")]
+    if result is Result.DEAD_LETTERED:
+        assert outcomes[0].reason.startswith("MessageTooLarge: Destination 'orders': ")
+        assert f"It has {size} bytes, and 'orders' takes {LIMIT}" in outcomes[0].reason
+    arrived = bench.emulator.call(lambda: [found.bare for found in bench.primary.line("orders").peek(0, 9)])
+    assert arrived == ([Message(head + body).bare()] if result is Result.FORWARDED else [])
