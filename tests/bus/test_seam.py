@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import socket
+from pathlib import Path
 
-import azure.servicebus
 import pytest
 from azure.servicebus import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBusConnectionError
+from pydantic import SecretStr
 
 from syphon.bus import seam
 from syphon.bus.connection import Connection
+from syphon.bus.opening import client_of
+from syphon.config import NamespaceSettings
 from syphon.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
 
 STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
@@ -26,10 +31,47 @@ def test_another_version_of_the_sdk_is_refused_by_name(version: str) -> None:
         seam.check_contract(version)
 
 
-def test_a_private_name_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(azure.servicebus.ServiceBusClient, "_create_session_browser")
-    with pytest.raises(seam.SeamBroken, match=r"ServiceBusClient\._create_session_browser is gone"):
+@pytest.mark.parametrize(("place", "name"), [(place, name) for place, names in seam.CONTRACT.items() for name in names])
+def test_a_private_name_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch, place: str, name: str) -> None:
+    module, _, owner = place.partition(":")
+    others = {other: None for other in seam.CONTRACT[place] if other != name}
+    monkeypatch.setattr(f"{module}.{owner}", type(owner, (), others))
+    with pytest.raises(seam.SeamBroken) as broken:
         seam.check_contract()
+    assert str(broken.value).startswith(f"azure-servicebus does not fit: {place}.{name} is gone. Install ")
+
+
+def test_what_only_instances_have_is_looked_for_as_well() -> None:
+    class Before:
+        def __init__(self) -> None:
+            self._handler = None
+
+    class After:
+        def __init__(self) -> None:
+            self._connection = None
+
+    assert seam._has(Before, "_handler")
+    assert not seam._has(After, "_handler")
+
+
+def test_every_private_name_that_is_used_is_in_the_contract() -> None:
+    """Ours begin with `self.`; whatever else begins with an underscore is the SDK's."""
+    used: dict[str, str] = {}
+    for folder in ("bus", "backlog", "transfer", "sender"):
+        for file in (Path(seam.__file__).parents[1] / folder).glob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "super()"):
+                    used[node.attr] = file.name
+                elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
+                    used[ast.unparse(node.args[1]).strip("'")] = file.name
+    private = {name: file for name, file in used.items() if re.fullmatch("_[a-z]\\w*", name)}
+    known = {name for names in seam.CONTRACT.values() for name in names}
+    assert private.keys() - known - NAMED_TUPLES == set()
+    assert set(private.values()) <= {"seam.py", "connection.py"}, "one place knows the SDK's private side"
+    assert {name for name in known if name.startswith("_")} <= private.keys(), "nothing is asked for that is not used"
+
+
+NAMED_TUPLES = {"_replace", "_asdict", "_fields"}
 
 
 def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +110,19 @@ def test_what_the_resolver_says_comes_through_the_sdk(  # C3
     monkeypatch.setattr(socket, "getaddrinfo", resolve)  # the one thing outside this machine that is stood in for
     with ServiceBusClient.from_connection_string(STRING, retry_total=0) as client, pytest.raises(kind, match="contoso"):
         Connection(client, "orders", timeout=5)
+
+
+def test_of_an_error_of_the_sdk_only_the_first_line_is_told() -> None:  # it goes on with a trace, and what was sent
+    error = ServiceBusConnectionError(message="It broke.\nAuthorization: a-key")
+    found = seam.explain(error, "contoso.example", "orders")
+    assert "It broke." in str(found)
+    assert "a-key" not in str(found)
+
+
+def test_a_client_is_not_even_made_with_another_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seam, "SUPPORTED", "7.99.")
+    with pytest.raises(seam.SeamBroken, match=r"7\.99\.\* is needed"):
+        client_of(NamespaceSettings(connection_string=SecretStr(STRING)))
 
 
 def test_a_refused_token_is_no_outage() -> None:  # C3
