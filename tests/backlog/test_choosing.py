@@ -47,3 +47,9 @@ def test_a_name_that_means_nothing_is_told(queues: tuple[str, ...], names: tuple
 
 def test_the_queues_of_a_pair_come_together() -> None:
     assert [(found.name, len(ours)) for found, ours in by_pair(choose(PAIRS))] == [("contoso", 12), ("fabrikam", 2)]
+
+
+def test_a_primary_that_is_given_a_name_has_it_in_its_queues() -> None:  # P1
+    named = NamespaceSettings(namespace="10.0.0.1.example", name="shop")
+    other = pair("contoso", 1).model_copy(update={"primary": named})
+    assert [assignment.queue for assignment in choose([other])] == ["shop/x-servicebus-transfer/0"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from syphon.backlog.description import Difference
+from syphon.backlog.description import DOCUMENTED, Difference
 from syphon.backlog.names import QueueName, backlog_queues
 from syphon.backlog.provisioning import (
     Dropped,
@@ -17,10 +18,11 @@ from syphon.backlog.provisioning import (
     NoBacklogQueue,
     Provisioned,
     Unknown,
+    differences,
     plan,
     provision,
 )
-from syphon.bus.administration import Administration, Conflict, Refused, Unanswered
+from syphon.bus.administration import Administration, Conflict, QueueFacts, Refused, Unanswered
 from syphon.bus.arm import ArmAdministration
 from syphon.bus.data_plane import DataPlaneAdministration
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription, TopicDescription
@@ -124,6 +126,23 @@ def test_a_plan_says_what_is_there_what_differs_and_what_would_be_made(
     assert (planned.as_owed, planned.missing) == ((Found(ZERO),), (Missing(TWO),))
     assert [queue.name for queue in planned.different] == [ONE]
     assert queues_there(here) == before, "a plan changes nothing"
+
+
+AS_MADE = QueueFacts(
+    **{name: getattr(DOCUMENTED, name) for name in (field.name for field in dataclasses.fields(DOCUMENTED))},
+    requires_session=False, requires_duplicate_detection=False, enable_partitioning=False, enable_express=False,
+    forward_to=None, forward_dead_lettered_messages_to=None, status="Active",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(QueueFacts)])
+def test_whatever_is_known_of_a_queue_is_a_difference_by_its_name_if_it_is_not_as_made(name: str) -> None:  # P3
+    assert differences(AS_MADE) == ()
+    made = getattr(AS_MADE, name)
+    other = not made if isinstance(made, bool) else 5_000 if isinstance(made, int) else "other"
+    (difference,) = differences(dataclasses.replace(AS_MADE, **{name: other}))
+    assert difference.property == name
+    assert difference.found != difference.documented
 
 
 def test_all_that_makes_a_queue_unfit_for_a_backlog_is_a_difference(

@@ -146,6 +146,7 @@ SENSELESS_SPANS: list[tuple[Value, str]] = [
     (None, "null"), (True, "boolean True"), (60.0, "double 60.0"), (float("nan"), "double nan"),
     (Float(1), "float 1.0"),
     (Long(-1), "long -1, which is negative"), (Described(TIMESPAN, Long(-1)), "timespan long -1, which is"),
+    (Described(TIMESPAN, Long(-600_000_000)), "timespan long -600000000, which is negative"),
     (Described(TIMESPAN, "x"), "which holds no whole number"), (Described(TIMESPAN, None), "timespan null"),
     (Described(OFFSET, Long(1)), "com.microsoft:datetime-offset long 1"), (Described(ULong(5), Long(1)), "5 long 1"),
     (ULong(2**64 - 1), "longer than any"), (Long(2**63 - 1), "longer than any"), ("P99999999999D", "longer than any"),

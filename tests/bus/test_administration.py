@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import logging
 import select
 import socket
@@ -11,10 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from syphon.backlog.description import DOCUMENTED
+from syphon.bus import arm, data_plane
 from syphon.bus.administration import (
     FOREVER,
     FOREVER_TEXT,
@@ -23,9 +27,11 @@ from syphon.bus.administration import (
     QueueFacts,
     Refused,
     Unanswered,
+    cause_of,
 )
 from syphon.bus.arm import ArmAdministration
 from syphon.bus.data_plane import DataPlaneAdministration
+from syphon.bus.plain_http import Wire
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription, TopicDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation, Outage
 from syphon.errors import NamespaceGone, NotAuthorized, SyphonError
@@ -318,6 +324,74 @@ def test_errors_say_who_refused_what_and_why(
     for text in failures(administration, kind, name):
         assert status in text
         assert "The cat is on the keyboard" in text
+
+
+@contextmanager
+def always(status: int) -> Iterator[int]:
+    """A port where the answer to every request is this."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_PUT = answer  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not on stderr."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_too_many_requests_is_an_answer_for_now(here: Site) -> None:  # P5: so Resource Manager says that it is busy
+    with always(429) as port:
+        for administration in (
+            DataPlaneAdministration.from_connection_string(here.connection_string(port=port)),
+            ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=f"http://127.0.0.1:{port}"),
+        ):
+            with closing(administration):
+                failures(administration, Unanswered, administration.namespace)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Endpoint=sb://contoso;SharedAccessKeyName=Root;SharedAccessKey=c2VjcmV0;EntityPath=x",
+        "Authorization: Bearer c2VjcmV0",
+        "SharedAccessSignature sr=sb%3a%2f%2fcontoso&sig=c2VjcmV0&se=1&skn=Root",
+        "https://contoso/?api-version=1&SIG=c2VjcmV0",
+    ],
+)
+def test_whatever_an_sdk_says_a_secret_in_it_is_not_repeated(text: str) -> None:
+    told_of = cause_of(HttpResponseError(f"It did not work: {text}."))
+    assert told_of.startswith("It did not work: ")
+    assert "c2VjcmV0" not in told_of
+    assert "***" in told_of
+
+
+def test_an_answer_may_take_a_minute(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:  # S8
+    timeouts: list[float] = []
+
+    class Timed(Wire):
+        def __init__(self, *, timeout: float, **more: Any) -> None:
+            timeouts.append(timeout)
+            super().__init__(timeout=timeout, **more)
+
+    for module in (data_plane, arm):
+        monkeypatch.setattr(module, "Wire", Timed)
+    DataPlaneAdministration.from_connection_string(here.connection_string()).close()
+    DataPlaneAdministration.from_credential("contoso.servicebus.windows.net", Token()).close()
+    ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token()).close()
+    assert timeouts == [60, 60, 60]
 
 
 @pytest.mark.parametrize("outage", [Outage.REFUSE, Outage.DROP, Outage.BUSY])

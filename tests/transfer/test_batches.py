@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus._pyamqp._encode import encode_payload
 
 from syphon.amqp import (
     Header,
@@ -15,7 +17,11 @@ from syphon.amqp import (
     properties_bytes,
     section_bytes,
 )
+from syphon.backlog import Facts, Restored
+from syphon.bus.links import Arrival
+from syphon.bus.seam import payloads_of
 from syphon.emulator import QueueDescription, Tier
+from syphon.transfer.destination import Transfer, _encoded
 from syphon.transfer.outcomes import Result
 
 from .conftest import Bench
@@ -47,6 +53,21 @@ def test_the_envelope_of_a_batch_counts_as_well(trial: Trial) -> None:
         trial.offer("k" * 128, sized(half), message_id="i" * 128)
     trial.turn(lambda: trial.answered() == 2)
     assert [(len(answer.batch), answer.error) for answer in trial.progress.answers] == [(1, None), (1, None)]
+
+
+def test_the_envelope_of_a_batch_is_the_sdks() -> None:  # S8: by it a partitioned entity finds the partition
+    theirs = ServiceBusMessageBatch(LIMIT)
+    for number in range(2):
+        theirs.add_message(ServiceBusMessage("x", message_id=f"m{number}", session_id="s", partition_key="s"))
+    envelope = Message(bytes(encode_payload(bytearray(), theirs._message)))
+    batch = []
+    for payload in payloads_of(theirs):
+        message = Message(payload).properties()
+        restored = Restored(payload, "orders", message.message_id, "s", "s", len(payload), Facts())
+        batch.append(Transfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
+    ours = Message(_encoded(batch)[0])
+    assert ours.properties() == envelope.properties() == Properties(message_id="m0", group_id="s")
+    assert ours.annotations() == envelope.annotations() == Map.symbols({"x-opt-partition-key": "s"})
 
 
 def test_a_batch_has_a_limit_of_its_own_where_messages_may_be_larger(trial: Trial) -> None:  # Premium: 1 MB

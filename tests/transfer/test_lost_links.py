@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syphon.emulator import Action, Fault, Operation
+from syphon.emulator import Action, Fault, Operation, Outage
 
 from .conftest import BACKLOG, QUICK, Bench, aliased
 
@@ -31,6 +31,22 @@ def test_a_completion_that_was_never_confirmed_is_a_possible_duplicate(bench: Be
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (1, 1)
     assert outcomes[0].possible_duplicate
     assert bench.active(BACKLOG, "contoso-dr") == 0
+
+
+def test_what_has_arrived_and_cannot_be_completed_before_its_lock_ends_is_a_possible_duplicate(  # D10, S6
+    bench: Bench,
+) -> None:
+    bench.queue("orders")
+    slow = bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.5))
+    bench.put(aliased("x", "orders", message_id="x"))
+    with bench.running(replace(QUICK, quiet=20.0, lock=2.0)) as (pump, outcomes, _):
+        bench.wait(lambda: slow.struck > 0)
+        bench.emulator.call(lambda: bench.secondary.faults.begin_outage(Outage.REFUSE))
+        bench.wait(lambda: pump.tally.forwarded == 1)
+        assert (pump.tally.in_hand, pump.tally.possible_duplicates) == (0, 1)
+        bench.emulator.call(bench.secondary.faults.end_outage)
+    assert outcomes[0].reason == "Its lock was lost with its link."
+    assert bench.active("orders") == 1
 
 
 def test_a_queue_that_is_busy_is_left_alone_before_it_is_received_from_again(bench: Bench) -> None:  # S5

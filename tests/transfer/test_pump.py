@@ -33,6 +33,24 @@ def test_messages_go_to_the_destinations_they_were_meant_for(bench: Bench) -> No
     assert all(not outcome.possible_duplicate and outcome.sequence_number > 0 for outcome in outcomes)
 
 
+def test_an_outcome_says_all_that_can_be_known_of_a_transfer(bench: Bench) -> None:  # S2, D9
+    bench.queue("sessions", requires_session=True)
+    began = time.time_ns() // 1_000_000
+    bench.put(aliased("hello", "sessions", message_id="m1", application_properties={"x-ms-sessionid": "alice"}))
+    with bench.client("contoso-dr").get_queue_receiver(BACKLOG) as receiver:
+        (before,) = receiver.receive_messages(1, max_wait_time=5)
+        receiver.abandon_message(before)
+    pump, (outcome,) = bench.run()
+    assert (outcome.queue, outcome.sequence_number, outcome.message_id) == (BACKLOG, before.sequence_number, "m1")
+    assert (outcome.destination, outcome.session_id, outcome.delivery_count) == ("sessions", "alice", 1)
+    assert (outcome.result, outcome.reason, outcome.possible_duplicate) == (Result.FORWARDED, "", False)
+    assert outcome.forwarded_at is not None
+    times = began, outcome.enqueued_at, outcome.received_at, outcome.forwarded_at, outcome.settled_at
+    assert list(times) == sorted(times)
+    assert outcome.size == pump.tally.bytes_forwarded > len("hello")
+    assert (pump.tally.in_hand, pump.tally.bytes_in_hand) == (0, 0)
+
+
 def test_the_aliases_are_gone_and_the_rest_is_as_the_sender_made_it(bench: Bench) -> None:  # M2
     bench.queue("sessions", requires_session=True)
     bench.put(aliased(
