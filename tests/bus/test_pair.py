@@ -61,6 +61,7 @@ def test_the_other_side_is_faulted_after_exactly_five_seconds(  # C1
     assert "contoso" in str(other.reason)
     assert "contoso-dr" in str(other.reason)
     assert ends in str(other.reason)
+    assert ("the key was refused" in str(other.reason)) is (ends == "faulted")
     assert pair.has_ended
 
 

@@ -6,8 +6,6 @@ What it answers is tested with the questions themselves, in tests/pipeline.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
-from syphon.cli import ExitCode
+from syphon.cli import ExitCode, main
 from syphon.cli.report_tables import show
 from syphon.pipeline.report import as_json
 from syphon.pipeline.rows import Origin, transfer_rows
@@ -81,19 +80,17 @@ def test_it_answers_as_json_and_as_a_page_and_its_exit_code_says_that_something_
 
 # --- usage -----------------------------------------------------------------------------------------------------------
 
-NO_SPARK = "import sys; sys.modules['pyspark'] = None; from syphon.cli import main; main(prog_name='syphon')"
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command is called: in a Python that could not import Spark if it tried."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def without_spark(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The command, in a Python that could not import Spark if it tried."""
-    command = [sys.executable, "-c", NO_SPARK, "report", *arguments]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder, env=environment)
-
-
-def test_help_teaches_with_examples(tmp_path: Path) -> None:
-    done = without_spark("--help", folder=tmp_path)
-    assert done.returncode == 0
+def test_help_teaches_with_examples(folder: Path) -> None:
+    done = CliRunner().invoke(main, ["report", "--help"])
+    assert done.exit_code == 0
     assert "syphon report -c config.yaml --from 2026-10-05 --to 2026-10-05 --pair contoso" in done.stdout
     assert "received = forwarded + dead-lettered + left + unaccounted" in " ".join(done.stdout.split())
 
@@ -114,14 +111,12 @@ def test_help_teaches_with_examples(tmp_path: Path) -> None:
         (["--ledger", ".", "--html", "none/report.html"], "there is no folder none."),
     ],
 )
-def test_what_makes_no_sense_is_told_at_once_and_without_spark(
-    tmp_path: Path, arguments: list[str], told: str
-) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "config.yaml").write_text(CONFIG.format(ledger="of-the-settings"))
-    done = without_spark(*arguments, folder=tmp_path)
-    assert done.returncode == ExitCode.USAGE
-    assert told.format(folder=tmp_path) in " ".join(done.stderr.split())
+def test_what_makes_no_sense_is_told_at_once_and_without_spark(folder: Path, arguments: list[str], told: str) -> None:
+    (folder / "file").touch()
+    (folder / "config.yaml").write_text(CONFIG.format(ledger="of-the-settings"))
+    done = CliRunner().invoke(main, ["report", *arguments])
+    assert done.exit_code == ExitCode.USAGE
+    assert told.format(folder=folder) in " ".join(done.stderr.split())
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_managemen
     bench.queue("orders")
     slow = bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=1.0))
     bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(50)))
-    with bench.running(replace(QUICK, quiet=2.0)) as (pump, outcomes, thread):
+    with bench.running(replace(QUICK, quiet=20.0)) as (pump, outcomes, _):
         bench.wait(lambda: slow.struck > 0)
         detach(bench)
-        thread.join(30)
+        bench.wait(lambda: pump.tally.forwarded == 50)
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (50, 0)
     assert {outcome.result for outcome in outcomes} == {"forwarded"}
     assert bench.active(BACKLOG, "contoso-dr") == 0
@@ -27,7 +27,7 @@ def test_a_completion_that_was_never_confirmed_is_a_possible_duplicate(bench: Be
     bench.queue("orders")
     bench.fault(Fault(Action.LOSE_REPLY_AND_DROP, Operation.SETTLE, BACKLOG, times=1), "contoso-dr")
     bench.put(aliased("x", "orders", message_id="x"))
-    pump, outcomes = bench.run(replace(QUICK, quiet=2.0))
+    pump, outcomes = bench.run()
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (1, 1)
     assert outcomes[0].possible_duplicate
     assert bench.active(BACKLOG, "contoso-dr") == 0
@@ -76,15 +76,6 @@ def test_a_link_that_ends_for_a_reason_nobody_knows_is_opened_again(bench: Bench
     strange = Fault(Action.DETACH, Operation.SEND, "orders", condition="com.microsoft:something-new", times=1)
     bench.fault(strange)
     bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)))
-    pump, _ = bench.run(replace(QUICK, quiet=2.0))
+    pump, _ = bench.run()
     assert strange.struck == 1
     assert (pump.tally.forwarded, pump.tally.dead_lettered) == (20, 0)
-
-
-def test_an_entity_that_lets_nobody_send_has_its_messages_dead_lettered(bench: Bench) -> None:  # S4
-    bench.queue("orders")
-    bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="amqp:not-allowed"))
-    bench.put(aliased("x", "orders"))
-    pump, outcomes = bench.run(replace(QUICK, quiet=2.0))
-    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (0, 1)
-    assert "amqp:not-allowed" in str(outcomes[0].reason)

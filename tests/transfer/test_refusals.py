@@ -57,19 +57,21 @@ def test_a_text_that_is_too_long_for_a_dead_letter_is_cut(bench: Bench) -> None:
 
 def test_an_alias_that_makes_no_sense_is_a_dead_letter_and_nothing_of_it_is_forwarded(bench: Bench) -> None:  # M4
     bench.queue("orders")
-    bad = {"x-ms-timetolive": "soon", "x-ms-scheduledenqueuetimeutc": "tomorrow", "x-ms-sessionid": 7}
+    bad = {"x-ms-timetolive": "soon", "x-ms-scheduledenqueuetimeutc": "tomorrow", "x-ms-sessionid": 7, "x-ms-path": ""}
     bench.put(*(
         aliased("x", "orders", message_id=alias, application_properties={alias: value}) for alias, value in bad.items()
     ))  # fmt: skip
-    bench.run()
-    letters = {str(letter.message_id): letter for letter in dead_letters(bench, 3)}
+    _, outcomes = bench.run()
+    letters = {str(letter.message_id): letter for letter in dead_letters(bench, len(bad))}
     assert letters.keys() == bad.keys()
     for alias, letter in letters.items():
         told = str(letter.dead_letter_error_description)
-        assert letter.dead_letter_reason == "BadAlias"
+        assert letter.dead_letter_reason == ("NoDestination" if alias == "x-ms-path" else "BadAlias")
         assert told.startswith(f"{alias} is ")
-        assert str(bad[alias]) in told
+        assert repr(bad[alias]) in told
         assert "expected is" in told
+        assert str(letter) == "x"
+        assert f"{letter.dead_letter_reason}: {told}" in {outcome.reason for outcome in outcomes}
     assert bench.active("orders") == 0
 
 
