@@ -12,6 +12,7 @@ from syphon.backlog import (
     backlog_queues,
     from_arm_name,
     never_a_destination,
+    not_allowed,
     parse_queue_name,
     primary_label,
 )
@@ -94,3 +95,19 @@ ORDINARY = [
 @pytest.mark.parametrize("path", ORDINARY)
 def test_ordinary_paths_may_be_a_destination(path: str) -> None:  # D13
     assert never_a_destination(path) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "allow", "allowed"),
+    [
+        ("orders", ["*"], True), ("orders", ["orders"], True), ("ORDERS", ["orders"], True),
+        ("orders", ["Orders"], True), ("/orders/", ["orders"], True), ("orders", ["/orders/"], True),
+        ("billing/eu/paid", ["billing/*"], True), ("orders", ["billing/*", "ord*"], True),
+        ("orders2", ["orders"], False), ("my/orders", ["orders"], False), ("billing", ["billing/*"], False),
+        ("orders", [], False), ("orders/$management", ["*", "orders/$management"], False),
+    ],
+)  # fmt: skip
+def test_the_operators_patterns_decide_whatever_the_capitals_and_never_beyond_nature(  # D13
+    path: str, allow: list[str], allowed: bool
+) -> None:
+    assert (not_allowed(path, allow) is None) is allowed

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
+from syphon.bus.connection import Connection
+from syphon.bus.namespace import Namespace
 from syphon.emulator import Action, Fault, Operation, Outage
+from syphon.errors import DestinationUnreachable
+from syphon.transfer.outcomes import Outcome
+from syphon.transfer.pump import Pump
 
 from .conftest import BACKLOG, QUICK, Bench, aliased
 
@@ -21,6 +27,32 @@ def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_managemen
     assert {outcome.result for outcome in outcomes} == {"forwarded"}
     assert bench.active(BACKLOG, "contoso-dr") == 0
     assert bench.active("orders") == 50
+
+
+def test_what_was_not_sent_when_its_link_was_lost_is_left_and_told(bench: Bench) -> None:  # D10
+    bench.put(*(aliased(f"{i}", "orders") for i in range(20)))
+    opened = threading.Event()
+
+    def connect() -> Connection:
+        opened.wait(30)
+        raise DestinationUnreachable("contoso: too late")
+
+    secondary, primary = bench.reach("contoso-dr", BACKLOG), Namespace("contoso", connect)
+    outcomes: list[Outcome] = []
+    pump = Pump(BACKLOG, secondary, primary, outcomes.append, replace(QUICK, quiet=20.0))
+    is_lost = False
+    for _ in pump.turns():
+        if pump.tally.received == 20 and not is_lost:
+            is_lost = True
+            detach(bench)
+        if pump.tally.left == 20:
+            assert (pump.tally.in_hand, pump.tally.possible_duplicates) == (0, 0)
+            pump.stop()
+    opened.set()
+    for namespace in (secondary, primary):
+        namespace.close()
+    assert all("amqp:link:detach-forced: for a test" in outcome.reason for outcome in outcomes)
+    assert bench.active(BACKLOG, "contoso-dr") == 20
 
 
 def test_a_completion_that_was_never_confirmed_is_a_possible_duplicate(bench: Bench) -> None:  # D10
