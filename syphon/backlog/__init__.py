@@ -14,9 +14,7 @@ from .facts import Facts, facts_of
 from .names import (
     BacklogQueue,
     QueueName,
-    arm_name,
     backlog_queues,
-    from_arm_name,
     never_a_destination,
     not_allowed,
     parse_queue_name,
@@ -27,7 +25,7 @@ from .trace_context import TraceContext, trace_context
 
 __all__ = [
     "to_backlog", "restore", "Restored", "Unrestorable", "Reason", "Ttl", "NotForBacklog",
-    "BacklogQueue", "QueueName", "backlog_queues", "parse_queue_name", "primary_label", "arm_name", "from_arm_name",
+    "BacklogQueue", "QueueName", "backlog_queues", "parse_queue_name", "primary_label",
     "never_a_destination", "not_allowed", "Facts", "facts_of", "QueueDescription", "DOCUMENTED", "Difference",
     "FOREVER", "iso_duration", "TraceContext", "trace_context",
 ]  # fmt: skip

@@ -58,15 +58,6 @@ def primary_label(host: str, pair: str, override: str | None = None) -> str:
     return name.partition(".")[0]
 
 
-def arm_name(name: str) -> str:
-    """A queue's name as Azure Resource Manager writes it (P6): a slash would end its part of the path."""
-    return name.replace("/", "~")
-
-
-def from_arm_name(name: str) -> str:
-    return name.replace("~", "/")
-
-
 def never_a_destination(path: str) -> str | None:
     """Why nothing may ever be forwarded there (D13), whatever the operator allows; None if something may."""
     parts = path.strip("/").lower().split("/")

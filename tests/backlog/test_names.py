@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from syphon.backlog import (
     BacklogQueue,
-    arm_name,
     backlog_queues,
-    from_arm_name,
     never_a_destination,
     not_allowed,
     parse_queue_name,
@@ -62,11 +60,6 @@ def test_other_names_are_no_backlog_queues(name: str) -> None:  # P4: nobody els
 def test_a_primary_is_called_by_the_first_label_of_its_host_or_else_by_its_pair(host: str, label: str) -> None:  # P1
     assert primary_label(host, "pair") == label
     assert primary_label(host, "pair", override="other") == "other"
-
-
-def test_resource_manager_writes_a_tilde_for_a_slash() -> None:  # P6
-    assert arm_name("contoso/x-servicebus-transfer/0") == "contoso~x-servicebus-transfer~0"
-    assert from_arm_name("contoso~x-servicebus-transfer~0") == "contoso/x-servicebus-transfer/0"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -139,7 +140,7 @@ AS_MADE = QueueFacts(
 def test_whatever_is_known_of_a_queue_is_a_difference_by_its_name_if_it_is_not_as_made(name: str) -> None:  # P3
     assert differences(AS_MADE) == ()
     made = getattr(AS_MADE, name)
-    other = not made if isinstance(made, bool) else 5_000 if isinstance(made, int) else "other"
+    other: Any = not made if isinstance(made, bool) else 5_000 if isinstance(made, int) else "other"
     (difference,) = differences(dataclasses.replace(AS_MADE, **{name: other}))
     assert difference.property == name
     assert difference.found != difference.documented

@@ -154,7 +154,7 @@ def test_queues_are_made_through_resource_manager_with_a_key_that_may_only_liste
 def test_a_queue_that_cannot_be_made_is_told_and_how_many_there_are_without_it(  # P5
     emulator: BackgroundEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(provision.__kwdefaults__, "pause", 0.0)
+    monkeypatch.setattr(provision, "__kwdefaults__", {**(provision.__kwdefaults__ or {}), "pause": 0.0})
     arm(emulator, Fault(Action.REFUSE, Operation.MANAGE, entity=ONE, description="Not this one."))
     done = syphon("provision", "-c", write(tmp_path, *strings(emulator)), "--json")
     (pair,) = json.loads(done.stdout)["pairs"]

@@ -42,7 +42,11 @@ def test_a_refusal_for_good_is_a_dead_letter_with_the_path_the_type_and_the_text
     assert told == expected
     for letter in letters:  # and all that is needed to put it back
         assert str(letter) == f"for {letter.message_id}"
-        assert letter.application_properties[b"x-ms-path"] == str(letter.message_id).encode()
+        assert letter.application_properties == {
+            b"x-ms-path": str(letter.message_id).encode(),
+            b"DeadLetterReason": str(letter.dead_letter_reason).encode(),
+            b"DeadLetterErrorDescription": str(letter.dead_letter_error_description).encode(),
+        }
 
 
 def test_a_text_that_is_too_long_for_a_dead_letter_is_cut(bench: Bench) -> None:  # S4
