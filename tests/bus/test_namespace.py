@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,6 +45,19 @@ def test_it_is_opened_in_the_background_and_nobody_waits(emulator: BackgroundEmu
     was = namespace.status
     namespace.close()
     assert (was, namespace.status) == (Status.OPENED, Status.CLOSED)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
+def test_what_is_not_acknowledged_within_half_a_minute_breaks_the_connection(  # WIRE: half-open
+    emulator: BackgroundEmulator,
+) -> None:
+    namespace = reached(emulator)
+    until(lambda: namespace.connection() is not None)
+    connection = namespace.connection()
+    assert connection is not None
+    with socket.socket(fileno=os.dup(connection.wire.fileno())) as same:
+        assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+    namespace.close()
 
 
 def test_a_broken_connection_is_opened_again(emulator: BackgroundEmulator) -> None:  # C3

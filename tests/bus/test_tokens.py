@@ -6,14 +6,16 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 from azure.servicebus._base_handler import _generate_sas_token
 
+from syphon.amqp import Value
 from syphon.bus.connection import Connection
-from syphon.bus.links import LinkState, RawReceiver
+from syphon.bus.links import LinkState, RawReceiver, RequestLink
 from syphon.bus.tokens import Tokens, TokenUnavailable
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from syphon.errors import NotAuthorized
@@ -115,6 +117,7 @@ def test_a_key_that_was_changed_is_noticed_when_the_token_is_renewed(desk: Desk)
     desk.ahead[0] = 55 * 60
     with pytest.raises(NotAuthorized, match="'orders' was refused"):
         desk.turn(lambda: not desk.tokens.allow("orders"))
+    assert not desk.tokens.allow("orders"), "the token that was good before is not good for another link"
 
 
 class Identity:
@@ -128,13 +131,24 @@ class Identity:
         return AccessToken("eyJhbGciOiJub25lIn0.e30.", round(time.time()) + 3600)
 
 
-def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a_link(desk: Desk) -> None:  # issue 3
+def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a_link(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     identity = Identity()
     tokens = Tokens(desk.connection.wire, desk.connection.host, identity)
+    put: list[dict[str, Value]] = []
+    ask = RequestLink.ask
+
+    def noted(link: RequestLink, properties: dict[str, Value], *more: Any) -> None:
+        put.append(properties)
+        ask(link, properties, *more)
+
+    monkeypatch.setattr(RequestLink, "ask", noted)
     desk.tokens = tokens
     desk.turn(lambda: tokens.allow("orders"))
     receiver = RawReceiver(desk.connection.wire, "orders")
     desk.turn(lambda: receiver.state is not LinkState.ATTACHING)
     assert receiver.state is LinkState.OPEN
     assert identity.scopes == ["https://servicebus.azure.net//.default"]
+    assert [(asked["operation"], asked["type"]) for asked in put] == [("put-token", "jwt")]
     tokens.close()

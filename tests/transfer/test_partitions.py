@@ -25,10 +25,13 @@ def keyed(number: int, path: str) -> ServiceBusMessage:
 def test_mixed_keys_arrive_at_a_partitioned_queue_each_with_its_own(bench: Bench) -> None:  # S8
     bench.queue("wide", enable_partitioning=True)
     bench.put(*(keyed(number, "wide") for number in range(300)))
+    torn = aliased("torn", "wide", message_id="torn", partition_key="a", application_properties={"x-ms-sessionid": "b"})
+    bench.put(torn)
     sends = bench.fault(Fault(Action.DELAY, Operation.SEND, "wide", seconds=0))
     pump, outcomes = bench.run()
-    assert (pump.tally.forwarded, pump.tally.dead_lettered, pump.tally.left) == (300, 0, 0)
-    assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
+    assert (pump.tally.forwarded, pump.tally.dead_lettered, pump.tally.left) == (300, 1, 0)
+    (refused,) = (outcome for outcome in outcomes if outcome.result is Result.DEAD_LETTERED)
+    assert refused.message_id == "torn", "the service refuses a session id and a partition key that differ"
     assert sends.struck < 150, "batches of several keys would be refused, and sent again in parts"
     arrived = {message.message_id: message for message in bench.take("wide", 300)}
     assert len(arrived) == 300

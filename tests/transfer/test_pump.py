@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.servicebus import ServiceBusMessageState
 
-from syphon.amqp import Map, Section, section_bytes
+from syphon.amqp import (
+    Header,
+    Map,
+    Properties,
+    Section,
+    Timestamp,
+    UInt,
+    header_bytes,
+    properties_bytes,
+    section_bytes,
+)
+from syphon.backlog import to_backlog
 from syphon.emulator import Action, Fault, Operation, Outage, QueueDescription
+from syphon.emulator.broker.message import BrokeredMessage
 from syphon.errors import DestinationMissing
 from syphon.transfer.outcomes import Result
 from syphon.transfer.pump import PERMANENT
@@ -71,6 +85,32 @@ def test_a_message_cannot_steer_itself_to_what_is_no_destination(bench: Bench) -
     assert {outcome.destination for outcome in outcomes} == paths
     assert {outcome.result for outcome in outcomes} == {Result.DEAD_LETTERED}
     assert all("DestinationNotAllowed" in outcome.reason for outcome in outcomes)
+
+
+def test_time_to_live_and_schedule_are_the_senders_again(bench: Bench) -> None:  # M2, M3, M5, M6
+    bench.queue("orders")
+    now, hour = time.time_ns() // 1_000_000, 3_600_000
+
+    def message(message_id: str, due: int) -> BrokeredMessage:
+        """As the failover of a .NET sender leaves it: its properties are of types that the SDK cannot send."""
+        schedule = Map.symbols({"x-opt-scheduled-enqueue-time": Timestamp(due)})
+        sent = header_bytes(Header(ttl=UInt(hour))) + section_bytes(Section.MESSAGE_ANNOTATIONS, schedule)
+        return BrokeredMessage.parse(to_backlog(sent + properties_bytes(Properties(message_id=message_id)), "orders"))
+
+    messages = [message("overdue", now - hour), message("later", now + hour)]
+    bench.emulator.call(lambda: bench.secondary.line(BACKLOG).enqueue(messages))
+    pump, _ = bench.run()
+    assert pump.tally.forwarded == 2
+    with bench.client("contoso").get_queue_receiver("orders") as receiver:
+        found = {str(message.message_id): message for message in receiver.peek_messages(10)}
+        (overdue,) = receiver.receive_messages(10, max_wait_time=5)  # a time that has passed means now
+        receiver.complete_message(overdue)
+    assert overdue.message_id == "overdue"
+    assert found["later"].state is ServiceBusMessageState.SCHEDULED
+    assert found["later"].scheduled_enqueue_time_utc == datetime.fromtimestamp((now + hour) / 1000, UTC)
+    for arrived in found.values():
+        assert arrived.time_to_live == timedelta(hours=1)
+        assert not arrived.application_properties
 
 
 def test_only_destinations_the_operator_allows_are_served(bench: Bench) -> None:  # D13
