@@ -13,9 +13,12 @@ from __future__ import annotations
 import copy
 import importlib
 import socket
+import ssl
+import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, __version__
 from azure.servicebus.amqp import AmqpAnnotatedMessage
@@ -28,6 +31,7 @@ REFUSED = (401, 403)
 IDLE_TIMEOUT = 60
 """Seconds within which we want to hear from the peer, were it only a heartbeat. By itself the SDK asks for none."""
 NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
+NO_CONNECTION = "Failed to initiate the connection due to exception: "
 
 CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus:ServiceBusClient": ("_create_session_browser", "from_connection_string"),
@@ -87,12 +91,22 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     def create_handler_with_heartbeats(auth: Any) -> None:
         create_handler(auth)
         browser._handler._idle_timeout = IDLE_TIMEOUT
+        if (trusted := browser._handler._ssl_opts.pop("ca_certs", None)) is not None:
+            browser._handler._ssl_opts["context"] = _HandshakeInTime(trusted, timeout)
 
     browser._create_handler = create_handler_with_heartbeats
+    opened, late = threading.Event(), threading.Event()
+    threading.Thread(target=_cut_off, args=(browser, timeout, opened, late), name="cut off", daemon=True).start()
     try:
         browser._open(timeout)
     except Exception as error:
+        with suppress(AttributeError):  # the SDK leaves a socket open that did not come as far as a session
+            browser._handler._connection._transport.close()
+        if late.is_set():
+            error = TimeoutError(f"no answer within {timeout:g} s")
         raise explain(error, client.fully_qualified_namespace, entity) from None
+    finally:
+        opened.set()
     connection = browser._handler._connection
     transport = connection._transport
     taken: socket.socket = transport.sock
@@ -108,18 +122,46 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
 
 
+class _HandshakeInTime(ssl.SSLContext):
+    """Trusts whom the SDK would trust, and does not wait for ever for the peer's half of the handshake, as it would."""
+
+    within: float
+
+    def __new__(cls, trusted: str, within: float) -> Self:
+        context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(trusted)
+        context.within = within
+        return context
+
+    def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        sock.settimeout(self.within)
+        return super().wrap_socket(sock, *arguments, **options)
+
+
+def _cut_off(browser: Any, timeout: float, opened: threading.Event, late: threading.Event) -> None:
+    """Ends an opening that takes too long: the SDK waits for ever for a peer that takes the connection and is silent.
+
+    A load balancer whose service is gone is one. Without this nobody would ever try again.
+    """
+    while not opened.wait(1.0 if late.is_set() else timeout):
+        late.set()
+        with suppress(AttributeError, OSError):  # no socket yet, or none any more
+            socket.socket.shutdown(browser._handler._connection._transport.sock, socket.SHUT_RDWR)
+
+
 def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     """What an SDK error means to us, in the operator's words. Of its own text only the first line is kept."""
     # Errors of the SDK's lower layer begin with a condition that says little; what happened is their description.
     text = str(getattr(error, "description", None) or error).partition("\n")[0]
-    where = f"{namespace}, entity '{entity}'"
+    where = f"{namespace}, entity '{entity}'" if entity else namespace
     status: object = getattr(error, "status_code", None)  # of a refused token; the SDK's other errors have none
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
     # Only a name that is known not to exist: a name service that is away itself is an outage, and no fault (C3).
     if any(words in text for words in NO_SUCH_HOST):
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
-    return DestinationUnreachable(f"{where}: {type(error).__name__}: {text}")
+    what = text.removeprefix(NO_CONNECTION)
+    return DestinationUnreachable(f"{where}: no connection: {what if what != text else f'{type(error).__name__}: {text}'}")
 
 
 # --- for senders ------------------------------------------------------------------------------------------------------
