@@ -15,7 +15,7 @@ import importlib
 import socket
 import ssl
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -87,26 +87,32 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     sdk: Any = client  # its private side has no types
     browser = sdk._create_session_browser(entity, keep_alive=0)
     create_handler = browser._create_handler
+    handler: Any = None  # the browser forgets it when it fails
 
     def create_handler_with_heartbeats(auth: Any) -> None:
+        nonlocal handler
         create_handler(auth)
-        browser._handler._idle_timeout = IDLE_TIMEOUT
-        if (trusted := browser._handler._ssl_opts.pop("ca_certs", None)) is not None:
-            browser._handler._ssl_opts["context"] = _HandshakeInTime(trusted, timeout)
+        handler = browser._handler
+        handler._idle_timeout = IDLE_TIMEOUT
+        if (trusted := handler._ssl_opts.pop("ca_certs", None)) is not None:
+            handler._ssl_opts["context"] = _HandshakeInTime(trusted, timeout)
+
+    def cut_off() -> None:
+        with suppress(AttributeError, OSError):  # no socket yet, or none any more
+            socket.socket.shutdown(handler._connection._transport.sock, socket.SHUT_RDWR)
 
     browser._create_handler = create_handler_with_heartbeats
-    opened, late = threading.Event(), threading.Event()
-    threading.Thread(target=_cut_off, args=(browser, timeout, opened, late), name="cut off", daemon=True).start()
+    watchdog = _Watchdog(timeout, cut_off)
+    watchdog.start()
     try:
         browser._open(timeout)
-    except Exception as error:
+    except Exception as failed:
         with suppress(AttributeError):  # the SDK leaves a socket open that did not come as far as a session
-            browser._handler._connection._transport.close()
-        if late.is_set():
-            error = TimeoutError(f"no answer within {timeout:g} s")
+            handler._connection._transport.close()
+        error = TimeoutError(f"no answer within {timeout:g} s") if watchdog.has_bitten else failed
         raise explain(error, client.fully_qualified_namespace, entity) from None
     finally:
-        opened.set()
+        watchdog.stop()
     connection = browser._handler._connection
     transport = connection._transport
     taken: socket.socket = transport.sock
@@ -138,15 +144,26 @@ class _HandshakeInTime(ssl.SSLContext):
         return super().wrap_socket(sock, *arguments, **options)
 
 
-def _cut_off(browser: Any, timeout: float, opened: threading.Event, late: threading.Event) -> None:
+class _Watchdog(threading.Thread):
     """Ends an opening that takes too long: the SDK waits for ever for a peer that takes the connection and is silent.
 
-    A load balancer whose service is gone is one. Without this nobody would ever try again.
+    A load balancer whose service is gone is such a peer. Without this nobody would ever try again.
     """
-    while not opened.wait(1.0 if late.is_set() else timeout):
-        late.set()
-        with suppress(AttributeError, OSError):  # no socket yet, or none any more
-            socket.socket.shutdown(browser._handler._connection._transport.sock, socket.SHUT_RDWR)
+
+    def __init__(self, patience: float, bite: Callable[[], None]) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self._patience = patience
+        self._bite = bite
+        self._over = threading.Event()
+        self.has_bitten = False
+
+    def run(self) -> None:
+        while not self._over.wait(1.0 if self.has_bitten else self._patience):
+            self.has_bitten = True
+            self._bite()
+
+    def stop(self) -> None:
+        self._over.set()
 
 
 def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
@@ -160,8 +177,8 @@ def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     # Only a name that is known not to exist: a name service that is away itself is an outage, and no fault (C3).
     if any(words in text for words in NO_SUCH_HOST):
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
-    what = text.removeprefix(NO_CONNECTION)
-    return DestinationUnreachable(f"{where}: no connection: {what if what != text else f'{type(error).__name__}: {text}'}")
+    what = text.removeprefix(NO_CONNECTION) if NO_CONNECTION in text else f"{type(error).__name__}: {text}"
+    return DestinationUnreachable(f"{where}: no connection: {what}")
 
 
 # --- for senders ------------------------------------------------------------------------------------------------------
