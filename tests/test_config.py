@@ -302,6 +302,51 @@ def test_a_pair_is_two_namespaces(tmp_path: Path, primary: str, secondary: str) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("{namespace: a.example}", "{namespace: A.example.}"),
+        ("{namespace: a.example}", "{namespace: other.example, name: a}"),
+        (f"{{connection_string: '{EMULATOR.format(1)}', name: x}}", "{namespace: x.example}"),
+    ],
+)
+def test_no_two_pairs_are_at_one_backlog(tmp_path: Path, first: str, second: str) -> None:
+    text = pair(first) + f"- name: other\n  primary: {second}\n  secondary: {{namespace: b.example}}\n  colour: red\n"
+    same, unknown = told(tmp_path, text)
+    assert same.startswith("5: pairs[1] has the backlog queues of pairs[0]: ")
+    assert "give its primary another name" in same
+    assert "pairs[1].colour is not a known key" in unknown
+
+
+def test_pairs_may_share_a_secondary(tmp_path: Path) -> None:
+    text = pair() + "- name: other\n  primary: {namespace: c.example}\n  secondary: {namespace: b.example}\n"
+    assert [pair.name for pair in load(tmp_path, text).pairs] == ["contoso", "other"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("backlog_queue_count: true", "is not a number"),
+        ("backlog_queue_count: ten", "is not a whole number"),
+        ("rate: 0", "is too small; write more than 0"),
+        ("rate: 500/s", "is not a number; write digits only"),
+        ("rate: 1e999", "is not a number; write digits only"),
+    ],
+)
+def test_a_number_is_a_number(tmp_path: Path, setting: str, problem: str) -> None:
+    (line,) = told(tmp_path, pair(more=f"  {setting}\n"))
+    assert problem in line
+
+
+def test_a_token_does_not_travel_in_the_clear(tmp_path: Path) -> None:
+    def told_of(endpoint: str) -> list[str]:
+        arm = f"{{subscription_id: s, resource_group: g, endpoint: '{endpoint}'}}"
+        return told(tmp_path, pair(secondary=f"{{namespace: b.example, arm: {arm}}}", more="  colour: red\n"))
+
+    assert "travel in the clear; write https://" in told_of("http://10.0.0.1:80")[0]
+    assert len(told_of("http://localhost:5300")) == 1
+
+
 def test_a_credential_beside_a_connection_string_is_a_mistake(tmp_path: Path) -> None:
     assert told(tmp_path, pair(f"{{connection_string: '{STRING}', credential: cli}}")) == [
         '3: pairs[0].primary.credential = "cli" stands beside a connection_string, which has a key of its own; '

@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusClient
 
 from ..config import Credential, NamespaceSettings, Via
 from ..errors import NotAuthorized
-from .administration import Administration
+from .administration import OPERATION_TIMEOUT, Administration
 from .connection import Connection
 from .namespace import Namespace
 from .seam import check_contract
@@ -56,20 +56,26 @@ def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] 
     return Namespace(side.host, lambda: Connection(client(), entity), now, let_go)
 
 
-def administration_of(side: NamespaceSettings, via: Via, name: str) -> Administration:
+def administration_of(
+    side: NamespaceSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT
+) -> Administration:
     """The namespace's administration: over the data plane, or (with `name`, the resource's) Resource Manager."""
-    if via is Via.ARM and side.arm is not None:
+    if via is Via.ARM:
         from .arm import ArmAdministration
 
-        arm = side.arm
+        if (arm := side.arm) is None:
+            raise ValueError(f"nothing says where Resource Manager has {name}")
         return ArmAdministration(
-            arm.subscription_id, arm.resource_group, name, credential_of(arm.credential), base_url=arm.endpoint
-        )
+            arm.subscription_id, arm.resource_group, name, credential_of(arm.credential),
+            base_url=arm.endpoint, timeout=timeout,
+        )  # fmt: skip
     from .data_plane import DataPlaneAdministration
 
     if side.connection_string is not None:
-        return DataPlaneAdministration.from_connection_string(side.connection_string.get_secret_value())
-    return DataPlaneAdministration.from_credential(side.host, credential_of(side.credential or Credential.DEFAULT))
+        secret = side.connection_string.get_secret_value()
+        return DataPlaneAdministration.from_connection_string(secret, timeout=timeout)
+    credential = credential_of(side.credential or Credential.DEFAULT)
+    return DataPlaneAdministration.from_credential(side.host, credential, timeout=timeout)
 
 
 @contextmanager
