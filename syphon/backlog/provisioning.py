@@ -248,9 +248,11 @@ def provision(
     sleep: Callable[[float], None] = time.sleep,
     tries: int = TRIES,
     pause: float = PAUSE,
+    reports: bool = True,
 ) -> Provisioned:
     """Makes the queues that are not there. Each one is tried `tries` times; a queue that fails is left out (P5).
 
+    What the owner should know of the result is logged, unless it `reports` nothing because the caller shows all of it.
     Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if in the end there is not one.
     The queues are tried in turns, so that an outage costs two pauses, and not two for each queue.
     """
@@ -277,7 +279,7 @@ def provision(
     if not ready:
         raise NoBacklogQueue(plan.namespace, dropped)
     done = Provisioned(plan.namespace, tuple(ready[name] for name in names if name in ready), dropped, plan.extra)
-    for warning in done.warnings():
+    for warning in done.warnings() if reports else ():
         _log.warning(warning)
     return done
 

@@ -177,7 +177,8 @@ def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     # Only a name that is known not to exist: a name service that is away itself is an outage, and no fault (C3).
     if any(words in text for words in NO_SUCH_HOST):
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
-    what = text.removeprefix(NO_CONNECTION) if NO_CONNECTION in text else f"{type(error).__name__}: {text}"
+    is_plain = NO_CONNECTION in text or isinstance(error, TimeoutError)
+    what = text.removeprefix(NO_CONNECTION) if is_plain else f"{type(error).__name__}: {text}"
     return DestinationUnreachable(f"{where}: no connection: {what}")
 
 

@@ -157,6 +157,7 @@ def test_destinations_are_queues_and_topics(here: Site, administration: Administ
     assert administration.exists("a/news")
     assert administration.exists("A/News")
     assert not administration.exists("billing")
+    assert sorted(administration.entity_names()) == ["a/news", "billing/eu"]
 
 
 def test_queues_are_listed_by_how_they_begin_to_the_last_page(here: Site, administration: Administration) -> None:  # P4
@@ -270,6 +271,7 @@ def every_operation(administration: Administration) -> list[tuple[str, Callable[
         (f"the queue '{BACKLOG}'", lambda: administration.get_queue(BACKLOG)),
         (f"make the queue '{BACKLOG}'", lambda: administration.create_queue(BACKLOG, DOCUMENTED)),
         ("list its queues", lambda: administration.queue_names("contoso/")),
+        ("list its queues and topics", administration.entity_names),
         ("look for 'orders'", lambda: administration.exists("orders")),
     ]
 
@@ -365,7 +367,7 @@ def test_a_token_that_is_not_taken_is_refused() -> None:  # P5
         base_url = f"http://127.0.0.1:{here.port}"
         with ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=base_url) as administration:
             texts = failures(administration, NotAuthorized, "contoso-dr (resource group rg)")
-    assert ["queues/write" in text for text in texts] == [False, True, False, False]
+    assert ["queues/write" in text for text in texts] == [False, True, False, False, False]
     assert all("Manage" in text and TOKEN not in text for text in texts)
 
 
