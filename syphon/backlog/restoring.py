@@ -118,11 +118,12 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
     if SCHEDULED_TIME in aliases:
         scheduled = _scheduled(value_at(data, *aliases[SCHEDULED_TIME]))
 
-    kept, kept_count = layout.annotations.rest(data), layout.annotations.pairs
+    own = layout.annotations
+    annotated, count = own.rest(data) if own.pairs else b"", own.pairs
     # One that has passed means now (M6), and the destination decides that: by its own clock, which ours may not be.
     if scheduled is not None and scheduled > EARLIEST:  # .NET's "none" is the year 1
-        kept += _SCHEDULED_KEY + encode(Timestamp(scheduled))
-        kept_count += 1
+        annotated += _SCHEDULED_KEY + encode(Timestamp(scheduled))
+        count += 1
 
     ttl = None
     if TIME_TO_LIVE in aliases:
@@ -133,13 +134,14 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
             changes |= _long_life(data, properties, ttl, now)
 
     new_header, delivery_count = _header(data, header, ttl)
-    payload = b"".join((
-        new_header,
-        with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept_count, kept),
-        with_fields(data, properties, Section.PROPERTIES, changes),
-        with_pairs(data, application, Section.APPLICATION_PROPERTIES, layout.aliases.pairs, layout.aliases.rest(data)),
-        memoryview(data)[body:],
-    ))  # fmt: skip
+    parts = [new_header]
+    if count:
+        parts.append(with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, count, annotated))
+    parts.append(with_fields(data, properties, Section.PROPERTIES, changes))
+    if layout.aliases.pairs:
+        others = layout.aliases.rest(data)
+        parts.append(with_pairs(data, application, Section.APPLICATION_PROPERTIES, layout.aliases.pairs, others))
+    payload = b"".join((*parts, memoryview(data)[body:]))
     facts = Facts(*stamps, delivery_count)
     return Restored(payload, destination, message_id, session_id, partition_key, len(payload), facts)
 
