@@ -36,20 +36,17 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
 
     \b
       syphon check -c config.yaml
-      syphon check -c config.yaml --no-provision      with the rights of Listen and Send alone
-      syphon check -c config.yaml --json | jq '.findings[] | select(.level != "ok")'
+      syphon check -c config.yaml --no-provision
+      syphon check -c config.yaml --json | jq .exit_code
 
     \b
-    Each line begins with one of
-      ok           as it should be
-      warning      it works, but not as one may think
-      problem      it will not work: something is missing
-      unreachable  nobody answers; it may work later
-      denied       credentials or claims
-
-    \b
-    Exit codes: 0 all is well (warnings may stand) · 1 problem · 69 unreachable · 77 denied · 78 wrong settings.
-    Of several the first of 78, 77, 69, 1.
+    What a line begins with, and the exit code (of several the highest):
+      ok            0  as it should be
+      warning       0  it works, but not as one may think
+      problem       1  it will not work: missing, disabled or of no use
+      unreachable  69  nobody answers; it may work later
+      denied       77  credentials or claims
+                   78  the settings are wrong, and nothing else was tried
     """
     from syphon.backlog.preflight import looks
 

@@ -43,8 +43,10 @@ def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) 
       syphon provision -c config.yaml --via arm
 
     \b
-    Exit codes: 0 all queues are there · 1 some could not be made · 69 the namespace is unreachable, or made none ·
-    77 credentials or claims · 78 wrong settings. Of several pairs, the highest.
+    Exit codes (of several pairs the highest):
+       0  all queues are there        69  out of reach, or none could be made
+       1  some could not be made      77  credentials or claims
+     130  stopped by Ctrl-C           78  the settings are wrong
     """
     from syphon.config import Via
 

@@ -169,7 +169,7 @@ def test_resource_manager_is_not_replaced_by_another_way_in(emulator: Background
 
 def test_ctrl_c_says_what_stays_and_has_an_exit_code_of_its_own(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.BUSY))
-    command = [sys.executable, "-m", "syphon", "provision", "-c", write(tmp_path, *strings(emulator))]
+    command = [sys.executable, "-m", "syphon", "provision", "-c", str(write(tmp_path, *strings(emulator)))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "next try in 30 s" in process.stderr.readline()
