@@ -6,11 +6,13 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from azure.core.credentials import TokenCredential
-from azure.servicebus import ServiceBusClient
+from azure.servicebus import ServiceBusClient, TransportType
 
 from ..config import Credential, NamespaceSettings, Via
+from ..connection_string import ConnectionString
 from ..errors import NotAuthorized
 from .administration import OPERATION_TIMEOUT, Administration
 from .connection import Connection
@@ -40,9 +42,19 @@ def credential_of(kind: Credential) -> TokenCredential:
 def client_of(side: NamespaceSettings) -> ServiceBusClient:
     """The SDK's client, without retries of its own: who uses it decides what is tried again."""
     check_contract()
-    if side.connection_string is not None:
-        return ServiceBusClient.from_connection_string(side.connection_string.get_secret_value(), retry_total=0)
-    return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), retry_total=0)
+    options: dict[str, Any] = {"retry_total": 0, "connection_verify": _trusted(side)}
+    if side.connection_string is None:
+        return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), **options)
+    text = side.connection_string.get_secret_value()
+    given = ConnectionString.parse(text)
+    if given.port is not None and not given.emulator:
+        # With TLS the SDK takes the usual port whatever stands there, unless it is told in this way.
+        options |= {"custom_endpoint_address": f"sb://{side.host}", "transport_type": TransportType.Amqp}
+    return ServiceBusClient.from_connection_string(text, **options)
+
+
+def _trusted(side: NamespaceSettings) -> str | None:
+    return str(side.ca_file) if side.ca_file is not None else None
 
 
 def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] = time.monotonic) -> Namespace:
@@ -67,15 +79,15 @@ def administration_of(
             raise ValueError(f"nothing says where Resource Manager has {name}")
         return ArmAdministration(
             arm.subscription_id, arm.resource_group, name, credential_of(arm.credential),
-            base_url=arm.endpoint, timeout=timeout,
+            base_url=arm.endpoint, timeout=timeout, ca_file=_trusted(side),
         )  # fmt: skip
     from .data_plane import DataPlaneAdministration
 
     if side.connection_string is not None:
         secret = side.connection_string.get_secret_value()
-        return DataPlaneAdministration.from_connection_string(secret, timeout=timeout)
+        return DataPlaneAdministration.from_connection_string(secret, timeout=timeout, ca_file=_trusted(side))
     credential = credential_of(side.credential or Credential.DEFAULT)
-    return DataPlaneAdministration.from_credential(side.host, credential, timeout=timeout)
+    return DataPlaneAdministration.from_credential(side.host, credential, timeout=timeout, ca_file=_trusted(side))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -39,6 +40,12 @@ def _host(text: str) -> str:
     if "." not in text and ":" not in text and text.lower() != "localhost":
         raise Wrong(Fault("is not a full host name", _FULL_NAME))
     return text.lower().rstrip(".")
+
+
+def _readable(file: Path) -> Path:
+    if not file.is_file():
+        raise Wrong(Fault("is no file", "name the certificates' file, in PEM form"))
+    return file.resolve()
 
 
 _FULL_NAME = "write it whole and alone, as in contoso.servicebus.windows.net"
@@ -85,6 +92,8 @@ class NamespaceSettings(Settings):
     name: Name | None = None
     """What stands for it in the names of backlog queues and in Resource Manager, if not the first label of its host."""
     arm: ArmSettings | None = None
+    ca_file: Annotated[Path, AfterValidator(_readable)] | None = None
+    """Whom to trust (PEM) instead of the usual authorities: that of a proxy which looks into TLS, or an emulator's."""
 
     @property
     def host(self) -> str:
