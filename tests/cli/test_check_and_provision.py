@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from pydantic import SecretStr
 
 from syphon.backlog.provisioning import provision
 from syphon.bus import opening
 from syphon.cli import main
+from syphon.cli.findings import briefly
 from syphon.emulator import (
     Action,
     BackgroundEmulator,
@@ -21,6 +29,7 @@ from syphon.emulator import (
     Fault,
     NamespaceSettings,
     Operation,
+    Outage,
     PolicySettings,
     QueueDescription,
 )
@@ -29,14 +38,15 @@ from tests.cli.processes import run_syphon
 
 KEY = "a-key-that-must-not-be-seen"
 ZERO, ONE = (f"contoso/x-servicebus-transfer/{index}" for index in (0, 1))
+CLOSED = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=owner;SharedAccessKey=x;UseDevelopmentEmulator=true"
 
 
 @pytest.fixture
 def emulator() -> Iterator[BackgroundEmulator]:
     policies = [
         PolicySettings(name="owner", key=SecretStr(KEY)),
+        PolicySettings(name="worker", key=SecretStr(KEY), claims=frozenset({Claim.LISTEN, Claim.SEND})),
         PolicySettings(name="listener", key=SecretStr(KEY), claims=frozenset({Claim.LISTEN})),
-        PolicySettings(name="sender", key=SecretStr(KEY), claims=frozenset({Claim.SEND})),
     ]
     namespaces = [
         NamespaceSettings(name=name, policies=policies, accept_any_jwt=True) for name in ("contoso", "contoso-dr")
@@ -61,80 +71,207 @@ def strings(emulator: BackgroundEmulator, policy: str = "owner") -> tuple[str, s
     return primary.connection_string_for(policy), secondary.connection_string_for(policy)
 
 
-def make(emulator: BackgroundEmulator, *queues: QueueDescription) -> None:
-    """In the secondary."""
-    for queue in queues:
-        emulator.call(lambda queue=queue: emulator["contoso-dr"].namespace.create_queue(queue))  # type: ignore[misc]
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def arm(emulator: BackgroundEmulator, *faults: Fault) -> None:
-    for fault in faults:
-        emulator.call(lambda fault=fault: emulator["contoso-dr"].namespace.faults.add(fault))  # type: ignore[misc]
-
-
-def queues(emulator: BackgroundEmulator) -> list[str]:
-    found = emulator.call(lambda: emulator["contoso-dr"].namespace.queues())
-    return sorted(queue.name for queue in found)
-
-
-def syphon(*arguments: object) -> Result:
+def syphon(*arguments: object) -> Done:
+    """In this very process: to start another takes longer than what most of these commands do."""
     done = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert KEY not in done.output
     assert isinstance(done.exception, SystemExit | None), done.exc_info
-    return done
+    return Done(done.exit_code, done.stdout, done.stderr)
 
 
-def told(*arguments: object) -> tuple[int, dict[str, list[str]]]:
-    """The exit code of a check, and its findings by their level."""
-    done = syphon("check", *arguments, "--json")
-    by_level: dict[str, list[str]] = {}
-    for finding in json.loads(done.stdout)["findings"]:
-        by_level.setdefault(finding["level"], []).append(f"{finding['about']}: {finding['text']}")
-    return done.exit_code, by_level
+def syphon_alone(*arguments: object) -> Done:
+    """In a process of its own: an operator has no other."""
+    done = run_syphon(*map(str, arguments), timeout=100)
+    assert KEY not in done.stdout + done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
-def test_check_names_everything_that_would_fail_at_once(  # P3, P4, S4
-    emulator: BackgroundEmulator, tmp_path: Path
-) -> None:
-    make(emulator, QueueDescription(ZERO, max_delivery_count=3), QueueDescription("contoso/x-servicebus-transfer/7"))
-    code, findings = told("-c", write(tmp_path, *strings(emulator)))
-    odd_one, extra_one = findings["warning"]
-    assert ZERO in odd_one
-    assert "max_delivery_count" in odd_one
-    assert "contoso/x-servicebus-transfer/7" in extra_one
-    assert any(ONE in text and "provision" in text for text in findings["problem"])
-    assert any("'missing'" in text and "not-found" in text for text in findings["problem"])
-    assert any("'orders' can be sent to" in text for text in findings["ok"])
-    assert any(f"'{ZERO}' can be received from" in text for text in findings["ok"])
-    assert code == 1
+def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    odd = QueueDescription("contoso/x-servicebus-transfer/0", max_delivery_count=3)
+    extra = QueueDescription("contoso/x-servicebus-transfer/7")
+    for queue in (odd, extra):
+        emulator.call(lambda queue=queue: emulator["contoso-dr"].namespace.create_queue(queue))  # type: ignore[misc]
+    file = write(tmp_path, *strings(emulator))
+    done = syphon("check", "-c", file, "--json")
+    told = json.loads(done.stdout)
+    secondary = f"127.0.0.1:{emulator['contoso-dr'].amqp_port}"
+    assert {(f["entity"], f["level"]) for f in told["findings"]} == {
+        (None, "ok"), ("contoso/x-servicebus-transfer/0", "warning"), ("contoso/x-servicebus-transfer/0", "ok"),
+        ("contoso/x-servicebus-transfer/1", "problem"), ("contoso/x-servicebus-transfer/7", "warning"),
+        ("orders", "ok"), ("missing", "problem"), ("billing/*", "warning"),
+    }  # fmt: skip
+    assert told["findings"][0] | {"text": ""} == {
+        "pair": "contoso", "side": "secondary", "namespace": secondary,
+        "entity": "contoso/x-servicebus-transfer/0", "level": "warning", "text": "",
+    }  # fmt: skip
+    assert (done.returncode, told["exit_code"], told["settings"]) == (1, 1, [])
+    shown = syphon("check", "-c", file)
+    assert shown.returncode == 1
+    assert shown.stdout.startswith(f"contoso: secondary {secondary}\n  warning      contoso/x-servicebus-transfer/0: ")
+    assert shown.stdout.endswith("2 problems, 3 warnings.\n")
 
 
 def test_check_is_content_with_a_pair_that_was_provisioned(emulator: BackgroundEmulator, tmp_path: Path) -> None:
-    """As processes of their own: an operator has no others."""
     emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("missing")))
-    file = str(write(tmp_path, *strings(emulator)))
-    made = run_syphon("provision", "-c", file, timeout=100)
-    assert made.returncode == 0
-    assert f"queue {ONE} was made" in made.stdout
-    done = run_syphon("check", "-c", file, timeout=100)
+    file = write(tmp_path, *strings(emulator))
+    made = syphon_alone("provision", "-c", file)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "  made         contoso/x-servicebus-transfer/0 to 1: " in made.stdout
+    done = syphon_alone("check", "-c", file)
     assert done.returncode == 0
+    assert "contoso/x-servicebus-transfer/0 to 1: there, as documented" in done.stdout
     assert "No problems" in done.stdout
-    assert KEY not in made.stdout + made.stderr + done.stdout + done.stderr
+    modest = syphon("check", "--no-provision", "-c", write(tmp_path, *strings(emulator, "worker")))
+    assert (modest.returncode, modest.stderr) == (0, "")
 
 
-def test_a_dry_run_makes_nothing_and_names_what_is_beyond_the_count(  # P4
+def on_a_terminal(columns: int, *arguments: object) -> str:
+    """What a person sees."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "syphon", *map(str, arguments)]
+    environ = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=follower, stderr=follower, stdin=follower, env=environ):
+        os.close(follower)
+        seen = b""
+        try:
+            while chunk := os.read(leader, 65536):
+                seen += chunk
+        except OSError:  # so Linux says that the other end is closed
+            pass
+    os.close(leader)
+    return seen.decode()
+
+
+def test_on_a_terminal_there_are_colours_and_nothing_is_wider(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    seen = on_a_terminal(80, "check", "-c", write(tmp_path, *strings(emulator)))
+    assert "\x1b[31mproblem" in seen
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", seen).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("               ") for line in lines), "a long text goes on below itself"
+
+
+def test_a_dry_run_makes_nothing(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    file = write(tmp_path, *strings(emulator))
+    done = syphon("provision", "-c", file, "--dry-run", "--json")
+    told = json.loads(done.stdout)
+    (pair,) = told.pop("pairs")
+    assert told == {"exit_code": 0, "dry_run": True}
+    assert pair == {
+        "pair": "contoso", "namespace": f"127.0.0.1:{emulator['contoso-dr'].amqp_port}", "error": None,
+        "queues": [
+            {"name": f"contoso/x-servicebus-transfer/{i}", "state": "missing", "differences": [], "error": None}
+            for i in (0, 1)
+        ],
+        "extra": [], "count": 0,
+    }  # fmt: skip
+    assert emulator.call(lambda: emulator["contoso-dr"].namespace.queues()) == []
+    shown = syphon("provision", "-c", file, "--dry-run")
+    assert "  missing      contoso/x-servicebus-transfer/0 to 1: would be made\n" in shown.stdout
+
+
+def test_provision_tells_once_what_it_leaves_as_it_is(emulator: BackgroundEmulator, tmp_path: Path) -> None:  # P3, P4
+    odd = QueueDescription("contoso/x-servicebus-transfer/0", max_delivery_count=3)
+    extra = QueueDescription("contoso/x-servicebus-transfer/7")
+    for queue in (odd, extra):
+        emulator.call(lambda queue=queue: emulator["contoso-dr"].namespace.create_queue(queue))  # type: ignore[misc]
+    done = syphon("provision", "-c", write(tmp_path, *strings(emulator)))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("max_delivery_count is 3, not 2147483647") == 1
+    assert "  made         contoso/x-servicebus-transfer/1: " in done.stdout
+    assert "  extra        contoso/x-servicebus-transfer/7: " in done.stdout
+
+
+def test_resource_manager_is_not_replaced_by_another_way_in(emulator: BackgroundEmulator, tmp_path: Path) -> None:  # P6
+    done = syphon("provision", "--via", "arm", "-c", write(tmp_path, *strings(emulator)))
+    assert done.returncode == 78
+    assert "pairs[0].secondary.arm is missing" in done.stderr
+    assert emulator.call(lambda: emulator["contoso-dr"].namespace.queues()) == []
+
+
+def test_ctrl_c_says_what_stays_and_has_an_exit_code_of_its_own(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.BUSY))
+    command = [sys.executable, "-m", "syphon", "provision", "-c", str(write(tmp_path, *strings(emulator)))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "next try in 30 s" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "The queues made so far stay" in rest
+    assert "Traceback" not in rest
+
+
+def test_a_missing_claim_is_told_by_name_with_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    file = write(tmp_path, *strings(emulator, "listener"))
+    checked, provisioned = syphon("check", "-c", file), syphon("provision", "-c", file)
+    assert (checked.returncode, provisioned.returncode) == (77, 77)
+    assert "Manage" in provisioned.stdout
+    assert "Send" in checked.stdout
+
+
+def test_a_wrong_key_is_told_with_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    primary, secondary = strings(emulator)
+    done = syphon("check", "-c", write(tmp_path, primary.replace(KEY, "wrong"), secondary.replace(KEY, "wrong")))
+    assert done.returncode == 77
+    assert "denied" in done.stdout
+
+
+def test_no_token_is_told_as_that_and_in_our_own_words(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "pairs:\n  - name: contoso\n    primary: {namespace: a.servicebus.invalid}\n"
+        "    secondary: {namespace: b.servicebus.invalid, credential: environment}\n"
+    )
+    done = syphon("provision", "--dry-run", "-c", file)
+    assert done.returncode == 77
+    assert "no token could be had" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_namespace_out_of_reach_is_told_with_its_own_exit_code(tmp_path: Path) -> None:
+    other = CLOSED.replace("127.0.0.1:1", "127.0.0.1:2")
+    done = syphon("check", "-c", write(tmp_path, CLOSED, other))
+    assert done.returncode == 69
+    assert "127.0.0.1:1" in done.stdout
+    assert done.stdout.count("127.0.0.1:2 cannot be reached") == 1, "once, and not for every queue"
+    assert syphon("provision", "--dry-run", "-c", tmp_path / "config.yaml").returncode == 69
+
+
+def test_refused_credentials_weigh_more_than_a_namespace_out_of_reach(  # D12
     emulator: BackgroundEmulator, tmp_path: Path
 ) -> None:
-    extra = "contoso/x-servicebus-transfer/7"
-    make(emulator, QueueDescription(extra))
-    file = write(tmp_path, *strings(emulator))
-    (pair,) = json.loads(syphon("provision", "-c", file, "--dry-run", "--json").stdout)["pairs"]
-    assert [queue["name"] for queue in pair["queues"]] == [ZERO, ONE]
-    assert pair["extra"] == [extra]
-    shown = syphon("provision", "-c", file, "--dry-run")
-    assert shown.exit_code == 0
-    assert f"beyond the count, left as they are: {extra}" in shown.stdout
-    assert queues(emulator) == [extra]
+    _, secondary = strings(emulator)
+    done = syphon("check", "-c", write(tmp_path, CLOSED, secondary.replace(KEY, "wrong")), "--json")
+    assert {"denied", "unreachable"} <= {finding["level"] for finding in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 77
+
+
+def test_what_cannot_be_looked_at_now_is_told_as_out_of_reach(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(ZERO)))
+    arm(emulator, Fault(Action.ERROR, Operation.MANAGE, entity=ONE))
+    arm(emulator, Fault(Action.ERROR, Operation.MANAGE, entity="$*"))  # the list of queues
+    done = syphon("check", "-c", write(tmp_path, *strings(emulator)), "--json")
+    unseen = [f for f in json.loads(done.stdout)["findings"] if f["level"] == "unreachable"]
+    assert [finding["entity"] for finding in unseen] == [ONE, None]
+    assert "list its queues" in unseen[1]["text"]
+    assert done.returncode == 69
+
+
+def arm(emulator: BackgroundEmulator, fault: Fault) -> None:
+    """In the secondary."""
+    emulator.call(lambda: emulator["contoso-dr"].namespace.faults.add(fault))
+
+
+def queues(emulator: BackgroundEmulator) -> list[str]:
+    return sorted(queue.name for queue in emulator.call(lambda: emulator["contoso-dr"].namespace.queues()))
 
 
 @pytest.mark.parametrize("said", ["--via", "settings"])
@@ -147,7 +284,7 @@ def test_queues_are_made_through_resource_manager_with_a_key_that_may_only_liste
     more = "    provision: {via: arm}\n" if said == "settings" else ""
     file = write(tmp_path, *strings(emulator, "listener"), more, beside=known)
     done = syphon("provision", "-c", file, *(["--via", "arm"] if said == "--via" else []))
-    assert done.exit_code == 0, done.output
+    assert done.returncode == 0, done
     assert queues(emulator) == [ZERO, ONE]
 
 
@@ -158,8 +295,9 @@ def test_a_queue_that_cannot_be_made_is_told_and_how_many_there_are_without_it( 
     arm(emulator, Fault(Action.REFUSE, Operation.MANAGE, entity=ONE, description="Not this one."))
     done = syphon("provision", "-c", write(tmp_path, *strings(emulator)), "--json")
     (pair,) = json.loads(done.stdout)["pairs"]
-    assert (done.exit_code, pair["count"]) == (1, 1)
-    assert any(ONE in queue["text"] and "Not this one" in queue["text"] for queue in pair["queues"])
+    assert (done.returncode, pair["count"]) == (1, 1)
+    assert [(queue["name"], queue["state"]) for queue in pair["queues"]] == [(ZERO, "made"), (ONE, "left out")]
+    assert "Not this one" in pair["queues"][1]["error"]
 
 
 def test_each_pair_is_provisioned_and_the_worst_of_them_is_the_exit_code(  # P5
@@ -171,85 +309,40 @@ def test_each_pair_is_provisioned_and_the_worst_of_them_is_the_exit_code(  # P5
         f"    secondary: {{connection_string: '{secondary}'}}\n    backlog_queue_count: 1\n"
     )
     done = syphon("provision", "-c", write(tmp_path, primary, secondary.replace(KEY, "wrong"), other))
-    assert done.exit_code == 77
+    assert done.returncode == 77
     assert queues(emulator) == ["second/x-servicebus-transfer/0"]
-
-
-def test_what_cannot_be_looked_at_now_is_told_as_out_of_reach(emulator: BackgroundEmulator, tmp_path: Path) -> None:
-    make(emulator, QueueDescription(ZERO))
-    arm(
-        emulator,
-        Fault(Action.ERROR, Operation.MANAGE, entity=ONE),
-        Fault(Action.DROP, Operation.MANAGE, entity="$*"),  # the list of queues
-    )
-    code, findings = told("-c", write(tmp_path, *strings(emulator)))
-    one, listed = findings["unreachable"]
-    assert f"queue {ONE} could not be looked for" in one
-    assert "list its queues" in listed
-    assert code == 69
-
-
-def test_a_missing_claim_is_told_by_name_with_its_own_exit_code(  # P5
-    emulator: BackgroundEmulator, tmp_path: Path
-) -> None:
-    make(emulator, QueueDescription(ZERO))
-    file = write(tmp_path, *strings(emulator, "listener"))
-    provisioned = syphon("provision", "-c", file)
-    assert provisioned.exit_code == 77
-    assert "Manage" in provisioned.stdout
-    code, findings = told("-c", file)
-    assert any("'orders'" in text and "Send" in text for text in findings["denied"])
-    assert any(f"'{ZERO}' can be received from" in text for text in findings["ok"])
-    assert code == 77
-
-
-def test_who_may_not_listen_is_told_so(emulator: BackgroundEmulator, tmp_path: Path) -> None:  # P5
-    make(emulator, QueueDescription(ZERO))
-    code, findings = told("-c", write(tmp_path, *strings(emulator, "sender")))
-    assert any(ZERO in text and "Listen" in text for text in findings["denied"])
-    assert any("'orders' can be sent to" in text for text in findings["ok"])
-    assert code == 77
-
-
-def test_a_wrong_key_is_told_of_both_sides_with_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
-    primary, secondary = strings(emulator)
-    code, findings = told("-c", write(tmp_path, primary.replace(KEY, "wrong"), secondary.replace(KEY, "wrong")))
-    assert code == 77
-    assert {text.partition(" ")[0] for text in findings["denied"]} == {"primary", "secondary"}
-
-
-CLOSED = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=owner;SharedAccessKey=x;UseDevelopmentEmulator=true"
-
-
-def test_a_namespace_out_of_reach_is_told_with_its_own_exit_code(tmp_path: Path) -> None:
-    file = write(tmp_path, CLOSED, CLOSED.replace("127.0.0.1:1", "127.0.0.1:2"))
-    code, findings = told("-c", file)
-    assert code == 69
-    assert syphon("provision", "--dry-run", "-c", file).exit_code == 69
-    assert any("127.0.0.1:1" in text for text in findings["unreachable"])
-    assert any("127.0.0.1:2" in text for text in findings["unreachable"])
-    assert "problem" not in findings
-
-
-def test_refused_credentials_weigh_more_than_a_namespace_out_of_reach(  # D12
-    emulator: BackgroundEmulator, tmp_path: Path
-) -> None:
-    _, secondary = strings(emulator)
-    code, findings = told("-c", write(tmp_path, CLOSED, secondary.replace(KEY, "wrong")))
-    assert {"denied", "unreachable"} <= set(findings)
-    assert code == 77
 
 
 def test_wrong_settings_are_all_told_before_anything_is_tried(tmp_path: Path) -> None:
     same = f"Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=owner;SharedAccessKey={KEY}"
-    done = syphon("check", "-c", write(tmp_path, same, same, "    colour: red\nstatus: {listen: nowhere}\n"))
-    assert done.exit_code == 78
-    assert "colour" in done.stderr
-    assert "status.listen" in done.stderr
-    assert "same namespace as primary" in done.stderr
+    file = write(tmp_path, same, same, "    colour: red\nstatus: {listen: nowhere}\n")
+    done = syphon("check", "-c", file, "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exit_code"]) == (78, 78)
+    settings = told["settings"]
+    assert [problem["path"] for problem in settings] == ["pairs[0].secondary", "pairs[0].colour", "status.listen"]
+    assert settings[2] == {
+        "file": str(file), "line": 8, "path": "status.listen", "value": '"nowhere"',
+        "text": "is no address to listen on",
+        "remedy": "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port",
+    }  # fmt: skip
+    assert "pairs[0].secondary is the same namespace as primary" in done.stderr
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = syphon("check", "-c", tmp_path / "none.yaml")
-    assert done.exit_code == 78
+    assert done.returncode == 78
     assert "none.yaml" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ([], ""),
+        (["orders"], "orders"),
+        (["a/0", "a/1", "a/2"], "a/0 to 2"),
+        (["a/0", "a/2", "a/3", "b/4", "orders", "a/9"], "a/0, 2 to 3, b/4, orders, a/9"),
+    ],
+)
+def test_many_names_are_said_briefly(names: list[str], said: str) -> None:
+    assert briefly(names) == said

@@ -1,0 +1,77 @@
+"""The pump over TLS, as on Azure: its socket hands out records, and what looks quiet may not be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusClient
+from pydantic import SecretStr
+
+from syphon.backlog.preflight import Level, looks, queue_names, secondary_administration
+from syphon.backlog.provisioning import plan, provision
+from syphon.bus.namespace import Namespace
+from syphon.bus.opening import client_of, namespace_of
+from syphon.config import DestinationSettings, PairSettings
+from syphon.config import NamespaceSettings as Settings
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+
+from .conftest import BACKLOG, Bench, aliased
+
+
+class SecureBench(Bench):
+    """Two namespaces that are reached over TLS, and no other way."""
+
+    def settings(self, name: str) -> Settings:
+        string = self.emulator[name].connection_string.replace("UseDevelopmentEmulator=true;", "")
+        return Settings(connection_string=SecretStr(string), ca_file=self.emulator.ca_file)
+
+    def client(self, name: str) -> ServiceBusClient:
+        client = client_of(self.settings(name))
+        self.clients.append(client)
+        return client
+
+    def reach(self, name: str, entity: str) -> Namespace:
+        return namespace_of(self.settings(name), entity)
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[SecureBench]:
+    namespaces = [NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")]
+    with BackgroundEmulator(EmulatorSettings(namespaces=namespaces, state=tmp_path, tls=True)) as emulator:
+        emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(BACKLOG)))
+        bench = SecureBench(emulator)
+        try:
+            yield bench
+        finally:
+            bench.close()
+
+
+def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: SecureBench) -> None:  # S2, M2
+    secure.queue("orders")
+    chance = random.Random(7)
+    bodies = {f"{number}": chance.randbytes(10 ** (number % 6)) for number in range(120)}
+    bodies |= {f"large {number}": chance.randbytes(200_000) for number in range(10)}
+    with secure.client("contoso-dr").get_queue_sender(BACKLOG) as sender:
+        for name, body in bodies.items():
+            sender.send_messages(aliased(body, "orders", message_id=name))
+    pump, _ = secure.run()
+    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (len(bodies), 0)
+    arrived = {message.message_id: b"".join(message.body) for message in secure.take("orders", len(bodies))}
+    assert arrived == bodies
+
+
+def test_queues_are_made_and_doors_are_tried(secure: SecureBench) -> None:  # P1, P6
+    secure.queue("orders")
+    pair = PairSettings(
+        name="contoso", primary=secure.settings("contoso"), secondary=secure.settings("contoso-dr"),
+        destinations=DestinationSettings(allow=["orders"]),
+    )  # fmt: skip
+    administration = secondary_administration(pair)
+    assert provision(administration, plan(administration, queue_names(pair))).count == 10
+    administration.close()
+    found = [finding for look in looks(pair) for finding in look.findings()]
+    assert {finding.level for finding in found} <= {Level.FINE, Level.WARNING}
+    assert {"can be received from", "can be sent to"} < {finding.text for finding in found}
