@@ -55,6 +55,17 @@ def test_after_a_failure_one_batch_goes_ahead_and_the_others_wait_for_its_answer
     assert busy.struck == 2
 
 
+def test_many_batches_that_fail_together_are_one_failure(trial: Trial) -> None:  # S5, S9
+    busy = trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
+    for number in range(10):
+        trial.offer(f"key {number}")
+    trial.turn(lambda: len(trial.progress.left) == 10)
+    assert busy.struck == 10
+    state = trial.destination.state
+    assert isinstance(state, Waiting)
+    assert (state.until - trial.now, trial.destination.failures) == (10, 1)
+
+
 def test_who_may_not_send_there_tries_again_in_a_minute(trial: Trial) -> None:  # S4: no word about a message
     trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="amqp:unauthorized-access"))
     assert [trial.pause(), trial.pause()] == [60, 120]
