@@ -217,11 +217,13 @@ def test_a_missing_claim_is_told_by_name_with_its_own_exit_code(emulator: Backgr
     assert "Send" in checked.stdout
 
 
-def test_a_wrong_key_is_told_with_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+def test_a_wrong_key_is_told_of_both_sides_with_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     primary, secondary = strings(emulator)
-    done = syphon("check", "-c", write(tmp_path, primary.replace(KEY, "wrong"), secondary.replace(KEY, "wrong")))
+    file = write(tmp_path, primary.replace(KEY, "wrong"), secondary.replace(KEY, "wrong"))
+    done = syphon("check", "-c", file, "--json")
     assert done.returncode == 77
-    assert "denied" in done.stdout
+    told = {(finding["side"], finding["level"]) for finding in json.loads(done.stdout)["findings"]}
+    assert told == {("secondary", "denied"), ("primary", "denied")}
 
 
 def test_no_token_is_told_as_that_and_in_our_own_words(tmp_path: Path) -> None:
