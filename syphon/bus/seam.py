@@ -10,9 +10,11 @@ All private names in use are listed in `CONTRACT`; a test compares them with the
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import socket
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,16 +85,28 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     sdk: Any = client  # its private side has no types
     browser = sdk._create_session_browser(entity, keep_alive=0)
     create_handler = browser._create_handler
+    handlers: list[Any] = []
 
-    def create_handler_with_heartbeats(auth: Any) -> None:
+    def create_handler_as_we_want_it(auth: Any) -> None:
         create_handler(auth)
+        handlers.append(browser._handler)
         browser._handler._idle_timeout = IDLE_TIMEOUT
+        # Hands are shaken with the first bytes instead of at once: where `_cut_off` can get at the socket.
+        browser._handler._ssl_opts["do_handshake_on_connect"] = False
 
-    browser._create_handler = create_handler_with_heartbeats
+    browser._create_handler = create_handler_as_we_want_it
+    # While it shakes hands (TLS, SASL) the SDK waits for a peer that says nothing for ever, whatever its timeout.
+    watchdog = threading.Timer(timeout, _cut_off, (handlers,))
+    watchdog.daemon = True
+    watchdog.start()
     try:
         browser._open(timeout)
     except Exception as error:
+        for left in _sockets_of(handlers):  # the SDK leaves one that broke in the middle to the collector
+            left.close()
         raise explain(error, client.fully_qualified_namespace, entity) from None
+    finally:
+        watchdog.cancel()
     connection = browser._handler._connection
     transport = connection._transport
     taken: socket.socket = transport.sock
@@ -106,6 +120,18 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
     largest, idle = connection._remote_max_frame_size or 65536, connection._remote_idle_timeout
     return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
+
+
+def _cut_off(handlers: list[Any]) -> None:
+    """Ends an opening that has taken too long: who reads from the socket finds that it is closed."""
+    for held in _sockets_of(handlers):
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(held, socket.SHUT_RDWR)  # not TLS's own, which is for the thread that reads
+
+
+def _sockets_of(handlers: list[Any]) -> list[socket.socket]:
+    transports = [getattr(handler._connection, "_transport", None) for handler in handlers]
+    return [transport.sock for transport in transports if transport is not None and transport.sock is not None]
 
 
 def explain(error: Exception, namespace: str, entity: str) -> SyphonError:

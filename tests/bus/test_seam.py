@@ -76,3 +76,14 @@ def test_a_refused_token_is_no_outage() -> None:  # C3
 
     for error in (Refused("CBS Token authentication failed."), ServiceBusAuthorizationError(message="no")):
         assert isinstance(seam.explain(error, "contoso.example", "orders"), NotAuthorized)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_peer_that_takes_the_connection_and_says_nothing_is_not_waited_for(tls: bool) -> None:  # WIRE: hangs
+    """Nor one that goes silent in the middle of it: the namespace would be out of reach for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        string = f"Endpoint=sb://127.0.0.1:{silent.getsockname()[1]};SharedAccessKeyName=n;SharedAccessKey=k"
+        client = ServiceBusClient.from_connection_string(f"{string};UseDevelopmentEmulator=true", retry_total=0)
+        client._config.use_tls = tls
+        with client, pytest.raises(DestinationUnreachable):
+            seam.open_socket(client, "orders", timeout=0.3)
