@@ -14,10 +14,11 @@ import contextlib
 import copy
 import importlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, __version__
 from azure.servicebus.amqp import AmqpAnnotatedMessage
@@ -91,11 +92,12 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
         create_handler(auth)
         handlers.append(browser._handler)
         browser._handler._idle_timeout = IDLE_TIMEOUT
-        # Hands are shaken with the first bytes instead of at once: where `_cut_off` can get at the socket.
-        browser._handler._ssl_opts["do_handshake_on_connect"] = False
+        options = browser._handler._ssl_opts
+        if browser._handler._use_tls and "context" not in options:
+            options["context"] = _Handshake(timeout, options.pop("ca_certs", None))
 
     browser._create_handler = create_handler_as_we_want_it
-    # While it shakes hands (TLS, SASL) the SDK waits for a peer that says nothing for ever, whatever its timeout.
+    # While it shakes hands (TLS, SASL) the SDK waits for ever for a peer that says nothing, whatever its timeout.
     watchdog = threading.Timer(timeout, _cut_off, (handlers,))
     watchdog.daemon = True
     watchdog.start()
@@ -120,6 +122,22 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
     largest, idle = connection._remote_max_frame_size or 65536, connection._remote_idle_timeout
     return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
+
+
+class _Handshake(ssl.SSLContext):
+    """TLS as the SDK has it, but with a limit to how long a peer may take to shake hands."""
+
+    def __new__(cls, *_: object) -> Self:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, timeout: float, ca_file: str | None) -> None:
+        self._timeout = timeout
+        if ca_file is not None:
+            self.load_verify_locations(ca_file)
+
+    def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        sock.settimeout(self._timeout)
+        return super().wrap_socket(sock, *arguments, **options)
 
 
 def _cut_off(handlers: list[Any]) -> None:
