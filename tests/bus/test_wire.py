@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from syphon.amqp.frames import (
+    EMPTY_FRAME,
     Attach,
     Begin,
     Close,
@@ -23,7 +24,7 @@ from syphon.amqp.frames import (
     frame,
     read_performative,
 )
-from syphon.bus.links import Arrival, RawReceiver, RawSender
+from syphon.bus.links import Arrival, RawReceiver, RawSender, RequestLink
 from syphon.bus.seam import OpenSocket
 from syphon.bus.wire import CHANNEL, Wire
 from syphon.errors import DestinationBusy, Interrupted
@@ -196,3 +197,63 @@ def test_a_connection_that_is_closed_says_nothing_of_an_entity(
 def test_a_connection_that_is_closed_by_a_busy_service_is_left_alone_for_ten_seconds(peer: Peer) -> None:  # S5
     peer.says(Close(Error("com.microsoft:server-busy", "slowly")))
     assert isinstance(peer.wire.failure, DestinationBusy)
+
+
+def test_what_the_window_held_back_goes_with_its_link_and_never_to_another(peer: Peer) -> None:  # S2
+    """The next link has the same handle: what was left of one destination's messages would arrive at another's."""
+    orders: RawSender[str] = RawSender(peer.wire, "orders")
+    peer.attaches(orders, 0)
+    peer.says(Flow(0, 1, 0, 5000, 0, 0, 100))  # a window of one frame
+    orders.send(bytes(3 * FRAME_SIZE), 0, "for orders")
+    orders.close()
+    billing: RawSender[str] = RawSender(peer.wire, "billing")
+    peer.attaches(billing, 0)
+    assert billing.handle == orders.handle
+    peer.hears()
+    peer.says(Flow(1, 5000, 0, 5000, 0, 0, 100))
+    billing.send(b"for billing", 0, "for billing")
+    transfers = [body[start:] for body in peer.hears() for _, start in (read_performative(body),)]
+    assert transfers == [b"for billing"]
+
+
+def test_an_answer_to_a_link_that_is_given_up_does_not_bring_it_back(peer: Peer) -> None:
+    link = RequestLink(peer.wire, "$cbs")
+    replies, requests = (read_performative(body)[0] for body in peer.hears()[-2:])
+    link.close()
+    peer.hears()
+    for attach in (replies, requests):
+        assert isinstance(attach, Attach)
+        peer.says(Attach(attach.name, attach.handle, not attach.role, source=Source("there"), target=Target("here")))
+    assert not peer.wire.wants_to_write()  # least of all with credit for who has its handle now
+    assert link.error is not None
+
+
+@pytest.mark.parametrize("owes", ["attach", "settlement", "reply"])
+def test_a_peer_that_is_alive_and_does_not_answer_is_given_up_in_the_end(owes: str) -> None:  # WIRE: watchdogs
+    now = [1000.0]
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, None, heartbeat=30.0), "contoso", lambda: now[0])
+    with theirs:
+        far = Peer(theirs, wire)
+        far.says(Begin(CHANNEL, 0, 5000, 5000))
+        if owes == "reply":
+            RequestLink(wire, "$cbs").ask({}, None, lambda reply: None)  # noqa: ARG005
+        else:
+            receiver = RawReceiver(wire, "backlog")
+        if owes == "settlement":
+            far.attaches(receiver, 0)
+            far.says(Transfer(0, 1, TAG, 0, False, False), b"x")
+            receiver.complete(receiver.arrivals.popleft())
+        for _ in range(11):
+            now[0] += 10
+            theirs.sendall(EMPTY_FRAME)
+            wire.read()
+            wire.tick()
+        assert wire.failure is None
+        now[0] += 11
+        theirs.sendall(EMPTY_FRAME)
+        wire.read()
+        wire.tick()
+        assert "has not answered" in str(wire.failure)
+        wire.close()
