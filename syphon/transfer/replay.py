@@ -193,6 +193,7 @@ class Replay:
         while self._receiver is not None and self._receiver.arrivals:
             arrival = self._receiver.arrivals.popleft()
             self._largest = max(len(arrival.payload), self._largest // 2)
+            self._locks.learn(facts_of(arrival.payload).locked_until, _wall())
             number = stamped(arrival.payload).sequence_number
             if number not in self._seen:
                 self._seen.add(number)

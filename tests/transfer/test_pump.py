@@ -9,7 +9,7 @@ import pytest
 from azure.servicebus import ServiceBusSubQueue
 
 from syphon.amqp import Map, Section, section_bytes
-from syphon.emulator import Action, Fault, Operation, Outage, QueueDescription
+from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.errors import DestinationBusy, DestinationMissing
 from syphon.transfer.destination import Waiting
 from syphon.transfer.outcomes import Result
@@ -169,36 +169,6 @@ def test_a_lock_lost_before_the_completion_is_a_possible_duplicate_and_no_error(
     assert pump.tally.possible_duplicates == 1
     assert len(arrived) == 11
     assert bench.active(BACKLOG, "contoso-dr") == 0
-
-
-def test_the_locks_of_what_is_under_way_are_renewed(bench: Bench) -> None:  # S6
-    bench.queue("slow")
-    short = QueueDescription("contoso/x-servicebus-transfer/1", lock_duration=5_000)
-    bench.emulator.call(lambda: bench.secondary.create_queue(short))
-    bench.put(*(aliased(f"{i}", "slow", message_id=f"{i}") for i in range(20)), queue=short.name)
-    hold = Fault(Action.DELAY, Operation.SEND, "slow", seconds=8)
-    bench.emulator.call(lambda: bench.primary.faults.add(hold))
-    with bench.pump(replace(QUICK, lock=5.0), short.name) as (pump, _):
-        pump.run()
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (20, 0)
-    assert bench.active(short.name, "contoso-dr") == 0
-    assert len(bench.take("slow", 20)) == 20
-
-
-def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(bench: Bench) -> None:  # S6
-    bench.queue("orders")
-    short = QueueDescription("contoso/x-servicebus-transfer/1", lock_duration=5_000)
-    bench.emulator.call(lambda: bench.secondary.create_queue(short))
-    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)), queue=short.name)
-    bench.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
-    bench.fault(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:message-lock-lost"), "contoso-dr")
-    with bench.pump(replace(QUICK, lock=5.0, quiet=6.0), short.name) as (pump, outcomes):
-        pump.run()
-    left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
-    assert len(left) == 20
-    assert all("about to run out" in outcome.reason for outcome in left)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (20, 0)
-    assert bench.active("orders") == 20
 
 
 def test_a_detached_receiver_is_opened_again_and_nothing_is_lost(bench: Bench) -> None:  # WIRE: forced detaches
