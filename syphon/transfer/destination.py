@@ -43,6 +43,9 @@ ENVELOPE = 512
 SECTION = 8
 """Bytes that a message costs in a batch beyond its own."""
 ANSWER_WITHIN = 60.0
+STUCK, STUCK_AGAIN = 10.0, 1.0
+"""Seconds after which messages that wait, and of which none could go, are left: they are in the way of others. After a
+failure nobody expects much."""
 BROKEN_LINKS = 3
 """How often in a row a link may break before the destination is left alone for a while."""
 REFUSED_BATCHES = 4
@@ -137,6 +140,9 @@ class Destination:
         self._broken = 0
         self.failures = 0
         """How often in a row it has failed."""
+        self._stuck_since: float | None = None
+        self._careful = False
+        """Something that is to be sent again may have ended the last link: one at a time, to see what did."""
         self._together = BATCH
         self._refused_batches = 0
 
@@ -174,7 +180,17 @@ class Destination:
         elif connection is not None and (self._waiting_count or self._again):
             self.used_at = now
             self._send(connection, progress, now)
+            self._leave_if_stuck(progress, now)
         return progress
+
+    def _leave_if_stuck(self, progress: Progress, now: float) -> None:
+        """There is one window for all destinations: what waits here for long keeps messages for others from coming."""
+        if not self._waiting_count and not self._again:
+            return
+        if self._stuck_since is None:
+            self._stuck_since = now
+        elif now - self._stuck_since > (STUCK_AGAIN if self.failures else STUCK):
+            self._leave_all(progress, DestinationSilent(f"'{self.path}' takes nothing at the moment."))
 
     def _send(self, connection: Connection, progress: Progress, now: float) -> None:
         try:
@@ -186,14 +202,17 @@ class Destination:
             self._suffer(error, now)
             return
         sender = self._sender
+        if not self._again and not sender.under_way:
+            self._careful = False
         # After a failure one batch goes ahead, to see whether the others would arrive.
-        most = 1 if self.failures else BATCHES_UNDER_WAY
+        most = 1 if self.failures or self._careful else BATCHES_UNDER_WAY
         while sender.has_room() and sender.under_way < most:
             batch = self._next_batch(sender, progress)
             if not batch:
                 return
             payload, message_format = _encoded(batch)
             sender.send(payload, message_format, batch)
+            self._stuck_since = None
 
     def _next_batch(self, sender: RawSender[Batch], progress: Progress) -> Batch:
         """Messages of one key that fit together; a small batch goes out only when nothing else is under way."""
@@ -203,7 +222,7 @@ class Destination:
             if not line:
                 del self._waiting[key]
                 continue
-            if key == NO_KEY and sender.under_way and self._waits_for_company(line, sender):
+            if key == NO_KEY and sender.under_way and len(self._waiting) == 1 and self._waits_for_company(line, sender):
                 continue
             batch: Batch = []
             room = sender.max_batch - ENVELOPE
@@ -219,6 +238,7 @@ class Destination:
                 batch.append(line.popleft())
                 self._waiting_count -= 1
             if batch:
+                self._waiting[key] = self._waiting.pop(key)  # each has its turn
                 return batch
         return []
 
@@ -234,9 +254,15 @@ class Destination:
         if sender is None:
             return
         since = sender.awaits_answer_since()
+        if since is None and sender.state is LinkState.OPEN:
+            since = self._stuck_since  # it lets us send nothing
         if since is not None and now - since > ANSWER_WITHIN:
             sender.close()
             self._suffer(DestinationSilent(f"'{self.path}' has not answered for {ANSWER_WITHIN:.0f} seconds."), now)
+        error = sender.error
+        if isinstance(error, Impossible) and sender.was_open:
+            self._look_for_the_cause(sender, error)
+            error = None
         while sender.results:
             sent = sender.results.popleft()
             if not sent.unknown:
@@ -244,13 +270,28 @@ class Destination:
             self._judge(sent, progress, now)
         if sender.state is LinkState.LOST:
             self._sender = None
-            if sender.error is not None and isinstance(self.state, Open):
-                self._suffer(sender.error, now)
+            if error is not None and isinstance(self.state, Open):
+                self._suffer(error, now)
+
+    def _look_for_the_cause(self, sender: RawSender[Batch], error: Impossible) -> None:
+        """A link that worked was ended with a reason that may be about one message, or old news by now.
+
+        If it is about the entity, the next attach will be refused. If not, what was alone on its way is to blame; of
+        several nobody knows which one, and they go one at a time from now on.
+        """
+        unknown = [sent for sent in sender.results if sent.unknown]
+        self._careful = True
+        if len(unknown) == 1:
+            sender.results.remove(unknown[0])
+            for transfer in unknown[0].ticket:
+                transfer.possible_duplicate = True
+            sender.results.append(Sent(unknown[0].ticket, error))
 
     def _judge(self, sent: Sent[Batch], progress: Progress, now: float) -> None:
         batch, error = sent.ticket, sent.error
         if error is None:
             self._broken = self.failures = self.left = 0
+            self._stuck_since = None
             if len(batch) > 1:
                 self._refused_batches = 0
             progress.accepted += batch
@@ -259,7 +300,7 @@ class Destination:
             for transfer in batch:
                 transfer.possible_duplicate = True
             self._again.append(batch)
-        elif isinstance(error, Waits):
+        elif not isinstance(error, Impossible):
             self._suffer(error, now)
             progress.left += [(transfer, error) for transfer in batch]
         elif len(batch) > 1:
@@ -303,7 +344,7 @@ class Destination:
         """Is left alone: the longer, the more often in a row it has failed."""
         if not isinstance(self.state, Waiting):  # what else was under way fails as well, and is no new failure
             self.failures += 1
-        pause = min(first_pause * 2 ** (self.failures - 1), LONGEST_PAUSE)
+        pause = min(first_pause * 2.0 ** min(self.failures - 1, 10), LONGEST_PAUSE)
         if not isinstance(self.state, Waiting):
             log.warning(
                 "destination %s waits: %s What is for it stays in the backlog; next try in %.0f s",

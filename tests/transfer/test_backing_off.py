@@ -108,6 +108,16 @@ def test_after_a_failure_one_batch_goes_ahead_and_the_others_wait_for_its_answer
     assert busy.struck == 2
 
 
+def test_a_few_messages_without_a_key_do_not_wait_for_those_with_keys(trial: Trial) -> None:  # S3
+    """They wait for company as long as something is under way; where others come and go, that may be for ever."""
+    unanswered = trial.bench.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
+    trial.offer("first")
+    trial.turn(lambda: unanswered.struck == 1)
+    trial.offer(None)
+    trial.offer("second")
+    trial.turn(lambda: len(trial.progress.accepted) == 2)
+
+
 def test_who_waits_is_told_with_the_reason_the_time_and_how_many_were_left(bench: Bench) -> None:  # D7
     bench.queue("orders")
     bench.queue("full")
