@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
+from azure.servicebus import ServiceBusClient
 from pydantic import SecretStr
 
 from syphon.bus.connection import Connection
@@ -15,7 +17,7 @@ from syphon.bus.opening import namespace_of
 from syphon.config import Credential
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
-from syphon.errors import DestinationUnreachable, NotAuthorized
+from syphon.errors import DestinationBusy, DestinationUnreachable, Interrupted, NotAuthorized, SyphonError
 
 
 @pytest.fixture
@@ -64,6 +66,32 @@ def test_a_broken_connection_is_opened_again(emulator: BackgroundEmulator) -> No
     until(lambda: namespace.connection() is not None)
     assert namespace.error is None
     namespace.close()
+
+
+@pytest.mark.parametrize(
+    ("failure", "pauses"), [(Interrupted(), [0, 1, 2, 4]), (DestinationBusy(), [10, 10, 10, 10])]
+)
+def test_one_that_breaks_as_soon_as_it_is_open_is_left_alone_for_a_while(  # S5, S9
+    emulator: BackgroundEmulator, failure: SyphonError, pauses: list[float]
+) -> None:
+    opened: list[float] = []
+    now = [1000.0]
+
+    def connect() -> Connection:
+        opened.append(now[0])
+        connection = Connection(client, "")
+        connection.wire.fail(failure)
+        return connection
+
+    with ServiceBusClient.from_connection_string(emulator["contoso"].connection_string) as client:
+        namespace = Namespace("contoso", connect, lambda: now[0])
+        until(lambda: namespace.connection() is not None)
+        for pause in pauses:
+            assert namespace.connection() is None
+            now[0] += pause
+            until(lambda: namespace.connection() is not None)
+        namespace.close()
+    assert [later - earlier for earlier, later in pairwise(opened)] == pauses
 
 
 def test_refused_credentials_are_a_fault_and_stay_one(emulator: BackgroundEmulator) -> None:  # C3

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from syphon.emulator import Action, Fault, Operation
 
 from .conftest import BACKLOG, QUICK, Bench, aliased
@@ -31,6 +33,17 @@ def test_a_completion_that_was_never_confirmed_is_a_possible_duplicate(bench: Be
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (1, 1)
     assert outcomes[0].possible_duplicate
     assert bench.active(BACKLOG, "contoso-dr") == 0
+
+
+@pytest.mark.parametrize("operation", [Operation.ATTACH, Operation.RECEIVE])
+def test_a_link_that_breaks_again_and_again_is_not_opened_without_a_pause(  # S9
+    bench: Bench, operation: Operation
+) -> None:
+    bench.put(aliased("x", "orders"))
+    broken = bench.fault(Fault(Action.DETACH, operation, BACKLOG), "contoso-dr")
+    pump, _ = bench.run(replace(QUICK, lease=2.0))
+    assert 1 <= broken.struck <= 3  # at once, and after a second
+    assert pump.tally.received == 0
 
 
 def test_a_queue_that_is_busy_is_left_alone_before_it_is_received_from_again(bench: Bench) -> None:  # S5
