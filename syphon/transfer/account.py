@@ -103,7 +103,7 @@ class Account:
         return Outcome(
             queue=self._queue,
             sequence_number=facts.sequence_number,
-            message_id=str(restored.message_id) if restored is not None else "",
+            message_id=str(restored.message_id) if restored is not None and restored.message_id is not None else "",
             destination=restored.destination if restored is not None else "",
             session_id=restored.session_id if restored is not None else None,
             enqueued_at=facts.enqueued_at,

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from azure.servicebus import ServiceBusSubQueue
 
-from syphon.amqp import Map, Section, section_bytes
+from syphon.amqp import Map, Section, data_section, section_bytes
+from syphon.backlog import to_backlog
 from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.errors import DestinationBusy, DestinationMissing
 from syphon.transfer.destination import Waiting
@@ -46,6 +47,13 @@ def test_the_aliases_are_gone_and_the_rest_is_as_the_sender_made_it(bench: Bench
         assert (message.subject, message.content_type, message.correlation_id) == ("s", "text/plain", "c")
         assert message.application_properties == {b"colour": b"red"}
         receiver.complete_message(message)
+
+
+def test_a_message_that_has_no_id_has_none_in_the_account(bench: Bench) -> None:  # D9
+    bench.queue("orders")
+    bench.smuggle(to_backlog(data_section(b"x"), "orders"))
+    _, (outcome,) = bench.run()
+    assert (outcome.result, outcome.message_id) == (Result.FORWARDED, "")
 
 
 def test_a_message_without_a_path_is_dead_lettered_with_the_reason(bench: Bench) -> None:  # M4
