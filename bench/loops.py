@@ -16,13 +16,15 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, TransportType
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 from pydantic import SecretStr
 
+from syphon.bus.connection import Connection
+from syphon.bus.namespace import Namespace
 from syphon.bus.opening import namespace_of
 from syphon.config import NamespaceSettings
 from syphon.transfer.outcomes import Result
@@ -34,12 +36,13 @@ from .task import Task
 from .watch import Watch
 
 PATH = b"x-ms-path"
+C = TypeVar("C", ServiceBusClient, AsyncServiceBusClient)
 
 
 def sdk_sync(task: Task, watch: Watch) -> None:
     with (
-        ServiceBusClient.from_connection_string(task.primary) as home,
-        ServiceBusClient.from_connection_string(task.secondary) as away,
+        _client(ServiceBusClient, task.primary, task) as home,
+        _client(ServiceBusClient, task.secondary, task) as away,
         away.get_queue_receiver(task.queue) as receiver,
     ):
         senders: dict[str, Any] = {}
@@ -62,8 +65,8 @@ def sdk_sync(task: Task, watch: Watch) -> None:
 def sdk_async(task: Task, watch: Watch) -> None:
     async def run() -> None:
         async with (
-            AsyncServiceBusClient.from_connection_string(task.primary) as home,
-            AsyncServiceBusClient.from_connection_string(task.secondary) as away,
+            _client(AsyncServiceBusClient, task.primary, task) as home,
+            _client(AsyncServiceBusClient, task.secondary, task) as away,
             away.get_queue_receiver(task.queue) as receiver,
         ):
             senders: dict[str, Any] = {}
@@ -89,8 +92,7 @@ async def _send(sender: Any, messages: list[Any]) -> None:
 
 
 def pump(task: Task, watch: Watch) -> None:
-    home = namespace_of(NamespaceSettings(connection_string=SecretStr(task.primary)), "")
-    away = namespace_of(NamespaceSettings(connection_string=SecretStr(task.secondary)), task.queue)
+    home, away = _namespace(task.primary, "", task), _namespace(task.secondary, task.queue, task)
     options = PumpOptions(lease=None, limit=task.count)
     pump = Pump(task.queue, away, home, lambda outcome: watch.add(outcome.result is Result.FORWARDED), options)
     for _ in pump.turns():
@@ -100,6 +102,13 @@ def pump(task: Task, watch: Watch) -> None:
             pump.stop()
     away.close()
     home.close()
+
+
+def _namespace(connection_string: str, entity: str, task: Task) -> Namespace:
+    if task.ca_file is None:
+        return namespace_of(NamespaceSettings(connection_string=SecretStr(connection_string)), entity)
+    client = _client(ServiceBusClient, connection_string, task)
+    return Namespace("over TLS", lambda: Connection(client, entity), let_go=client.close)
 
 
 def pumps(task: Task, watch: Watch) -> None:
@@ -149,6 +158,18 @@ def _drain(task: Task, watch: Watch, slots: int) -> None:
             done = ready.jobs.carry(config.pairs[0], task.queue, options)
             watch.add(done.sum("forwarded"))
             watch.end()
+
+
+def _client(kind: type[C], connection_string: str, task: Task) -> C:
+    if task.ca_file is None:
+        return kind.from_connection_string(connection_string)
+    address = connection_string.partition("Endpoint=")[2].partition(";")[0]
+    return kind.from_connection_string(
+        connection_string.replace("UseDevelopmentEmulator=true;", ""),
+        connection_verify=task.ca_file,
+        custom_endpoint_address=address,  # the SDK knows one port for TLS, and ours is another
+        transport_type=TransportType.Amqp,
+    )
 
 
 def _by_destination(messages: list[Any]) -> dict[str, list[Any]]:

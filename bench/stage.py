@@ -59,18 +59,21 @@ class Place:
     primary_http: str
     secondary_http: str
     process: int
+    ca_file: str | None = None
+    """Who has signed its certificate, if it speaks TLS as well."""
 
 
 def measure(workload: Workload, loop: str) -> Measured:
     count = workload.counts[loop]
     names = [f"d{number}" for number in range(workload.destinations)]
-    with emulator([*names, STUCK] if workload.is_stuck else names) as place:
+    with emulator([*names, STUCK] if workload.is_stuck else names, tls=workload.is_encrypted) as place:
         if workload.is_stuck:
             asked(place.primary_http, "faults", FULL)
         fill(place.secondary, QUEUE, count, workload.size, workload.destination)
         with distant(place.primary, workload.round_trip) as home, distant(place.secondary, workload.round_trip) as away:
             before = cpu(place.process)
-            taken = run(loop, Task(home, away, place.secondary_http, QUEUE, count, workload.arriving(count)))
+            arriving = workload.arriving(count)
+            taken = run(loop, Task(home, away, place.secondary_http, QUEUE, count, arriving, place.ca_file))
             theirs = cpu(place.process) - before
     if taken.moved != workload.arriving(count) and not taken.stopped:
         raise RuntimeError(f"{loop} moved {taken.moved} of {workload.arriving(count)} messages")
@@ -93,7 +96,9 @@ def queue(name: str, **more: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def emulator(destinations: Iterable[str], backlog: Iterable[str] = (QUEUE,), kind: str = "queues") -> Iterator[Place]:
+def emulator(
+    destinations: Iterable[str], backlog: Iterable[str] = (QUEUE,), kind: str = "queues", tls: bool = False
+) -> Iterator[Place]:
     """Two namespaces, fresh, in a process of their own."""
     backlogs = [queue(name, max_delivery_count=2147483647, lock_duration="5m") for name in backlog]
     ports = {"amqp_port": 0, "http_port": 0}
@@ -102,16 +107,18 @@ def emulator(destinations: Iterable[str], backlog: Iterable[str] = (QUEUE,), kin
         {"name": "contoso-dr", **ports, "queues": backlogs},
     ]
     command = [sys.executable, "-m", "syphon", "emulator", "--json", "--config", "/dev/stdin"]
+    command += ["--tls"] if tls else []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
             assert process.stdin is not None
             assert process.stdout is not None
             json.dump({"namespaces": namespaces}, process.stdin)
             process.stdin.close()
-            home, away = json.loads(process.stdout.readline())["namespaces"]
+            found = json.loads(process.stdout.readline())
+            home, away = found["namespaces"]
             primary_http, secondary_http = (f"http://127.0.0.1:{side['http_port']}" for side in (home, away))
             strings = home["connection_string"], away["connection_string"]
-            yield Place(*strings, primary_http, secondary_http, process.pid)
+            yield Place(*strings, primary_http, secondary_http, process.pid, found.get("ca_file"))
         finally:
             process.terminate()
 

@@ -22,6 +22,8 @@ class Task:
     """Messages in the queue."""
     arriving: int
     """Those of them that can arrive."""
+    ca_file: str | None = None
+    """Whom to trust, if it is to be done over TLS."""
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "TASK": json.dumps(asdict(self))}

@@ -23,6 +23,8 @@ class Workload:
     round_trip: int = 0
     is_stuck: bool = False
     """Nine of ten messages are for a destination that is full."""
+    is_encrypted: bool = False
+    """Over TLS, as on Azure."""
 
     def destination(self, number: int) -> str:
         if self.is_stuck:
@@ -36,6 +38,7 @@ class Workload:
 
 NEAR, MIDDLE, FAR, ONE, MANY = "near", "5 ms", "20 ms", "1 destination", "1,000 destinations"
 LARGE, HELD_UP, SPARK = "64 KB", "90 % stuck", "on Spark"
+TLS, LARGE_TLS = "TLS", "64 KB, TLS"
 SCALING = {"10,000 messages": 10_000, "100,000 messages": 100_000, "500,000 messages": 500_000}
 SHORT, LONG = "10,000 messages", "500,000 messages"
 PEERS = {
@@ -59,6 +62,8 @@ def workloads(scale: float) -> list[Workload]:
     many, few, some = of(20_000, 2000), of(3_000, 300), of(500, 100)
     sdk = {"sdk_sync": few, "sdk_async": few, "node": few}
     slow = {"sdk_sync": of(300, 100), "sdk_async": few, "node": few}
+    large = {"sdk_sync": some, "sdk_async": some, "node": some, "pump": of(2000, 500)}
+    in_python = {"sdk_sync": few, "sdk_async": few, "pump": many}
     return [
         Workload(NEAR, {**sdk, "pump": many}),
         Workload(MIDDLE, {**slow, "pump": many}, round_trip=5),
@@ -66,7 +71,9 @@ def workloads(scale: float) -> list[Workload]:
         Workload(ONE, {**sdk, "shovel": many, "pump": many}, destinations=1),
         # The sync loop opens a connection for each destination, half a second apiece.
         Workload(MANY, {"sdk_sync": 20, "sdk_async": 100, "node": few, "pump": many}, destinations=1000),
-        Workload(LARGE, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": of(2000, 500)}, size=64 * KB),
+        Workload(LARGE, large, size=64 * KB),
+        Workload(TLS, in_python, is_encrypted=True),
+        Workload(LARGE_TLS, {loop: large[loop] for loop in in_python}, size=64 * KB, is_encrypted=True),
         Workload(HELD_UP, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": many}, is_stuck=True),
         Workload(SPARK, dict.fromkeys(OURS, many)),
         *(Workload(name, {"pump": of(count, 2000)}) for name, count in SCALING.items()),

@@ -1,14 +1,6 @@
 """What a backlog is: how its queues are called and described, and what a message in one looks like."""
 
-from .aliases import (
-    NotForBacklog,
-    Reason,
-    Restored,
-    Ttl,
-    Unrestorable,
-    restore,
-    to_backlog,
-)
+from .aliasing import NotForBacklog, to_backlog
 from .description import DOCUMENTED, Difference, QueueDescription
 from .facts import Facts, facts_of
 from .names import (
@@ -22,6 +14,7 @@ from .names import (
     parse_queue_name,
     primary_label,
 )
+from .restoring import Reason, Restored, Ttl, Unrestorable, restore
 from .times import FOREVER, iso_duration
 from .trace_context import TraceContext, trace_context
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, split
 from syphon.amqp.codec import skip
@@ -43,67 +43,49 @@ class Outline(NamedTuple):
 
 
 def outline(data: bytes) -> Outline:
-    """Find the sections. Those of an ordinary message are found here and at once, all others by `split`.
-
-    Plain numbers instead of `Section`: every message passes here, and an enum would double the cost.
-    """
-    spans: list[Span | None] = [None] * 5
-    pos, last = 0, 0x6F
-    try:
-        while True:
-            described, code, kind, size = _SECTION_HEAD(data, pos)
-            if described != 0x0053 or code <= last:
-                break
-            if kind == 0xC0 or kind == 0xC1:
-                after = pos + 5 + size
-            elif kind == 0xD0 or kind == 0xD1 or kind == 0xB0:
-                after = pos + 8 + _UINT(data, pos + 4)[0]
-            else:
-                break
-            if code > 0x74:
-                if code == 0x75 and kind == 0xB0 and after == len(data):
-                    return Outline(spans[0], spans[2], spans[3], spans[4], pos)
-                break
-            spans[code - 0x70] = Span(code, pos, pos + 3, after)
-            last, pos = code, after
-    except struct.error:  # it ends too early, or after a section that is no body
-        pass
-    return _outline(split(data), len(data))
-
-
-_SECTION_HEAD = struct.Struct(">HBBB").unpack_from
-"""A descriptor in its short form (0x00 0x53), the section's code, its constructor, and the first byte of its size."""
-_UINT = struct.Struct(">I").unpack_from
-
-
-def _outline(spans: list[Span], end: int) -> Outline:
+    """Find the sections."""
+    spans = split(data)
     place = {span.section: span for span in spans}
-    body = next((span.start for span in spans if span.section > Section.APPLICATION_PROPERTIES), end)
+    body = next((span.start for span in spans if span.section > Section.APPLICATION_PROPERTIES), len(data))
     return Outline(
         place.get(Section.HEADER), place.get(Section.MESSAGE_ANNOTATIONS), place.get(Section.PROPERTIES),
         place.get(Section.APPLICATION_PROPERTIES), body,
     )  # fmt: skip
 
 
+Place: TypeAlias = tuple[int, int]
+"""Where a value stands: from its first byte to behind its last."""
+
+
 class Taken(NamedTuple):
     """A map section with some of its pairs taken out."""
 
-    rest: bytes
-    """The pairs that stay, as they stood."""
+    kept: list[Place]
+    """Where the pairs stand that stay."""
     pairs: int
     """How many those are."""
-    found: dict[str, tuple[int, int]]
-    """Of those taken out, where the value of each begins and ends."""
+    found: dict[str, Place]
+    """Of those taken out, where the value of each stands."""
+
+    def rest(self, data: bytes) -> bytes:
+        """The pairs that stay, as they stood."""
+        return b"".join([data[start:end] for start, end in self.kept])
 
 
-def take(data: bytes, span: Span, names: Mapping[bytes, str]) -> Taken:
+NOTHING = Taken([], 0, {})
+"""Of a section that is not there."""
+
+
+def take(data: bytes, span: Span | None, names: Mapping[bytes, str]) -> Taken:
     """Walk through a map and take out the pairs whose keys are among `names` (made by `keys`)."""
+    if span is None:
+        return NOTHING
     _, _, start, end = span
     first, items = content(data, span, 0xC1)
     if items % 2:
         raise Malformed(f"the map at byte {start} has a key without a value")
-    found: dict[str, tuple[int, int]] = {}
-    kept: list[bytes] = []
+    found: dict[str, Place] = {}
+    kept: list[Place] = []
     pos = run = first
     # A length that is wrong leads past the end, and that is seen behind the loop.
     try:
@@ -120,14 +102,15 @@ def take(data: bytes, span: Span, names: Mapping[bytes, str]) -> Taken:
                     raise Malformed(f"the map at byte {start} has {name} twice")
                 found[name] = (value, pos)
                 if run < here:
-                    kept.append(data[run:here])
+                    kept.append((run, here))
                 run = pos
     except IndexError:
         pos = -1
     if pos != end:
         raise Malformed(f"the map at byte {start} does not end where its pairs do")
-    kept.append(data[run:end])
-    return Taken(b"".join(kept), items // 2 - len(found), found)
+    if run < end:
+        kept.append((run, end))
+    return Taken(kept, items // 2 - len(found), found)
 
 
 def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
@@ -137,7 +120,7 @@ def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
     if code == short and start + 3 <= end:
         first, items = start + 3, data[start + 2]
     elif code == short | 0x10 and start + 9 <= end:
-        first, items = start + 9, _UINT(data, start + 5)[0]
+        first, items = start + 9, int.from_bytes(data[start + 5 : start + 9], "big")
     else:
         raise Malformed(f"the section at byte {span.start} is no {'list' if short == 0xC0 else 'map'}")
     if items > end - first:
@@ -200,6 +183,15 @@ def fields(data: bytes, span: Span) -> list[int]:
         raise Malformed(f"the list at byte {span.value} does not end where its fields do")
     starts.append(pos)
     return starts
+
+
+def field(data: bytes, span: Span, index: int) -> bytes | None:
+    """The bytes of one field of a list, None if it is not set."""
+    starts = fields(data, span)
+    if index + 1 >= len(starts):
+        return None
+    raw = data[starts[index] : starts[index + 1]]
+    return None if raw == NULL else raw
 
 
 def with_fields(data: bytes, span: Span | None, section: Section, changes: Mapping[int, bytes]) -> bytes:

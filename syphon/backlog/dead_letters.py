@@ -144,15 +144,16 @@ def put_back(payload: bytes, path: str | None = None) -> bytes:
 
 def _put_back(data: bytes, path: str | None) -> bytes:
     header, annotations, properties, application, body = outline(data)
-    kept, kept_count, _ = take(data, annotations, NOT_CARRIED) if annotations is not None else (b"", 0, {})
+    kept = take(data, annotations, NOT_CARRIED)
     unwanted = _OF_DEAD_LETTERS if path is None else _AND_PATH
-    pairs, count, _ = take(data, application, unwanted) if application is not None else (b"", 0, {})
+    own = take(data, application, unwanted)
+    pairs, count = own.rest(data), own.pairs
     if path is not None:
         pairs, count = pairs + _PATH_KEY + encode(path), count + 1
     fresh = {_ACQUIRER: NULL, _DELIVERIES: NULL} if header is not None else {}
     return b"".join((
         with_fields(data, header, Section.HEADER, fresh),
-        with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept_count, kept),
+        with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept.pairs, kept.rest(data)),
         data[properties.start : properties.end] if properties is not None else b"",
         with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
         data[body:],

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from syphon.amqp import Header, Malformed, Map, Message, Properties, Value
 
-from .aliases import PATH, SCHEDULED_TIME, TIME_TO_LIVE, Restored, Ttl, Unrestorable, restore
+from .aliases import PATH, SCHEDULED_TIME, TIME_TO_LIVE
 from .facts import facts_of
 from .names import not_allowed
+from .restoring import Restored, Ttl, Unrestorable, restore
 from .times import FOREVER, Senseless, moment, timespan, whole_millis
 
 NOT_ALLOWED = "DestinationNotAllowed"

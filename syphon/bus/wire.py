@@ -43,7 +43,7 @@ CHANNEL = 2
 """The SDK keeps channel 1 for itself."""
 WINDOW = 65_535
 CHUNK = 262_144
-CHUNKS_A_TURN = 4
+TURN = 4 * CHUNK
 """How much is read before it is worked on: a fast peer must not fill our memory first."""
 SILENCE = 60.0
 """Seconds without a byte after which a connection that owes us an answer counts as dead."""
@@ -91,10 +91,13 @@ class Wire:
         self.max_frame_size = opened.max_frame_size
         self.failure: SyphonError | None = None
         self._socket = opened.socket
+        self._is_encrypted = isinstance(opened.socket, ssl.SSLSocket)
         self._idle_timeout = opened.idle_timeout
         self._heartbeat = opened.heartbeat
         self._rest = opened.unread
         self._out: deque[bytes | memoryview] = deque()
+        self._unsent = memoryview(b"")
+        """Of the piece that is being written."""
         self._links: dict[int, WireLink] = {}
         self._by_remote: dict[int, WireLink] = {}
         self._by_name: dict[str, WireLink] = {}
@@ -118,7 +121,7 @@ class Wire:
         return self._socket.fileno()
 
     def wants_to_write(self) -> bool:
-        return bool(self._out)
+        return bool(self._out or self._unsent)
 
     def has_unread(self) -> bool:
         """TLS may have decrypted more than was asked for: the socket then looks quiet and is not."""
@@ -127,16 +130,17 @@ class Wire:
     def read(self) -> None:
         """Takes in what has arrived, up to a limit, and hands each frame to the link it is for."""
         pieces = [self._rest] if self._rest else []
-        known = len(pieces)
+        known, room = len(pieces), TURN
         try:
-            for _ in range(CHUNKS_A_TURN):
+            while room > 0:
                 piece = self._socket.recv(CHUNK)
                 if not piece:
                     self.fail(Interrupted(f"{self.name} closed the connection."))
                     break
                 pieces.append(piece)
-                if len(piece) < CHUNK and not self.has_unread():
-                    break
+                room -= len(piece)
+                if len(piece) < CHUNK and not self._is_encrypted:
+                    break  # that was all; TLS hands out a record at a time, and may have more
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError as error:
@@ -173,22 +177,21 @@ class Wire:
 
     def flush(self) -> None:
         """Writes what the socket takes; the rest waits for the next time."""
-        if not self._out or self.failure is not None:
+        if not self.wants_to_write() or self.failure is not None:
             return
         try:
-            while self._out:
-                data = self._next_piece()
-                sent = self._socket.send(data)
-                if sent < len(data):
-                    self._out.appendleft(memoryview(data)[sent:])
+            while self.wants_to_write():
+                # A piece is written to its end before the next one is made: TLS takes a record at a time.
+                self._unsent = self._unsent or memoryview(self._next_piece())
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            self._out.appendleft(data)
+            pass
         except OSError as error:
             self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
         self._wrote_at = self.now()
 
     def _next_piece(self) -> bytes | memoryview:
-        """As many frames as make one good write. Not all: a slow peer would have them copied again and again."""
+        """As many frames as make one good write."""
         piece = self._out.popleft()
         if len(piece) >= CHUNK or not self._out:
             return piece

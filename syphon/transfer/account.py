@@ -97,25 +97,20 @@ class Account:
     def _outcome(
         self, arrival: Arrival, transfer: Transfer | None, size: int, result: Result, reason: str, duplicate: bool
     ) -> Outcome:
-        restored = transfer.restored if transfer is not None else None
-        facts = restored.facts if restored is not None else facts_of(arrival.payload)
         wall = wall_clock()
+        received_at = wall - round((self._now() - arrival.received_at) * 1000)
+        if transfer is None:
+            facts = facts_of(arrival.payload)
+            message_id, destination, session_id, forwarded_at = "", "", None, None
+        else:
+            _, destination, found_id, session_id, _, _, facts = transfer.restored
+            message_id = "" if found_id is None else str(found_id)
+            forwarded_at = transfer.forwarded_at
+        # By position, for every message comes here: names would cost as much as all else in it.
         return Outcome(
-            queue=self._queue,
-            sequence_number=facts.sequence_number,
-            message_id=str(restored.message_id) if restored is not None and restored.message_id is not None else "",
-            destination=restored.destination if restored is not None else "",
-            session_id=restored.session_id if restored is not None else None,
-            enqueued_at=facts.enqueued_at,
-            received_at=wall - round((self._now() - arrival.received_at) * 1000),
-            forwarded_at=transfer.forwarded_at if transfer is not None else None,
-            settled_at=wall,
-            size=size,
-            delivery_count=facts.delivery_count,
-            result=result,
-            reason=reason,
-            possible_duplicate=duplicate,
-        )
+            self._queue, facts.sequence_number, message_id, destination, session_id, facts.enqueued_at,
+            received_at, forwarded_at, wall, size, facts.delivery_count, result, reason, duplicate,
+        )  # fmt: skip
 
 
 def wall_clock() -> int:

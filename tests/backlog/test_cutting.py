@@ -57,10 +57,10 @@ def test_a_pair_is_taken_out_and_the_others_stay_byte_by_byte(others: Map, value
     pairs = [pair for pair in others.pairs if not (isinstance(pair[0], str) and pair[0] in ("name", "other"))]
     middle = len(pairs) // 2
     data = map_section(Map((*pairs[:middle], (key, value), *pairs[middle:])))
-    rest, count, found = take(data, split(data)[0], NAMES)
-    assert rest == b"".join(encode(one) + encode(other) for one, other in pairs)
-    assert count == len(pairs)
-    assert {name: data[start:end] for name, (start, end) in found.items()} == {"name": encode(value)}
+    taken = take(data, split(data)[0], NAMES)
+    assert taken.rest(data) == b"".join(encode(one) + encode(other) for one, other in pairs)
+    assert taken.pairs == len(pairs)
+    assert {name: data[start:end] for name, (start, end) in taken.found.items()} == {"name": encode(value)}
 
 
 @examples(200)

@@ -24,16 +24,16 @@ def dead(payload: bytes) -> bytes:
     """What a broker makes of a message that becomes a dead letter: properties and annotations are added, no more."""
     _, annotations, properties, application, body = outline(payload)
     assert application is not None  # aliases are in it
-    pairs, count, _ = take(payload, application, keys(()))
+    own, kept = take(payload, application, keys(())), take(payload, annotations, keys(()))
     said = b"".join(encode(key) + encode(value) for key, value in SAID.items())
-    application_bytes = with_pairs(payload, application, Section.APPLICATION_PROPERTIES, count + 2, pairs + said)
+    pairs = own.rest(payload) + said
+    application_bytes = with_pairs(payload, application, Section.APPLICATION_PROPERTIES, own.pairs + 2, pairs)
     stamps = b"".join(encode(Symbol(key)) + encode(value) for key, value in STAMPS.items())
-    kept, kept_count, _ = take(payload, annotations, keys(())) if annotations is not None else (b"", 0, {})
-    total = kept_count + len(STAMPS)
+    total = kept.pairs + len(STAMPS)
     first = outline(payload).header
     return b"".join((
         payload[first.start : first.end] if first is not None else b"",
-        with_pairs(payload, annotations, Section.MESSAGE_ANNOTATIONS, total, kept + stamps),
+        with_pairs(payload, annotations, Section.MESSAGE_ANNOTATIONS, total, kept.rest(payload) + stamps),
         payload[properties.start : properties.end] if properties is not None else b"",
         application_bytes,
         payload[body:],
@@ -44,9 +44,9 @@ def pieces(payload: bytes) -> tuple[bytes, ...]:
     """All bytes but the header's, and but for the lengths of maps: a broker that adds to one may write it longer."""
     _, annotations, properties, application, body = outline(payload)
     return (
-        take(payload, annotations, keys(())).rest if annotations is not None else b"",
+        take(payload, annotations, keys(())).rest(payload),
         payload[properties.start : properties.end] if properties is not None else b"",
-        take(payload, application, keys(())).rest if application is not None else b"",
+        take(payload, application, keys(())).rest(payload),
         payload[body:],
     )
 

@@ -38,7 +38,7 @@ from syphon.amqp import (
     section_bytes,
 )
 from syphon.backlog import Reason, Restored, Ttl, Unrestorable, facts_of, restore, to_backlog
-from syphon.backlog.aliases import _usual_header
+from syphon.backlog.restoring import _usual_header
 from tests.amqp.strategies import examples, mutated, noise, values
 
 from .messages import NOW, sent

@@ -27,8 +27,10 @@ from azure.servicebus.exceptions import (
 from syphon.amqp import Map, Section, section_bytes
 from syphon.amqp.frames import Accepted, Error, Rejected
 from syphon.emulator import Action, Fault, Operation, QueueDescription
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import Bench, leftovers
 from tests.emulator.raw_client import LinkEnded, raw_client
+
+pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 
 ORDER = section_bytes(Section.DATA, b"an order")
 AGAIN, ONCE = True, False

@@ -15,6 +15,7 @@ from syphon.amqp.frames import read_performative
 from syphon.backlog import NotForBacklog, Restored, Ttl, Unrestorable, facts_of, restore, to_backlog
 from syphon.backlog.aliases import NOT_CARRIED
 from syphon.backlog.cutting import content, fields, keys
+from syphon.backlog.layout import Layout, layout_of, walk
 from syphon.bus.usual import usual_disposition, usual_transfer
 from tests.amqp.same import assert_same
 
@@ -63,6 +64,16 @@ def a_frame_is_read_the_same_at_a_glance_and_in_full(data: bytes) -> None:
         assert (frame.role, frame.first) == disposition  # type: ignore[attr-defined]
         assert frame.last in (None, frame.first)  # type: ignore[attr-defined]
         assert frame.settled  # type: ignore[attr-defined]
+
+
+def a_known_layout_is_what_a_walk_finds(data: bytes) -> None:
+    found: list[Layout | None] = []
+    for find in (walk, layout_of):
+        try:
+            found.append(find(data))
+        except Malformed:
+            found.append(None)
+    assert found[0] == found[1]
 
 
 def restoring_takes_the_aliases_off_and_nothing_else(data: bytes) -> None:  # M2, M4
@@ -141,6 +152,7 @@ TARGETS: tuple[Target, ...] = (
     a_value_is_read_or_malformed,
     sections_are_found_or_malformed,
     a_frame_is_read_the_same_at_a_glance_and_in_full,
+    a_known_layout_is_what_a_walk_finds,
     restoring_takes_the_aliases_off_and_nothing_else,
     aliasing_is_undone_by_restoring,
 )

@@ -149,7 +149,7 @@ class Bench:
             client.close()
 
 
-def aliased(body: str, path: str, **options: Any) -> ServiceBusMessage:
+def aliased(body: str | bytes, path: str, **options: Any) -> ServiceBusMessage:
     """A message as it lies in the backlog."""
     properties = {"x-ms-path": path, **options.pop("application_properties", {})}
     return ServiceBusMessage(body, application_properties=properties, **options)

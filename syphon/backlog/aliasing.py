@@ -1,0 +1,104 @@
+"""Aliases on: a message as it goes into a backlog queue (M1).
+
+Bytes in, bytes out: no clock, no I/O. Only what must change is cut out and put in; every other byte of the message is
+copied as it stands, whatever its type and however it is written.
+
+What is left alone on purpose:
+- The partition key. A backlog queue is not partitioned and ignores it; the destination needs it back as it was.
+- Creation and expiry time, which SDKs write beside a time to live. They are the sender's, and part of the bare message.
+"""
+
+from __future__ import annotations
+
+from syphon.amqp import Malformed, Section, Timestamp, UInt, decode, encode
+from syphon.errors import SyphonError
+
+from .aliases import (
+    GROUP_ID,
+    PATH,
+    PATH_LIMIT,
+    SCHEDULED,
+    SCHEDULED_TIME,
+    SESSION_ID,
+    TIME_TO_LIVE,
+    TTL,
+    is_string,
+    shown,
+)
+from .cutting import NULL, field, keys, take, with_fields, with_pairs
+from .facts import deliveries
+from .layout import layout_of
+from .restoring import read
+from .times import EARLIEST, LATEST, Senseless, timespan_bytes
+
+_KEY = {name: encode(name) for name in (PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}
+_SCHEDULED_KEYS = keys((SCHEDULED,))
+
+
+class NotForBacklog(SyphonError):
+    """The message cannot be put into a backlog queue."""
+
+
+def to_backlog(payload: bytes, path: str) -> bytes:
+    """The message as it goes into a backlog queue, meant for `path` (M1). Raises NotForBacklog."""
+    if not path.strip() or len(path) > PATH_LIMIT:
+        raise NotForBacklog(f"{shown(path)} is no path of an entity: it has 1 to {PATH_LIMIT} characters")
+    try:
+        return _aliased(payload, path)
+    except Malformed as error:
+        raise NotForBacklog(f"the message is not well-formed AMQP 1.0: {error}") from None
+    except Senseless as error:
+        raise NotForBacklog(str(error)) from None
+
+
+def _aliased(data: bytes, path: str) -> bytes:
+    layout = layout_of(data)
+    header, annotations, properties, application, body = layout.outline
+    # What cannot be read now could not be restored later.
+    read(data, layout), deliveries(data, header)
+    edits: list[tuple[int, int, bytes]] = []
+    aliases: list[bytes] = []
+
+    if header is not None and (raw := field(data, header, TTL)) is not None:
+        ttl = decode(raw)[0]
+        if not isinstance(ttl, UInt):
+            raise Senseless(f"the time to live (header ttl) is {shown(ttl)}, expected is a uint of milliseconds")
+        aliases.append(_KEY[TIME_TO_LIVE] + timespan_bytes(ttl))
+        edits.append((header.start, header.end, with_fields(data, header, Section.HEADER, {TTL: NULL})))
+
+    if annotations is not None and SCHEDULED in layout.annotations.found:
+        start, end = layout.annotations.found[SCHEDULED]
+        when = decode(data, start, end)[0]
+        if when is not None:
+            if not isinstance(when, Timestamp) or not EARLIEST <= when <= LATEST:
+                expected = "a timestamp between the years 1 and 9999"
+                raise Senseless(f"{SCHEDULED} is {shown(when)}, expected is {expected}")
+            aliases.append(_KEY[SCHEDULED_TIME] + data[start:end])
+        others = take(data, annotations, _SCHEDULED_KEYS)
+        cleared = with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, others.pairs, others.rest(data))
+        edits.append((annotations.start, annotations.end, cleared))
+
+    if properties is not None and (raw := field(data, properties, GROUP_ID)) is not None:
+        session = decode(raw)[0]
+        if not is_string(session):
+            raise Senseless(f"the session id (group-id) is {shown(session)}, expected is a string")
+        # The very bytes: a string has two forms, and restoring must give back the one it had.
+        aliases.append(_KEY[SESSION_ID] + raw)
+        cleared = with_fields(data, properties, Section.PROPERTIES, {GROUP_ID: NULL})
+        edits.append((properties.start, properties.end, cleared))
+
+    own = layout.aliases
+    if own.found:
+        names = ", ".join(own.found)
+        raise NotForBacklog(f"the message comes from a backlog queue, for it has {names}: restore it before sending it")
+    aliases.append(_KEY[PATH] + encode(path))
+    pairs = own.rest(data) + b"".join(aliases)
+    added = with_pairs(data, application, Section.APPLICATION_PROPERTIES, own.pairs + len(aliases), pairs)
+    edits.append((application.start, application.end, added) if application is not None else (body, body, added))
+
+    parts: list[bytes] = []
+    copied = 0
+    for start, end, new in edits:
+        parts += (data[copied:start], new)
+        copied = end
+    return b"".join((*parts, data[copied:]))

@@ -1,0 +1,250 @@
+"""Aliases off: a backlog message as its sender made it (M2).
+
+Bytes in, bytes out: no clock, no I/O. Every byte that need not change is copied as it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from syphon.amqp import Malformed, Section, Span, Symbol, Timestamp, UInt, Value, encode, split
+from syphon.amqp.codec import compound
+
+from .aliases import (
+    CREATION,
+    EXPIRY,
+    GROUP_ID,
+    PATH,
+    PATH_LIMIT,
+    PRIORITY,
+    SCHEDULED,
+    SCHEDULED_TIME,
+    SESSION_ID,
+    TIME_TO_LIVE,
+    TTL,
+    is_string,
+    shown,
+)
+from .cutting import NULL, Place, field, fields, value_at, with_fields, with_pairs
+from .facts import Facts, Stamps, deliveries, stamps_at
+from .layout import Layout, layout_of
+from .times import A_MOMENT, A_TIMESPAN, EARLIEST, LONGEST, Senseless, moment, timespan_at, whole_millis
+
+_SCHEDULED_KEY = encode(Symbol(SCHEDULED))
+_UINT_MAX = 2**32 - 1
+_LATEST_EXPIRY = 253_402_243_199_000
+"""The latest expiry time that SDKs write: a day before the end of the year 9999."""
+
+
+class Ttl(StrEnum):
+    """What becomes of a time to live on the way home (M5)."""
+
+    RESTORE = "restore"
+    """As it was: its clock starts again at the primary. The documented behaviour."""
+    REMAINING = "remaining"
+    """Less the time spent in the backlog; what has expired is not forwarded."""
+
+
+class Reason(StrEnum):
+    """Why a message cannot be restored: the DeadLetterReason of its dead letter."""
+
+    NO_DESTINATION = "NoDestination"
+    BAD_ALIAS = "BadAlias"
+    EXPIRED = "Expired"
+    MALFORMED = "MalformedMessage"
+
+
+class Restored(NamedTuple):
+    """A message as its sender made it, and what is needed to forward it."""
+
+    payload: bytes
+    destination: str
+    message_id: Value
+    session_id: str | None
+    partition_key: str | None
+    size: int
+    facts: Facts
+    """What the broker had written onto it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unrestorable:
+    """A message for the dead letters (M4), with what to write there."""
+
+    reason: Reason
+    description: str
+
+
+class _Refused(Exception):
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def restore(
+    payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl = Ttl.RESTORE
+) -> Restored | Unrestorable:
+    """The message as its sender made it (M2), or why that cannot be had (M4). Never raises.
+
+    `now` and `enqueued_at` (when it came into the backlog) are milliseconds since 1970. Without `enqueued_at` the
+    broker's own annotation counts; without that too, no time has been spent.
+    """
+    try:
+        return _restored(payload, enqueued_at, now, ttl)
+    except _Refused as refused:
+        return Unrestorable(refused.reason, str(refused))
+    except Malformed as error:
+        return Unrestorable(Reason.MALFORMED, f"The message is not well-formed AMQP 1.0: {error}.")
+
+
+def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Restored:
+    layout = layout_of(data)
+    header, annotations, properties, application, body = layout.outline
+    aliases = layout.aliases.found
+    destination = _destination(data, aliases)
+
+    changes: dict[int, bytes] = {}
+    message_id, session_id, partition_key, stamps = read(data, layout)
+    if SESSION_ID in aliases:
+        start, end = aliases[SESSION_ID]
+        session_id = _session_id(value_at(data, start, end))
+        changes[GROUP_ID] = data[start:end]  # the very bytes: a string has two forms
+
+    scheduled = None
+    if SCHEDULED_TIME in aliases:
+        scheduled = _scheduled(value_at(data, *aliases[SCHEDULED_TIME]))
+
+    own = layout.annotations
+    annotated, count = own.rest(data) if own.pairs else b"", own.pairs
+    # One that has passed means now (M6), and the destination decides that: by its own clock, which ours may not be.
+    if scheduled is not None and scheduled > EARLIEST:  # .NET's "none" is the year 1
+        annotated += _SCHEDULED_KEY + encode(Timestamp(scheduled))
+        count += 1
+
+    ttl = None
+    if TIME_TO_LIVE in aliases:
+        ttl = _time_to_live(data, *aliases[TIME_TO_LIVE])
+        if ttl is not None and rule is Ttl.REMAINING:
+            ttl = _remaining(ttl, enqueued_at or stamps[1] or now, scheduled, now)
+        if ttl is not None and ttl > _UINT_MAX:
+            changes |= _long_life(data, properties, ttl, now)
+
+    new_header, delivery_count = _header(data, header, ttl)
+    parts = [new_header]
+    if count:
+        parts.append(with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, count, annotated))
+    parts.append(with_fields(data, properties, Section.PROPERTIES, changes))
+    if layout.aliases.pairs:
+        others = layout.aliases.rest(data)
+        parts.append(with_pairs(data, application, Section.APPLICATION_PROPERTIES, layout.aliases.pairs, others))
+    payload = b"".join((*parts, memoryview(data)[body:]))
+    facts = Facts(*stamps, delivery_count)
+    return Restored(payload, destination, message_id, session_id, partition_key, len(payload), facts)
+
+
+def read(data: bytes, layout: Layout) -> tuple[Value, str | None, str | None, Stamps]:
+    """What a message says of itself without an alias: id, session, partition key, the broker's stamps.
+
+    It has a session id if somebody put it into the backlog by hand.
+    """
+    message_id: Value = None
+    session_id: Value = None
+    partition_key: Value = None
+    starts = layout.fields
+    if len(starts) > 1:
+        message_id = value_at(data, starts[0], starts[1])
+        if len(starts) > GROUP_ID + 1 and data[starts[GROUP_ID]] != NULL[0]:
+            session_id = value_at(data, starts[GROUP_ID], starts[GROUP_ID + 1])
+    if layout.partition_key is not None:
+        partition_key = value_at(data, *layout.partition_key)
+    return (
+        message_id,
+        session_id if isinstance(session_id, str) else None,
+        partition_key if isinstance(partition_key, str) else None,
+        stamps_at(data, layout.annotations.found),
+    )
+
+
+def _destination(data: bytes, aliases: dict[str, Place]) -> str:
+    if PATH not in aliases:
+        raise _Refused(Reason.NO_DESTINATION, f"{PATH} is missing: nothing says where the message was meant to go.")
+    path = value_at(data, *aliases[PATH])
+    if not is_string(path) or not path.strip() or len(path) > PATH_LIMIT:
+        text = f"{PATH} is {shown(path)}, expected is the path of an entity, a string of 1 to {PATH_LIMIT} characters."
+        raise _Refused(Reason.NO_DESTINATION, text)
+    return path
+
+
+def _session_id(value: Value) -> str:
+    if not is_string(value):
+        raise _Refused(Reason.BAD_ALIAS, f"{SESSION_ID} is {shown(value)}, expected is a string.")
+    return value
+
+
+def _scheduled(value: Value) -> int:
+    try:
+        return moment(value)
+    except Senseless as error:
+        text = f"{SCHEDULED_TIME} is {shown(value)}, which {error}; expected is {A_MOMENT}."
+        raise _Refused(Reason.BAD_ALIAS, text) from None
+
+
+def _time_to_live(data: bytes, start: int, end: int) -> int | None:
+    """Milliseconds; None for .NET's "never"."""
+    try:
+        ticks = timespan_at(data, start, end)
+    except Senseless as error:
+        value = shown(value_at(data, start, end))
+        text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIMESPAN}."
+        raise _Refused(Reason.BAD_ALIAS, text) from None
+    return whole_millis(ticks) if ticks < LONGEST else None
+
+
+def _remaining(ttl: int, enqueued_at: int, scheduled: int | None, now: int) -> int:
+    """What is left of a time to live. A scheduled message begins to age when it is due, not before."""
+    born = enqueued_at if scheduled is None else max(enqueued_at, scheduled)
+    left = ttl - max(0, now - born)
+    if left <= 0:
+        text = f"The message had {ttl} ms to live and came into the backlog {now - born} ms ago"
+        raise _Refused(Reason.EXPIRED, text + (", counted from its scheduled time." if born == scheduled else "."))
+    return left
+
+
+def _long_life(data: bytes, properties: Span | None, ttl: int, now: int) -> dict[int, bytes]:
+    """A header counts to 49 days. What lives longer says so as .NET does: expiry less creation time is what counts."""
+    if properties is not None and (
+        field(data, properties, EXPIRY) is not None or field(data, properties, CREATION) is not None
+    ):
+        return {}  # the sender has said it
+    return {EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), CREATION: encode(Timestamp(now))}
+
+
+def _header(data: bytes, header: Span | None, ttl: int | None) -> tuple[bytes, int]:
+    """The header with this time to live, and how often the broker had delivered the message before."""
+    raw = data[header.start : header.end] if header is not None else b""
+    return _usual_header(raw, ttl) if len(raw) < _USUAL else _new_header(raw, ttl)
+
+
+def _new_header(raw: bytes, ttl: int | None) -> tuple[bytes, int]:
+    """The sender's durable and priority, and the time to live. Delivery count and first acquirer are the broker's."""
+    parts: list[bytes] = []
+    delivered = 0
+    if raw:
+        (span,) = split(raw)
+        delivered = deliveries(raw, span)
+        parts = [raw[start:end] for start, end in pairwise(fields(raw, span))][: PRIORITY + 1]
+    if ttl is not None:
+        parts += [NULL] * (TTL - len(parts))
+        parts.append(encode(UInt(min(ttl, _UINT_MAX))))
+    while parts and parts[-1] == NULL:
+        parts.pop()
+    return b"\x00\x53\x70" + compound(0xC0, len(parts), b"".join(parts)) if parts else b"", delivered
+
+
+_USUAL = 64
+"""Headers shorter than that are much alike and worth remembering; a longer one is somebody's mistake or attack."""
+_usual_header = lru_cache(maxsize=256)(_new_header)
