@@ -32,6 +32,9 @@ class Cost:
 def costs(patient: bool) -> Iterator[Cost]:
     """Waiting takes its time to be measured: only if there is patience."""
     yield Cost("syphon --help", _seconds([*SYPHON, "--help"]), "s")
+    began = time.monotonic()
+    with emulator([]):
+        yield Cost("syphon emulator, until it listens", time.monotonic() - began, "s")
     with tempfile.TemporaryDirectory() as folder, emulator(["d0"], backlog_queues(QUEUES)) as place:
         command = [*SYPHON, "drain", "--yes", "--config", str(settings(place, Path(folder), QUEUES))]
         yield Cost(f"syphon drain, {QUEUES} empty queues", _seconds(command), "s")

@@ -16,6 +16,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, TransportType
@@ -23,7 +24,6 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 from pydantic import SecretStr
 
-from syphon.bus.connection import Connection
 from syphon.bus.namespace import Namespace
 from syphon.bus.opening import namespace_of
 from syphon.config import NamespaceSettings
@@ -105,10 +105,9 @@ def pump(task: Task, watch: Watch) -> None:
 
 
 def _namespace(connection_string: str, entity: str, task: Task) -> Namespace:
-    if task.ca_file is None:
-        return namespace_of(NamespaceSettings(connection_string=SecretStr(connection_string)), entity)
-    client = _client(ServiceBusClient, connection_string, task)
-    return Namespace("over TLS", lambda: Connection(client, entity), let_go=client.close)
+    ca_file = Path(task.ca_file) if task.ca_file is not None else None
+    string = connection_string if ca_file is None else _encrypted(connection_string)
+    return namespace_of(NamespaceSettings(connection_string=SecretStr(string), ca_file=ca_file), entity)
 
 
 def pumps(task: Task, watch: Watch) -> None:
@@ -165,11 +164,15 @@ def _client(kind: type[C], connection_string: str, task: Task) -> C:
         return kind.from_connection_string(connection_string)
     address = connection_string.partition("Endpoint=")[2].partition(";")[0]
     return kind.from_connection_string(
-        connection_string.replace("UseDevelopmentEmulator=true;", ""),
+        _encrypted(connection_string),
         connection_verify=task.ca_file,
         custom_endpoint_address=address,  # the SDK knows one port for TLS, and ours is another
         transport_type=TransportType.Amqp,
     )
+
+
+def _encrypted(connection_string: str) -> str:
+    return connection_string.replace("UseDevelopmentEmulator=true;", "")
 
 
 def _by_destination(messages: list[Any]) -> dict[str, list[Any]]:

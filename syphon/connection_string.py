@@ -63,6 +63,12 @@ def _parts(text: str, flaws: list[Flaw]) -> dict[str, str]:
     if not text.strip():
         flaws.append(Flaw("is empty", _COPY))
         return parts
+    if "\n" in text.strip():
+        flaws.append(Flaw("has several lines", "keep one connection string, on one line"))
+        return parts
+    if "=" not in text:
+        flaws.append(Flaw("is no connection string", _COPY))
+        return parts
     for place, part in enumerate(text.strip().rstrip(";").split(";"), start=1):
         name, equals, value = part.partition("=")
         key = name.lower()
@@ -108,18 +114,39 @@ def _endpoint(parts: dict[str, str], flaws: list[Flaw]) -> tuple[str, int | None
         host, port = url.hostname or "", url.port
     except ValueError:
         url, host, port = urlsplit(""), "", None
-    if url.scheme != "sb" or not is_host(host) or url.path not in ("", "/") or url.query or url.username is not None:
+    if url.scheme in ("http", "https", "amqp", "amqps"):
+        flaws.append(Flaw(f"has an Endpoint with {url.scheme}://", "write sb:// instead"))
+    elif url.scheme != "sb" or not is_host(host) or url.path not in ("", "/") or url.query or url.username is not None:
         flaws.append(Flaw("has an Endpoint that is not understood", how))
     return host.rstrip("."), port
 
 
 def is_host(text: str) -> bool:
     """Whether a text is a host name or an IP address."""
+    return _ip_address(text) is not None or (len(text) <= 253 and _HOST.fullmatch(text) is not None)
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether what is sent there stays here, so that it need not be encrypted."""
+    address = _ip_address(host)
+    return address.is_loopback if address is not None else host.lower() == "localhost"
+
+
+def first_label(host: str) -> str | None:
+    """`contoso` of contoso.servicebus.windows.net, with or without a port; an IP address or localhost has none."""
+    if host.startswith("["):
+        return None
+    name = host if host.count(":") > 1 else host.partition(":")[0].lower().rstrip(".")
+    if name in ("", "localhost") or name.endswith(".localhost") or _ip_address(name) is not None:
+        return None
+    return name.partition(".")[0]
+
+
+def _ip_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return len(text) <= 253 and _HOST.fullmatch(text) is not None
-    return True
+        return None
 
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"

@@ -6,12 +6,13 @@ difference between capitals and small letters in a name, and neither does readin
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NewType
+
+from ..connection_string import first_label
 
 QueueName = NewType("QueueName", str)
 
@@ -50,12 +51,7 @@ def primary_label(host: str, pair: str, override: str | None = None) -> str:
 
     An IP address or localhost has none to give, so the pair's name stands in. `override` always wins.
     """
-    if override is not None:
-        return override
-    name = _without_port(host).lower().rstrip(".")
-    if name in ("", "localhost") or name.endswith(".localhost") or _is_address(name):
-        return pair
-    return name.partition(".")[0]
+    return override or first_label(host) or pair
 
 
 def arm_name(name: str) -> str:
@@ -88,17 +84,3 @@ def not_allowed(path: str, allow: Iterable[str]) -> str | None:
     if never is None and not any(fnmatchcase(place, pattern.strip("/").lower()) for pattern in allow):
         return "the configuration does not allow it"
     return never
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0] if host.count(":") == 1 else host
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -1,22 +1,43 @@
-"""What would go wrong, before it does: a pair is looked at from all sides, and nothing is changed.
+"""What would go wrong, before it does: a pair is looked at from both sides, and nothing is changed.
 
 Each look gives findings; one that fails does not stop the others, so that everything that is wrong is told at once.
+No look takes longer than a minute or so, whoever is silent.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
-from ..bus.administration import Administration, Unanswered
+from ..bus.administration import OPERATION_TIMEOUT, Administration, Unanswered
 from ..bus.connection import Connection
 from ..bus.opening import administration_of, client_of
 from ..bus.probe import try_receiver, try_sender
 from ..config import NamespaceSettings, PairSettings, Via
-from ..errors import NotAuthorized, SyphonError, Waits
-from .names import QueueName, backlog_queues, primary_label
+from ..errors import (
+    DestinationDisabled,
+    DestinationMissing,
+    DestinationUnreachable,
+    Interrupted,
+    NamespaceGone,
+    NotAuthorized,
+    SyphonError,
+    Waits,
+)
+from .names import QueueName, backlog_queues, never_a_destination, primary_label
 from .provisioning import Found, Missing, Plan, plan
+
+ANSWER_WITHIN = 15.0
+"""Seconds for an answer. A worker is more patient; who looks is waited for."""
+PATIENCE = 45.0
+"""Seconds for all doors of a namespace together."""
+
+_OF_NO_USE = frozenset({"requires_session", "forward_to", "status"})
+"""What keeps messages from coming in or out, whereas other differences are the owner's business (P3)."""
 
 
 class Level(StrEnum):
@@ -32,13 +53,25 @@ class Level(StrEnum):
     PROBLEM = "problem"
     """It will not work."""
 
+    @property
+    def is_good(self) -> bool:
+        return self in (Level.FINE, Level.WARNING)
+
+
+class Side(StrEnum):
+    PRIMARY = "primary"
+    SECONDARY = "secondary"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was looked at."""
 
     pair: str
-    about: str
+    side: Side
+    namespace: str
+    entity: str | None
+    """A queue, topic or pattern; None if it is about the namespace."""
     level: Level
     text: str
 
@@ -49,99 +82,204 @@ def queue_names(pair: PairSettings) -> list[QueueName]:
     return [queue.name for queue in backlog_queues(label, pair.backlog_queue_count)]
 
 
-def secondary_administration(pair: PairSettings, via: Via | None = None) -> Administration:
+def secondary_administration(
+    pair: PairSettings, via: Via | None = None, timeout: float = OPERATION_TIMEOUT
+) -> Administration:
     """What makes the backlog queues."""
     name = primary_label(pair.secondary.host, pair.name, pair.secondary.name)
-    return administration_of(pair.secondary, via or pair.provision.via, name)
+    return administration_of(pair.secondary, via or pair.provision.via, name, timeout)
 
 
-def check(pair: PairSettings) -> Iterator[Finding]:
-    """Looks at everything a worker will need of a pair."""
-    look = _Look(pair)
-    yield from look.at_the_backlog_queues()
-    yield from look.at_receiving()
-    yield from look.at_the_destinations()
+def looks(pair: PairSettings, makes_queues: bool = True) -> list[Look]:
+    """All there is to look at before a worker serves a pair; they may run side by side.
+
+    A worker that makes no queues needs no Manage claim on the secondary, so nothing is asked that takes one.
+    """
+    return [_Secondary(pair, makes_queues), _Primary(pair)]
 
 
-class _Look:
-    """One pair, looked at."""
+class Look:
+    """A look at one side of a pair."""
+
+    side: Side
 
     def __init__(self, pair: PairSettings) -> None:
-        self._pair = pair
-        self._names = queue_names(pair)
-        self._missing: set[str] = set()
+        self.pair = pair
 
-    def at_the_backlog_queues(self) -> Iterator[Finding]:
-        about = f"secondary {self._pair.secondary.host}"
-        administration: Administration | None = None
+    @property
+    def settings(self) -> NamespaceSettings:
+        return self.pair.primary if self.side is Side.PRIMARY else self.pair.secondary
+
+    def __str__(self) -> str:
+        return f"{self.pair.name}: {self.side} {self.settings.host}"
+
+    def findings(self) -> Iterator[Finding]:
+        raise NotImplementedError
+
+    def _finding(self, level: Level, text: str, entity: str | None = None) -> Finding:
+        return Finding(self.pair.name, self.side, self.settings.host, entity, level, text)
+
+    def _failure(self, error: SyphonError, entity: str | None = None) -> Finding:
+        # The entity stands in front of the text already; without it, what is wrong with many is said in the same words.
+        text = str(error) if entity is None else str(error).replace(f" '{entity}'", "")
+        return self._finding(_level(error), text, entity)
+
+    def _doors(self, paths: Sequence[str]) -> Iterator[Finding]:
+        """Whether links can be opened; with no path, whether the namespace takes us at all."""
+        deadline = time.monotonic() + PATIENCE
         try:
-            administration = secondary_administration(self._pair)
-            found = plan(administration, self._names)
+            with client_of(self.settings) as client, closing(
+                Connection(client, paths[0] if paths else "", ANSWER_WITHIN)
+            ) as connection:
+                yield self._finding(Level.FINE, "can be reached over AMQP, and takes our credentials")
+                for path in paths:
+                    if time.monotonic() > deadline:
+                        yield self._finding(Level.UNREACHABLE, "was not looked at: the others took too long", path)
+                    else:
+                        yield self._door(connection, path)
+        except DestinationUnreachable as error:
+            way = "Check that it is up and the network lets AMQP through (port 5671), or try again later."
+            yield self._finding(Level.UNREACHABLE, f"{error}. {way}")
         except SyphonError as error:
-            yield self._finding(about, error)
+            yield self._failure(error)
+
+    def _door(self, connection: Connection, path: str) -> Finding:
+        raise NotImplementedError
+
+
+class _Secondary(Look):
+    """The backlog queues: whether they are there and as documented (P2), and whether we may listen."""
+
+    side = Side.SECONDARY
+
+    def __init__(self, pair: PairSettings, makes_queues: bool) -> None:
+        super().__init__(pair)
+        self._makes_queues = makes_queues
+
+    def findings(self) -> Iterator[Finding]:
+        names = queue_names(self.pair)
+        if self._makes_queues:
+            missing: set[str] = set()
+            for finding in self._described(names):
+                if finding.level is Level.PROBLEM and finding.entity is not None:
+                    missing.add(finding.entity)
+                yield finding
+            # One tells of the Listen claim, which is the namespace's; that they are there, the administration has said.
+            names = [name for name in names if name not in missing][:1]
+        yield from self._doors(names)
+
+    def _described(self, names: Sequence[QueueName]) -> Iterator[Finding]:
+        try:
+            with closing(secondary_administration(self.pair, timeout=ANSWER_WITHIN)) as administration:
+                found = plan(administration, names)
+        except NotAuthorized as error:
+            way = "`syphon run --no-provision` does without, if the queues are there; so does this command."
+            yield self._finding(Level.DENIED, f"{error} {way}")
             return
-        finally:
-            if administration is not None:
-                administration.close()
-        yield from self._about_plan(about, found)
-
-    def _about_plan(self, about: str, found: Plan) -> Iterator[Finding]:
-        for queue in found.queues:
-            if isinstance(queue, Found):
-                level = Level.WARNING if queue.differences else Level.FINE
-            elif isinstance(queue, Missing):
-                self._missing.add(queue.name)
-                level = Level.PROBLEM
-            else:
-                level = Level.UNREACHABLE
-            remedy = "; `syphon provision` makes it" if isinstance(queue, Missing) else ""
-            yield Finding(self._pair.name, about, level, f"{queue}{remedy}")
-        if found.extra:
-            text = f"beyond the count of {len(self._names)}: {', '.join(found.extra)}; nobody listens to them"
-            yield Finding(self._pair.name, about, Level.WARNING, text)
-        if found.unlisted is not None:
-            yield self._finding(about, found.unlisted)
-
-    def at_receiving(self) -> Iterator[Finding]:
-        """Listen, on a queue that is there."""
-        about = f"secondary {self._pair.secondary.host}"
-        there = [name for name in self._names if name not in self._missing]
-        if there:
-            yield from self._try(self._pair.secondary, about, there[:1], receive=True)
-
-    def at_the_destinations(self) -> Iterator[Finding]:
-        """Send, on every destination that is named; patterns name none."""
-        about = f"primary {self._pair.primary.host}"
-        named = [path for path in self._pair.destinations.allow if not any(mark in path for mark in "*?[")]
-        yield from self._try(self._pair.primary, about, named, receive=False)
-
-    def _try(self, side: NamespaceSettings, about: str, paths: Sequence[str], receive: bool) -> Iterator[Finding]:
-        connection: Connection | None = None
-        client = None
-        try:
-            client = client_of(side)
-            connection = Connection(client, paths[0] if paths else "")
-            yield Finding(self._pair.name, about, Level.FINE, "can be reached, and takes our credentials")
-            for path in paths:
-                error = try_receiver(connection, path) if receive else try_sender(connection, path)
-                if error is None:
-                    text = f"'{path}' can be {'received from' if receive else 'sent to'}"
-                    yield Finding(self._pair.name, about, Level.FINE, text)
-                else:
-                    yield self._finding(about, error, path)
         except SyphonError as error:
-            yield self._finding(about, error)
-        finally:
-            if connection is not None:
-                connection.close()
-            if client is not None:
-                client.close()
+            yield self._failure(error)
+            return
+        yield from self._about(found)
 
-    def _finding(self, about: str, error: SyphonError, path: str | None = None) -> Finding:
-        level = Level.PROBLEM
+    def _about(self, found: Plan) -> Iterator[Finding]:
+        for queue in found.queues:
+            if isinstance(queue, Missing):
+                yield self._finding(Level.PROBLEM, "missing; to be made with `syphon provision`", queue.name)
+            elif isinstance(queue, Found) and queue.differences:
+                differing = "; ".join(map(str, queue.differences))
+                if _OF_NO_USE.isdisjoint(difference.property for difference in queue.differences):
+                    yield self._finding(Level.WARNING, f"there, and used as it is, but {differing}", queue.name)
+                else:
+                    text = f"there, but of no use as a backlog: {differing}; set that right, or delete it"
+                    yield self._finding(Level.PROBLEM, text, queue.name)
+            elif isinstance(queue, Found):
+                yield self._finding(Level.FINE, "there, as documented", queue.name)
+            elif queue.because is not found.unlisted:
+                yield self._failure(queue.because, queue.name)
+        for name in found.extra:
+            beyond = f"beyond the count of {len(found.queues)}: nobody listens"
+            text = f"{beyond}; to be emptied with `syphon drain --all-found`"
+            yield self._finding(Level.WARNING, text, name)
+        if found.unlisted is not None:
+            yield self._failure(found.unlisted)
+
+    def _door(self, connection: Connection, path: str) -> Finding:
+        error = try_receiver(connection, path)
+        if error is None:
+            return self._finding(Level.FINE, "can be received from", path)
+        if isinstance(error, DestinationMissing):
+            return self._finding(Level.PROBLEM, "missing; to be made with `syphon provision`", path)
         if isinstance(error, NotAuthorized):
-            level = Level.DENIED
-        elif isinstance(error, Waits | Unanswered):
-            level = Level.UNREACHABLE
-        text = f"'{path}': {error}" if path is not None else str(error)
-        return Finding(self._pair.name, about, level, text)
+            return self._finding(Level.DENIED, f"{error} {_grant('Listen', 'Receiver')}", path)
+        return self._failure(error, path)
+
+
+class _Primary(Look):
+    """The destinations: whether those that are named are there, and whether we may send."""
+
+    side = Side.PRIMARY
+
+    def findings(self) -> Iterator[Finding]:
+        allow = self.pair.destinations.allow
+        patterns = [path for path in allow if any(mark in path for mark in "*?[")]
+        named = [path for path in allow if path not in patterns]
+        useless = {path: why for path in named if (why := never_a_destination(path)) is not None}
+        for path, why in useless.items():
+            text = f"never takes a message: {why}; take it out of destinations.allow"
+            yield self._finding(Level.WARNING, text, path)
+        reached = True
+        for finding in self._doors([path for path in named if path not in useless]):
+            reached = reached and not (finding.entity is None and finding.level is not Level.FINE)
+            yield finding
+        if reached:
+            yield from self._covered([pattern for pattern in patterns if pattern != "*"])
+
+    def _covered(self, patterns: Sequence[str]) -> Iterator[Finding]:
+        """What is there for each pattern. A worker can do without the Manage claim that this takes, and so can we."""
+        if not patterns:
+            return
+        try:
+            with closing(administration_of(self.pair.primary, Via.ADMIN, "", ANSWER_WITHIN)) as administration:
+                names = [name for name in administration.entity_names() if never_a_destination(name) is None]
+        except SyphonError:
+            for pattern in patterns:
+                text = "a pattern; without the Manage claim nobody can see which queues and topics it is good for"
+                yield self._finding(Level.FINE, text, pattern)
+            return
+        for pattern in patterns:
+            covered = [name for name in names if fnmatchcase(name.lower(), pattern.strip("/").lower())]
+            if covered:
+                more = f" and {len(covered) - 3} more" if len(covered) > 3 else ""
+                yield self._finding(Level.FINE, f"good for {', '.join(covered[:3])}{more}", pattern)
+            else:
+                text = "a pattern that is good for no queue or topic there is; mend it, or make them"
+                yield self._finding(Level.WARNING, text, pattern)
+
+    def _door(self, connection: Connection, path: str) -> Finding:
+        error = try_sender(connection, path.strip("/"))
+        if error is None:
+            return self._finding(Level.FINE, "can be sent to", path)
+        if isinstance(error, NotAuthorized):
+            return self._finding(Level.DENIED, f"{error} {_grant('Send', 'Sender')}", path)
+        if isinstance(error, DestinationMissing):
+            text = f"no queue or topic of that name; {self._fate(error)}"
+            return self._finding(Level.PROBLEM, text, path)
+        if isinstance(error, DestinationDisabled):
+            return self._finding(Level.PROBLEM, f"disabled; {self._fate(error)}", path)
+        return self._failure(error, path)
+
+    def _fate(self, error: SyphonError) -> str:
+        if type(error) in self.pair.destinations.permanent():
+            return "messages would be dead-lettered"
+        return "messages would wait in the backlog"
+
+
+def _grant(claim: str, role: str) -> str:
+    return f"Give the policy the {claim} claim, or the identity the role Azure Service Bus Data {role}."
+
+
+def _level(error: SyphonError) -> Level:
+    if isinstance(error, NotAuthorized):
+        return Level.DENIED
+    # A name that is not known may be one that is not known yet; it is told as what it is.
+    return Level.UNREACHABLE if isinstance(error, Waits | Unanswered | Interrupted | NamespaceGone) else Level.PROBLEM

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..bus.administration import Administration, AdministrationFailed, Conflict, QueueFacts
+from ..bus.administration import Administration, AdministrationFailed, Conflict, QueueFacts, Unreachable
 from ..errors import SyphonError
 from .description import DOCUMENTED, Difference, QueueDescription
 from .names import MARK, QueueName, parse_queue_name
@@ -100,11 +100,21 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
     """
     if not names:
         raise ValueError("a pair has at least one backlog queue")
-    queues = tuple(_look(administration, name) for name in names)
-    try:
-        return Plan(administration.namespace, queues, _extra(administration, names))
-    except AdministrationFailed as error:
-        return Plan(administration.namespace, queues, unlisted=error)
+    queues: list[PlannedQueue] = []
+    unlisted: AdministrationFailed | None = None
+    for name in names:
+        # Out of reach is out of reach: to ask for each queue would cost a timeout each.
+        queue = Unknown(name, unlisted) if unlisted is not None else _look(administration, name)
+        queues.append(queue)
+        if isinstance(queue, Unknown) and isinstance(queue.because, Unreachable):
+            unlisted = queue.because
+    extra: tuple[QueueName, ...] = ()
+    if unlisted is None:
+        try:
+            extra = _extra(administration, names)
+        except AdministrationFailed as error:
+            unlisted = error
+    return Plan(administration.namespace, tuple(queues), extra, unlisted)
 
 
 def _look(administration: Administration, name: QueueName) -> PlannedQueue:
@@ -238,9 +248,11 @@ def provision(
     sleep: Callable[[float], None] = time.sleep,
     tries: int = TRIES,
     pause: float = PAUSE,
+    reports: bool = True,
 ) -> Provisioned:
     """Makes the queues that are not there. Each one is tried `tries` times; a queue that fails is left out (P5).
 
+    What the owner should know of the result is logged, unless it `reports` nothing because the caller shows all of it.
     Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if in the end there is not one.
     The queues are tried in turns, so that an outage costs two pauses, and not two for each queue.
     """
@@ -255,16 +267,19 @@ def provision(
                 plan.namespace, len(left), len(names), pause, failures[left[0]],
             )  # fmt: skip
             sleep(pause)
-        for name in left:
+        for place, name in enumerate(left):
             try:
                 ready[name] = _ensure(administration, name)
+            except Unreachable as error:
+                failures.update(dict.fromkeys(left[place:], error))
+                break
             except AdministrationFailed as error:
                 failures[name] = error
     dropped = tuple(Dropped(name, failures[name]) for name in names if name not in ready)
     if not ready:
         raise NoBacklogQueue(plan.namespace, dropped)
     done = Provisioned(plan.namespace, tuple(ready[name] for name in names if name in ready), dropped, plan.extra)
-    for warning in done.warnings():
+    for warning in done.warnings() if reports else ():
         _log.warning(warning)
     return done
 

@@ -92,6 +92,9 @@ class Administration(Protocol):
     def queue_names(self, prefix: str) -> list[str]:
         """The names of all queues that begin so, case aside."""
 
+    def entity_names(self) -> list[str]:
+        """The names of all queues and topics."""
+
     def exists(self, entity: str) -> bool:
         """Whether there is a queue or topic of that name."""
 
@@ -111,6 +114,10 @@ class AdministrationFailed(SyphonError):
 
 class Unanswered(AdministrationFailed):
     """No answer, or none but that the namespace is busy or broken. Later it may work."""
+
+
+class Unreachable(Unanswered):
+    """Not even a connection, or silence: whatever else is asked for now will fare no better."""
 
 
 class Refused(AdministrationFailed):
@@ -143,15 +150,25 @@ def failure(error: Exception, where: str, task: str, is_denied: bool, remedy: st
     """Our error for one of the SDK's: who said no to what, why, and what can be done about it."""
     cause = cause_of(error)
     status = error.status_code if isinstance(error, HttpResponseError) else None
+    if status is None and isinstance(error, ClientAuthenticationError):
+        advice = "Sign in, or name another credential in the settings."
+        return NotAuthorized(f"{where} could not be asked to {task}: no token could be had: {cause}. {advice}")
     if is_denied:
         return NotAuthorized(f"{where} does not let us {task}: {cause}. {remedy}")
     if status == 409:
         advice = "Look for a topic of that name, or for another change that is under way."
         return Conflict(f"{where} could not {task}: {cause}. {advice}")
-    if status is None or status in (408, 429) or status >= 500:
-        advice = "Check that the name is right and the network lets us through, or try again later."
-        return Unanswered(f"{where} did not {task}: {cause}. {advice}")
+    if status is None:
+        return Unreachable(f"{where} cannot be reached: {cause}. {_way_out(cause)}")
+    if status in (408, 429) or status >= 500:
+        return Unanswered(f"{where} could not {task}: {cause}. Try again later.")
     return Refused(f"{where} refused to {task}: {cause}. Set that right, or make the entity by hand.")
+
+
+def _way_out(cause: str) -> str:
+    if "WRONG_VERSION_NUMBER" in cause:
+        return "It does not speak TLS there: an emulator's connection string has UseDevelopmentEmulator=true."
+    return "Check the name, and that the network lets HTTPS through (port 443), or try again later."
 
 
 def is_unauthenticated(error: Exception) -> bool:
@@ -169,11 +186,15 @@ def cause_of(error: Exception) -> str:
         text = f"{error.status_code} {error.reason or ''}".strip() + (f": {detail}" if detail else "")
     else:
         text = str(getattr(error, "message", error))
-    text = _OBJECT.sub("", " ".join(text.split()))
+    text = _NOISE.sub("", " ".join(text.split()))
     return _SECRET.sub(r"\g<name>***", text)[:1000].rstrip(".") or type(error).__name__
 
 
-_OBJECT = re.compile(r"<[\w.]+ object at 0x[0-9a-f]+>:? ?")
+_NOISE = re.compile(
+    r"<[\w.]+ object at 0x[0-9a-f]+>:? ?|HTTPS?Connection(?:Pool)?\([^)]*\): ?"
+    r"|[\s.]*\bTrackingId:\S+(?: SystemTracker:\S+)?(?: Timestamp:\S+)?"
+)
+"""What means nothing to an operator: an object of Python's, and what the service wants to be quoted in a ticket."""
 _SECRET = re.compile(
     r"(?P<name>\bsig=|\bBearer |\bSharedAccessKey=|\bSharedAccessSignature )[^\s;&'\"]+", re.IGNORECASE
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,6 +13,7 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import HttpResponseError
 from azure.mgmt.servicebus import ServiceBusManagementClient
 
+from ..connection_string import is_this_machine
 from ..errors import NamespaceGone, NotAuthorized, SyphonError
 from .administration import (
     OPERATION_TIMEOUT,
@@ -96,14 +96,20 @@ class ArmAdministration(Administration):
         )
 
     def queue_names(self, prefix: str) -> list[str]:
-        def names() -> list[str]:
-            return [str(queue.name) for queue in self._client.queues.list_by_namespace(*self._place)]
+        names = self._list("list its queues", self._client.queues)
+        return [name for name in names if name.lower().startswith(prefix.lower())]
 
-        listed = self._ask("list its queues", "queues/read", lambda: found(names))
+    def entity_names(self) -> list[str]:
+        return self._list("list its queues and topics", self._client.queues, self._client.topics)
+
+    def _list(self, task: str, *kinds: Any) -> list[str]:
+        def names() -> list[str]:
+            return [str(entity.name) for kind in kinds for entity in kind.list_by_namespace(*self._place)]
+
+        listed = self._ask(task, "queues/read", lambda: found(names))
         if listed is None:
             raise self._gone()
-        here = [name.replace("~", "/") for name in listed]
-        return [name for name in here if name.lower().startswith(prefix.lower())]
+        return [name.replace("~", "/") for name in listed]
 
     def exists(self, entity: str) -> bool:
         task = f"look for '{entity}'"
@@ -167,17 +173,9 @@ def _is_plain(base_url: str) -> bool:
     address = urlsplit(base_url)
     if address.scheme != "http":
         return False
-    host = address.hostname or ""
-    if host != "localhost" and not _is_loopback(host):
+    if not is_this_machine(address.hostname or ""):
         raise ValueError(f"{base_url} would have our token travel in the clear: write https://.")
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _in_arm(name: str) -> str:

@@ -104,6 +104,13 @@ class DataPlaneAdministration(Administration):
         names = self._ask("list its queues", lambda: [queue.name for queue in self._client.list_queues()])
         return [name for name in names if name.lower().startswith(prefix.lower())]
 
+    def entity_names(self) -> list[str]:
+        def names() -> list[str]:
+            queues = [queue.name for queue in self._client.list_queues()]
+            return queues + [topic.name for topic in self._client.list_topics()]
+
+        return self._ask("list its queues and topics", names)
+
     def exists(self, entity: str) -> bool:
         return self._find(entity, f"look for '{entity}'") is not None
 

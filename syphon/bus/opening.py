@@ -6,13 +6,15 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from azure.core.credentials import TokenCredential
-from azure.servicebus import ServiceBusClient
+from azure.servicebus import ServiceBusClient, TransportType
 
 from ..config import Credential, NamespaceSettings, Via
+from ..connection_string import ConnectionString
 from ..errors import NotAuthorized
-from .administration import Administration
+from .administration import OPERATION_TIMEOUT, Administration
 from .connection import Connection
 from .namespace import Namespace
 from .seam import check_contract
@@ -40,9 +42,19 @@ def credential_of(kind: Credential) -> TokenCredential:
 def client_of(side: NamespaceSettings) -> ServiceBusClient:
     """The SDK's client, without retries of its own: who uses it decides what is tried again."""
     check_contract()
-    if side.connection_string is not None:
-        return ServiceBusClient.from_connection_string(side.connection_string.get_secret_value(), retry_total=0)
-    return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), retry_total=0)
+    options: dict[str, Any] = {"retry_total": 0, "connection_verify": _trusted(side)}
+    if side.connection_string is None:
+        return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), **options)
+    text = side.connection_string.get_secret_value()
+    given = ConnectionString.parse(text)
+    if given.port is not None and not given.emulator:
+        # With TLS the SDK takes the usual port whatever stands there, unless it is told in this way.
+        options |= {"custom_endpoint_address": f"sb://{side.host}", "transport_type": TransportType.Amqp}
+    return ServiceBusClient.from_connection_string(text, **options)
+
+
+def _trusted(side: NamespaceSettings) -> str | None:
+    return str(side.ca_file) if side.ca_file is not None else None
 
 
 def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] = time.monotonic) -> Namespace:
@@ -56,20 +68,26 @@ def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] 
     return Namespace(side.host, lambda: Connection(client(), entity), now, let_go)
 
 
-def administration_of(side: NamespaceSettings, via: Via, name: str) -> Administration:
+def administration_of(
+    side: NamespaceSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT
+) -> Administration:
     """The namespace's administration: over the data plane, or (with `name`, the resource's) Resource Manager."""
-    if via is Via.ARM and side.arm is not None:
+    if via is Via.ARM:
         from .arm import ArmAdministration
 
-        arm = side.arm
+        if (arm := side.arm) is None:
+            raise ValueError(f"nothing says where Resource Manager has {name}")
         return ArmAdministration(
-            arm.subscription_id, arm.resource_group, name, credential_of(arm.credential), base_url=arm.endpoint
-        )
+            arm.subscription_id, arm.resource_group, name, credential_of(arm.credential),
+            base_url=arm.endpoint, timeout=timeout, ca_file=_trusted(side),
+        )  # fmt: skip
     from .data_plane import DataPlaneAdministration
 
     if side.connection_string is not None:
-        return DataPlaneAdministration.from_connection_string(side.connection_string.get_secret_value())
-    return DataPlaneAdministration.from_credential(side.host, credential_of(side.credential or Credential.DEFAULT))
+        secret = side.connection_string.get_secret_value()
+        return DataPlaneAdministration.from_connection_string(secret, timeout=timeout, ca_file=_trusted(side))
+    credential = credential_of(side.credential or Credential.DEFAULT)
+    return DataPlaneAdministration.from_credential(side.host, credential, timeout=timeout, ca_file=_trusted(side))
 
 
 @contextmanager

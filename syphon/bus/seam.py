@@ -10,13 +10,13 @@ All private names in use are listed in `CONTRACT`; a test compares them with the
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import importlib
 import socket
 import ssl
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ REFUSED = (401, 403)
 IDLE_TIMEOUT = 60
 """Seconds within which we want to hear from the peer, were it only a heartbeat. By itself the SDK asks for none."""
 NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
+NO_CONNECTION = "Failed to initiate the connection due to exception: "
 
 CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus:ServiceBusClient": ("_create_session_browser", "from_connection_string"),
@@ -86,29 +87,32 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     sdk: Any = client  # its private side has no types
     browser = sdk._create_session_browser(entity, keep_alive=0)
     create_handler = browser._create_handler
-    handlers: list[Any] = []
+    handler: Any = None  # the browser forgets it when it fails
 
-    def create_handler_as_we_want_it(auth: Any) -> None:
+    def create_handler_with_heartbeats(auth: Any) -> None:
+        nonlocal handler
         create_handler(auth)
-        handlers.append(browser._handler)
-        browser._handler._idle_timeout = IDLE_TIMEOUT
-        options = browser._handler._ssl_opts
-        if browser._handler._use_tls and "context" not in options:
-            options["context"] = _Handshake(timeout, options.pop("ca_certs", None))
+        handler = browser._handler
+        handler._idle_timeout = IDLE_TIMEOUT
+        if (trusted := handler._ssl_opts.pop("ca_certs", None)) is not None:
+            handler._ssl_opts["context"] = _HandshakeInTime(trusted, timeout)
 
-    browser._create_handler = create_handler_as_we_want_it
-    # While it shakes hands (TLS, SASL) the SDK waits for ever for a peer that says nothing, whatever its timeout.
-    watchdog = threading.Timer(timeout, _cut_off, (handlers,))
-    watchdog.daemon = True
+    def cut_off() -> None:
+        with suppress(AttributeError, OSError):  # no socket yet, or none any more
+            socket.socket.shutdown(handler._connection._transport.sock, socket.SHUT_RDWR)
+
+    browser._create_handler = create_handler_with_heartbeats
+    watchdog = _Watchdog(timeout, cut_off)
     watchdog.start()
     try:
         browser._open(timeout)
-    except Exception as error:
-        for left in _sockets_of(handlers):  # the SDK leaves one that broke in the middle to the collector
-            left.close()
+    except Exception as failed:
+        with suppress(AttributeError):  # the SDK leaves a socket open that did not come as far as a session
+            handler._connection._transport.close()
+        error = TimeoutError(f"no answer within {timeout:g} s") if watchdog.has_bitten else failed
         raise explain(error, client.fully_qualified_namespace, entity) from None
     finally:
-        watchdog.cancel()
+        watchdog.stop()
     connection = browser._handler._connection
     transport = connection._transport
     taken: socket.socket = transport.sock
@@ -124,46 +128,58 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
 
 
-class _Handshake(ssl.SSLContext):
-    """TLS as the SDK has it, but with a limit to how long a peer may take to shake hands."""
+class _HandshakeInTime(ssl.SSLContext):
+    """Trusts whom the SDK would trust, and does not wait for ever for the peer's half of the handshake, as it would."""
 
-    def __new__(cls, *_: object) -> Self:
-        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+    within: float
 
-    def __init__(self, timeout: float, ca_file: str | None) -> None:
-        self._timeout = timeout
-        if ca_file is not None:
-            self.load_verify_locations(ca_file)
+    def __new__(cls, trusted: str, within: float) -> Self:
+        context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(trusted)
+        context.within = within
+        return context
 
     def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        sock.settimeout(self._timeout)
+        sock.settimeout(self.within)
         return super().wrap_socket(sock, *arguments, **options)
 
 
-def _cut_off(handlers: list[Any]) -> None:
-    """Ends an opening that has taken too long: who reads from the socket finds that it is closed."""
-    for held in _sockets_of(handlers):
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(held, socket.SHUT_RDWR)  # not TLS's own, which is for the thread that reads
+class _Watchdog(threading.Thread):
+    """Ends an opening that takes too long: the SDK waits for ever for a peer that takes the connection and is silent.
 
+    A load balancer whose service is gone is such a peer. Without this nobody would ever try again.
+    """
 
-def _sockets_of(handlers: list[Any]) -> list[socket.socket]:
-    transports = [getattr(handler._connection, "_transport", None) for handler in handlers]
-    return [transport.sock for transport in transports if transport is not None and transport.sock is not None]
+    def __init__(self, patience: float, bite: Callable[[], None]) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self._patience = patience
+        self._bite = bite
+        self._over = threading.Event()
+        self.has_bitten = False
+
+    def run(self) -> None:
+        while not self._over.wait(1.0 if self.has_bitten else self._patience):
+            self.has_bitten = True
+            self._bite()
+
+    def stop(self) -> None:
+        self._over.set()
 
 
 def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     """What an SDK error means to us, in the operator's words. Of its own text only the first line is kept."""
     # Errors of the SDK's lower layer begin with a condition that says little; what happened is their description.
     text = str(getattr(error, "description", None) or error).partition("\n")[0]
-    where = f"{namespace}, entity '{entity}'"
+    where = f"{namespace}, entity '{entity}'" if entity else namespace
     status: object = getattr(error, "status_code", None)  # of a refused token; the SDK's other errors have none
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
     # Only a name that is known not to exist: a name service that is away itself is an outage, and no fault (C3).
     if any(words in text for words in NO_SUCH_HOST):
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
-    return DestinationUnreachable(f"{where}: {type(error).__name__}: {text}")
+    is_plain = NO_CONNECTION in text or isinstance(error, TimeoutError)
+    what = text.removeprefix(NO_CONNECTION) if is_plain else f"{type(error).__name__}: {text}"
+    return DestinationUnreachable(f"{where}: no connection: {what}")
 
 
 # --- for senders ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,58 +12,105 @@ from typing import TYPE_CHECKING
 import click
 
 from syphon.cli.exit_codes import ExitCode
+from syphon.cli.findings import lines, only_our_own_words, show
 from syphon.cli.settings_file import config_option, load
-from syphon.pipeline.wording import harmless
+from syphon.cli.signals import stopped_by_hand
 
 if TYPE_CHECKING:
-    from syphon.backlog.preflight import Finding
+    from syphon.backlog.preflight import Finding, Look
+
+SIDE_BY_SIDE = 16
+PATIENCE = 3.0
+"""Seconds after which it is told who is waited for."""
 
 
 @click.command(short_help="Say what would go wrong, and change nothing.")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def check(config_file: Path, as_json: bool) -> None:
+@click.option("--no-provision", is_flag=True, help="For `run --no-provision` and `drain`: ask for no Manage claim.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON (docs/commands.md).")
+def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
     """Look at the settings, credentials, claims, backlog queues and destinations of every pair.
 
-    Reads only: no queue is made, no message sent or received. All problems are told at once.
+    Reads only: no queue is made, no message sent or received. All problems are told at once. It ends within a minute or
+    so, whoever is silent.
 
     \b
       syphon check -c config.yaml
-      syphon check -c config.yaml --json
+      syphon check -c config.yaml --no-provision
+      syphon check -c config.yaml --json | jq .exit_code
 
     \b
-    Exit codes: 0 all is well (warnings may stand) · 1 something is missing · 69 a namespace is out of reach ·
-    77 credentials or claims · 78 the settings are wrong
+    What a line begins with, and the exit code (of several the highest):
+      ok            0  as it should be
+      warning       0  it works, but not as one may think
+      problem       1  it will not work: missing, disabled or of no use
+      unreachable  69  nobody answers; it may work later
+      denied       77  credentials or claims
+                   78  the settings are wrong, and nothing else was tried
     """
-    from syphon.backlog.preflight import check as check_pair
+    from syphon.backlog.preflight import looks
 
-    config = load(config_file)
-    findings = [finding for pair in config.pairs for finding in check_pair(pair)]
+    only_our_own_words()
+    config = load(config_file, as_json)
+    slots = threading.Semaphore(SIDE_BY_SIDE)
+    under_way = [_Looking(look, slots) for pair in config.pairs for look in looks(pair, not no_provision)]
+    findings: list[Finding] = []
+    with stopped_by_hand("Nothing was changed."):
+        for looking in under_way:
+            found = looking.wait()
+            findings += found
+            if not as_json:
+                click.echo(f"{looking.look}")
+                show(lines((finding.level.value, finding.entity, finding.text) for finding in found))
+                click.echo()
+    code = _exit_code(findings)
     if as_json:
-        click.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=2))
+        told = [asdict(finding) for finding in findings]
+        click.echo(json.dumps({"exit_code": code, "settings": [], "findings": told}, indent=2))
     else:
-        _show(findings)
-    raise SystemExit(_exit_code(findings))
+        click.echo(_verdict(findings))
+    raise SystemExit(code)
 
 
-def _show(findings: list[Finding]) -> None:
-    about = None
-    for finding in findings:
-        place = f"{finding.pair}: {finding.about}"
-        if place != about:
-            click.echo(("" if about is None else "\n") + place)
-            about = place
-        click.echo(f"  {finding.level:<12}{harmless(finding.text)}")
-    wrong = sum(finding.level not in ("ok", "warning") for finding in findings)
+class _Looking(threading.Thread):
+    """A look on its way. Nobody waits for its end who does not want to know."""
+
+    def __init__(self, look: Look, slots: threading.Semaphore) -> None:
+        super().__init__(name=str(look), daemon=True)
+        self.look = look
+        self._slots = slots
+        self._found: list[Finding] = []
+        self._bug: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        with self._slots:
+            try:
+                self._found = list(self.look.findings())
+            except BaseException as bug:  # raised where somebody hears it
+                self._bug = bug
+
+    def wait(self) -> list[Finding]:
+        self.join(PATIENCE)
+        if self.is_alive():
+            click.echo(f"Waiting for {self.look} …", err=True)
+            self.join()
+        if self._bug is not None:
+            raise self._bug
+        return self._found
+
+
+def _verdict(findings: Iterable[Finding]) -> str:
+    wrong = [finding for finding in findings if not finding.level.is_good]
     warnings = sum(finding.level == "warning" for finding in findings)
-    click.echo(f"\n{_counted(wrong, 'problem').capitalize()}, {_counted(warnings, 'warning')}.")
+    return f"{_counted(len(wrong), 'problem').capitalize()}, {_counted(warnings, 'warning')}."
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
 
 
-def _exit_code(findings: list[Finding]) -> ExitCode:
+def _exit_code(findings: Iterable[Finding]) -> ExitCode:
     levels = {finding.level.value for finding in findings}
     if "denied" in levels:
         return ExitCode.NOT_AUTHORIZED

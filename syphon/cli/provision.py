@@ -5,89 +5,145 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from syphon.cli.exit_codes import ExitCode
+from syphon.cli.findings import lines, only_our_own_words, show
 from syphon.cli.settings_file import config_option, load
-from syphon.pipeline.wording import harmless
+from syphon.cli.signals import stopped_by_hand
 
 if TYPE_CHECKING:
-    from syphon.backlog.provisioning import Plan, Provisioned
-    from syphon.config import PairSettings
+    from syphon.backlog.provisioning import Dropped, Found, Made, Missing, Unknown
+    from syphon.config import Config, PairSettings, Via
 
 
 @click.command(short_help="Make the backlog queues.")
 @config_option
 @click.option("--dry-run", is_flag=True, help="Say what is there and what would be made, and make nothing.")
-@click.option("--via", type=click.Choice(["admin", "arm"]), help="Through the namespace itself or Resource Manager.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was found and done as JSON.")
+@click.option(
+    "--via", type=click.Choice(["admin", "arm"]),
+    help="Ask the namespace itself, or Azure Resource Manager; otherwise as the settings say (provision.via).",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print what was found and done as JSON (docs/commands.md).")
 def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) -> None:
     """Make the backlog queues that are not there yet, in the secondary namespace of every pair.
 
-    A queue that is there is left as it is, whatever its description; what differs is said. Nothing is ever deleted.
+    A queue that is there is left as it is, whatever its description; what differs is told. Nothing is ever changed or
+    deleted, and to do it twice, or in two places at once, does no harm. What fails is tried three times, half a minute
+    apart. It takes the Manage claim, or with --via arm the right to write queues.
 
     \b
       syphon provision -c config.yaml --dry-run
       syphon provision -c config.yaml
       syphon provision -c config.yaml --via arm
+
+    \b
+    Exit codes (of several pairs the highest):
+       0  all queues are there        69  out of reach, or none could be made
+       1  some could not be made      77  credentials or claims
+     130  stopped by Ctrl-C           78  the settings are wrong
     """
+    from syphon.config import Via
+
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    config = load(config_file)
+    only_our_own_words()
+    config = load(config_file, as_json)
+    chosen = Via(via) if via else None
+    _require_arm(config, config_file, chosen)
     results = []
     worst = ExitCode.OK
-    for pair in config.pairs:
-        result, code = _provision(pair, dry_run, via)
-        results.append(result)
-        worst = max(worst, code)
-        if not as_json:
-            _show(result)
+    with stopped_by_hand("The queues made so far stay; run it again to make the others."):
+        for pair in config.pairs:
+            if not as_json:  # before anything is asked, so that it is seen who is waited for
+                click.echo(f"{pair.name}: secondary {pair.secondary.host}")
+            result, code = _provision(pair, dry_run, chosen)
+            results.append(result)
+            worst = max(worst, code)
+            if not as_json:
+                show(lines(_told(result)))
+                click.echo()
     if as_json:
-        click.echo(json.dumps({"dry_run": dry_run, "pairs": results}, indent=2))
+        click.echo(json.dumps({"exit_code": worst, "dry_run": dry_run, "pairs": results}, indent=2))
     raise SystemExit(worst)
 
 
-def _provision(pair: PairSettings, dry_run: bool, via: str | None) -> tuple[dict[str, Any], ExitCode]:
+def _require_arm(config: Config, file: Path, via: Via | None) -> None:
+    lacking = [f"pairs[{n}]" for n, pair in enumerate(config.pairs) if via == "arm" and pair.secondary.arm is None]
+    for pair in lacking:
+        remedy = "add it, with subscription_id and resource_group"
+        click.echo(f"{file}: {pair}.secondary.arm is missing, and --via arm needs it; {remedy}", err=True)
+    if lacking:
+        raise SystemExit(ExitCode.CONFIG)
+
+
+def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict[str, Any], ExitCode]:
     from syphon.backlog.preflight import queue_names, secondary_administration
-    from syphon.backlog.provisioning import Unknown, plan, provision
-    from syphon.config import Via
+    from syphon.backlog.provisioning import plan, provision
     from syphon.errors import NotAuthorized, SyphonError
 
-    result: dict[str, Any] = {"pair": pair.name, "namespace": pair.secondary.host, "error": None}
+    result: dict[str, Any] = {
+        "pair": pair.name, "namespace": pair.secondary.host, "error": None, "queues": [], "extra": [], "count": 0,
+    }  # fmt: skip
+    administration = None
     try:
-        administration = secondary_administration(pair, Via(via) if via else None)
-        try:
-            planned = plan(administration, queue_names(pair))
-            if dry_run:
-                unseen = any(isinstance(queue, Unknown) for queue in planned.queues)
-                return {**result, **_planned(planned)}, ExitCode.UNAVAILABLE if unseen else ExitCode.OK
-            done = provision(administration, planned)
-            return {**result, **_done(done)}, ExitCode.LEFT if done.dropped else ExitCode.OK
-        finally:
-            administration.close()
+        administration = secondary_administration(pair, via)
+        planned = plan(administration, queue_names(pair))
+        result["extra"] = list(planned.extra)
+        if dry_run:
+            result |= {"queues": _queues(planned.queues), "count": len(planned.as_owed) + len(planned.different)}
+            unseen = planned.unlisted or next((queue.because for queue in planned.unknown), None)
+            return result, ExitCode.OK if unseen is None else ExitCode.UNAVAILABLE
+        done = provision(administration, planned, reports=False)
+        result |= {"queues": _queues((*done.queues, *done.dropped)), "count": done.count}
+        return result, ExitCode.LEFT if done.dropped else ExitCode.OK
     except NotAuthorized as error:
-        return {**result, "error": str(error)}, ExitCode.NOT_AUTHORIZED
+        return result | {"error": str(error)}, ExitCode.NOT_AUTHORIZED
     except SyphonError as error:
-        return {**result, "error": str(error)}, ExitCode.UNAVAILABLE
+        return result | {"error": str(error)}, ExitCode.UNAVAILABLE
+    finally:
+        if administration is not None:
+            administration.close()
 
 
-def _planned(plan: Plan) -> dict[str, Any]:
-    return {"queues": [{"name": queue.name, "text": str(queue)} for queue in plan.queues], "extra": list(plan.extra)}
+def _queues(queues: Iterable[Found | Missing | Unknown | Made | Dropped]) -> list[dict[str, Any]]:
+    return [_queue(queue) for queue in queues]
 
 
-def _done(done: Provisioned) -> dict[str, Any]:
-    queues = [{"name": queue.name, "text": str(queue)} for queue in (*done.queues, *done.dropped)]
-    return {"queues": queues, "extra": list(done.extra), "count": done.count}
+def _queue(queue: Found | Missing | Unknown | Made | Dropped) -> dict[str, Any]:
+    from syphon.backlog.provisioning import Dropped, Found, Made, Missing
+
+    differences, error = [], None
+    match queue:
+        case Found(differences=some):
+            differences = [asdict(difference) for difference in some]
+            state = "differs" if some else "there"
+        case Missing():
+            state = "missing"
+        case Made():
+            state = "made"
+        case _:
+            state = "left out" if isinstance(queue, Dropped) else "unknown"
+            error = str(queue.because)
+    return {"name": queue.name, "state": state, "differences": differences, "error": error}
 
 
-def _show(result: dict[str, Any]) -> None:
-    click.echo(f"{result['pair']}: secondary {result['namespace']}")
+_SAID = {"there": "there, as documented", "missing": "would be made", "made": "was not there, and is now"}
+
+
+def _told(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
     if result["error"] is not None:
-        click.echo(f"  {harmless(result['error'])}")
-        return
+        yield "failed", None, result["error"]
     for queue in result["queues"]:
-        click.echo(f"  {harmless(queue['text'])}")
-    if result["extra"]:
-        click.echo(f"  beyond the count, left as they are: {harmless(', '.join(result['extra']))}")
+        name, state = queue["name"], queue["state"]
+        if state == "differs":
+            differing = "; ".join("{property} is {found}, not {documented}".format_map(d) for d in queue["differences"])
+            yield state, name, f"left as it is: {differing}"
+        else:
+            yield state, name, _SAID.get(state) or queue["error"].replace(f" '{name}'", "")
+    for name in result["extra"]:
+        yield "extra", name, "beyond the count, left as it is; to be emptied with `syphon drain --all-found`"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +24,8 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)  # fmt: skip
 
 
-def load(path: Path) -> Config:
-    """The settings; or all of what is wrong with them on stderr, and exit code 78."""
+def load(path: Path, as_json: bool = False) -> Config:
+    """The settings; or all of what is wrong with them on stderr (and as JSON on stdout), and exit code 78."""
     from syphon.config import load_config
     from syphon.yaml_settings import SettingsError
 
@@ -31,4 +33,7 @@ def load(path: Path) -> Config:
         return load_config(path)
     except SettingsError as error:
         click.echo(str(error), err=True)
+        if as_json:
+            told = [asdict(problem) for problem in error.problems]
+            click.echo(json.dumps({"exit_code": ExitCode.CONFIG, "settings": told}, indent=2))
         raise SystemExit(ExitCode.CONFIG) from None

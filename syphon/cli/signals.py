@@ -1,11 +1,12 @@
-"""What signals do to a command that carries messages: the first ends it with care, the second leaves at once."""
+"""What signals do to a command. One that carries messages ends with care at the first, and at once at the second."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -24,3 +25,14 @@ def stop_on_signal(stop: Callable[[], None], what: str) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
+
+
+@contextmanager
+def stopped_by_hand(consequence: str) -> Iterator[None]:
+    """Ctrl-C in a command that has nothing in hand: what it means is told, and the exit code says what happened."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        sys.stderr.write(f"\nStopped. {consequence}\n")
+        raise SystemExit(128 + signal.SIGINT) from None

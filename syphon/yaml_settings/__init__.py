@@ -6,7 +6,7 @@ the next. So the file is read into plain data that remembers its lines (`read`),
 """
 
 from syphon.yaml_settings.durations import LONGEST, Between, Duration, parse_duration, write_duration
-from syphon.yaml_settings.judging import Settings, looks_secret, together, unique, validate
+from syphon.yaml_settings.judging import Settings, given, looks_secret, together, unique, validate
 from syphon.yaml_settings.problems import Fault, Loc, Problem, SettingsError, Wrong
 from syphon.yaml_settings.reading import Document, parse, read
 from syphon.yaml_settings.references import resolve
@@ -25,6 +25,7 @@ __all__ = [
     "Wrong",
     "unique",
     "together",
+    "given",
     "looks_secret",
     "Duration",
     "Between",

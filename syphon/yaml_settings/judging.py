@@ -59,6 +59,11 @@ def together(check: Callable[[Any], Iterable[Fault]]) -> WrapValidator:
     return WrapValidator(judge)
 
 
+def given(data: Any, key: str) -> Any:
+    """A value out of raw data or out of settings; None out of anything else. For who checks things together."""
+    return data.get(key) if isinstance(data, dict) else getattr(data, key, None) if isinstance(data, Settings) else None
+
+
 def unique(key: str, what: str) -> WrapValidator:
     """Annotates a list of settings in which no two may have the same `key`; capitals make no difference."""
     return together(lambda items: _repeated(items, key, what) if isinstance(items, list) else ())
@@ -67,7 +72,7 @@ def unique(key: str, what: str) -> WrapValidator:
 def _repeated(items: list[Any], key: str, what: str) -> Iterator[Fault]:
     seen: set[str] = set()
     for index, item in enumerate(items):
-        name = item.get(key) if isinstance(item, dict) else getattr(item, key, None)
+        name = given(item, key)
         if isinstance(name, str) and name.lower() in seen:
             yield Fault(f"is the name of another {what}", "give each its own", (index, key))
         elif isinstance(name, str):
@@ -116,10 +121,14 @@ class _Judge:
                 return self._problem(path, "is neither true nor false", "write true or false")
             case "int_type" | "int_parsing" | "int_from_float":
                 return self._problem(path, "is not a whole number", "write digits only")
+            case "float_type" | "float_parsing" | "finite_number":
+                return self._problem(path, "is not a number", "write digits only, as in 500 or 0.5")
             case "enum":
                 return self._problem(path, "is unknown", f"write {details['ctx']['expected']}")
             case "greater_than_equal":
                 return self._problem(path, "is too small", f"write {details['ctx']['ge']} or more")
+            case "greater_than":
+                return self._problem(path, "is too small", f"write more than {details['ctx']['gt']:g}")
             case "less_than_equal":
                 return self._problem(path, "is too large", f"write {details['ctx']['le']} or less")
             case "string_too_short":

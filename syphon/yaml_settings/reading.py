@@ -11,6 +11,9 @@ import yaml
 
 from syphon.yaml_settings.problems import Loc, Problem, SettingsError, written
 
+LARGEST = 1 << 20
+"""Bytes of a file, and values of a document: settings are small, and whoever has more has named the wrong file."""
+
 
 @dataclass
 class Document:
@@ -38,7 +41,12 @@ class Document:
 def read(path: Path) -> Document:
     """Read a settings file: JSON (comments are fine) if its name says so, YAML otherwise."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            raw = file.read(LARGEST + 1)
+        if len(raw) > LARGEST:
+            problem = Problem(str(path), None, "", None, "is larger than 1 MB", "name a file of settings")
+            raise SettingsError([problem])
+        text = raw.decode("utf-8-sig")
     except FileNotFoundError:
         raise SettingsError([Problem(str(path), None, "", None, "does not exist", "check its name")]) from None
     except OSError as error:
@@ -57,18 +65,30 @@ def parse(text: str, file: str) -> Document:
         if node is not None:
             _Builder(document).build(node, ())
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        # PyYAML quotes the name of an unknown alias, and that may be a key which starts with *.
-        unknown_alias = isinstance(error, yaml.composer.ComposerError)
-        what = "it names an alias (*) that is not defined" if unknown_alias else error.problem or error.context
-        remedy = "mend the line, or put quotes around values with special characters"
-        raise SettingsError([Problem(file, line, "", None, f"is not YAML: {what}", remedy)]) from None
+        raise SettingsError([_not_yaml(error, text, file)]) from None
     except yaml.YAMLError:
         remedy = "remove the control characters"
         raise SettingsError([Problem(file, None, "", None, "has characters YAML does not take", remedy)]) from None
     except RecursionError:
         raise SettingsError([Problem(file, None, "", None, "is nested too deeply", "write it flatter")]) from None
     return document
+
+
+def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> Problem:
+    mark = error.problem_mark
+    line = mark.line + 1 if mark else None
+    what, remedy = error.problem or error.context, "mend the line, or put quotes around values with special characters"
+    written_there = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    if isinstance(error, yaml.composer.ComposerError):
+        # PyYAML quotes the name of an unknown alias, and that may be a key which starts with *.
+        what = "it names an alias (*) that is not defined"
+    elif "'\\t'" in str(what):
+        what, remedy = "a tab stands where a value or key is due", "write spaces instead of tabs"
+    elif "${" in written_there:
+        remedy = 'inside {…} put quotes around a reference: "${env:NAME}"'
+    elif mark and error.context_mark and error.context_mark.line < mark.line:
+        what = f"{what}, in what begins on line {error.context_mark.line + 1}"
+    return Problem(file, line, "", None, f"is not YAML: {what}", remedy)
 
 
 def without_comments(text: str) -> str:
@@ -119,11 +139,16 @@ class _Builder:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._around: set[int] = set()
+        self._values = 0
 
     def build(self, node: yaml.Node, path: Loc) -> None:
         self._document.data = self._value(node, path)
 
     def _value(self, node: yaml.Node, path: Loc) -> Any:
+        self._values += 1
+        if self._values > LARGEST:
+            text = "has more than a million values, once its aliases (*) are written out"
+            raise SettingsError([Problem(self._document.file, None, "", None, text, "remove the aliases")])
         self._document.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)

@@ -20,7 +20,7 @@ from syphon.backlog.provisioning import (
     plan,
     provision,
 )
-from syphon.bus.administration import Administration, Conflict, Refused, Unanswered
+from syphon.bus.administration import Administration, Conflict, Refused, Unanswered, Unreachable
 from syphon.bus.arm import ArmAdministration
 from syphon.bus.data_plane import DataPlaneAdministration
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription, TopicDescription
@@ -184,6 +184,18 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
     assert unknown.name == ONE
     assert isinstance(unknown.because, Unanswered)
     assert isinstance(planned.unlisted, Unanswered)
+
+
+def test_what_is_out_of_reach_is_asked_once_and_not_for_every_queue(
+    here: Site, administration: Administration
+) -> None:
+    here.arm(Fault(Action.DROP, Operation.MANAGE))
+    planned = plan(administration, names(10))
+    assert [queue.name for queue in planned.unknown] == names(10)
+    assert isinstance(planned.unlisted, Unreachable)
+    with pytest.raises(NoBacklogQueue):
+        provision(administration, planned, sleep=Sleep())
+    assert here.emulator.call(lambda: [fault.struck for fault in here.namespace.faults.armed()]) == [1 + 3]
 
 
 def test_a_backlog_has_at_least_one_queue(administration: Administration) -> None:  # P1

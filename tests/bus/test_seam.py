@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from pathlib import Path
 
 import azure.servicebus
 import pytest
@@ -11,6 +13,7 @@ from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBus
 
 from syphon.bus import seam
 from syphon.bus.connection import Connection
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings
 from syphon.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
 
 STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
@@ -78,17 +81,42 @@ def test_a_refused_token_is_no_outage() -> None:  # C3
         assert isinstance(seam.explain(error, "contoso.example", "orders"), NotAuthorized)
 
 
-@pytest.mark.parametrize("tls", [False, True])
-def test_a_peer_that_takes_the_connection_and_says_nothing_is_not_waited_for(tls: bool) -> None:  # WIRE: hangs
-    """Nor one that goes silent in the middle of it: the namespace would be out of reach for ever."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        there = f"sb://127.0.0.1:{silent.getsockname()[1]}"
-        if tls:
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A port that takes connections, as a load balancer does whose service is gone, and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_peer_that_takes_the_connection_and_is_silent_is_an_outage(silent: str) -> None:  # C3
+    string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
+    client = ServiceBusClient.from_connection_string(string, retry_total=0)
+    with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.2 s"):
+        Connection(client, "orders", timeout=0.2)
+
+
+def test_a_peer_that_is_silent_in_the_middle_of_tls_is_an_outage(silent: str) -> None:  # C3
+    client = ServiceBusClient.from_connection_string(
+        STRING, retry_total=0, custom_endpoint_address=f"sb://{silent}", transport_type=TransportType.Amqp
+    )
+    with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.2 s"):
+        Connection(client, "orders", timeout=0.2)
+
+
+def test_a_certificate_is_still_held_against_those_we_trust(tmp_path: Path) -> None:
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")], tls=True, state=tmp_path)
+    with BackgroundEmulator(settings) as emulator:
+        port = emulator["contoso"].amqp_port
+        string = emulator["contoso"].connection_string.replace("UseDevelopmentEmulator=true;", "")
+
+        def connect(ca_file: str | None) -> None:
             client = ServiceBusClient.from_connection_string(
-                STRING, retry_total=0, custom_endpoint_address=there, transport_type=TransportType.Amqp
-            )
-        else:
-            string = f"Endpoint={there};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
-            client = ServiceBusClient.from_connection_string(string, retry_total=0)
-        with client, pytest.raises(DestinationUnreachable, match=r"closed|timed out"):
-            seam.open_socket(client, "orders", timeout=0.3)
+                string.replace(f"127.0.0.1:{port}", "localhost"), retry_total=0, connection_verify=ca_file,
+                custom_endpoint_address=f"sb://localhost:{port}", transport_type=TransportType.Amqp,
+            )  # fmt: skip
+            with client:
+                Connection(client, "").close()
+
+        connect(str(tmp_path / "tls" / "ca.pem"))
+        with pytest.raises(DestinationUnreachable, match="certificate verify failed"):
+            connect(None)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,11 +15,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from syphon.cli.findings import briefly
 from syphon.emulator import (
     BackgroundEmulator,
     Claim,
     EmulatorSettings,
     NamespaceSettings,
+    Outage,
     PolicySettings,
     QueueDescription,
 )
@@ -27,6 +33,7 @@ KEY = "a-key-that-must-not-be-seen"
 def emulator() -> Iterator[BackgroundEmulator]:
     policies = [
         PolicySettings(name="owner", key=SecretStr(KEY)),
+        PolicySettings(name="worker", key=SecretStr(KEY), claims=frozenset({Claim.LISTEN, Claim.SEND})),
         PolicySettings(name="listener", key=SecretStr(KEY), claims=frozenset({Claim.LISTEN})),
     ]
     namespaces = [NamespaceSettings(name=name, policies=policies) for name in ("contoso", "contoso-dr")]
@@ -63,35 +70,114 @@ def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmul
     extra = QueueDescription("contoso/x-servicebus-transfer/7")
     for queue in (odd, extra):
         emulator.call(lambda queue=queue: emulator["contoso-dr"].namespace.create_queue(queue))  # type: ignore[misc]
-    done = syphon("check", "-c", write(tmp_path, *strings(emulator)), "--json")
-    findings = json.loads(done.stdout)["findings"]
-    by_level = {level: [f["text"] for f in findings if f["level"] == level] for level in ("warning", "problem", "ok")}
-    odd_one, extra_one = by_level["warning"]
-    assert "contoso/x-servicebus-transfer/0" in odd_one
-    assert "max_delivery_count" in odd_one
-    assert "contoso/x-servicebus-transfer/7" in extra_one
-    assert any("contoso/x-servicebus-transfer/1" in text and "provision" in text for text in by_level["problem"])
-    assert any("'missing'" in text and "not-found" in text for text in by_level["problem"])
-    assert any("'orders' can be sent to" in text for text in by_level["ok"])
-    assert done.returncode == 1
+    file = write(tmp_path, *strings(emulator))
+    done = syphon("check", "-c", file, "--json")
+    told = json.loads(done.stdout)
+    secondary = f"127.0.0.1:{emulator['contoso-dr'].amqp_port}"
+    assert {(f["entity"], f["level"]) for f in told["findings"]} == {
+        (None, "ok"), ("contoso/x-servicebus-transfer/0", "warning"), ("contoso/x-servicebus-transfer/0", "ok"),
+        ("contoso/x-servicebus-transfer/1", "problem"), ("contoso/x-servicebus-transfer/7", "warning"),
+        ("orders", "ok"), ("missing", "problem"), ("billing/*", "warning"),
+    }  # fmt: skip
+    assert told["findings"][0] | {"text": ""} == {
+        "pair": "contoso", "side": "secondary", "namespace": secondary,
+        "entity": "contoso/x-servicebus-transfer/0", "level": "warning", "text": "",
+    }  # fmt: skip
+    assert (done.returncode, told["exit_code"], told["settings"]) == (1, 1, [])
+    shown = syphon("check", "-c", file)
+    assert shown.returncode == 1
+    assert shown.stdout.startswith(f"contoso: secondary {secondary}\n  warning      contoso/x-servicebus-transfer/0: ")
+    assert shown.stdout.endswith("2 problems, 3 warnings.\n")
 
 
 def test_check_is_content_with_a_pair_that_was_provisioned(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("missing")))
     file = write(tmp_path, *strings(emulator))
     made = syphon("provision", "-c", file)
-    assert made.returncode == 0
-    assert "queue contoso/x-servicebus-transfer/1 was made" in made.stdout
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "  made         contoso/x-servicebus-transfer/0 to 1: " in made.stdout
     done = syphon("check", "-c", file)
     assert done.returncode == 0
+    assert "contoso/x-servicebus-transfer/0 to 1: there, as documented" in done.stdout
     assert "No problems" in done.stdout
+    modest = syphon("check", "--no-provision", "-c", write(tmp_path, *strings(emulator, "worker")))
+    assert (modest.returncode, modest.stderr) == (0, "")
+
+
+def on_a_terminal(columns: int, *arguments: object) -> str:
+    """What a person sees."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "syphon", *map(str, arguments)]
+    environ = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=follower, stderr=follower, stdin=follower, env=environ):
+        os.close(follower)
+        seen = b""
+        try:
+            while chunk := os.read(leader, 65536):
+                seen += chunk
+        except OSError:  # so Linux says that the other end is closed
+            pass
+    os.close(leader)
+    return seen.decode()
+
+
+def test_on_a_terminal_there_are_colours_and_nothing_is_wider(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    seen = on_a_terminal(80, "check", "-c", write(tmp_path, *strings(emulator)))
+    assert "\x1b[31mproblem" in seen
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", seen).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("               ") for line in lines), "a long text goes on below itself"
 
 
 def test_a_dry_run_makes_nothing(emulator: BackgroundEmulator, tmp_path: Path) -> None:
-    done = syphon("provision", "-c", write(tmp_path, *strings(emulator)), "--dry-run", "--json")
-    pairs = json.loads(done.stdout)["pairs"]
-    assert [queue["name"] for queue in pairs[0]["queues"]] == [f"contoso/x-servicebus-transfer/{i}" for i in (0, 1)]
+    file = write(tmp_path, *strings(emulator))
+    done = syphon("provision", "-c", file, "--dry-run", "--json")
+    told = json.loads(done.stdout)
+    (pair,) = told.pop("pairs")
+    assert told == {"exit_code": 0, "dry_run": True}
+    assert pair == {
+        "pair": "contoso", "namespace": f"127.0.0.1:{emulator['contoso-dr'].amqp_port}", "error": None,
+        "queues": [
+            {"name": f"contoso/x-servicebus-transfer/{i}", "state": "missing", "differences": [], "error": None}
+            for i in (0, 1)
+        ],
+        "extra": [], "count": 0,
+    }  # fmt: skip
     assert emulator.call(lambda: emulator["contoso-dr"].namespace.queues()) == []
+    shown = syphon("provision", "-c", file, "--dry-run")
+    assert "  missing      contoso/x-servicebus-transfer/0 to 1: would be made\n" in shown.stdout
+
+
+def test_provision_tells_once_what_it_leaves_as_it_is(emulator: BackgroundEmulator, tmp_path: Path) -> None:  # P3, P4
+    odd = QueueDescription("contoso/x-servicebus-transfer/0", max_delivery_count=3)
+    extra = QueueDescription("contoso/x-servicebus-transfer/7")
+    for queue in (odd, extra):
+        emulator.call(lambda queue=queue: emulator["contoso-dr"].namespace.create_queue(queue))  # type: ignore[misc]
+    done = syphon("provision", "-c", write(tmp_path, *strings(emulator)))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("max_delivery_count is 3, not 2147483647") == 1
+    assert "  made         contoso/x-servicebus-transfer/1: " in done.stdout
+    assert "  extra        contoso/x-servicebus-transfer/7: " in done.stdout
+
+
+def test_resource_manager_is_not_replaced_by_another_way_in(emulator: BackgroundEmulator, tmp_path: Path) -> None:  # P6
+    done = syphon("provision", "--via", "arm", "-c", write(tmp_path, *strings(emulator)))
+    assert done.returncode == 78
+    assert "pairs[0].secondary.arm is missing" in done.stderr
+    assert emulator.call(lambda: emulator["contoso-dr"].namespace.queues()) == []
+
+
+def test_ctrl_c_says_what_stays_and_has_an_exit_code_of_its_own(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.BUSY))
+    command = [sys.executable, "-m", "syphon", "provision", "-c", str(write(tmp_path, *strings(emulator)))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "next try in 30 s" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "The queues made so far stay" in rest
+    assert "Traceback" not in rest
 
 
 def test_a_missing_claim_is_told_by_name_with_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
@@ -109,26 +195,58 @@ def test_a_wrong_key_is_told_with_its_own_exit_code(emulator: BackgroundEmulator
     assert "denied" in done.stdout
 
 
+def test_no_token_is_told_as_that_and_in_our_own_words(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "pairs:\n  - name: contoso\n    primary: {namespace: a.servicebus.invalid}\n"
+        "    secondary: {namespace: b.servicebus.invalid, credential: environment}\n"
+    )
+    done = syphon("provision", "--dry-run", "-c", file)
+    assert done.returncode == 77
+    assert "no token could be had" in done.stdout
+    assert done.stderr == ""
+
+
 def test_a_namespace_out_of_reach_is_told_with_its_own_exit_code(tmp_path: Path) -> None:
     closed = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=owner;SharedAccessKey=x;UseDevelopmentEmulator=true"
     other = closed.replace("127.0.0.1:1", "127.0.0.1:2")
     done = syphon("check", "-c", write(tmp_path, closed, other))
     assert done.returncode == 69
-    assert syphon("provision", "--dry-run", "-c", tmp_path / "config.yaml").returncode == 69
     assert "127.0.0.1:1" in done.stdout
-    assert "127.0.0.1:2" in done.stdout
+    assert done.stdout.count("127.0.0.1:2 cannot be reached") == 1, "once, and not for every queue"
+    assert syphon("provision", "--dry-run", "-c", tmp_path / "config.yaml").returncode == 69
 
 
 def test_wrong_settings_are_all_told_before_anything_is_tried(tmp_path: Path) -> None:
     same = f"Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=owner;SharedAccessKey={KEY}"
-    done = syphon("check", "-c", write(tmp_path, same, same, "    colour: red\nstatus: {listen: nowhere}\n"))
-    assert done.returncode == 78
-    assert "colour" in done.stderr
-    assert "status.listen" in done.stderr
-    assert "same namespace as primary" in done.stderr
+    file = write(tmp_path, same, same, "    colour: red\nstatus: {listen: nowhere}\n")
+    done = syphon("check", "-c", file, "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exit_code"]) == (78, 78)
+    settings = told["settings"]
+    assert [problem["path"] for problem in settings] == ["pairs[0].secondary", "pairs[0].colour", "status.listen"]
+    assert settings[2] == {
+        "file": str(file), "line": 8, "path": "status.listen", "value": '"nowhere"',
+        "text": "is no address to listen on",
+        "remedy": "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port",
+    }  # fmt: skip
+    assert "pairs[0].secondary is the same namespace as primary" in done.stderr
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = syphon("check", "-c", tmp_path / "none.yaml")
     assert done.returncode == 78
     assert "none.yaml" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ([], ""),
+        (["orders"], "orders"),
+        (["a/0", "a/1", "a/2"], "a/0 to 2"),
+        (["a/0", "a/2", "a/3", "b/4", "orders", "a/9"], "a/0, 2 to 3, b/4, orders, a/9"),
+    ],
+)
+def test_many_names_are_said_briefly(names: list[str], said: str) -> None:
+    assert briefly(names) == said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +53,8 @@ def test_for_people_it_prints_what_they_need() -> None:
     assert "http://127.0.0.1:" in out
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_in_under_two_seconds_whoever_is_connected(number: int) -> None:
+def test_a_signal_stops_it_whoever_is_connected(number: int) -> None:
     with syphon("emulator", "--json", "--namespace", "a:0:0") as emulator:
         (namespace,) = ready(emulator.stdout_until("\n"))["namespaces"]
         with (
@@ -65,21 +63,8 @@ def test_a_signal_stops_it_in_under_two_seconds_whoever_is_connected(number: int
         ):
             idle.sendall(b"AMQP\x03\x01\x00\x00")
             assert idle.recv(8)
-            began = time.monotonic()
-            code, _, _ = emulator.stop(number)
-            assert time.monotonic() - began < 2
+            code, _, _ = emulator.stop(number)  # which waits for so long and no longer
     assert code == ExitCode.OK
-
-
-@pytest.mark.alone
-def test_it_is_ready_in_about_a_second() -> None:
-    best = 60.0
-    for _ in range(3):  # the first may have to write the .pyc files
-        began = time.monotonic()
-        with syphon("emulator", "--json", "--namespace", "a:0:0") as emulator:
-            emulator.stdout_until("\n")
-            best = min(best, time.monotonic() - began)
-    assert best < 1.0
 
 
 def test_a_port_that_is_taken_is_named_with_its_namespace() -> None:

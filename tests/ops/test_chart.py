@@ -125,6 +125,19 @@ def test_a_check_stops_a_pod_for_settings_and_credentials_and_not_for_an_outage(
     assert run(shell, *arguments).returncode == ends
 
 
+def test_who_makes_no_queues_is_not_asked_for_the_claim_that_makes_them() -> None:
+    def checks(*more: str) -> dict[str, bool]:
+        found = [pod for pod in pods(manifests("drain", *more)) if "initContainers" in pod["spec"]]
+        return {
+            pod["metadata"]["labels"]["app.kubernetes.io/component"]:
+            "--no-provision" in pod["spec"]["initContainers"][0]["command"][-1]
+            for pod in found
+        }  # fmt: skip
+
+    assert checks() == {"worker": False, "drain": True}
+    assert checks("--set", "extraArgs={--no-provision}") == {"worker": True, "drain": True}
+
+
 def test_a_change_of_settings_brings_new_pods() -> None:
     def checksum(*more: str) -> str:
         (deployment,) = of_kind(manifests("minimal", *more), "Deployment")

@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from azure.servicebus import ServiceBusClient, TransportType
+from azure.servicebus import ServiceBusClient
+from pydantic import SecretStr
 
-from syphon.bus.connection import Connection
+from syphon.backlog.preflight import Level, looks, queue_names, secondary_administration
+from syphon.backlog.provisioning import plan, provision
 from syphon.bus.namespace import Namespace
+from syphon.bus.opening import client_of, namespace_of
+from syphon.config import DestinationSettings, PairSettings
+from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 
 from .conftest import BACKLOG, Bench, aliased
@@ -19,22 +24,17 @@ from .conftest import BACKLOG, Bench, aliased
 class SecureBench(Bench):
     """Two namespaces that are reached over TLS, and no other way."""
 
+    def settings(self, name: str) -> Settings:
+        string = self.emulator[name].connection_string.replace("UseDevelopmentEmulator=true;", "")
+        return Settings(connection_string=SecretStr(string), ca_file=self.emulator.ca_file)
+
     def client(self, name: str) -> ServiceBusClient:
-        running = self.emulator[name]
-        client = ServiceBusClient.from_connection_string(
-            running.connection_string.replace("UseDevelopmentEmulator=true;", ""),
-            connection_verify=str(self.emulator.ca_file),
-            # The SDK knows one port for TLS. Ours is another.
-            custom_endpoint_address=f"sb://127.0.0.1:{running.amqp_port}",
-            transport_type=TransportType.Amqp,
-            retry_total=0,
-        )
+        client = client_of(self.settings(name))
         self.clients.append(client)
         return client
 
     def reach(self, name: str, entity: str) -> Namespace:
-        client = self.client(name)
-        return Namespace(name, lambda: Connection(client, entity))
+        return namespace_of(self.settings(name), entity)
 
 
 @pytest.fixture
@@ -61,3 +61,17 @@ def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: SecureBe
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (len(bodies), 0)
     arrived = {message.message_id: b"".join(message.body) for message in secure.take("orders", len(bodies))}
     assert arrived == bodies
+
+
+def test_queues_are_made_and_doors_are_tried(secure: SecureBench) -> None:  # P1, P6
+    secure.queue("orders")
+    pair = PairSettings(
+        name="contoso", primary=secure.settings("contoso"), secondary=secure.settings("contoso-dr"),
+        destinations=DestinationSettings(allow=["orders"]),
+    )  # fmt: skip
+    administration = secondary_administration(pair)
+    assert provision(administration, plan(administration, queue_names(pair))).count == 10
+    administration.close()
+    found = [finding for look in looks(pair) for finding in look.findings()]
+    assert {finding.level for finding in found} <= {Level.FINE, Level.WARNING}
+    assert {"can be received from", "can be sent to"} < {finding.text for finding in found}

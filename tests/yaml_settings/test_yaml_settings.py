@@ -147,6 +147,32 @@ def test_what_is_no_yaml_is_told_with_its_line(text: str, line: int) -> None:
         load(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a:\n\t- 1", r":2: .*write spaces instead of tabs"),
+        ("a: {b: ${env:NAME}}", r':1: .*put quotes around a reference: "\${env:NAME}"'),
+        ("a: [1,\n  2\n", r":3: .*in what begins on line 1"),
+    ],
+)
+def test_the_usual_slips_have_remedies_of_their_own(text: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        load(text)
+
+
+def test_aliases_do_not_grow_into_more_than_memory_holds() -> None:
+    bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
+    with pytest.raises(SettingsError, match="more than a million values"):
+        parse(bomb, "bomb.yaml")
+
+
+def test_a_file_that_cannot_be_of_settings_is_not_read_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "core.yaml"
+    file.write_bytes(b"a" * (1 << 20) + b"\xff")
+    with pytest.raises(SettingsError, match="larger than 1 MB"):
+        read(file)
+
+
 @pytest.mark.parametrize("text", ["&a [*a]", "&a {b: *a}", "? [a]\n: b", "a: \x00", "[" * 5000])
 def test_odd_yaml_is_a_settings_error_too(text: str) -> None:
     with pytest.raises(SettingsError):

@@ -20,6 +20,7 @@ securityContext: {{- include "syphon.podSecurity" $root | nindent 2 }}
 {{- if .check.enabled }}
 initContainers:
   # 69 is an outage and 1 a missing queue: the worker starts and waits for both. 77 and 78 are for people.
+  # Who makes no queues needs no Manage claim, and is asked for none.
   - name: check
     image: {{ include "syphon.image" $root }}
     imagePullPolicy: {{ .image.pullPolicy }}
@@ -28,6 +29,7 @@ initContainers:
       - -c
       - |
         syphon check -c /etc/syphon/config.yaml
+        {{- if or (eq $.component "drain") (has "--no-provision" .extraArgs) }} --no-provision{{ end }}
         code=$?
         case $code in 0 | 1 | 69) exit 0 ;; *) exit $code ;; esac
     {{- include "syphon.container" . | nindent 4 }}

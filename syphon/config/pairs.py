@@ -1,0 +1,236 @@
+"""A pair of namespaces: how each side is reached, what may be forwarded where, and what is the same pair twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+from syphon.connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
+from syphon.errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity, SyphonError
+from syphon.yaml_settings import Fault, Settings, Wrong, given, looks_secret, together, unique
+
+
+def _name(text: str) -> str:
+    # It becomes a part of a queue's name, a label in metrics and a folder of the ledger.
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", text):
+        raise Wrong(Fault("is no name", "write up to 50 letters, digits and hyphens between them"))
+    return text
+
+
+def _connection_string(secret: SecretStr) -> SecretStr:
+    try:
+        ConnectionString.parse(secret.get_secret_value())
+    except BadConnectionString as error:
+        raise Wrong(*(Fault(flaw.text, flaw.remedy) for flaw in error.flaws)) from None
+    return secret
+
+
+def _host(text: str) -> str:
+    if looks_secret(text) or "endpoint=" in text.lower():
+        raise Wrong(Fault("is a connection string", "write it under connection_string"))
+    if not is_host(text):
+        raise Wrong(Fault("is not the host name of a namespace", _FULL_NAME))
+    if "." not in text and ":" not in text and text.lower() != "localhost":
+        raise Wrong(Fault("is not a full host name", _FULL_NAME))
+    return text.lower().rstrip(".")
+
+
+def _readable(file: Path) -> Path:
+    if not file.is_file():
+        raise Wrong(Fault("is no file", "name the certificates' file, in PEM form"))
+    return file.resolve()
+
+
+_FULL_NAME = "write it whole and alone, as in contoso.servicebus.windows.net"
+
+Name = Annotated[str, AfterValidator(_name)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Credential(StrEnum):
+    """Who we are, by azure-identity."""
+
+    DEFAULT = "default"
+    MANAGED_IDENTITY = "managed_identity"
+    WORKLOAD_IDENTITY = "workload_identity"
+    ENVIRONMENT = "environment"
+    CLI = "cli"
+
+
+def _url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^/\s]+/?", text):
+        raise Wrong(Fault("is not the address of a Resource Manager", "write it as in https://management.azure.com"))
+    if text.startswith("http://") and not is_this_machine(urlsplit(text).hostname or ""):
+        raise Wrong(Fault("would have our token travel in the clear", "write https://"))
+    return text
+
+
+class ArmSettings(Settings):
+    """Where a namespace is found as a resource of Azure (P6)."""
+
+    subscription_id: Text
+    resource_group: Text
+    credential: Credential = Credential.DEFAULT
+    endpoint: Annotated[str, AfterValidator(_url)] | None = None
+    """Of another cloud than the public one, or of an emulator."""
+
+
+class NamespaceSettings(Settings):
+    """One side of a pair: a connection string, or a host name and a credential."""
+
+    connection_string: Annotated[SecretStr, AfterValidator(_connection_string)] | None = None
+    namespace: Annotated[str, AfterValidator(_host)] | None = None
+    credential: Credential | None = None
+    """`default` where a namespace is given and nothing else is said."""
+    name: Name | None = None
+    """What stands for it in the names of backlog queues and in Resource Manager, if not the first label of its host."""
+    arm: ArmSettings | None = None
+    ca_file: Annotated[Path, AfterValidator(_readable)] | None = None
+    """Whom to trust (PEM) instead of the usual authorities: that of a proxy which looks into TLS, or an emulator's."""
+
+    @property
+    def host(self) -> str:
+        """The host name, with the port where one is given."""
+        if self.connection_string is None:
+            return self.namespace or ""
+        parsed = ConnectionString.parse(self.connection_string.get_secret_value())
+        host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+        return host if parsed.port is None else f"{host}:{parsed.port}"
+
+
+def _one_way_in(side: Any) -> Iterator[Fault]:
+    string, namespace, credential = (given(side, key) for key in ("connection_string", "namespace", "credential"))
+    if not isinstance(side, dict | NamespaceSettings):
+        return
+    if string is None and namespace is None:
+        yield Fault("has neither connection_string nor namespace", "add one of them")
+    if string is not None and namespace is not None:
+        yield Fault("stands beside a connection_string", "keep one of them", ("namespace",))
+    elif string is not None and credential is not None:
+        yield Fault("stands beside a connection_string, which has a key of its own", "remove it", ("credential",))
+
+
+Side = Annotated[NamespaceSettings, together(_one_way_in)]
+
+
+class PermanentError(StrEnum):
+    """What a destination can say that may mean "never" for a message (S4)."""
+
+    ENTITY_NOT_FOUND = "entity-not-found"
+    ENTITY_DISABLED = "entity-disabled"
+    MESSAGE_TOO_LARGE = "message-too-large"
+    NOT_ALLOWED = "not-allowed"
+
+    @property
+    def error(self) -> type[SyphonError]:
+        return _ERRORS[self]
+
+
+_ERRORS: dict[PermanentError, type[SyphonError]] = {
+    PermanentError.ENTITY_NOT_FOUND: DestinationMissing,
+    PermanentError.ENTITY_DISABLED: DestinationDisabled,
+    PermanentError.MESSAGE_TOO_LARGE: MessageTooLarge,
+    PermanentError.NOT_ALLOWED: NotAllowedByEntity,
+}
+
+
+class DestinationSettings(Settings):
+    """Where messages may go (D13), and what counts as a refusal for good (S4)."""
+
+    allow: Annotated[list[Text], Field(min_length=1)] = Field(default_factory=lambda: ["*"])
+    """Patterns: `*` is any text, slashes included, and capitals make no difference, as in Service Bus."""
+    permanent_errors: frozenset[PermanentError] = frozenset(PermanentError)
+    """A message that gets one of these goes to the dead letters; with any other it stays and is tried again."""
+
+    def allows(self, path: str) -> bool:
+        return any(fnmatchcase(path.lower(), pattern.lower()) for pattern in self.allow)
+
+    def permanent(self) -> frozenset[type[SyphonError]]:
+        return frozenset(kind.error for kind in self.permanent_errors)
+
+
+class Via(StrEnum):
+    """How backlog queues are looked at and made (P6)."""
+
+    ADMIN = "admin"
+    ARM = "arm"
+
+
+class ProvisionSettings(Settings):
+    via: Via = Via.ADMIN
+
+
+class TimeToLive(StrEnum):
+    """What becomes of a message's time to live (M5)."""
+
+    RESTORE = "restore"
+    REMAINING = "remaining"
+
+
+def _no_switch(value: Any) -> Any:
+    if isinstance(value, bool):  # which would be taken for 0 or 1
+        raise Wrong(Fault("is not a number", "write digits only"))
+    return value
+
+
+class PairSettings(Settings):
+    """A primary, and the secondary its backlog queues are in."""
+
+    name: Name
+    primary: Side
+    secondary: Side
+    backlog_queue_count: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_switch)] = 10
+    destinations: DestinationSettings = Field(default_factory=DestinationSettings)
+    time_to_live: TimeToLive = TimeToLive.RESTORE
+    rate: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_switch)] | None = None
+    """Messages a second that may be taken from all backlog queues together."""
+    provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
+
+
+def _two_sides(pair: Any) -> Iterator[Fault]:
+    primary, secondary = _address(given(pair, "primary")), _address(given(pair, "secondary"))
+    if primary is not None and primary == secondary:
+        yield Fault("is the same namespace as primary", "name one that is up when the primary is not", ("secondary",))
+    if given(given(pair, "provision"), "via") == Via.ARM and given(given(pair, "secondary"), "arm") is None:
+        remedy = "add arm with subscription_id and resource_group there"
+        yield Fault("needs to know where to find the secondary", remedy, ("provision", "via"))
+
+
+def _address(side: Any) -> tuple[str, int | None] | None:
+    """Which namespace a side is, as far as it can be told from raw data. Only emulators share a host."""
+    string, namespace = given(side, "connection_string"), given(side, "namespace")
+    text = string.get_secret_value() if isinstance(string, SecretStr) else string
+    if isinstance(text, str):
+        try:
+            parsed = ConnectionString.parse(text)
+        except BadConnectionString:
+            return None
+        return parsed.host.rstrip("."), parsed.port if parsed.emulator else None
+    return (namespace.lower().rstrip("."), None) if isinstance(namespace, str) and namespace else None
+
+
+def _same_queues(pairs: Any) -> Iterator[Fault]:
+    """Two pairs at one backlog would take each other's messages, each for its own primary."""
+    seen: dict[tuple[object, ...], int] = {}
+    for index, pair in enumerate(pairs if isinstance(pairs, list) else ()):
+        primary, secondary = _address(given(pair, "primary")), _address(given(pair, "secondary"))
+        label = given(given(pair, "primary"), "name") or (primary and first_label(primary[0])) or given(pair, "name")
+        if secondary is None or not isinstance(label, str):
+            continue
+        first = seen.setdefault((label.lower(), secondary), index)
+        if first != index:
+            text = f"has the backlog queues of pairs[{first}]: {label}/x-servicebus-transfer/0 and on, in one secondary"
+            yield Fault(text, "remove one of the two, or give its primary another name", (index,))
+
+
+Pairs = Annotated[
+    list[Annotated[PairSettings, together(_two_sides)]], unique("name", "pair"), together(_same_queues),
+    Field(min_length=1),
+]  # fmt: skip

@@ -1,0 +1,120 @@
+"""The worker itself: where it runs, where its ledger is, and how it is watched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SecretStr
+
+from syphon.connection_string import is_host
+from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, given, together
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+def _written(value: Any) -> Any:
+    """Spark takes text for everything, and people write 4 and true without quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _spark_keys(settings: Any) -> Iterator[Fault]:
+    for key in settings if isinstance(settings, dict) else ():
+        if not str(key).startswith("spark."):
+            yield Fault("is no setting of Spark", "its names begin with spark.", (key,))
+
+
+class PipelineSettings(Settings):
+    """How the transfer runs on Spark, and where its ledger is."""
+
+    master: Text = "local[*]"
+    ledger: Text = "./ledger"
+    """Any path or URL that Spark can write to."""
+    long_poll: Annotated[Duration, Between("1s", "1d")] = 900_000
+    lease: Annotated[Duration, Between("5s", "1h")] = 60_000
+    spark: Annotated[dict[str, Annotated[SecretStr, BeforeValidator(_written)]], together(_spark_keys)] = Field(
+        default_factory=dict
+    )
+    """Secrets, because the key of the ledger's storage account may be among them."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _listen(value: Any) -> Address:
+    if isinstance(value, Address):
+        return value
+    found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not is_host(found[1] or found[2]) or int(found[3]) > 65_535:
+        raise Wrong(Fault("is no address to listen on", "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port"))
+    return Address(found[1] or found[2], int(found[3]))
+
+
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]+)):([0-9]{1,5})")
+
+
+class StatusSettings(Settings):
+    """The status server."""
+
+    listen: Annotated[Address, PlainValidator(_listen), PlainSerializer(str)] = Address("127.0.0.1", 8080)
+    token: SecretStr | None = None
+    """What a caller shows to see more than health. Without one, an address that others reach answers health alone."""
+    state: Text | None = None
+    """The file that remembers what is paused. If not said: syphon-state.json, beside a local ledger or right here."""
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogSettings(Settings):
+    """What the worker says of itself, on stderr."""
+
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.CONSOLE
+
+
+def _collector(text: str) -> str:
+    if not re.fullmatch(r"https?://[^/\s@?#]+(/[^\s?#]*)?", text):
+        raise Wrong(Fault("is not the address of a collector", "write it as in http://collector.example:4318"))
+    return text
+
+
+class TelemetrySettings(Settings):
+    """Where metrics go beside /metrics, and where traces go."""
+
+    otlp_endpoint: Annotated[str, AfterValidator(_collector)] | None = None
+    """A collector that takes OTLP over HTTP: a host, or the whole address for metrics."""
+    traces: bool = False
+    """Whether batches are traced whose messages have a sender that records traces."""
+
+
+def _traces_go_somewhere(telemetry: Any) -> Iterator[Fault]:
+    endpoint = given(telemetry, "otlp_endpoint")
+    if not given(telemetry, "traces"):
+        return
+    if endpoint is None:
+        yield Fault("have nowhere to go", "add otlp_endpoint, or leave them off", ("traces",))
+    elif isinstance(endpoint, str) and not re.search(r"^https?://[^/]+/?$|/v1/metrics/?$", endpoint):
+        remedy = "name the collector's host alone, or an address that ends in /v1/metrics"
+        yield Fault("does not tell where traces go", remedy, ("otlp_endpoint",))
+
+
+Telemetry = Annotated[TelemetrySettings, together(_traces_go_somewhere)]
