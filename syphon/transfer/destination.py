@@ -254,7 +254,7 @@ class Destination:
         if sender is None:
             return
         since = sender.awaits_answer_since()
-        if since is None and sender.state is LinkState.OPEN:
+        if since is None and sender.state is LinkState.OPEN and not sender.has_room():
             since = self._stuck_since  # it lets us send nothing
         if since is not None and now - since > ANSWER_WITHIN:
             sender.close()
@@ -269,7 +269,7 @@ class Destination:
                 progress.answers.append(Answer(sent.ticket, sent.seconds, sent.error))
             self._judge(sent, progress, now)
         if sender.state is LinkState.LOST:
-            self._sender = None
+            self._sender = self._stuck_since = None
             if error is not None and isinstance(self.state, Open):
                 self._suffer(error, now)
 
@@ -351,6 +351,7 @@ class Destination:
                 self.path, error, pause,
             )  # fmt: skip
         self.state = Waiting(now + pause, error)
+        self._stuck_since = None
 
     def _leave_all(self, progress: Progress, because: SyphonError) -> None:
         progress.left += [(transfer, because) for transfer in self._take_all()]

@@ -14,6 +14,7 @@ from syphon.backlog import Facts, Restored
 from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival
 from syphon.emulator import Action, Fault, Operation
+from syphon.errors import DestinationBusy
 from syphon.transfer.destination import Destination, Open, Progress, Transfer, Waiting
 from syphon.transfer.pump import PERMANENT
 
@@ -116,6 +117,14 @@ def test_a_few_messages_without_a_key_do_not_wait_for_those_with_keys(trial: Tri
     trial.offer(None)
     trial.offer("second")
     trial.turn(lambda: len(trial.progress.accepted) == 2)
+
+
+def test_one_that_was_stuck_when_it_failed_has_its_time_again_after_the_wait(trial: Trial) -> None:  # S3
+    trial.destination._stuck_since = trial.now - 100
+    trial.destination._suffer(DestinationBusy(), trial.now)
+    trial.now += 10
+    trial.send()  # over a link that has to be opened first
+    assert (len(trial.progress.accepted), len(trial.progress.left)) == (1, 0)
 
 
 def test_who_waits_is_told_with_the_reason_the_time_and_how_many_were_left(bench: Bench) -> None:  # D7
