@@ -18,7 +18,8 @@ from ..bus.namespace import Namespace
 from ..bus.traffic import wait_for_traffic
 from ..errors import Faulted, Interrupted, LockLost, SyphonError, Waits
 from .account import Account, Ended, Tally, wall_clock
-from .destination import Destination, Progress, Transfer
+from .batches import Transfer
+from .destination import Destination, Progress
 from .destinations import Destinations, WaitingDestination
 from .intake import Intake
 from .locks import LockKeeper

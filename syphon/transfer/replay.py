@@ -22,7 +22,8 @@ from ..bus.peek import stamped
 from ..bus.traffic import wait_for_traffic
 from ..config import PairSettings
 from ..errors import Interrupted, SyphonError, Waits
-from .destination import Destination, Transfer, Waiting
+from .batches import Transfer
+from .destination import Destination, Waiting
 from .locks import LockKeeper
 from .options import PERMANENT
 

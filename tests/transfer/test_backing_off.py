@@ -15,7 +15,8 @@ from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival
 from syphon.emulator import Action, Fault, Operation
 from syphon.errors import DestinationBusy
-from syphon.transfer.destination import Destination, Open, Progress, Transfer, Waiting
+from syphon.transfer.batches import Transfer
+from syphon.transfer.destination import Destination, Open, Progress, Waiting
 from syphon.transfer.pump import PERMANENT
 
 from .conftest import Bench, aliased
