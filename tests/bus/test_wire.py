@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import socket
+import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -27,6 +31,7 @@ from syphon.amqp.frames import (
 from syphon.bus.links import Arrival, RawReceiver, RawSender, RequestLink
 from syphon.bus.seam import OpenSocket
 from syphon.bus.wire import CHANNEL, Wire
+from syphon.emulator.tls import ServerTls, server_tls
 from syphon.errors import DestinationBusy, Interrupted
 
 TAG, OTHER_TAG = bytes(16), bytes(range(16))
@@ -52,6 +57,11 @@ class Peer:
         """The bodies of all frames that were sent to it."""
         self.wire.flush()
         data = self.socket.recv(2**20)
+        self.socket.setblocking(False)
+        with suppress(BlockingIOError, ssl.SSLWantReadError):
+            while piece := self.socket.recv(2**20):  # TLS hands out a record at a time
+                data += piece
+        self.socket.settimeout(10)
         bodies = []
         while data:
             size = int.from_bytes(data[:4], "big")
@@ -60,9 +70,16 @@ class Peer:
         return bodies
 
 
-@pytest.fixture
-def peer() -> Iterator[Peer]:
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> ServerTls:
+    return server_tls(tmp_path_factory.mktemp("tls"), ["contoso"])
+
+
+@pytest.fixture(params=["in the clear", "over TLS"])
+def peer(request: pytest.FixtureRequest, certificates: ServerTls) -> Iterator[Peer]:
     ours, theirs = socket.socketpair()
+    if request.param == "over TLS":
+        ours, theirs = encrypted(ours, theirs, certificates)
     ours.setblocking(False)
     theirs.settimeout(10)
     wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, None, heartbeat=30.0), "contoso")
@@ -71,6 +88,15 @@ def peer() -> Iterator[Peer]:
         far.says(Begin(CHANNEL, 0, 5000, 5000))
         yield far
         wire.close()
+
+
+def encrypted(
+    ours: socket.socket, theirs: socket.socket, certificates: ServerTls
+) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
+    trusting = ssl.create_default_context(cafile=str(certificates.ca_file))
+    with ThreadPoolExecutor(1) as other:
+        far = other.submit(certificates.context.wrap_socket, theirs, server_side=True)
+        return trusting.wrap_socket(ours, server_hostname="contoso"), far.result()
 
 
 @pytest.fixture
@@ -164,7 +190,7 @@ def test_what_a_slow_peer_does_not_take_yet_arrives_later_and_in_order(peer: Pee
     peer.attaches(sender, 0)
     peer.says(Flow(0, 60_000, 0, 5000, 0, 0, 100))
     peer.hears()
-    payload = bytes(2**21)
+    payload = random.Random(7).randbytes(2**21)
     sender.send(payload, 0, "ticket")
     peer.wire.flush()
     assert peer.wire.wants_to_write()
