@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ..errors import Interrupted
+from .backoff import Backoff
 from .connection import Connection
 from .links import Arrival, LinkState, RawReceiver
 
@@ -50,6 +51,8 @@ class Doorbell:
         self._worth = worth
         self._lock = lock
         self._receiver: RawReceiver | None = None
+        self._opened_at = self._again_at = now()
+        self._backoff = Backoff()
         self._until: float | None = None
         self._appetite = 1
         self._calm_at = 0.0
@@ -100,14 +103,16 @@ class Doorbell:
         self.silence()
 
     def _open(self, connection: Connection) -> RawReceiver | None:
-        receiver = self._receiver
+        receiver, now = self._receiver, self._now()
         if receiver is not None and receiver.state is LinkState.LOST:
             self._receiver = None
             self._kept.clear()
+            self._again_at = now + self._backoff.pause(now - self._opened_at)
             if receiver.error is not None and not isinstance(receiver.error, Interrupted):
                 raise receiver.error
-        if self._receiver is None and self.is_armed and connection.tokens.allow(self.queue):
+        if self._receiver is None and self.is_armed and now >= self._again_at and connection.tokens.allow(self.queue):
             self._receiver = RawReceiver(connection.wire, self.queue)
+            self._opened_at = now
         return self._receiver
 
     def _take(self, receiver: RawReceiver) -> bool:

@@ -52,6 +52,7 @@ class RawLink:
         self.wire = wire
         self.path = path
         self.state = LinkState.ATTACHING
+        self.was_open = False
         self.error: SyphonError | None = None
         self.name = f"syphon-{kind}-{uuid.uuid4()}"
         self.handle = wire.add(self, self.name)
@@ -61,6 +62,7 @@ class RawLink:
         # A refused attach comes without its terminus, and the detach that says why follows at once.
         if (attach.source if attach.role == SENDER else attach.target) is not None:
             self.state = LinkState.OPEN
+            self.was_open = True
 
     def on_flow(self, flow: Flow) -> None:
         pass

@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from ..errors import Faulted, SyphonError
+from ..errors import Faulted, SyphonError, Waits
+from .backoff import FIRST_PAUSE, LONGEST_PAUSE, Backoff
 from .connection import Connection
-
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
 
 
 class Status(StrEnum):
@@ -59,7 +58,8 @@ class Namespace:
         self._opened: Connection | Exception | None = None
         self._opening = False
         self._pause = FIRST_PAUSE
-        self._next_try = self.since
+        self._opened_at = self._next_try = self.since
+        self._backoff = Backoff()
         self._lock = threading.Lock()
 
     # --- its connection ------------------------------------------------------------------------------------------
@@ -80,15 +80,17 @@ class Namespace:
     def _notice_break(self) -> None:
         if self._connection is not None and self._connection.wire.failure is not None:
             # Connections break; only one that cannot be opened again is an error.
+            why, now = self._connection.wire.failure, self.now()
             self._connection.close()
             self._connection = None
-            self._pause = FIRST_PAUSE
-            self._next_try = self.now()
+            pause = self._backoff.pause(now - self._opened_at)
+            self._next_try = now + max(pause, why.retry_after if isinstance(why, Waits) else 0.0)
 
     def _take_opened(self) -> None:
         opened, self._opened = self._opened, None
         if isinstance(opened, Connection):
             self._connection, self.error, self._pause = opened, None, FIRST_PAUSE
+            self._opened_at = self.now()
         elif isinstance(opened, Faulted):
             self.fault(opened)
             raise opened

@@ -42,10 +42,12 @@ class Tokens:
     """The tokens of one wire."""
 
     def __init__(self, wire: Wire, host: str, credential: Any, seconds: Callable[[], float] = time.time) -> None:
+        self._wire = wire
         self._host = host
         self._credential = credential
         self._seconds = seconds
         self._cbs = RequestLink(wire, "$cbs")
+        self._opened_at = seconds()
         self._tokens: dict[str, _Token] = {}
         self._fetching: dict[str, Future[Any]] = {}
         self._is_sas = str(getattr(credential, "token_type", "")).find("sastoken") >= 0
@@ -70,7 +72,7 @@ class Tokens:
 
     def work(self) -> None:
         """Puts what has been fetched, and renews what is about to expire."""
-        self._cbs.work()
+        self._look_at_link()
         for path, future in list(self._fetching.items()):
             if future.done():
                 del self._fetching[path]
@@ -79,6 +81,18 @@ class Tokens:
         for path, token in list(self._tokens.items()):
             if token.ready and not token.asked and now >= token.renew_at:
                 self._ask(path, token)
+
+    def _look_at_link(self) -> None:
+        """Opens it again if it was lost, and asks again for what was not answered."""
+        now = self._seconds()
+        if self._cbs.error is None or self._wire.failure is not None:
+            self._cbs.work()
+        elif now - self._opened_at >= TokenUnavailable.retry_after:
+            self._cbs.close()
+            self._cbs, self._opened_at = RequestLink(self._wire, "$cbs"), now
+            for path, token in self._tokens.items():
+                if token.asked and path not in self._fetching:
+                    self._ask(path, token)
 
     def close(self) -> None:
         if self._fetcher is not None:
@@ -107,7 +121,7 @@ class Tokens:
         error = future.exception()
         if error is not None:
             # The error's text may hold the request, and with it a secret: its kind says enough.
-            token.error = TokenUnavailable(f"{self._host}: no token for '{path}' ({type(error).__name__}).")
+            self._fail(token, f"{self._host}: no token for '{path}' ({type(error).__name__}).")
             return
         access = future.result()
         text = access.token.decode() if isinstance(access.token, bytes) else access.token
@@ -129,11 +143,17 @@ class Tokens:
         if 200 <= reply.status < 300:
             token.ready = True
             return
-        token.ready = False
         said = f"{self._host}: the token for '{path}' was refused ({reply.status} {reply.description})."
         if reply.status in REFUSED:
-            token.error = NotAuthorized(f"{said} Check the key or role assignment.")
+            token.ready, token.error = False, NotAuthorized(f"{said} Check the key or role assignment.")
         elif reply.status == 404:
-            token.error = DestinationMissing(said)
+            token.ready, token.error = False, DestinationMissing(said)
+        else:
+            self._fail(token, said)
+
+    def _fail(self, token: _Token, said: str) -> None:
+        """There is none just now. One that is in place is still good for a while, and renewed a little later."""
+        if token.ready:
+            token.asked, token.renew_at = False, self._seconds() + TokenUnavailable.retry_after
         else:
             token.error = TokenUnavailable(said)

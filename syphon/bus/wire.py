@@ -47,6 +47,8 @@ TURN = 4 * CHUNK
 """How much is read before it is worked on: a fast peer must not fill our memory first."""
 SILENCE = 60.0
 """Seconds without a byte after which a connection that owes us an answer counts as dead."""
+PATIENCE = 120.0
+"""Seconds an answer may take on a connection that is alive. Who wants to be quicker closes the link before."""
 
 TRANSFER, DISPOSITION = b"\x00\x53\x14", b"\x00\x53\x15"
 _FRAME_HEAD = struct.Struct(">IBxH").unpack_from
@@ -109,7 +111,7 @@ class Wire:
         self._next_outgoing_id = 0
         self._next_incoming_id = 0
         self._peer_window = 0
-        self._held_back: deque[tuple[bytes, memoryview]] = deque()
+        self._held_back: deque[tuple[WireLink, bytes, memoryview]] = deque()
         self._heard_at = self._wrote_at = now()
         self.send(Begin(None, 0, WINDOW, WINDOW, 65535))
 
@@ -207,6 +209,8 @@ class Wire:
         owed = [since for link in self._links.values() if (since := link.awaits_answer_since()) is not None]
         if owed and now - max(min(owed), self._heard_at) > SILENCE:
             self.fail(Interrupted(f"{self.name} has not answered for {SILENCE:.0f} seconds."))
+        elif owed and now - min(owed) > PATIENCE:
+            self.fail(Interrupted(f"{self.name} is alive, and has not answered for {PATIENCE:.0f} seconds."))
         elif now - self._heard_at > 2 * self._heartbeat:
             # A peer that is gone without a word: a poll that waits for a quarter of an hour would never notice.
             self.fail(Interrupted(f"{self.name} has been silent for {2 * self._heartbeat:.0f} seconds."))
@@ -248,6 +252,8 @@ class Wire:
     def _forget(self, link: WireLink) -> None:
         del self._links[link.handle]
         heapq.heappush(self._free_handles, link.handle)
+        # The next link gets the same handle: what has not gone out yet must not go to where that one leads.
+        self._held_back = deque(held for held in self._held_back if held[0] is not link)
         for owners in (self._sent_by, self._settled_by):
             for delivery_id in [key for key, owner in owners.items() if owner is link]:
                 del owners[delivery_id]
@@ -269,7 +275,7 @@ class Wire:
         for start in range(0, len(payload) or 1, room):
             piece = view[start : start + room]
             more = b"\x41" if start + room < len(payload) else b"\x42"
-            self._held_back.append((frame(CHANNEL, head + more, following=len(piece)), piece))
+            self._held_back.append((link, frame(CHANNEL, head + more, following=len(piece)), piece))
         self._let_out()
         return delivery_id
 
@@ -286,7 +292,7 @@ class Wire:
         while self._held_back and self._peer_window > 0:
             self._peer_window -= 1
             self._next_outgoing_id = (self._next_outgoing_id + 1) & 0xFFFFFFFF
-            self._out += self._held_back.popleft()
+            self._out += self._held_back.popleft()[1:]
 
     # --- frames in -----------------------------------------------------------------------------------------------
 
@@ -348,7 +354,7 @@ class Wire:
             self._on_flow(performative)
         elif isinstance(performative, Attach):
             link = self._by_name.pop(performative.name, None)
-            if link is not None:
+            if link is not None and self._links.get(link.handle) is link:  # and not given up meanwhile
                 self._by_remote[performative.handle] = link
                 link.on_attach(performative)
         elif isinstance(performative, Detach):

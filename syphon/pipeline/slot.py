@@ -118,6 +118,7 @@ class Slot:
         error: SyphonError | None = None
         try:
             for _ in self._pump.turns():
+                self._pair.check()
                 self._obey()
                 if len(self._outcomes) >= ROWS:
                     yield self._taken()
@@ -129,7 +130,8 @@ class Slot:
             self._close()
             self._reporter.end(finished=False)
             raise
-        fault = self._fault(error) if isinstance(error, Faulted) else None
+        # The side that faulted first says why, not the one that had to follow.
+        fault = self._fault(self._pair.fault or error) if isinstance(error, Faulted) else None
         self._close()
         self._reporter.end(finished=True, error="" if error is None else str(error), fault=fault)
         while self._outcomes:
@@ -154,7 +156,7 @@ class Slot:
         del self._outcomes[:ROWS]
         return transfer_rows(taken, self._origin)
 
-    def _fault(self, error: Faulted) -> Fault:
+    def _fault(self, error: SyphonError) -> Fault:
         """Which side it is; the driver applies the pair's rule (C1), and ends the worker."""
         primary = self._pair.primary.status is Status.FAULTED
         return Fault(

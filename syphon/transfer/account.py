@@ -13,7 +13,7 @@ from enum import StrEnum
 from syphon.backlog import facts_of
 
 from ..bus.links import Arrival
-from .destination import Transfer
+from .batches import Transfer
 from .outcomes import Outcome, Result
 from .traces import Traces
 

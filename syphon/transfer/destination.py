@@ -9,14 +9,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
-
-from syphon.amqp import Map, Properties, Section, Symbol, data_head, properties_bytes, section_bytes
-from syphon.amqp.frames import BATCH_FORMAT
-from syphon.backlog import Restored
+from typing import NamedTuple
 
 from ..bus.connection import Connection
-from ..bus.links import Arrival, LinkState, RawSender, Sent
+from ..bus.links import LinkState, RawSender, Sent
 from ..errors import (
     DestinationSilent,
     Impossible,
@@ -28,21 +24,15 @@ from ..errors import (
     SyphonError,
     Waits,
 )
-
-if TYPE_CHECKING:
-    from .traces import BatchTrace
+from .batches import Batch, Lines, Transfer, encoded
 
 log = logging.getLogger(__name__)
 
-BATCH = 100
-WORTH_SENDING = 25
-"""Messages that go out although others are under way. Fewer wait for company, or until nothing is."""
 BATCHES_UNDER_WAY = 16
-ENVELOPE = 512
-"""Bytes that a batch may need beside its messages: the first one's id and key."""
-SECTION = 8
-"""Bytes that a message costs in a batch beyond its own."""
 ANSWER_WITHIN = 60.0
+STUCK, STUCK_AGAIN = 10.0, 1.0
+"""Seconds after which messages that wait, and of which none could go, are left: they are in the way of others. After a
+failure nobody expects much."""
 BROKEN_LINKS = 3
 """How often in a row a link may break before the destination is left alone for a while."""
 REFUSED_BATCHES = 4
@@ -51,20 +41,6 @@ RECHECK_AFTER = 30.0
 """Seconds after which a destination that refused everything (missing, disabled) is looked at again."""
 LONGEST_PAUSE = 120.0
 """Seconds between tries, at the most: each that fails doubles them (S9)."""
-
-
-@dataclass(slots=True, eq=False)
-class Transfer:
-    """One message on its way."""
-
-    arrival: Arrival
-    restored: Restored
-    size: int
-    """Of the message as it came."""
-    possible_duplicate: bool = False
-    forwarded_at: int | None = None
-    trace: BatchTrace | None = None
-    """Of the batch it was accepted with, if that is traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +67,6 @@ class Closed:
 State = Open | Waiting | Closed
 
 
-Batch = list[Transfer]
-
-
 class Answer(NamedTuple):
     """What a destination said to a batch."""
 
@@ -113,11 +86,6 @@ class Progress:
     answers: list[Answer] = field(default_factory=list)
 
 
-Key = tuple[str | None, str | None]
-"""Session and partition key: a batch has one of each (S8)."""
-NO_KEY: Key = (None, None)
-
-
 class Destination:
     """A queue or topic of the primary."""
 
@@ -131,25 +99,24 @@ class Destination:
         """How many messages it has left in the backlog since it last took one."""
         self._permanent = permanent
         self._sender: RawSender[Batch] | None = None
-        self._waiting: dict[Key, deque[Transfer]] = {}
-        self._waiting_count = 0
+        self._waiting = Lines()
         self._again: deque[Batch] = deque()
         self._broken = 0
         self.failures = 0
         """How often in a row it has failed."""
-        self._together = BATCH
+        self._stuck_since: float | None = None
+        self._careful = False
+        """Something that is to be sent again may have ended the last link: one at a time, to see what did."""
         self._refused_batches = 0
 
     # --- in ------------------------------------------------------------------------------------------------------
 
     def offer(self, transfer: Transfer) -> None:
-        key = transfer.restored.session_id, transfer.restored.partition_key
-        self._waiting.setdefault(key, deque()).append(transfer)
-        self._waiting_count += 1
+        self._waiting.add(transfer)
 
     def has_work(self) -> bool:
         sender = self._sender
-        return bool(self._waiting_count or self._again or (sender is not None and (sender.under_way or sender.results)))
+        return bool(self._waiting or self._again or (sender is not None and (sender.under_way or sender.results)))
 
     def has_link(self) -> bool:
         return self._sender is not None
@@ -171,10 +138,20 @@ class Destination:
             self._leave_all(progress, self.state.because)
         elif isinstance(self.state, Closed):
             self._refuse_all(progress, self.state.because)
-        elif connection is not None and (self._waiting_count or self._again):
+        elif connection is not None and (self._waiting or self._again):
             self.used_at = now
             self._send(connection, progress, now)
+            self._leave_if_stuck(progress, now)
         return progress
+
+    def _leave_if_stuck(self, progress: Progress, now: float) -> None:
+        """There is one window for all destinations: what waits here for long keeps messages for others from coming."""
+        if not self._waiting and not self._again:
+            return
+        if self._stuck_since is None:
+            self._stuck_since = now
+        elif now - self._stuck_since > (STUCK_AGAIN if self.failures else STUCK):
+            self._leave_all(progress, DestinationSilent(f"'{self.path}' takes nothing at the moment."))
 
     def _send(self, connection: Connection, progress: Progress, now: float) -> None:
         try:
@@ -186,46 +163,26 @@ class Destination:
             self._suffer(error, now)
             return
         sender = self._sender
+        if not self._again and not sender.under_way:
+            self._careful = False
         # After a failure one batch goes ahead, to see whether the others would arrive.
-        most = 1 if self.failures else BATCHES_UNDER_WAY
+        most = 1 if self.failures or self._careful else BATCHES_UNDER_WAY
         while sender.has_room() and sender.under_way < most:
-            batch = self._next_batch(sender, progress)
+            batch = self._again.popleft() if self._again else self._waiting.next_batch(sender)
             if not batch:
                 return
-            payload, message_format = _encoded(batch)
+            size = batch[0].restored.size
+            if size > sender.max_size:
+                progress.refused.append((batch[0], self._too_large(size, sender.max_size)))
+                continue
+            payload, message_format = encoded(batch)
             sender.send(payload, message_format, batch)
+            self._stuck_since = None
 
-    def _next_batch(self, sender: RawSender[Batch], progress: Progress) -> Batch:
-        """Messages of one key that fit together; a small batch goes out only when nothing else is under way."""
-        if self._again:
-            return self._again.popleft()
-        for key, line in list(self._waiting.items()):
-            if not line:
-                del self._waiting[key]
-                continue
-            if key == NO_KEY and sender.under_way and self._waits_for_company(line, sender):
-                continue
-            batch: Batch = []
-            room = sender.max_batch - ENVELOPE
-            while line and len(batch) < self._together:
-                size = line[0].restored.size
-                if size > sender.max_size:
-                    self._waiting_count -= 1
-                    progress.refused.append((line.popleft(), _too_large(self.path, size, sender.max_size)))
-                    continue
-                if batch and size + SECTION > room:
-                    break
-                room -= size + SECTION
-                batch.append(line.popleft())
-                self._waiting_count -= 1
-            if batch:
-                return batch
-        return []
-
-    def _waits_for_company(self, line: deque[Transfer], sender: RawSender[Batch]) -> bool:
-        """Whether the next batch would be a small one: by count, and by size if all are like the first."""
-        few = min(WORTH_SENDING, self._together)
-        return len(line) < few and len(line) * line[0].restored.size < sender.max_batch
+    def _too_large(self, size: int, limit: int) -> MessageTooLarge:
+        return MessageTooLarge(
+            f"It has {size} bytes, and '{self.path}' takes {limit}.", "amqp:link:message-size-exceeded"
+        )
 
     # --- what comes back -----------------------------------------------------------------------------------------
 
@@ -234,23 +191,44 @@ class Destination:
         if sender is None:
             return
         since = sender.awaits_answer_since()
+        if since is None and sender.state is LinkState.OPEN and not sender.has_room():
+            since = self._stuck_since  # it lets us send nothing
         if since is not None and now - since > ANSWER_WITHIN:
             sender.close()
             self._suffer(DestinationSilent(f"'{self.path}' has not answered for {ANSWER_WITHIN:.0f} seconds."), now)
+        error = sender.error
+        if isinstance(error, Impossible) and sender.was_open:
+            self._look_for_the_cause(sender, error)
+            error = None
         while sender.results:
             sent = sender.results.popleft()
             if not sent.unknown:
                 progress.answers.append(Answer(sent.ticket, sent.seconds, sent.error))
             self._judge(sent, progress, now)
         if sender.state is LinkState.LOST:
-            self._sender = None
-            if sender.error is not None and isinstance(self.state, Open):
-                self._suffer(sender.error, now)
+            self._sender = self._stuck_since = None
+            if error is not None and isinstance(self.state, Open):
+                self._suffer(error, now)
+
+    def _look_for_the_cause(self, sender: RawSender[Batch], error: Impossible) -> None:
+        """A link that worked was ended with a reason that may be about one message, or old news by now.
+
+        If it is about the entity, the next attach will be refused. If not, what was alone on its way is to blame; of
+        several nobody knows which one, and they go one at a time from now on.
+        """
+        unknown = [sent for sent in sender.results if sent.unknown]
+        self._careful = True
+        if len(unknown) == 1:
+            sender.results.remove(unknown[0])
+            for transfer in unknown[0].ticket:
+                transfer.possible_duplicate = True
+            sender.results.append(Sent(unknown[0].ticket, error))
 
     def _judge(self, sent: Sent[Batch], progress: Progress, now: float) -> None:
         batch, error = sent.ticket, sent.error
         if error is None:
             self._broken = self.failures = self.left = 0
+            self._stuck_since = None
             if len(batch) > 1:
                 self._refused_batches = 0
             progress.accepted += batch
@@ -259,7 +237,7 @@ class Destination:
             for transfer in batch:
                 transfer.possible_duplicate = True
             self._again.append(batch)
-        elif isinstance(error, Waits):
+        elif not isinstance(error, Impossible):
             self._suffer(error, now)
             progress.left += [(transfer, error) for transfer in batch]
         elif len(batch) > 1:
@@ -277,8 +255,8 @@ class Destination:
         """
         self._refused_batches += 1
         if self._refused_batches >= REFUSED_BATCHES:
-            self._together = 1
-        size = 1 if self._together == 1 else (len(batch) + 1) // 2
+            self._waiting.together = 1
+        size = 1 if self._waiting.together == 1 else (len(batch) + 1) // 2
         self._again += (batch[start : start + size] for start in range(0, len(batch), size))
 
     def _is_permanent(self, error: SyphonError) -> bool:
@@ -303,13 +281,14 @@ class Destination:
         """Is left alone: the longer, the more often in a row it has failed."""
         if not isinstance(self.state, Waiting):  # what else was under way fails as well, and is no new failure
             self.failures += 1
-        pause = min(first_pause * 2 ** (self.failures - 1), LONGEST_PAUSE)
+        pause = min(first_pause * 2.0 ** min(self.failures - 1, 10), LONGEST_PAUSE)
         if not isinstance(self.state, Waiting):
             log.warning(
                 "destination %s waits: %s What is for it stays in the backlog; next try in %.0f s",
                 self.path, error, pause,
             )  # fmt: skip
         self.state = Waiting(now + pause, error)
+        self._stuck_since = None
 
     def _leave_all(self, progress: Progress, because: SyphonError) -> None:
         progress.left += [(transfer, because) for transfer in self._take_all()]
@@ -319,12 +298,8 @@ class Destination:
 
     def _take_all(self) -> list[Transfer]:
         taken = [transfer for batch in self._again for transfer in batch]
-        for line in self._waiting.values():
-            taken += line
         self._again.clear()
-        self._waiting.clear()
-        self._waiting_count = 0
-        return taken
+        return taken + self._waiting.take_all()
 
     def give_up(self) -> list[Transfer]:
         """What was not sent yet, to be given back."""
@@ -338,23 +313,3 @@ class Destination:
                 for transfer in sent.ticket if sent.unknown or sent.error is None else ():
                     transfer.possible_duplicate = True
             self._sender = None
-
-
-def _encoded(batch: Batch) -> tuple[bytes, int]:
-    """The bytes of a delivery, and its message format. A batch's envelope repeats the first one's id and key."""
-    if len(batch) == 1:
-        return batch[0].restored.payload, 0
-    first = batch[0].restored
-    parts = []
-    key = first.partition_key
-    if key is not None:
-        parts.append(section_bytes(Section.MESSAGE_ANNOTATIONS, Map(((Symbol("x-opt-partition-key"), key),))))
-    if first.message_id is not None or first.session_id is not None:
-        parts.append(properties_bytes(Properties(message_id=first.message_id, group_id=first.session_id)))
-    for transfer in batch:
-        parts += (data_head(transfer.restored.payload), transfer.restored.payload)
-    return b"".join(parts), BATCH_FORMAT
-
-
-def _too_large(path: str, size: int, limit: int) -> MessageTooLarge:
-    return MessageTooLarge(f"It has {size} bytes, and '{path}' takes {limit}.", "amqp:link:message-size-exceeded")

@@ -9,7 +9,8 @@ from syphon.backlog import not_allowed
 
 from ..bus.connection import Connection
 from ..errors import Waits
-from .destination import Closed, Destination, Progress, Transfer, Waiting
+from .batches import Transfer
+from .destination import Closed, Destination, Progress, Waiting
 from .durations import Durations
 from .options import PumpOptions
 from .traces import Traces

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from ..bus.backoff import Backoff
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, RawReceiver, Settled
 from ..bus.namespace import Namespace
@@ -36,7 +37,8 @@ class Intake:
         self._tally = tally
         self._now = now
         self._receiver: RawReceiver | None = None
-        self._again_at = self.last_arrival
+        self._opened_at = self._again_at = self.last_arrival
+        self._backoff = Backoff()
         self._listening_since: float | None = None
         self._largest = FIRST_GUESS
         self._pace = Pace(self.last_arrival)
@@ -100,6 +102,7 @@ class Intake:
         connection = self._namespace.connection()
         if connection is not None and self._now() >= self._again_at and self.is_allowed(connection):
             self._receiver = RawReceiver(connection.wire, self._queue)
+            self._opened_at = self._now()
 
     def is_allowed(self, connection: Connection) -> bool:
         """Whether the queue's token is in place there; one that is late is waited for."""
@@ -121,6 +124,9 @@ class Intake:
         receiver, self._receiver, self._listening_since = self._receiver, None, None
         if receiver is not None and isinstance(receiver.error, Waits):
             self._wait(receiver.error)
+        elif receiver is not None:
+            now = self._now()
+            self._again_at = now + self._backoff.pause(now - self._opened_at)
         return receiver
 
     def _wait(self, error: Waits) -> None:

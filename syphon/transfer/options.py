@@ -32,6 +32,7 @@ class PumpOptions:
     grace: float = 20.0
     """Seconds to finish what is in hand once it stops."""
     lock: float = 60.0
+    """Seconds a lock lasts, as backlog queues are made (P2). What a message says of its own may only shorten it."""
     ttl: Ttl = Ttl.RESTORE
     allow: tuple[str, ...] = ("*",)
     """Where messages may go. One for another place is dead-lettered (D13)."""

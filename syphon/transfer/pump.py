@@ -16,9 +16,10 @@ from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, Settled
 from ..bus.namespace import Namespace
 from ..bus.traffic import wait_for_traffic
-from ..errors import Faulted, Interrupted, SyphonError, Waits
+from ..errors import Faulted, Interrupted, LockLost, SyphonError, Waits
 from .account import Account, Ended, Tally, wall_clock
-from .destination import Destination, Progress, Transfer
+from .batches import Transfer
+from .destination import Destination, Progress
 from .destinations import Destinations, WaitingDestination
 from .intake import Intake
 from .locks import LockKeeper
@@ -67,8 +68,8 @@ class Pump:
         self.destinations = Destinations(self._options, self.traces)
         self._intake = Intake(queue, secondary, self._options, self.tally, now)
         self._locks = LockKeeper(queue, self._options.lock)
-        self._orphans: set[Arrival] = set()
-        """Forwarded, and not completed when their link was lost."""
+        self._orphans: dict[Arrival, float] = {}
+        """Forwarded, and not completed: their link was lost, or the service busy. When to try it in another way."""
         self._started = now()
         self._ended_at: float | None = None
         self._stopped_at: float | None = None
@@ -181,14 +182,15 @@ class Pump:
             return None
 
     def _see_to_locks(self, now: float) -> None:
-        for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._options.lock]:
-            self._completed(arrival, False)
+        for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._locks.seconds]:
+            self._completed(arrival, LockLost())
         connection = self._secondary.connection()
         if connection is None:
             return
         self._locks.keep(connection, self._account.in_hand, now)
-        if self._orphans and self._intake.is_allowed(connection):
-            self._locks.complete(connection, self._orphans, self._completed)
+        due = [orphan for orphan, at in self._orphans.items() if now >= at]
+        if due and self._intake.is_allowed(connection):
+            self._locks.complete(connection, due, self._completed)
 
     def _grant(self) -> None:
         if self._intake.is_lost:
@@ -226,6 +228,7 @@ class Pump:
             else:
                 self._dead_letter(arrival, restored.reason.value, restored.description)
             return
+        self._locks.learn(restored.facts.locked_until, wall)
         transfer = self._account.in_hand[arrival] = Transfer(arrival, restored, len(arrival.payload))
         arrival.payload = b""  # it has been restored: once in memory is enough
         if not self._options.wants(restored.destination, restored.facts.enqueued_at):
@@ -264,7 +267,7 @@ class Pump:
             if transfer.arrival.link.state is LinkState.OPEN:
                 transfer.arrival.link.complete(transfer.arrival)
             else:
-                self._orphans.add(transfer.arrival)
+                self._orphans[transfer.arrival] = self._now()
         for transfer, error in progress.refused:
             reason = getattr(error, "reason", "Refused")
             self._dead_letter(transfer.arrival, reason, f"Destination '{destination.path}': {error}")
@@ -274,7 +277,7 @@ class Pump:
 
     def _leave_old(self, now: float) -> None:
         """A message whose lock is about to run out is not sent any more: it could not be completed afterwards."""
-        limit = self._options.lock * (1 - LOCK_MARGIN)
+        limit = self._locks.seconds * (1 - LOCK_MARGIN)
         oldest = next(iter(self._account.in_hand), None)
         if oldest is None or now - oldest.locked_at < limit:
             return
@@ -329,19 +332,24 @@ class Pump:
         elif not forwarded:
             self._account.finish(arrival, Result.LEFT, str(settled.error))
         elif settled.unknown:
-            self._orphans.add(arrival)
+            self._orphans[arrival] = self._now()
+        elif isinstance(settled.error, Waits):
+            self._orphans[arrival] = self._now() + settled.error.retry_after
         else:
             self._not_completed(arrival, str(settled.error))
 
-    def _completed(self, arrival: Arrival, completed: bool) -> None:
-        """What became of a message that was forwarded, and whose link was lost."""
+    def _completed(self, arrival: Arrival, error: SyphonError | None) -> None:
+        """What became of a message that was forwarded, and could not be completed over its link."""
         if arrival not in self._orphans:
             return
-        self._orphans.discard(arrival)
-        if completed:
+        if isinstance(error, Waits):
+            self._orphans[arrival] = self._now() + error.retry_after
+            return
+        del self._orphans[arrival]
+        if error is None:
             self._account.finish(arrival, Result.FORWARDED)
         else:
-            self._not_completed(arrival, "Its lock was lost with its link.")
+            self._not_completed(arrival, f"Its lock was lost with its link. {error}")
 
     def _not_completed(self, arrival: Arrival, why: str) -> None:
         """Forwarded, but not known to be completed: it will come again, under the same message id (S6, D10)."""

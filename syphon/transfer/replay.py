@@ -22,7 +22,8 @@ from ..bus.peek import stamped
 from ..bus.traffic import wait_for_traffic
 from ..config import PairSettings
 from ..errors import Interrupted, SyphonError, Waits
-from .destination import Destination, Transfer, Waiting
+from .batches import Transfer
+from .destination import Destination, Waiting
 from .locks import LockKeeper
 from .options import PERMANENT
 
@@ -113,6 +114,8 @@ class Replay:
         self._aside: list[Arrival] = []
         self._in_hand: dict[Arrival, bool] = {}
         """What is on its way, and whether its copy was accepted."""
+        self._doubtful: set[Arrival] = set()
+        """Of these, what may have been accepted before, on a link that was lost."""
         self._destinations: dict[str, Destination] = {}
         self._waits_since: dict[str, float] = {}
         self._locks = LockKeeper(self._path, lock)
@@ -193,6 +196,7 @@ class Replay:
         while self._receiver is not None and self._receiver.arrivals:
             arrival = self._receiver.arrivals.popleft()
             self._largest = max(len(arrival.payload), self._largest // 2)
+            self._locks.learn(facts_of(arrival.payload).locked_until, _wall())
             number = stamped(arrival.payload).sequence_number
             if number not in self._seen:
                 self._seen.add(number)
@@ -226,6 +230,8 @@ class Replay:
             for transfer in progress.accepted:
                 self._waits_since.pop(destination.path, None)
                 self._in_hand[transfer.arrival] = True
+                if transfer.possible_duplicate:
+                    self._doubtful.add(transfer.arrival)
                 transfer.arrival.link.complete(transfer.arrival)
             for transfer, error in progress.refused + progress.left:
                 self._judge(destination, transfer, error)
@@ -237,6 +243,7 @@ class Replay:
             if self._is_patient(destination):
                 destination.offer(transfer)
                 return
+        self.tally.possible_duplicates += transfer.possible_duplicate
         self._leave(transfer.arrival, f"'{destination.path}': {error}")
 
     def _is_patient(self, destination: Destination) -> bool:
@@ -264,7 +271,7 @@ class Replay:
     def _settled(self, settled: Settled) -> None:
         if self._in_hand.pop(settled.arrival, False):
             self.tally.replayed += 1
-            self.tally.possible_duplicates += settled.error is not None
+            self.tally.possible_duplicates += settled.error is not None or settled.arrival in self._doubtful
 
     # --- the end -------------------------------------------------------------------------------------------------
 

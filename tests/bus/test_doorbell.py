@@ -16,11 +16,14 @@ from syphon.bus.connection import Connection
 from syphon.bus.doorbell import Doorbell
 from syphon.bus.namespace import Namespace
 from syphon.emulator import (
+    Action,
     BackgroundEmulator,
     EmulatorSettings,
     FakeClock,
+    Fault,
     Kind,
     NamespaceSettings,
+    Operation,
     Outage,
     QueueDescription,
 )
@@ -131,6 +134,18 @@ def test_a_message_rings_and_is_let_go_as_it_was(street: Street) -> None:  # D3
     namespace = street.emulator["contoso-dr"].namespace
     (message,) = street.emulator.call(lambda: namespace.line(QUEUES[3]).peek(0, 10))
     assert message.delivery_count == 0
+
+
+def test_a_link_that_breaks_as_soon_as_it_is_open_is_opened_again_after_a_pause(street: Street) -> None:  # S9
+    refused = Fault(Action.DETACH, Operation.ATTACH, QUEUES[0])
+    street.emulator.call(lambda: street.emulator["contoso-dr"].namespace.faults.add(refused))
+    street.only()
+    for pause in (1, 2, 4):
+        before = refused.struck
+        turns = iter(range(100))
+        street.turn(lambda before=before, turns=turns: refused.struck > before + 5 or next(turns) > 20)  # type: ignore[misc]
+        assert refused.struck == before + (2 if pause == 1 else 1)  # the first time at once
+        street.emulator.advance(pause)
 
 
 def test_a_queue_that_is_not_there_is_told(street: Street) -> None:

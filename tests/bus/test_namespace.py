@@ -7,8 +7,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
+from azure.servicebus import ServiceBusClient
 from pydantic import SecretStr
 
 from syphon.bus.connection import Connection
@@ -17,7 +19,7 @@ from syphon.bus.opening import namespace_of
 from syphon.config import Credential
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, Operation, Outage
-from syphon.errors import DestinationUnreachable, NotAuthorized
+from syphon.errors import DestinationBusy, DestinationUnreachable, Interrupted, NotAuthorized, SyphonError
 
 
 @pytest.fixture
@@ -118,6 +120,32 @@ def test_an_opening_that_fails_is_not_repeated_by_the_sdk(emulator: BackgroundEm
     until(lambda: namespace.connection() is None and namespace.error is not None)
     assert refused.struck == 1
     namespace.close()
+
+
+@pytest.mark.parametrize(
+    ("failure", "pauses"), [(Interrupted(), [0, 1, 2, 4]), (DestinationBusy(), [10, 10, 10, 10])]
+)
+def test_one_that_breaks_as_soon_as_it_is_open_is_left_alone_for_a_while(  # S5, S9
+    emulator: BackgroundEmulator, failure: SyphonError, pauses: list[float]
+) -> None:
+    opened: list[float] = []
+    now = [1000.0]
+
+    def connect() -> Connection:
+        opened.append(now[0])
+        connection = Connection(client, "")
+        connection.wire.fail(failure)
+        return connection
+
+    with ServiceBusClient.from_connection_string(emulator["contoso"].connection_string) as client:
+        namespace = Namespace("contoso", connect, lambda: now[0])
+        until(lambda: namespace.connection() is not None)
+        for pause in pauses:
+            assert namespace.connection() is None
+            now[0] += pause
+            until(lambda: namespace.connection() is not None)
+        namespace.close()
+    assert [later - earlier for earlier, later in pairwise(opened)] == pauses
 
 
 def test_refused_credentials_are_a_fault_and_stay_one(emulator: BackgroundEmulator) -> None:  # C3

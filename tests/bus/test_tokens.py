@@ -14,11 +14,16 @@ from azure.servicebus import ServiceBusClient
 from azure.servicebus._base_handler import _generate_sas_token
 
 from syphon.amqp import Value
+from syphon.amqp.frames import Attach, Detach, Error, Flow, Source, Target, read_performative
 from syphon.bus.connection import Connection
 from syphon.bus.links import LinkState, RawReceiver, RequestLink
 from syphon.bus.tokens import Tokens, TokenUnavailable
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from syphon.errors import NotAuthorized
+
+from .test_wire import Peer, certificates, peer
+
+__all__ = ["certificates", "peer"]
 
 KEY = "SAS_KEY_VALUE"
 
@@ -152,3 +157,49 @@ def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a
     assert identity.scopes == ["https://servicebus.azure.net//.default"]
     assert [(asked["operation"], asked["type"]) for asked in put] == [("put-token", "jwt")]
     tokens.close()
+
+
+def test_a_token_that_cannot_be_renewed_just_now_is_asked_for_again_before_it_expires(desk: Desk) -> None:  # C3
+    """No link asks for it any more: an identity service that is away for a second would end them all an hour later."""
+    desk.turn(lambda: desk.tokens.allow("orders"))
+    desk.keys.broken, desk.ahead[0] = True, 55 * 60
+    desk.tokens.work()
+    assert len(desk.keys.asked) == 2
+    assert desk.tokens.allow("orders")  # it is good for five more minutes
+    desk.tokens.work()
+    assert len(desk.keys.asked) == 2
+    desk.keys.broken, desk.ahead[0] = False, 55 * 60 + 11
+    desk.tokens.work()
+    assert len(desk.keys.asked) == 3
+    desk.ahead[0] += 60
+    desk.turn(lambda: desk.tokens.allow("orders"))
+    assert len(desk.keys.asked) == 3
+
+
+def test_a_link_to_the_token_node_that_was_lost_is_opened_again(peer: Peer) -> None:  # WIRE: forced detaches
+    seconds = [1000.0]
+    tokens = Tokens(peer.wire, "contoso", Keys(), lambda: seconds[0])
+    assert not tokens.allow("orders")
+    for _ in range(3):
+        attached = attach_to_cbs(peer)
+        tokens.work()
+        peer.says(Detach(attached, True, Error("amqp:link:detach-forced", "idle")))
+        tokens.work()
+        heard = [read_performative(body)[0] for body in peer.hears()]
+        assert not any(isinstance(said, Attach) for said in heard)  # or a node that refuses us is asked without end
+        seconds[0] += 11
+        tokens.work()
+    attach_to_cbs(peer)
+    tokens.work()
+    assert any(b"put-token" in body for body in peer.hears())
+
+
+def attach_to_cbs(peer: Peer) -> int:
+    """Answers the two attaches that are under way; the handle of the one that takes requests."""
+    attaches = [attach for body in peer.hears() if isinstance(attach := read_performative(body)[0], Attach)]
+    requests = next(attach for attach in attaches if not attach.role)
+    assert len(attaches) == 2
+    for attach in attaches:
+        peer.says(Attach(attach.name, attach.handle, not attach.role, source=Source("$cbs"), target=Target("here")))
+    peer.says(Flow(0, 5000, 0, 5000, requests.handle, 0, 100))
+    return requests.handle

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import socket
+import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
@@ -30,9 +34,10 @@ from syphon.amqp.frames import (
     frame,
     read_performative,
 )
-from syphon.bus.links import Arrival, RawReceiver, RawSender
+from syphon.bus.links import Arrival, RawReceiver, RawSender, RequestLink
 from syphon.bus.seam import OpenSocket
 from syphon.bus.wire import CHANNEL, Wire
+from syphon.emulator.tls import ServerTls, server_tls
 from syphon.errors import DestinationBusy, Interrupted
 
 TAG, OTHER_TAG = bytes(16), bytes(range(16))
@@ -45,7 +50,7 @@ class Peer:
 
     socket: socket.socket
     wire: Wire
-    clock: SimpleNamespace
+    clock: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(now=1000.0))
 
     def says(self, performative: Composite, payload: bytes = b"") -> None:
         self.socket.sendall(frame(0, performative.to_bytes() + payload))
@@ -59,6 +64,11 @@ class Peer:
         """The bodies of all frames that were sent to it."""
         self.wire.flush()
         data = self.socket.recv(2**20)
+        self.socket.setblocking(False)
+        with suppress(BlockingIOError, ssl.SSLWantReadError):
+            while piece := self.socket.recv(2**20):  # TLS hands out a record at a time
+                data += piece
+        self.socket.settimeout(10)
         bodies = []
         while data:
             size = int.from_bytes(data[:4], "big")
@@ -67,9 +77,16 @@ class Peer:
         return bodies
 
 
-@pytest.fixture
-def peer() -> Iterator[Peer]:
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> ServerTls:
+    return server_tls(tmp_path_factory.mktemp("tls"), ["contoso"])
+
+
+@pytest.fixture(params=["in the clear", "over TLS"])
+def peer(request: pytest.FixtureRequest, certificates: ServerTls) -> Iterator[Peer]:
     ours, theirs = socket.socketpair()
+    if request.param == "over TLS":
+        ours, theirs = encrypted(ours, theirs, certificates)
     ours.setblocking(False)
     theirs.settimeout(10)
     clock = SimpleNamespace(now=1000.0)
@@ -79,6 +96,15 @@ def peer() -> Iterator[Peer]:
         far.says(Begin(CHANNEL, 0, 5000, 5000))
         yield far
         wire.close()
+
+
+def encrypted(
+    ours: socket.socket, theirs: socket.socket, certificates: ServerTls
+) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
+    trusting = ssl.create_default_context(cafile=str(certificates.ca_file))
+    with ThreadPoolExecutor(1) as other:
+        far = other.submit(certificates.context.wrap_socket, theirs, server_side=True)
+        return trusting.wrap_socket(ours, server_hostname="contoso"), far.result()
 
 
 @pytest.fixture
@@ -172,7 +198,7 @@ def test_what_a_slow_peer_does_not_take_yet_arrives_later_and_in_order(peer: Pee
     peer.attaches(sender, 0)
     peer.says(Flow(0, 60_000, 0, 5000, 0, 0, 100))
     peer.hears()
-    payload = bytes(2**21)
+    payload = random.Random(7).randbytes(2**21)
     sender.send(payload, 0, "ticket")
     peer.wire.flush()
     assert peer.wire.wants_to_write()
@@ -283,3 +309,63 @@ def test_what_the_sdk_had_read_of_the_first_frames_is_not_lost() -> None:  # WIR
         theirs.sendall(begin[11:] + frame(0, Close(Error("amqp:connection:forced", "understood")).to_bytes()))
         wire.read()
         assert "understood" in str(wire.failure)
+
+
+def test_what_the_window_held_back_goes_with_its_link_and_never_to_another(peer: Peer) -> None:  # S2
+    """The next link has the same handle: what was left of one destination's messages would arrive at another's."""
+    orders: RawSender[str] = RawSender(peer.wire, "orders")
+    peer.attaches(orders, 0)
+    peer.says(Flow(0, 1, 0, 5000, 0, 0, 100))  # a window of one frame
+    orders.send(bytes(3 * FRAME_SIZE), 0, "for orders")
+    orders.close()
+    billing: RawSender[str] = RawSender(peer.wire, "billing")
+    peer.attaches(billing, 0)
+    assert billing.handle == orders.handle
+    peer.hears()
+    peer.says(Flow(1, 5000, 0, 5000, 0, 0, 100))
+    billing.send(b"for billing", 0, "for billing")
+    transfers = [body[start:] for body in peer.hears() for _, start in (read_performative(body),)]
+    assert transfers == [b"for billing"]
+
+
+def test_an_answer_to_a_link_that_is_given_up_does_not_bring_it_back(peer: Peer) -> None:
+    link = RequestLink(peer.wire, "$cbs")
+    replies, requests = (read_performative(body)[0] for body in peer.hears()[-2:])
+    link.close()
+    peer.hears()
+    for attach in (replies, requests):
+        assert isinstance(attach, Attach)
+        peer.says(Attach(attach.name, attach.handle, not attach.role, source=Source("there"), target=Target("here")))
+    assert not peer.wire.wants_to_write()  # least of all with credit for who has its handle now
+    assert link.error is not None
+
+
+@pytest.mark.parametrize("owes", ["attach", "settlement", "reply"])
+def test_a_peer_that_is_alive_and_does_not_answer_is_given_up_in_the_end(owes: str) -> None:  # WIRE: watchdogs
+    now = [1000.0]
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, None, heartbeat=30.0), "contoso", lambda: now[0])
+    with theirs:
+        far = Peer(theirs, wire)
+        far.says(Begin(CHANNEL, 0, 5000, 5000))
+        if owes == "reply":
+            RequestLink(wire, "$cbs").ask({}, None, lambda reply: None)  # noqa: ARG005
+        else:
+            receiver = RawReceiver(wire, "backlog")
+        if owes == "settlement":
+            far.attaches(receiver, 0)
+            far.says(Transfer(0, 1, TAG, 0, False, False), b"x")
+            receiver.complete(receiver.arrivals.popleft())
+        for _ in range(11):
+            now[0] += 10
+            theirs.sendall(EMPTY_FRAME)
+            wire.read()
+            wire.tick()
+        assert wire.failure is None
+        now[0] += 11
+        theirs.sendall(EMPTY_FRAME)
+        wire.read()
+        wire.tick()
+        assert "has not answered" in str(wire.failure)
+        wire.close()

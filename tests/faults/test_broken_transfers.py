@@ -13,7 +13,8 @@ from syphon.backlog import Restored, Unrestorable, restore
 from syphon.bus.links import Arrival, Settled
 from syphon.bus.opening import namespace_of
 from syphon.transfer import destination, pump
-from syphon.transfer.destination import Batch, Destination, Progress
+from syphon.transfer.batches import Batch, encoded
+from syphon.transfer.destination import Destination, Progress
 from syphon.transfer.outcomes import Result
 from syphon.transfer.pump import Pump, PumpOptions
 
@@ -96,12 +97,11 @@ def test_a_transfer_that_drops_a_property_is_caught(place: Site, monkeypatch: py
 
 
 def test_a_transfer_that_forwards_twice_is_caught(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    once = destination._encoded
 
     def twice(batch: Batch) -> tuple[bytes, int]:
-        return once(batch + batch)
+        return encoded(batch + batch)
 
-    monkeypatch.setattr(destination, "_encoded", twice)
+    monkeypatch.setattr(destination, "encoded", twice)
     verdict, problems = carried(place)
     assert problems == [f"{verdict.duplicates} duplicates, where 0 can be explained"]
     assert not verdict.lost

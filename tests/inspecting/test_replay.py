@@ -189,6 +189,21 @@ def test_a_dead_letter_is_completed_only_after_its_copy_was_accepted(bench: Benc
     assert len(bench.take(FIRST, 1, "contoso-dr", dead=True)) == 1
 
 
+@pytest.mark.parametrize(("patience", "told"), [(60.0, (1, 0, 1)), (0.0, (0, 1, 1))])
+def test_what_may_have_arrived_before_its_link_was_lost_is_a_possible_duplicate(  # D10
+    bench: Bench, patience: float, told: tuple[int, int, int]
+) -> None:
+    bench.queue("orders")
+    bench.bury(aliased("x", "orders", "m1"), reason="r", description="d")
+    faults = [Fault(Action.DETACH, Operation.SEND, "orders", times=1)]
+    if patience == 0.0:  # and then it is not taken any more
+        faults.append(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
+    for fault in faults:
+        bench.emulator.call(lambda fault=fault: bench.primary.faults.add(fault))  # type: ignore[misc]
+    tally = replay(bench, home(bench), patience=patience)
+    assert (tally.replayed, tally.left, tally.possible_duplicates) == told
+
+
 def test_a_lock_that_is_lost_is_a_possible_duplicate_and_told(bench: Bench) -> None:  # S6
     bench.queue("orders")
     bench.bury(aliased("x", "orders"), reason="x")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +13,17 @@ from pydantic import SecretStr
 
 from syphon.config import NamespaceSettings as Side
 from syphon.config import PairSettings
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
+from syphon.emulator import (
+    Action,
+    BackgroundEmulator,
+    EmulatorSettings,
+    Fault,
+    NamespaceSettings,
+    Operation,
+    Outage,
+    QueueDescription,
+)
+from syphon.errors import NotAuthorized
 from syphon.pipeline.account import Account
 from syphon.pipeline.census import Census
 from syphon.pipeline.desk import Desk
@@ -103,3 +115,36 @@ def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
     (sheet,) = desk.close_job("j")
     assert sheet.finished
     assert (rows, sheet.received) == (700, 700)
+
+
+def test_the_five_second_rule_holds_in_a_slot_as_well(emulator: BackgroundEmulator, desk: Desk) -> None:  # C1, D8
+    """The primary is faulted, and the secondary does not let us give back what we have."""
+    put(emulator, "orders")
+    hung = Fault(Action.HANG, Operation.SETTLE, BACKLOG)
+    emulator.call(lambda: emulator["contoso-dr"].namespace.faults.add(hung))
+    emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.HANG))
+    carrying = slot(emulator, desk.address)
+    primary, secondary = carrying._pair.sides
+    rows = 0
+    for batch in during(carrying, lambda: primary.fault(NotAuthorized("the key was refused"))):
+        rows += batch.num_rows
+    (sheet,) = desk.close_job("j")
+    assert hung.struck == 1
+    assert "the key was refused" in str(secondary.reason)
+    assert secondary.since - primary.since >= 5.0
+    assert sheet.fault is not None
+    assert (sheet.fault.side, sheet.fault.denied, rows) == ("primary", True, 1)
+
+
+def during(carrying: Slot, strike: Callable[[], None]) -> Iterator[Any]:
+    """What a slot yields; something happens as soon as it has a message."""
+
+    def wait() -> None:
+        while not carrying._pump.tally.in_hand:
+            time.sleep(0.01)
+        strike()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    yield from carrying.rows()
+    thread.join()

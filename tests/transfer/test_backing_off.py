@@ -7,7 +7,7 @@ import time
 import pytest
 
 from syphon.emulator import Action, Fault, Operation
-from syphon.errors import DestinationMissing, DestinationSilent
+from syphon.errors import DestinationBusy, DestinationMissing, DestinationSilent
 from syphon.transfer.destination import Closed, Destination, Open, Waiting
 from syphon.transfer.pump import PERMANENT
 
@@ -112,6 +112,24 @@ def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Tr
     assert isinstance(state.because, DestinationSilent)
     assert "'orders' has not answered for 60 seconds" in str(state.because)
     assert trial.progress.left[0][0].possible_duplicate  # it has arrived, and nobody was told
+
+
+def test_a_few_messages_without_a_key_do_not_wait_for_those_with_keys(trial: Trial) -> None:  # S3
+    """They wait for company as long as something is under way; where others come and go, that may be for ever."""
+    unanswered = trial.bench.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
+    trial.offer("first")
+    trial.turn(lambda: unanswered.struck == 1)
+    trial.offer(None)
+    trial.offer("second")
+    trial.turn(lambda: len(trial.progress.accepted) == 2)
+
+
+def test_one_that_was_stuck_when_it_failed_has_its_time_again_after_the_wait(trial: Trial) -> None:  # S3
+    trial.destination._stuck_since = trial.now - 100
+    trial.destination._suffer(DestinationBusy(), trial.now)
+    trial.now += 10
+    trial.send()  # over a link that has to be opened first
+    assert (len(trial.progress.accepted), len(trial.progress.left)) == (1, 0)
 
 
 def test_who_waits_is_told_with_the_reason_the_time_and_how_many_were_left(bench: Bench) -> None:  # D7

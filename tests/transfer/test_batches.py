@@ -21,7 +21,7 @@ from syphon.backlog import Facts, Restored
 from syphon.bus.links import Arrival
 from syphon.bus.seam import payloads_of
 from syphon.emulator import QueueDescription, Tier
-from syphon.transfer.destination import Transfer, _encoded
+from syphon.transfer.batches import Transfer, encoded
 from syphon.transfer.outcomes import Result
 
 from .conftest import Bench
@@ -65,7 +65,7 @@ def test_the_envelope_of_a_batch_is_the_sdks() -> None:  # S8: by it a partition
         message = Message(payload).properties()
         restored = Restored(payload, "orders", message.message_id, "s", "s", len(payload), Facts())
         batch.append(Transfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
-    ours = Message(_encoded(batch)[0])
+    ours = Message(encoded(batch)[0])
     assert ours.properties() == envelope.properties() == Properties(message_id="m0", group_id="s")
     assert ours.annotations() == envelope.annotations() == Map.symbols({"x-opt-partition-key": "s"})
 

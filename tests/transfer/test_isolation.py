@@ -1,80 +1,98 @@
-"""One destination that does not work never holds up another, and is not hammered (S3, S4, S5)."""
+"""What one destination, one link or one message does is no matter of the others (S3)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation
-from syphon.transfer.outcomes import Result
+import pytest
+
+from syphon.emulator import Action, Fault, Operation
+from syphon.errors import DestinationDisabled
+from syphon.transfer import destination
+from syphon.transfer.options import PERMANENT
 
 from .conftest import BACKLOG, QUICK, Bench, aliased
 
 
-def test_nine_of_ten_messages_are_for_destinations_that_do_not_work_and_the_tenth_arrives(bench: Bench) -> None:  # S3
-    faults = {
-        "throttled": Fault(Action.ERROR, Operation.SEND, "throttled", condition="com.microsoft:server-busy"),
-        "slow": Fault(Action.DELAY, Operation.SEND, "slow", seconds=3600),
-        "down": Fault(Action.DETACH, Operation.ATTACH, "down"),
-        "silent": Fault(Action.LOSE_REPLY, Operation.SEND, "silent"),
-    }
-    for name in ("good", "full", *faults):
-        bench.queue(name)
-    bench.queue("disabled", status=EntityStatus.DISABLED)
-    bench.emulator.call(lambda: setattr(bench.primary.entity("full"), "quota_bytes", 0))
-    for fault in faults.values():
-        bench.fault(fault)
-    bad = ["full", "missing", "disabled", *faults]
-    paths = [bad[i % 7] if i % 10 else "good" for i in range(210)]
-    bench.put(*(aliased("x", path, message_id=f"{i}") for i, path in enumerate(paths)))
-    with bench.running(replace(QUICK, quiet=20.0, grace=0.5)) as (pump, outcomes, _):
-        in_hand = 2 * 27  # those for the slow and the silent one
-        bench.wait(lambda: pump.tally.forwarded == 21 and pump.tally.in_hand <= in_hand)
-
-    assert sorted(int(message.message_id) for message in bench.take("good", 21)) == list(range(0, 210, 10))
-    became = {(outcome.destination, outcome.result) for outcome in outcomes}
-    assert became == {("good", Result.FORWARDED)} | {
-        (path, Result.DEAD_LETTERED if path in ("missing", "disabled") else Result.LEFT) for path in bad
-    }
-    # No hot loop: each message was received once, and a busy destination asked once.
-    assert bench.emulator.call(lambda: bench.secondary.counters.of(BACKLOG, Kind.RECEIVE)) == 210
-    assert faults["throttled"].struck == 1
-    dead = sum(path in ("missing", "disabled") for path in paths)
-    assert (bench.dead(BACKLOG), bench.active(BACKLOG, "contoso-dr")) == (dead, 210 - 21 - dead)
-
-
-def test_what_is_in_hand_is_bounded_by_count(bench: Bench) -> None:  # S3, D5
+@pytest.mark.parametrize("operation", [Operation.ATTACH, Operation.SEND])
+def test_a_destination_that_never_answers_does_not_hold_up_the_others(  # S3
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, operation: Operation
+) -> None:
+    """There is one window for all: what waits for nothing but an answer must not fill it."""
+    monkeypatch.setattr(destination, "STUCK", 0.5)
+    bench.queue("dead")
     bench.queue("orders")
-    bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.3))
-    bench.put(*(aliased(f"{i}", "orders") for i in range(60)))
-    most = 0
-    with bench.pump(replace(QUICK, window=10)) as (pump, _):
-        for _ in pump.turns():
-            most = max(most, bench.locked())
-    assert most == 10
-    assert (pump.tally.forwarded, pump.tally.in_hand) == (60, 0)
+    hung = bench.fault(Fault(Action.HANG, operation, "dead"))
+    bench.put(*(aliased(f"{i}", "orders" if i % 10 == 0 else "dead") for i in range(6000)))
+    with bench.running(replace(QUICK, window=2000, lease=None, grace=0.1)) as (pump, _, _):
+        bench.wait(lambda: bench.active("orders") == 600)
+    tally = pump.tally
+    assert hung.struck > 0
+    assert tally.received == tally.forwarded + tally.left
+    assert (tally.forwarded, tally.dead_lettered) == (600, 0)
 
 
-def test_what_is_in_hand_is_bounded_by_bytes_and_one_message_always_has_room(bench: Bench) -> None:  # S3, D5
+@pytest.mark.parametrize("condition", ["amqp:link:message-size-exceeded", "amqp:decode-error", "amqp:not-allowed"])
+def test_a_link_that_ends_over_one_message_takes_no_others_to_the_dead_letters(  # S4
+    bench: Bench, condition: str
+) -> None:
     bench.queue("orders")
-    bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.1))
-    bench.put(*(aliased("x" * 100_000, "orders") for i in range(2)))
-    bench.put(*(aliased("x" * 100_000, "orders") for i in range(2)))
-    most = 0
-    with bench.pump(replace(QUICK, window_bytes=220_000)) as (pump, _):
-        for _ in pump.turns():
-            most = max(most, pump.tally.bytes_in_hand)
-    # Of the first ones it cannot be known how large they are: they are taken for 64 KB each.
-    assert 100_000 < most < 320_000
-    assert (pump.tally.forwarded, pump.tally.bytes_in_hand) == (4, 0)
-    with bench.pump(replace(QUICK, window_bytes=50_000)) as (pump, _):
-        bench.put(aliased("x" * 100_000, "orders"))
-        pump.run()
-    assert pump.tally.forwarded == 1
+    ended = bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition=condition, times=1))
+    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(500)))
+    pump, _ = bench.run(replace(QUICK, quiet=2.0))
+    assert ended.struck == 1
+    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (500, 0)
+    assert {message.message_id for message in bench.take("orders", 500)} == {f"{i}" for i in range(500)}
 
 
-def test_however_it_is_written_a_destination_is_one(bench: Bench) -> None:  # S3
-    bench.queue("Orders")
-    bench.put(*(aliased("x", path) for path in ("orders", "ORDERS", "/Orders/")))
+def test_a_message_that_ends_every_link_it_is_sent_over_is_found_and_dead_lettered(bench: Bench) -> None:  # S4
+    bench.queue("orders")
+    bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="amqp:decode-error"))
+    bench.put(aliased("poison", "orders"))
+    pump, outcomes = bench.run(replace(QUICK, quiet=2.0))
+    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (0, 1)
+    assert "amqp:decode-error" in outcomes[0].reason
+
+
+def test_what_a_link_said_when_it_ended_is_old_news_when_the_next_message_comes(bench: Bench) -> None:  # S4
+    """The entity was disabled while nothing was on its way to it, and is enabled again."""
+    bench.queue("orders")
+    bench.put(aliased("before", "orders"))
+    with bench.running(replace(QUICK, quiet=20.0)) as (pump, _, _):
+        bench.wait(lambda: pump.tally.forwarded == 1)
+        bench.emulator.call(lambda: end_links(bench))
+        bench.put(aliased("after", "orders"))
+        bench.wait(lambda: pump.tally.received == 2 and not pump.tally.in_hand)
+    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (2, 0)
+
+
+def end_links(bench: Bench) -> None:
+    for link in list(bench.primary.entity("orders").links):
+        link.end("com.microsoft:entity-disabled", "for a moment")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("condition", ["amqp:unauthorized-access", "amqp:link:detach-forced"])
+def test_a_batch_is_not_taken_apart_over_what_is_not_about_its_messages(bench: Bench, condition: str) -> None:  # D6
+    bench.queue("orders")
+    refused = bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition))
+    bench.put(*(aliased(f"{i}", "orders") for i in range(100)))
     pump, _ = bench.run()
-    assert pump.tally.forwarded == 3
-    assert len(list(pump.destinations)) == 1
+    assert refused.struck == 1
+    assert (pump.tally.left, pump.tally.dead_lettered) == (100, 0)
+    assert bench.dead(BACKLOG) == 0
+
+
+def test_what_the_operator_waits_for_is_waited_for_when_a_link_says_it_too(bench: Bench) -> None:  # S4
+    bench.queue("orders")
+    bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="com.microsoft:entity-disabled"))
+    bench.put(*(aliased(f"{i}", "orders") for i in range(10)))
+    pump, _ = bench.run(replace(QUICK, permanent=PERMANENT - {DestinationDisabled}))
+    assert (pump.tally.left, pump.tally.dead_lettered) == (10, 0)
+
+
+def test_a_destination_that_has_failed_for_days_still_has_two_minutes_to_wait() -> None:  # S9
+    found = destination.Destination("orders", PERMANENT)
+    found.failures = 5000
+    found._wait(10.0, DestinationDisabled(), 0.0)
+    assert isinstance(found.state, destination.Waiting)
+    assert found.state.until == 120.0

@@ -16,12 +16,13 @@ from syphon.amqp import (
     Section,
     Timestamp,
     UInt,
+    data_section,
     header_bytes,
     properties_bytes,
     section_bytes,
 )
 from syphon.backlog import to_backlog
-from syphon.emulator import Action, Fault, Operation, Outage, QueueDescription
+from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.errors import DestinationMissing
 from syphon.transfer.outcomes import Result
@@ -85,6 +86,13 @@ def test_a_message_cannot_steer_itself_to_what_is_no_destination(bench: Bench) -
     assert {outcome.destination for outcome in outcomes} == paths
     assert {outcome.result for outcome in outcomes} == {Result.DEAD_LETTERED}
     assert all("DestinationNotAllowed" in outcome.reason for outcome in outcomes)
+
+
+def test_a_message_that_has_no_id_has_none_in_the_account(bench: Bench) -> None:  # D9
+    bench.queue("orders")
+    bench.smuggle(to_backlog(data_section(b"x"), "orders"))
+    _, (outcome,) = bench.run()
+    assert (outcome.result, outcome.message_id) == (Result.FORWARDED, "")
 
 
 def test_time_to_live_and_schedule_are_the_senders_again(bench: Bench) -> None:  # M2, M3, M5, M6
@@ -187,41 +195,6 @@ def test_a_lock_lost_before_the_completion_is_a_possible_duplicate_and_no_error(
     assert f"a message of {BACKLOG} was forwarded and could not be completed" in told
     assert len(arrived) == 11
     assert bench.active(BACKLOG, "contoso-dr") == 0
-
-
-def test_the_locks_of_what_is_under_way_are_renewed(bench: Bench) -> None:  # S6
-    bench.queue("slow")
-    short = QueueDescription("contoso/x-servicebus-transfer/1", lock_duration=5_000)
-    bench.emulator.call(lambda: bench.secondary.create_queue(short))
-    bench.put(*(aliased(f"{i}", "slow", message_id=f"{i}") for i in range(20)), queue=short.name)
-    hold = Fault(Action.DELAY, Operation.SEND, "slow", seconds=6.5)
-    bench.emulator.call(lambda: bench.primary.faults.add(hold))
-    renewals = bench.fault(Fault(Action.DELAY, Operation.MANAGE), "contoso-dr")
-    began = time.monotonic()
-    with bench.pump(replace(QUICK, lock=5.0), short.name) as (pump, _):
-        pump.run()
-    assert 1 <= renewals.struck <= 1 + (time.monotonic() - began) / 2.5, "all together, once half of their time is over"
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (20, 0)
-    assert bench.active(short.name, "contoso-dr") == 0
-    assert len(bench.take("slow", 20)) == 20
-
-
-def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(bench: Bench) -> None:  # S6
-    bench.queue("orders")
-    short = QueueDescription("contoso/x-servicebus-transfer/1", lock_duration=5_000)
-    bench.emulator.call(lambda: bench.secondary.create_queue(short))
-    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)), queue=short.name)
-    bench.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
-    bench.fault(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:message-lock-lost"), "contoso-dr")
-    with bench.pump(replace(QUICK, lock=5.0, quiet=20.0), short.name) as (pump, outcomes):
-        for _ in pump.turns():
-            if pump.tally.forwarded == 20:
-                pump.stop()
-    left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
-    assert len(left) == 20
-    assert all("about to run out" in outcome.reason for outcome in left)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (20, 0)
-    assert bench.active("orders") == 20
 
 
 def test_a_detached_receiver_is_opened_again_and_nothing_is_lost(bench: Bench) -> None:  # WIRE: forced detaches

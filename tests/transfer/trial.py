@@ -13,7 +13,8 @@ from syphon.amqp import data_section
 from syphon.backlog import Facts, Restored
 from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival
-from syphon.transfer.destination import Destination, Progress, Transfer, Waiting
+from syphon.transfer.batches import Transfer
+from syphon.transfer.destination import Destination, Progress, Waiting
 from syphon.transfer.pump import PERMANENT
 
 from .conftest import Bench
