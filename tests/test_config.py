@@ -200,18 +200,6 @@ def test_two_ports_of_one_host_are_two_namespaces_of_an_emulator(tmp_path: Path)
     assert len(load(tmp_path, pair(first, second)).pairs) == 1
 
 
-@pytest.mark.parametrize(
-    ("patterns", "path", "allowed"),
-    [
-        (["*"], "any/thing", True), (["orders"], "Orders", True), (["orders"], "orders2", False),
-        (["billing/*"], "billing/eu/west", True), (["billing/*"], "billing", False), (["a", "b?"], "b1", True),
-        (["Orders*"], "orders/eu", True),
-    ],
-)  # fmt: skip
-def test_destinations_are_allowed_by_patterns(patterns: list[str], path: str, allowed: bool) -> None:  # D13
-    assert DestinationSettings(allow=patterns).allows(path) is allowed
-
-
 def test_permanent_errors_are_those_a_transfer_knows(tmp_path: Path) -> None:  # S4
     every = frozenset({DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity})
     assert DestinationSettings().permanent() == every

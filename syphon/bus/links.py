@@ -88,7 +88,7 @@ class RawLink:
 
 @dataclass(frozen=True, slots=True)
 class Sent(Generic[T]):
-    """What became of a delivery: accepted, or refused with an error. `unknown`: the link went before the answer."""
+    """What became of a delivery: accepted, or refused with an error. `unknown`: no answer came, or one without a word."""
 
     ticket: T
     error: SyphonError | None = None
@@ -135,7 +135,8 @@ class RawSender(RawLink, Generic[T]):
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
         ticket, since = self._under_way.pop(delivery_id)
-        self.results.append(Sent(ticket, outcome_error(state, "accepted"), seconds=self.wire.now() - since))
+        error, took = outcome_error(state, "accepted"), self.wire.now() - since
+        self.results.append(Sent(ticket, error, unknown=state is None, seconds=took))
 
     def lost(self, error: SyphonError) -> None:
         super().lost(error)

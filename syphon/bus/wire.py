@@ -363,10 +363,10 @@ class Wire:
             self._on_close(performative.error)
 
     def _on_disposition(self, fields: object) -> None:
-        if not isinstance(fields, list) or len(fields) < 5 or not isinstance(fields[1], UInt):
-            return
-        role, first, last, settled, state = fields[:5]
-        if not settled:
+        if not isinstance(fields, list):
+            raise Malformed("disposition is no list")
+        role, first, last, settled, state = (*fields, None, None, None, None, None)[:5]
+        if not settled or not isinstance(first, UInt):
             return
         for delivery_id in range(first, (last if isinstance(last, UInt) else first) + 1):
             self._on_settled(bool(role), delivery_id, state)

@@ -83,13 +83,15 @@ def _pattern(glob: str) -> str:
 
 def _missing(chosen: list[Assignment], wanted: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Destinations that would take nothing now, and why."""
+    from syphon.backlog import not_allowed
     from syphon.backlog.choosing import by_pair
     from syphon.bus.opening import connected
     from syphon.bus.probe import try_sender
 
     found: dict[tuple[str, str], str] = {}
     for pair, _ in by_pair(chosen):
-        paths = [path for name, path in wanted if name == pair.name and pair.destinations.allows(path)][:MOST_TRIED]
+        allow = pair.destinations.allow
+        paths = [path for name, path in wanted if name == pair.name and not_allowed(path, allow) is None][:MOST_TRIED]
         if not paths:
             continue
         with connected(pair.primary, paths[0]) as connection:

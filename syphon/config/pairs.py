@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -148,9 +147,6 @@ class DestinationSettings(Settings):
     """Patterns: `*` is any text, slashes included, and capitals make no difference, as in Service Bus."""
     permanent_errors: frozenset[PermanentError] = frozenset(PermanentError)
     """A message that gets one of these goes to the dead letters; with any other it stays and is tried again."""
-
-    def allows(self, path: str) -> bool:
-        return any(fnmatchcase(path.lower(), pattern.lower()) for pattern in self.allow)
 
     def permanent(self) -> frozenset[type[SyphonError]]:
         return frozenset(kind.error for kind in self.permanent_errors)

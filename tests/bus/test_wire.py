@@ -263,6 +263,14 @@ def test_only_what_was_accepted_has_arrived(  # S2
     assert sent.error is None if told is None else told in str(sent.error)
 
 
+def test_what_is_settled_without_a_word_may_have_arrived(peer: Peer, sender: RawSender[str]) -> None:  # D10
+    sender.send(b"x", 0, "ticket")
+    peer.says(Disposition(True, 0, None, True))
+    (sent,) = sender.results
+    assert sent.unknown
+    assert "without saying how" in str(sent.error)
+
+
 def test_no_more_is_sent_than_the_peer_has_asked_for(peer: Peer, sender: RawSender[str]) -> None:
     assert sender.has_room()
     sender.send(b"x", 0, "first")
