@@ -88,7 +88,7 @@ class RawLink:
 
 @dataclass(frozen=True, slots=True)
 class Sent(Generic[T]):
-    """What became of a delivery: accepted, or refused with an error. `unknown`: no answer came, or one without a word."""
+    """What became of a delivery: accepted, or refused with an error. `unknown`: no answer came, or an empty one."""
 
     ticket: T
     error: SyphonError | None = None
