@@ -12,7 +12,7 @@ PROMISED = 120
 LARGE = Workload("large", {"pump": 2000}, size=65_536)
 
 
-def test_a_pump_of_large_messages_stays_within_its_memory() -> None:  # issue 3: ≤ 120 MB
+def test_a_pump_of_large_messages_stays_within_its_memory() -> None:  # 120 MB
     # The primary is far away: messages come faster than they can go, and would pile up.
     with emulator([f"d{number}" for number in range(8)]) as place, distant(place.primary, 500) as home:
         fill(place.secondary, QUEUE, 2000, LARGE.size, LARGE.destination)

@@ -147,7 +147,7 @@ def test_restoring_gives_a_message_that_can_be_put_into_a_backlog_again(message:
     assert again.payload == once.payload
 
 
-def test_the_messages_that_sdks_cannot_survive_pass() -> None:  # M2, issue 3: decimal128, char, described types
+def test_the_messages_that_sdks_cannot_survive_pass() -> None:  # M2: decimal128, char, described types
     properties = Map.of({
         "price": Decimal128(bytes(range(16))), "span": Described(Symbol("com.microsoft:timespan"), Long(5)),
         "uri": Described(Symbol("com.microsoft:uri"), "https://contoso"), "raw": b"\xff\x00",
