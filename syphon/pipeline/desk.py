@@ -78,6 +78,7 @@ class Desk:
         self._sheets: dict[SlotKey, Sheet] = {}
         self._heard: dict[SlotKey, float] = {}
         self._open_jobs: set[str] = set()
+        self._superseded: dict[str, frozenset[str]] = {}
         self._stopping = False
         self._rates: dict[str, float | None] = {}
         self._standings: dict[QueueKey, Standing] = {}
@@ -111,6 +112,11 @@ class Desk:
         """Every task is told to stop when it reports next."""
         self._stopping = True
 
+    def supersede(self, pair: str) -> None:
+        """The tasks of this pair are told to stop when they report next: its settings are others from now on."""
+        with self._lock:
+            self._superseded[pair] = frozenset(self._open_jobs)
+
     def limit(self, pair: str, rate: float | None) -> None:
         """Messages a second for all tasks of a pair together."""
         self._rates[pair] = rate
@@ -137,8 +143,9 @@ class Desk:
             outdated = any(
                 key.job == sheet.job and key.slot == sheet.slot and key.attempt > sheet.attempt for key in self._sheets
             )
+            superseded = sheet.job in self._superseded.get(sheet.pair, ())
             paused = self.pauses.holds_queue(sheet.pair, sheet.queue)
-            if self._stopping or sheet.job not in self._open_jobs or outdated or paused:
+            if self._stopping or sheet.job not in self._open_jobs or outdated or superseded or paused:
                 return Order(stop=True)
             rate = self._rates.get(sheet.pair)
             share = None if rate is None else rate / max(1, self._working(sheet.pair))

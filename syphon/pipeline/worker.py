@@ -58,12 +58,18 @@ class Worker:
         self._over.set()
 
     def reload(self, config: Config) -> None:
-        """Takes over rates and filters. Pairs, namespaces and queues stay as they are until the next start."""
+        """Takes over rates and filters. Pairs, namespaces and queues stay as they are until the next start.
+
+        A job that goes by other filters ends early, and the next one goes by these.
+        """
         fresh = {pair.name: pair for pair in config.pairs}
         for duty in self.duties:
             found = fresh.get(duty.settings.name, duty.settings)
+            before = duty.settings.destinations
             duty.settings = duty.settings.model_copy(update={"destinations": found.destinations, "rate": found.rate})
             self._desk.limit(found.name, found.rate)
+            if found.destinations != before:
+                self._desk.supersede(found.name)
 
     # --- ending --------------------------------------------------------------------------------------------------
 

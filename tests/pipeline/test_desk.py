@@ -67,6 +67,16 @@ def test_a_task_that_was_started_again_elsewhere_is_told_to_stop(desk: Desk) -> 
     assert not report(desk, sheet(slot=1, attempt=0)).stop
 
 
+def test_tasks_that_go_by_settings_of_yesterday_are_told_to_stop_and_later_ones_are_not(desk: Desk) -> None:
+    desk.open_job("j")
+    desk.supersede("another pair")
+    assert not report(desk, sheet()).stop
+    desk.supersede(sheet().pair)
+    assert report(desk, sheet()).stop
+    desk.open_job("k")
+    assert not report(desk, sheet(job="k")).stop
+
+
 def test_when_everything_is_to_stop_every_task_hears_of_it(desk: Desk) -> None:
     desk.open_job("j")
     desk.stop_all()

@@ -92,7 +92,7 @@ def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(site: Pl
             eventually(partial(has_arrived, each, "orders", "m1"), explain=lambda: worker.said)
             eventually(partial(is_dead, each, "m2"), explain=lambda: worker.said)
         for name in ("one", "two"):
-            worker.until(f"{name}: 1 forwarded")  # a job that runs goes on by the settings it began with
+            worker.until(f"{name}: 1 forwarded")  # a job that runs hears of other settings within a second
         pairs[1]["destinations"] = {"allow": ["orders", "news"]}
         site.config(pairs=pairs)
         os.kill(worker.process.pid, signal.SIGHUP)
