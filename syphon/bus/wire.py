@@ -43,7 +43,7 @@ CHANNEL = 2
 """The SDK keeps channel 1 for itself."""
 WINDOW = 65_535
 CHUNK = 262_144
-TURN = 4 * CHUNK
+BYTES_A_TURN = 4 * CHUNK
 """How much is read before it is worked on: a fast peer must not fill our memory first."""
 SILENCE = 60.0
 """Seconds without a byte after which a connection that owes us an answer counts as dead."""
@@ -91,7 +91,6 @@ class Wire:
         self.max_frame_size = opened.max_frame_size
         self.failure: SyphonError | None = None
         self._socket = opened.socket
-        self._is_encrypted = isinstance(opened.socket, ssl.SSLSocket)
         self._idle_timeout = opened.idle_timeout
         self._heartbeat = opened.heartbeat
         self._rest = opened.unread
@@ -130,7 +129,7 @@ class Wire:
     def read(self) -> None:
         """Takes in what has arrived, up to a limit, and hands each frame to the link it is for."""
         pieces = [self._rest] if self._rest else []
-        known, room = len(pieces), TURN
+        known, room = len(pieces), BYTES_A_TURN
         try:
             while room > 0:
                 piece = self._socket.recv(CHUNK)
@@ -139,7 +138,7 @@ class Wire:
                     break
                 pieces.append(piece)
                 room -= len(piece)
-                if len(piece) < CHUNK and not self._is_encrypted:
+                if len(piece) < CHUNK and not isinstance(self._socket, ssl.SSLSocket):
                     break  # that was all; TLS hands out a record at a time, and may have more
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
