@@ -100,3 +100,13 @@ def test_a_message_of_the_limit_passes_and_one_byte_more_does_not(  # M7
         assert f"It has {size} bytes, and 'orders' takes {LIMIT}" in outcomes[0].reason
     arrived = bench.emulator.call(lambda: [found.bare for found in bench.primary.line("orders").peek(0, 9)])
     assert arrived == ([Message(head + body).bare()] if result is Result.FORWARDED else [])
+
+
+def test_a_long_line_of_one_key_lets_the_others_have_their_turn(trial: Trial) -> None:  # S8
+    for _ in range(250):
+        trial.offer("a")
+    trial.offer("b")
+    trial.turn(lambda: trial.answered() == 251)
+    assert [(answer.batch[0].restored.partition_key, len(answer.batch)) for answer in trial.progress.answers] == [
+        ("a", 100), ("b", 1), ("a", 100), ("a", 50),
+    ]  # fmt: skip
