@@ -44,6 +44,10 @@ class DestinationSilent(Waits):
     """The destination did not answer in time."""
 
 
+class DestinationFailed(Waits):
+    """The destination failed and does not say over what: over one message, perhaps."""
+
+
 class DestinationUnreachable(Waits):
     """No connection to the destination."""
 
@@ -107,7 +111,7 @@ _KINDS: dict[str, type[SyphonError]] = {
     "com.microsoft:server-busy": DestinationBusy,
     "com.microsoft:timeout": DestinationSilent,
     "com.microsoft:operation-cancelled": DestinationSilent,
-    "amqp:internal-error": DestinationSilent,
+    "amqp:internal-error": DestinationFailed,
     "amqp:resource-limit-exceeded": DestinationFull,
     "amqp:not-found": DestinationMissing,
     "com.microsoft:entity-disabled": DestinationDisabled,

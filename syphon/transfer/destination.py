@@ -14,6 +14,9 @@ from typing import NamedTuple
 from ..bus.connection import Connection
 from ..bus.links import LinkState, RawSender, Sent
 from ..errors import (
+    DestinationDisabled,
+    DestinationFailed,
+    DestinationMissing,
     DestinationSilent,
     Impossible,
     Interrupted,
@@ -37,6 +40,8 @@ BROKEN_LINKS = 3
 """How often in a row a link may break before the destination is left alone for a while."""
 REFUSED_BATCHES = 4
 """How many batches in a row may be refused before messages go one by one."""
+ALONE_IN_VAIN = 3
+"""How many messages in a row may fail, each sent alone, before it is the destination that fails."""
 RECHECK_AFTER = 30.0
 """Seconds after which a destination that refused everything (missing, disabled) is looked at again."""
 LONGEST_PAUSE = 120.0
@@ -106,8 +111,9 @@ class Destination:
         """How often in a row it has failed."""
         self._stuck_since: float | None = None
         self._careful = False
-        """Something that is to be sent again may have ended the last link: one at a time, to see what did."""
+        """Something that is to be sent again may be to blame for a failure: one at a time, to see what is."""
         self._refused_batches = 0
+        self._alone_in_vain = 0
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -173,7 +179,7 @@ class Destination:
                 return
             size = batch[0].restored.size
             if size > sender.max_size:
-                progress.refused.append((batch[0], self._too_large(size, sender.max_size)))
+                self._blame(batch[0], self._too_large(size, sender.max_size), progress, now)
                 continue
             payload, message_format = encoded(batch)
             sender.send(payload, message_format, batch)
@@ -227,7 +233,7 @@ class Destination:
     def _judge(self, sent: Sent[Batch], progress: Progress, now: float) -> None:
         batch, error = sent.ticket, sent.error
         if error is None:
-            self._broken = self.failures = self.left = 0
+            self._broken = self.failures = self.left = self._alone_in_vain = 0
             self._stuck_since = None
             if len(batch) > 1:
                 self._refused_batches = 0
@@ -237,16 +243,32 @@ class Destination:
             for transfer in batch:
                 transfer.possible_duplicate = True
             self._again.append(batch)
-        elif not isinstance(error, Impossible):
+        elif not isinstance(error, Impossible | DestinationFailed):
             self._suffer(error, now)
             progress.left += [(transfer, error) for transfer in batch]
-        elif len(batch) > 1:
+        elif len(batch) == 1:
+            self._blame(batch[0], error, progress, now)
+        elif isinstance(error, Impossible):
             self._split(batch)
-        elif self._is_permanent(error):
-            progress.refused.append((batch[0], error))
         else:
+            self._look_inside(batch)
+
+    def _blame(self, transfer: Transfer, error: SyphonError, progress: Progress, now: float) -> None:
+        """It was not taken alone either. If that goes for the next ones, too, then it is not the message after all."""
+        if self._is_permanent(error):
+            progress.refused.append((transfer, error))
+            return
+        progress.left.append((transfer, error))
+        self._alone_in_vain += 1
+        if self._alone_in_vain >= ALONE_IN_VAIN or isinstance(error, DestinationMissing | DestinationDisabled):
+            self._alone_in_vain = 0
             self._suffer(error, now)
-            progress.left.append((batch[0], error))
+
+    def _look_inside(self, batch: Batch) -> None:
+        """In halves, the first of them down to its first message: it soon shows whether anything is taken at all."""
+        middle = (len(batch) + 1) // 2
+        self._again.extendleft((batch[middle:], batch[:middle]))
+        self._careful = True
 
     def _split(self, batch: Batch) -> None:
         """In halves, to find the message to blame. If none was taken again and again, nothing goes together here:

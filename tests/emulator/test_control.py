@@ -30,7 +30,7 @@ from tests.emulator.raw_client import raw_client
 ORDER = section_bytes(Section.DATA, b"an order")
 NOTHING_SPECIAL = {
     "operation": None, "entity": "*", "condition": None, "description": "A fault was set on this emulator.",
-    "seconds": 0.0, "times": None, "share": 1.0, "period": None, "struck": 0, "until": None,
+    "seconds": 0.0, "times": None, "share": 1.0, "period": None, "message_id": None, "struck": 0, "until": None,
 }  # fmt: skip
 
 
@@ -185,6 +185,7 @@ async def test_fragments_of_a_partitioned_queue_go_down_and_come_back(controls: 
         ("POST", "/faults", b'{"action": "delay", "seconds": 1e999}', "seconds"),
         ("POST", "/faults", {"action": "error", "condition": "schön"}, "condition"),
         ("POST", "/faults", {"action": "lose-lock", "operation": "connect"}, "action"),
+        ("POST", "/faults", {"action": "drop", "message_id": "order 1"}, "message_id"),
         ("POST", "/faults", {"action": "drop", "id": 3}, "id"),
         ("PUT", "/outage", {"kind": "nap"}, "kind"),
         ("PUT", "/outage", {"type": "drop"}, "type"),

@@ -191,6 +191,8 @@ def test_one_fault_is_taken_back_or_all_of_them(faults: Faults) -> None:
         ("share", {"share": float("nan")}),
         ("period", {"period": 0}),
         ("period", {"period": float("inf")}),
+        ("message_id", {"message_id": "order 1"}),
+        ("message_id", {"message_id": "order 1", "operation": Operation.RECEIVE}),
     ],
 )
 def test_a_fault_that_cannot_be_meant_is_refused(field: str, values: dict[str, Any]) -> None:
@@ -361,6 +363,17 @@ async def test_a_refused_send_is_not_stored(orders: Desk) -> None:
         await orders.send("first")
     await orders.send("second")
     assert texts(await orders.take(1)) == ["second"]
+
+
+async def test_a_fault_can_be_about_one_message_alone_and_in_a_batch(orders: Desk) -> None:
+    bad = set_fault(orders.bench, Action.REFUSE, Operation.SEND, "orders", description="bad", message_id="2")
+    messages = {number: ServiceBusMessage(f"{number}", message_id=f"{number}") for number in (1, 2, 3)}
+    for refused in (messages[2], [messages[1], messages[2]]):
+        with pytest.raises(ServiceBusError, match="bad"):
+            await orders.sender.send_messages(refused)
+    await orders.sender.send_messages([messages[1], messages[3]])
+    assert bad.struck == 2
+    assert texts(await orders.take(2)) == ["1", "3"]
 
 
 async def test_a_link_that_breaks_under_a_send_is_opened_again(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import fnmatch
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -76,6 +76,7 @@ class Fault:
     """One thing that goes wrong. Without `times`, `share` or `period` it does so always, until it is cleared.
 
     `entity` is a path or a pattern (`orders*`), case aside. Connections belong to no entity: only `*` is about them.
+    With a `message_id` it strikes only where that message is sent, alone or with others.
     """
 
     action: Action
@@ -87,6 +88,7 @@ class Fault:
     times: int | None = None
     share: float = 1.0
     period: float | None = None
+    message_id: str | None = None
     id: int = 0
     struck: int = field(default=0)
     until: Millis | None = None
@@ -105,6 +107,8 @@ class Fault:
             raise BadFault(f"share: {self.share} is not above 0 and at most 1")
         if self.period is not None and not (math.isfinite(self.period) and self.period > 0):
             raise BadFault(f"period: {self.period} is not a length of time above 0")
+        if self.message_id is not None and self.operation is not Operation.SEND:
+            raise BadFault(f"message_id: {self.message_id!r} can be told by its id only where the operation is send")
 
     def refusal(self) -> Refusal:
         """The refusal this fault answers with."""
@@ -114,12 +118,14 @@ class Fault:
         condition = self.condition or usual
         return Refusal(self.description, condition, status_of(condition))
 
-    def fits(self, operation: Operation, entity: str) -> bool:
+    def fits(self, operation: Operation, entity: str, message_ids: Callable[[], Collection[object]]) -> bool:
         if self.operation is None:
             happens = operation in APPLIES[self.action]
         else:
             happens = self.operation is operation
-        return happens and fnmatch.fnmatchcase(entity.lower(), self.entity.lower())
+        if not happens or not fnmatch.fnmatchcase(entity.lower(), self.entity.lower()):
+            return False
+        return self.message_id is None or self.message_id in message_ids()
 
 
 class Outage(StrEnum):
@@ -202,12 +208,15 @@ class Faults:
         self._faults = [fault for fault in self._faults if fault.until is None or fault.until > now]
         return list(self._faults)
 
-    def strike(self, operation: Operation, entity: str) -> Fault | None:
+    def strike(
+        self, operation: Operation, entity: str, message_ids: Callable[[], Collection[object]] = tuple
+    ) -> Fault | None:
         """The fault that hits this operation, if any; it has then struck once more."""
         if not self._faults:
             return None
         for fault in self.armed():
-            if fault.fits(operation, entity) and (fault.share >= 1.0 or self._random.random() < fault.share):
+            happens = fault.fits(operation, entity, message_ids)
+            if happens and (fault.share >= 1.0 or self._random.random() < fault.share):
                 fault.struck += 1
                 if fault.times is not None and fault.struck >= fault.times:
                     self._faults.remove(fault)

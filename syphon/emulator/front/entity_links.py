@@ -41,7 +41,8 @@ class EntityInlet(Inlet):
         entity.links.add(self)
 
     def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:
-        fault = self.strike(Operation.SEND)
+        carried = partial(self._message_ids, data, message_format)
+        fault = self.namespace.faults.strike(Operation.SEND, self.path, carried)
         if fault is None or not self.suffers(fault):
             self.in_turn(fault, partial(self._submit, delivery_id, data, message_format, settled, fault))
 
@@ -73,6 +74,12 @@ class EntityInlet(Inlet):
         except Malformed as error:
             raise BadArgument(f"The batch is not well-formed: {error}.", "amqp:decode-error") from None
         return [BrokeredMessage.parse(part) for part in parts]
+
+    def _message_ids(self, data: bytes, message_format: int) -> list[object]:
+        try:
+            return [message.message_id for message in self._messages(data, message_format)]
+        except Refusal:
+            return []  # what cannot be read has no id
 
     def _check_size(self, what: str, size: int, limit: int) -> None:
         if size > limit:

@@ -35,6 +35,7 @@ class FaultBody(_Body):
     times: int | None = None
     share: float = 1.0
     period: float | None = None
+    message_id: str | None = None
 
 
 class OutageBody(_Body):

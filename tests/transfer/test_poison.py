@@ -1,0 +1,97 @@
+"""A message that a destination fails over is left alone: it holds up neither its companions nor the destination."""
+
+from __future__ import annotations
+
+import pytest
+
+from syphon.amqp import Properties, data_section, properties_bytes
+from syphon.emulator import Action, Fault, Operation
+from syphon.errors import DestinationFailed, MessageTooLarge, NotAllowedByEntity
+from syphon.transfer.destination import Destination, Open, Waiting
+from syphon.transfer.outcomes import Result
+from syphon.transfer.pump import PERMANENT
+
+from .conftest import Bench, aliased
+from .trial import Trial, trial
+
+__all__ = ["trial"]
+
+
+def poison(number: int) -> Fault:
+    """The destination has an accident over this message, alone or with others, and does not say why."""
+    return Fault(Action.ERROR, Operation.SEND, "orders", "amqp:internal-error", message_id=f"{number}")
+
+
+def offer(trial: Trial, count: int) -> None:
+    for number in range(count):
+        head = properties_bytes(Properties(message_id=f"{number}"))
+        trial.offer(None, head + data_section(b"x"), message_id=f"{number}")
+
+
+def left(trial: Trial) -> set[object]:
+    return {transfer.restored.message_id for transfer, _ in trial.progress.left}
+
+
+@pytest.mark.parametrize("bad", [{0}, {99}, {50}, {7, 8, 93}, {*range(3, 100, 12)}], ids=lambda bad: f"{len(bad)}")
+def test_its_companions_arrive_once_and_the_destination_goes_on(trial: Trial, bad: set[int]) -> None:  # S3
+    faults = [trial.bench.fault(poison(number)) for number in bad]
+    offer(trial, 100)
+    trial.turn(lambda: trial.answered() == 100)
+    assert left(trial) == {f"{number}" for number in bad}
+    assert all(isinstance(error, DestinationFailed) for _, error in trial.progress.left)
+    assert {message.message_id for message in trial.bench.take("orders", 100 - len(bad))} == {
+        f"{number}" for number in set(range(100)) - bad
+    }
+    assert trial.bench.active("orders") == 0
+    assert isinstance(trial.destination.state, Open)
+    assert sum(fault.struck for fault in faults) <= 8 * len(bad)  # 100, 50, 25, 13, 7, 4, 2, 1
+
+
+def test_a_destination_that_fails_over_everything_soon_waits(trial: Trial) -> None:  # S4, S9
+    failing = trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", "amqp:internal-error"))
+    pauses = []
+    for tries in (11, 22, 33):
+        offer(trial, 100)
+        trial.turn(lambda tries=tries: trial.answered() == 100 * tries // 11)  # type: ignore[misc]
+        assert failing.struck == tries  # down to the first message, and the two beside it
+        state = trial.destination.state
+        assert isinstance(state, Waiting)
+        pauses.append(state.until - trial.now)
+        trial.now = state.until
+    assert pauses == [1, 2, 4]
+    trial.bench.emulator.call(trial.bench.primary.faults.clear)
+    offer(trial, 100)
+    trial.turn(lambda: len(trial.progress.accepted) == 100)
+
+
+def test_what_others_took_between_two_accidents_speaks_for_the_destination(trial: Trial) -> None:  # S3
+    for number in (0, 1, 3, 4, 6, 7):
+        trial.bench.fault(poison(number))
+    trial.destination._waiting.together = 1
+    offer(trial, 9)
+    trial.turn(lambda: trial.answered() == 9)
+    assert (len(trial.progress.accepted), len(trial.progress.left)) == (3, 6)
+    assert isinstance(trial.destination.state, Open)
+
+
+def test_a_message_that_is_refused_and_may_not_be_given_up_does_not_hold_up_others(trial: Trial) -> None:  # S4
+    trial.destination = Destination("orders", PERMANENT - {NotAllowedByEntity, MessageTooLarge})
+    trial.bench.fault(Fault(Action.REFUSE, Operation.SEND, "orders", message_id="40"))
+    offer(trial, 80)
+    trial.offer(None, data_section(bytes(300_000)), message_id="large")
+    trial.turn(lambda: trial.answered() == 81)
+    assert (left(trial), trial.progress.refused) == ({"40", "large"}, [])
+    assert isinstance(trial.destination.state, Open)
+
+
+def test_it_stays_in_the_backlog_and_is_told_with_the_reason(bench: Bench) -> None:  # S3, S4
+    bench.queue("orders")
+    bench.fault(poison(7))
+    bench.put(*(aliased("x", "orders", message_id=f"{number}") for number in range(60)))
+    pump, outcomes = bench.run()
+    (stays,) = (outcome for outcome in outcomes if outcome.result is Result.LEFT)
+    assert stays.message_id == "7"
+    assert stays.reason is not None
+    assert "amqp:internal-error" in stays.reason
+    assert len(bench.take("orders", 59)) == 59
+    assert bench.active(pump.queue, "contoso-dr") == 1
