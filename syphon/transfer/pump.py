@@ -182,6 +182,7 @@ class Pump:
             return None
 
     def _see_to_locks(self, now: float) -> None:
+        self._leave_old(now)
         for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._locks.seconds]:
             self._completed(arrival, LockLost())
         connection = self._secondary.connection()
@@ -191,6 +192,12 @@ class Pump:
         due = [orphan for orphan, at in self._orphans.items() if now >= at]
         if due and self._intake.is_allowed(connection):
             self._locks.complete(connection, due, self._completed)
+
+    def _leave_old(self, now: float) -> None:
+        """A message whose lock is about to run out is not sent any more: it could not be completed afterwards."""
+        limit = self._locks.seconds * (1 - LOCK_MARGIN) - TICK  # the next look may be too late
+        for transfer in self.destinations.unsent(locked_before=now - limit):
+            self._leave(transfer, Interrupted("The lock was about to run out before it could be sent."))
 
     def _grant(self) -> None:
         if self._intake.is_lost:
@@ -203,7 +210,7 @@ class Pump:
         self._take_settlements()
         link = self._intake.let_go()
         error = link.error if link is not None else None
-        for _, transfer in self.destinations.unsent():
+        for transfer in self.destinations.unsent():
             self._leave(transfer, error or Interrupted())
         if error is not None and not isinstance(error, Interrupted | Waits):
             raise error
@@ -256,9 +263,8 @@ class Pump:
         if self._fault is not None:
             self._give_back_unsent()
         elif connection is None and self._primary.error is not None:
-            for _, transfer in self.destinations.unsent():
+            for transfer in self.destinations.unsent():
                 self._leave(transfer, self._primary.error)
-        self._leave_old(now)
 
     def _note(self, destination: Destination, progress: Progress) -> None:
         wall = wall_clock()
@@ -274,18 +280,6 @@ class Pump:
         for transfer, error in progress.left:
             destination.left += 1
             self._leave(transfer, error)
-
-    def _leave_old(self, now: float) -> None:
-        """A message whose lock is about to run out is not sent any more: it could not be completed afterwards."""
-        limit = self._locks.seconds * (1 - LOCK_MARGIN)
-        oldest = next(iter(self._account.in_hand), None)
-        if oldest is None or now - oldest.locked_at < limit:
-            return
-        for destination, transfer in list(self.destinations.unsent()):
-            if now - transfer.arrival.locked_at < limit:
-                destination.offer(transfer)
-            else:
-                self._leave(transfer, Interrupted("The lock was about to run out before it could be sent."))
 
     # --- ends ----------------------------------------------------------------------------------------------------
 
@@ -306,7 +300,7 @@ class Pump:
     def _give_back_unsent(self) -> None:
         """First the credit goes back: the next to get these messages must not be ourselves."""
         self._intake.drain()
-        for _, transfer in self.destinations.unsent():
+        for transfer in self.destinations.unsent():
             self._give_back(transfer.arrival)
 
     def _leave(self, transfer: Transfer, error: SyphonError) -> None:
