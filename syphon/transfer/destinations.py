@@ -17,6 +17,9 @@ from .options import PumpOptions
 from .standing import Closed, Waiting
 from .traces import Traces
 
+UNDER_WAY = 0.75
+"""The share of what may be in hand that may be under way to destinations, all of them together."""
+
 
 class WaitingDestination(NamedTuple):
     """A destination that is left alone for now, as the operator sees it."""
@@ -80,9 +83,9 @@ class Destinations:
                 del self._busy[key]
 
     def _share(self) -> Share:
-        """Half of the window is for what is under way: whoever does not answer must leave room for others."""
-        parts = 2 * max(1, len(self._busy))
-        return Share(self._options.window // parts, self._options.window_bytes // parts)
+        """Most of the window is for what is under way. Whoever does not answer must leave some for others."""
+        share = UNDER_WAY / max(1, len(self._busy))
+        return Share(int(share * self._options.window), int(share * self._options.window_bytes))
 
     def _room_for_links(self) -> int:
         """A thousand destinations do not mean a thousand links: who needs one gets that of one that does not."""

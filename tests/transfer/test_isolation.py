@@ -10,6 +10,7 @@ from syphon.emulator import Action, Fault, Operation
 from syphon.errors import DestinationBusy, DestinationDisabled
 from syphon.transfer import destination
 from syphon.transfer.batches import MOST
+from syphon.transfer.destinations import UNDER_WAY
 from syphon.transfer.options import PERMANENT
 from syphon.transfer.pump import WaitingDestination
 from syphon.transfer.standing import Standing, Waiting
@@ -41,11 +42,10 @@ def test_many_that_never_answer_leave_room_for_the_others(bench: Bench, monkeypa
     for name in ("orders", *names):
         bench.queue(name)
     bench.fault(Fault(Action.HANG, Operation.SEND, "dead-*"))
-    bench.put(*(aliased(f"{i}", "orders" if i % 5 == 0 else names[i % 4]) for i in range(5000)))
-    most = 4 * (2000 // (2 * 4) + MOST)
-    with bench.running(replace(QUICK, window=2000, lease=None, grace=0.1)) as (pump, _, _):
-        bench.wait(lambda: bench.active("orders") == 1000 and pump.tally.in_hand <= most)
-    assert pump.tally.forwarded == 1000
+    bench.put(*(aliased(f"{i}", "orders" if i % 5 == 0 else names[i % 4]) for i in range(6000)))
+    with bench.running(replace(QUICK, window=4000, lease=None, grace=0.1)) as (pump, _, _):
+        bench.wait(lambda: bench.active("orders") == 1200 and pump.tally.in_hand <= UNDER_WAY * 4000 + 4 * MOST)
+    assert pump.tally.forwarded == 1200
 
 
 def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(  # S3
@@ -55,9 +55,10 @@ def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(  # S3
     for name in ("dead", "orders"):
         bench.queue(name)
     bench.fault(Fault(Action.HANG, Operation.SEND, "dead"))
-    bench.put(*(aliased("x" * 1000, "dead" if i % 10 else "orders") for i in range(2000)))
-    with bench.running(replace(QUICK, window_bytes=500_000, lease=None, grace=0.1)) as (pump, _, _):
-        bench.wait(lambda: bench.active("orders") == 200 and pump.tally.bytes_in_hand <= 400_000)
+    bench.put(*(aliased("x" * 2000, "dead" if i % 10 else "orders") for i in range(2000)))
+    most = UNDER_WAY * 3_000_000 + 256 * 1024
+    with bench.running(replace(QUICK, window_bytes=3_000_000, lease=None, grace=0.1)) as (pump, _, _):
+        bench.wait(lambda: bench.active("orders") == 200 and pump.tally.bytes_in_hand <= most)
     assert pump.tally.forwarded == 200
 
 
