@@ -30,6 +30,9 @@ __all__ = ["trial"]
         ("com.microsoft:server-busy", [10, 20, 40, 80, 120, 120]),
         ("com.microsoft:timeout", [1, 2, 4, 8, 16, 32, 64, 120, 120]),
         ("com.microsoft:operation-cancelled", [1, 2, 4]),
+        ("amqp:resource-locked", [1, 2, 4]),
+        ("com.microsoft:store-lock-lost", [1, 2, 4]),
+        ("com.microsoft:partition-not-owned", [1, 2, 4]),
         ("amqp:resource-limit-exceeded", [30, 60, 120, 120]),
     ],
 )
