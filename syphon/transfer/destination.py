@@ -139,6 +139,8 @@ class Destination:
             self._stuck_since = now
         elif now - self._stuck_since > (STUCK_AGAIN if self.standing.failures else STUCK):
             self._leave_all(progress, DestinationSilent(f"'{self.path}' takes nothing at the moment."))
+            if self._sender is None:
+                self._stuck_since = None  # a link that is still to come has its time
 
     def _send(self, connection: Connection, progress: Progress, now: float, share: Share) -> None:
         try:
@@ -317,7 +319,7 @@ class Destination:
             for sent in self._sender.results:
                 if sent.unknown or sent.error is None:
                     _may_have_arrived(sent.ticket)
-            self._sender = None
+            self._sender = self._stuck_since = None
             self._messages_under_way = self._bytes_under_way = 0
 
 
