@@ -20,6 +20,9 @@ from .traces import Traces
 UNDER_WAY = 0.75
 """The share of what may be in hand that may be under way to destinations, all of them together."""
 
+LOOK_AT_ALL = 0.5
+"""Seconds between looks at those that get no link: there may be hundreds, and little to be done for them."""
+
 
 class WaitingDestination(NamedTuple):
     """A destination that is left alone for now, as the operator sees it."""
@@ -43,6 +46,7 @@ class Destinations:
         self._known: dict[str, Destination] = {}
         self._busy: dict[str, Destination] = {}
         self._paused: frozenset[str] = frozenset()
+        self._next_look_at_all = 0.0
         self.send_times = Durations()
         """How long destinations took to answer, all of them together."""
 
@@ -71,9 +75,15 @@ class Destinations:
     def work(self, connection: Connection | None, now: float) -> Iterator[tuple[Destination, Progress]]:
         """A round of work at all that have some."""
         share, room_for_links = self._share(), self._room_for_links()
+        is_time_for_all = now >= self._next_look_at_all
+        if is_time_for_all:
+            self._next_look_at_all = now + LOOK_AT_ALL
         for key, destination in list(self._busy.items()):
             had_link = destination.has_link()
-            progress = destination.work(connection, now, share if had_link or room_for_links > 0 else NO_LINK)
+            gets_one = had_link or room_for_links > 0
+            if not gets_one and not is_time_for_all:
+                continue
+            progress = destination.work(connection, now, share if gets_one else NO_LINK)
             room_for_links += had_link - destination.has_link()
             for answer in progress.answers:
                 self.send_times.note(answer.seconds)
