@@ -29,7 +29,7 @@ from tests.emulator.conftest import Bench, leftovers
 from tests.emulator.desk import AIO, MOMENT, SOON, desk
 from tests.emulator.plain_http import AioPlainHttp
 from tests.emulator.raw_client import LinkEnded, RawClient, raw_client
-from tests.emulator.waiting import until
+from tests.emulator.waiting import PATIENCE, until
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 
@@ -184,7 +184,7 @@ async def test_one_outage_can_follow_another(bench: Bench, orders: str, first: O
             reader, writer = await connect(bench)
             writer.write(SASL_HEADER)
             dropped = asyncio.create_task(reader.read())
-            await asyncio.wait([dropped], timeout=MOMENT / 2)
+            await asyncio.wait([dropped], timeout=PATIENCE if second is Outage.DROP else MOMENT / 2)
             assert dropped.done() == (second is Outage.DROP)
             dropped.cancel()
             writer.close()
