@@ -82,7 +82,7 @@ def test_the_javascript_client_gets_along(suite: str, node: str, packages: None,
     file = tmp_path / "emulator.yaml"
     file.write_text(json.dumps(config(suite)))
     with syphon("emulator", "--json", "--config", str(file)) as emulator:
-        (namespace,) = json.loads(emulator.stdout_until("\n"))["namespaces"]
+        (namespace,) = json.loads(emulator.stdout_until("\n", within=100))["namespaces"]
         done = subprocess.run(
             [node, "--test", "--test-reporter", "spec", f"{suite}.test.js"],
             cwd=HERE,

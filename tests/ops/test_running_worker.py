@@ -118,7 +118,7 @@ class Stage:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SYPHON_STATUS_TOKEN": TOKEN}
         return subprocess.run(
             [sys.executable, "-m", "syphon", words[0], "--url", self.url, *words[1:]],
-            env=environment, capture_output=True, text=True, check=False, timeout=60,
+            env=environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
     def reload(self, **pair: Any) -> None:
