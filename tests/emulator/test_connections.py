@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import ssl
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,7 +45,7 @@ from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench, settings
 from tests.emulator.desk import SOON
 from tests.emulator.peer import Peer, peer, text, text_of
-from tests.emulator.waiting import until
+from tests.emulator.waiting import PATIENCE, until
 
 # --- one port for everything, with TLS -------------------------------------------------------------------------------
 
@@ -175,6 +177,23 @@ async def test_a_client_that_says_nothing_costs_nothing_and_does_not_keep_the_em
             with contextlib.suppress(ConnectionResetError):
                 assert await silent.rest() == b""
             assert (await other.error_of(Close)).condition == "amqp:connection:forced"
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_who_comes_in_as_the_door_is_shut_is_hung_up_on_whatever_turn_the_loop_has_come_to(turns: int) -> None:
+    listener = Listener("127.0.0.1", 0, None, asyncio.Protocol, asyncio.Protocol)
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        await listener.open()
+        with socket.create_connection(("127.0.0.1", listener.port)) as one:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            listener.close()
+            one.setblocking(False)
+            async with asyncio.timeout(PATIENCE):
+                with contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.get_running_loop().sock_recv(one, 1) == b""
+    assert [str(complaint.message) for complaint in complaints] == []  # such as a socket that was left open
 
 
 # --- time: heartbeats and patience -----------------------------------------------------------------------------------
