@@ -30,7 +30,7 @@ from tests.ops.tools import ROOT, run, said, tool
 from tests.pipeline.plant import Plant, Running, aliased, eventually, plant
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 pytestmark = [pytest.mark.timeout(300)]
 
@@ -376,6 +376,29 @@ def shown(line: Any, column: str) -> int:
     """A number in a row of the page."""
     text = line.locator(f"td[data-label='{column}']").text_content() or ""
     return int(text.replace(",", "").strip("≥ ")) if text and text != "–" else 0
+
+
+def test_an_answer_that_a_later_one_has_overtaken_is_not_shown(stage: Stage, page: Page) -> None:
+    told = json.loads(stage.ask("/status")[1])
+    asked: list[Route] = []
+
+    def ask(times: int) -> None:
+        page.evaluate("void look()")
+        eventually(lambda: page.title() and len(asked) == times)  # any call: what has come is heard of within one
+
+    # From now on it looks when it is told to, and has all the time in the world.
+    page.evaluate("clearTimeout(timer); setTimeout = () => 0; AbortSignal.timeout = () => undefined; look()")
+    page.route("**/status", lambda route: asked.append(route))
+    ask(1)
+    ask(2)
+    first, second = asked
+    second.fulfill(json={**told, "at": "2026-01-01T12:00:02Z"})
+    page.locator("#live", has_text=":00:02").wait_for()
+    first.fulfill(json={**told, "at": "2026-01-01T12:00:01Z"})
+    page.evaluate("fetch('/healthz').then(answer => answer.text())")  # another answer, after that one
+    assert ":00:02" in (page.locator("#live").text_content() or "")
+    page.unroute("**/status")
+    page.reload()
 
 
 def test_a_worker_that_answers_and_stands_still_looks_like_it(stage: Stage, page: Page) -> None:
