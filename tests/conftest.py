@@ -10,6 +10,11 @@ from collections.abc import Iterator
 import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus._pyamqp.client import AMQPClient
+from hypothesis import HealthCheck, settings
+
+# How long an example takes depends on what else the machine does; all else stays as hypothesis has it here or there.
+settings.register_profile("patient", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isfunction
 from typing import Any, Self
 
@@ -114,6 +115,7 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
         create_handler(auth)
         handler = browser._handler
         handler._idle_timeout = IDLE_TIMEOUT
+        handler.close = partial(_close_and_hang_up, handler, handler.close)
         if (trusted := handler._ssl_opts.pop("ca_certs", None)) is not None:
             handler._ssl_opts["context"] = _HandshakeInTime(trusted, timeout)
 
@@ -128,8 +130,6 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     try:
         browser._open(timeout)
     except Exception as failed:
-        with suppress(AttributeError):  # the SDK leaves a socket open that did not come as far as a session
-            handler._connection._transport.close()
         error = TimeoutError(f"no answer within {timeout:g} s") if watchdog.has_bitten else failed
         raise explain(error, client.fully_qualified_namespace, entity) from None
     finally:
@@ -147,6 +147,16 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
     largest, idle = connection._remote_max_frame_size or 65536, connection._remote_idle_timeout
     return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
+
+
+def _close_and_hang_up(handler: Any, close: Callable[[], None]) -> None:
+    """The SDK leaves a socket open that did not come as far as a session, or whose peer left before its farewell."""
+    connection = handler._connection  # which it forgets
+    try:
+        close()
+    finally:
+        if connection is not None:
+            connection._transport.close()
 
 
 class _HandshakeInTime(ssl.SSLContext):

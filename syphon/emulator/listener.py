@@ -11,6 +11,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 TLS_HANDSHAKE = 0x16
 FIRST_BYTE_WITHIN = 30.0
@@ -32,7 +33,6 @@ class Listener:
         self._make_http = make_http
         self._socket: socket.socket | None = None
         self._reserved: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
         self._greeting: set[asyncio.Task[None]] = set()
         self._silent: set[_Greeter] = set()
 
@@ -52,7 +52,7 @@ class Listener:
             raise
         self.port = listening.getsockname()[1]
         self._socket = listening
-        self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
+        self._watch(listening)
 
     def refuse(self) -> None:
         """Connections are refused, and the port stays ours: else a client's own end of a connection might take it."""
@@ -73,9 +73,6 @@ class Listener:
 
     def close(self) -> None:
         """Nobody listens any more. Connections that were handed on stay; those that never said a word do not."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            self._accepting = None
         for task in list(self._greeting):
             task.cancel()
         for greeter in list(self._silent):
@@ -88,18 +85,25 @@ class Listener:
             self._reserved.close()
             self._reserved = None
 
-    async def _accept(self, listening: socket.socket) -> None:
+    def _watch(self, listening: socket.socket) -> None:
+        if listening is self._socket:
+            asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Takes in who is at the door. Not a task: one that is cancelled would forget whom it has just let in."""
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, _ = await loop.sock_accept(listening)
-            except OSError:
-                # Out of file descriptors, or a client that left while it was waiting: others may still come.
-                await asyncio.sleep(0.05)
-                continue
-            task = loop.create_task(self._greet(connection))
-            self._greeting.add(task)
-            task.add_done_callback(self._greeting.discard)
+        try:
+            connection, _ = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # a client that left while it was waiting
+        except OSError:
+            # Out of file descriptors: others may still come.
+            loop.remove_reader(listening.fileno())
+            loop.call_later(0.05, self._watch, listening)
+            return
+        task = loop.create_task(self._greet(connection))
+        self._greeting.add(task)
+        task.add_done_callback(partial(self._greeted, connection))
 
     async def _greet(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -108,10 +112,13 @@ class Listener:
             connection.setblocking(False)
             tls = await self._first_byte(connection) == TLS_HANDSHAKE if self._tls is not None else False
             await loop.connect_accepted_socket(self._make_greeter, connection, ssl=self._tls if tls else None)
-        except (OSError, TimeoutError, ssl.SSLError, asyncio.CancelledError) as error:
+        except (OSError, TimeoutError, ssl.SSLError):
             connection.close()
-            if isinstance(error, asyncio.CancelledError):
-                raise
+
+    def _greeted(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._greeting.discard(task)
+        if task.cancelled():  # perhaps before it had begun
+            connection.close()
 
     async def _first_byte(self, connection: socket.socket) -> int | None:
         loop = asyncio.get_running_loop()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,9 @@ from syphon.bus import seam
 from syphon.bus.connection import Connection
 from syphon.bus.opening import client_of
 from syphon.config import NamespaceSettings as Settings
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
+from syphon.emulator.broker.access import Grant
+from syphon.emulator.broker.refusals import Unauthorized
 from syphon.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
 
 STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
@@ -135,6 +139,24 @@ def test_a_refused_token_is_no_outage() -> None:  # C3
 
     for error in (Refused("CBS Token authentication failed."), ServiceBusAuthorizationError(message="no")):
         assert isinstance(seam.explain(error, "contoso.example", "orders"), NotAuthorized)
+
+
+def test_a_connection_that_breaks_while_it_is_opened_leaves_no_socket_behind() -> None:
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        namespace = emulator["contoso"].namespace
+
+        def cut_off(token: str, address: str) -> Grant:
+            namespace.faults.begin_outage(Outage.DROP)
+            raise Unauthorized("nobody is there any more to hear this")
+
+        namespace.access.token = cut_off  # type: ignore[method-assign]  # the last step but one
+        gc.collect()  # what others have left behind is none of our business
+        with pytest.raises(DestinationUnreachable):
+            Connection(ServiceBusClient.from_connection_string(emulator["contoso"].connection_string), "orders")
+        with warnings.catch_warnings(record=True) as complaints:
+            warnings.simplefilter("always")
+            gc.collect()
+    assert [str(complaint.message) for complaint in complaints] == []
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def clocked() -> AsyncIterator[Bench]:
-    """A namespace whose time is moved by hand: `clocked.clock.advance(seconds)`. It starts at the machine's time."""
+    """A namespace whose time is moved by hand: `clocked.clock.advance(seconds)`."""
     clock = now()
     async with Emulator(settings(), clock=clock) as emulator:
         yield Bench(emulator["contoso"], clock)
@@ -84,7 +84,9 @@ def swept(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def now() -> FakeClock:
-    """A fake clock that starts now: the SDK compares lock times with the machine's clock."""
+    """A fake clock that starts a few minutes from now: the SDK compares lock times with the machine's clock, and must
+    never find that a lock has run out by itself, however long a test takes.
+    """
     import time
 
-    return FakeClock(round(time.time() * 1000))
+    return FakeClock(round((time.time() + 300) * 1000))

@@ -27,7 +27,7 @@ synchronous = pytest.mark.parametrize("flavour", [SYNC])
 asynchronous = pytest.mark.parametrize("flavour", [AIO])
 
 ORDERS = QueueDescription("orders")
-SOON = 5
+SOON = 30
 """Seconds to wait for what is there already: a wait that ends with the message, not with the time."""
 MOMENT = 0.1
 """Seconds to wait for what must not come."""

@@ -43,8 +43,8 @@ from syphon.amqp.frames import (
 )
 from syphon.amqp.sections import Message, data_section
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
+from tests.emulator.waiting import PATIENCE
 
-PATIENCE = 10.0
 WIDE = 1 << 20
 F = TypeVar("F", bound=Composite)
 

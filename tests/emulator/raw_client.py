@@ -34,9 +34,9 @@ from syphon.amqp.frames import (
 )
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench
+from tests.emulator.waiting import PATIENCE
 
 F = TypeVar("F", bound=Composite)
-PATIENCE = 10
 PIECE = 60_000
 
 

@@ -49,6 +49,7 @@ from syphon.emulator import (
 from syphon.emulator.broker.descriptions import AuthorizationRule
 from syphon.emulator.settings import ROOT_POLICY
 from tests.emulator.peer import Peer, peer, receiver, sas, sender, text, token_request
+from tests.emulator.waiting import until
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 ROOT, SENDS, LISTENS, OWN, SECOND = "root-key", "sending-key", "listening-key", "the-queue's-own-key", "its-second-key"
@@ -250,14 +251,16 @@ async def test_an_entitys_policy_is_not_the_namespaces(contoso: RunningNamespace
 
 
 async def test_a_link_ends_with_its_token_unless_the_token_was_renewed(contoso: RunningNamespace) -> None:
+    now = time.time()
+    contoso.namespace.access.seconds = lambda: now  # no token expires before all is in place
     async with stranger(contoso) as one:
-        now = time.time()
         await one.put_token(token("orders", expiry=now + 0.4), f"{HERE}/orders")
         await one.put_token(token("orders2", expiry=now + 0.5), f"{HERE}/orders2")
         await one.attach_sender("orders", 0)
         await one.attach_receiver("orders2", 1)
         await one.attach_sender("orders2", 2)
         await one.put_token(token("orders"), f"{HERE}/orders")
+        now += 1
         ended = {}
         for _ in range(2):
             detach = await one.expect(Detach)
@@ -273,12 +276,16 @@ async def test_a_link_ends_with_its_token_unless_the_token_was_renewed(contoso: 
 
 
 async def test_who_waits_for_a_session_does_not_get_one_after_the_token_has_expired(contoso: RunningNamespace) -> None:
+    now = time.time()
+    contoso.namespace.access.seconds = lambda: now
     async with stranger(contoso) as one:
-        await one.put_token(token("sessions", "Listens", expiry=time.time() + 0.3), f"{HERE}/sessions")
+        await one.put_token(token("sessions", "Listens", expiry=now + 0.3), f"{HERE}/sessions")
         waits = receiver("sessions", 0)
         assert isinstance(waits.source, Source)
         waits.source.filter = Map(((Symbol("com.microsoft:session-filter"), None),))
         one.send(waits)
+        await until(lambda: contoso.namespace.entity("sessions").links, "it waits")
+        now += 1
         await one.expect(Attach)
         assert (await one.error_of(Detach)).condition == UNAUTHORIZED
         assert not contoso.namespace.entity("sessions").links

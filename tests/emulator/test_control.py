@@ -26,6 +26,7 @@ from syphon.emulator import (
 )
 from tests.emulator.conftest import Bench
 from tests.emulator.raw_client import raw_client
+from tests.emulator.waiting import PATIENCE
 
 ORDER = section_bytes(Section.DATA, b"an order")
 NOTHING_SPECIAL = {
@@ -251,7 +252,7 @@ async def test_no_more_than_the_standard_library_is_needed(controls: Controls) -
     request = urllib.request.Request(address, data=b'{"action": "drop", "operation": "send"}', method="POST")
 
     def post() -> Any:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.load(answer)
 
     assert (await asyncio.to_thread(post))["id"] == 1

@@ -6,7 +6,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import SOON, asynchronous, both, desk, synchronous, text
+from tests.emulator.desk import asynchronous, both, desk, synchronous, text
+from tests.emulator.office import take
 
 
 @both
@@ -20,7 +21,7 @@ async def test_a_dead_lettered_message_tells_why_and_where_it_came_from(bench: B
         assert it.stored() == 0
 
         letters = await it.open_receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER)
-        letter, other = await letters.receive_messages(max_message_count=2, max_wait_time=SOON)
+        letter, other = await take(letters, 2)
         assert (text(letter), letter.message_id, letter.subject) == ("x", "m-1", "s")
         assert letter.dead_letter_reason == "bad address"
         assert letter.dead_letter_error_description == "no such street"
@@ -50,7 +51,7 @@ async def test_a_message_is_dead_lettered_when_its_last_delivery_fails(clocked: 
 
         assert it.stored() == 0
         letters = await it.open_receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER)
-        (letter,) = await letters.receive_messages(max_message_count=1, max_wait_time=SOON)
+        (letter,) = await take(letters)
         assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
         assert letter.dead_letter_error_description == "Message could not be consumed after 3 delivery attempts."
         assert letter.delivery_count == 3
@@ -62,7 +63,7 @@ async def test_dead_letters_are_never_dead_lettered_for_their_deliveries(clocked
     async with desk(clocked, flavour, description, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as it:
         main = await it.open_receiver()
         await it.send("x")
-        (message,) = await main.receive_messages(max_message_count=1, max_wait_time=SOON)
+        (message,) = await take(main)
         await main.abandon_message(message)
         counts = []
         for _ in range(3):

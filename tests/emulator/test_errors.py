@@ -28,6 +28,7 @@ from syphon.amqp import Map, Section, section_bytes
 from syphon.amqp.frames import Accepted, Error, Rejected
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from tests.emulator.conftest import Bench, leftovers
+from tests.emulator.desk import SOON
 from tests.emulator.raw_client import LinkEnded, raw_client
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
@@ -125,7 +126,7 @@ async def test_each_condition_of_a_link_that_ends_while_receiving(bench: Bench, 
         await put_order(bench, queue)
         async with client.get_queue_receiver(queue) as receiver:
             arm()
-            await receiver.receive_messages(max_wait_time=3)
+            await receiver.receive_messages(max_wait_time=SOON)
 
     # After these the client keeps the link for alive: its second try meets the same dead link, not the broker.
     kept = ("com.microsoft:server-busy", "com.microsoft:timeout", "com.microsoft:message-not-found")
@@ -139,7 +140,7 @@ async def test_each_condition_of_a_refused_settlement(bench: Bench, client: Serv
     async def complete(queue: str, arm: Callable[[], None]) -> None:
         await put_order(bench, queue)
         async with client.get_queue_receiver(queue) as receiver:
-            [message] = await receiver.receive_messages(max_wait_time=5)
+            [message] = await receiver.receive_messages(max_wait_time=SOON)
             arm()
             await receiver.complete_message(message)
 
@@ -180,7 +181,7 @@ async def test_a_settlement_that_was_refused_as_busy_is_made_over_the_management
     )
     await put_order(bench, "orders")
     async with client.get_queue_receiver("orders") as receiver:
-        [message] = await receiver.receive_messages(max_wait_time=5)
+        [message] = await receiver.receive_messages(max_wait_time=SOON)
         await receiver.complete_message(message)
     assert bench.namespace.runtime("orders").active == 0
     assert bench.namespace.counters.by_entity()["orders"] == {"receive": 1, "send": 1, "settle": 1}

@@ -20,7 +20,7 @@ from syphon.emulator.broker.descriptions import (
 )
 from syphon.emulator.broker.refusals import BadArgument
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import both
+from tests.emulator.desk import SOON, both
 from tests.emulator.office import advance, held, line, office, put, take_one
 
 TRANSFER = "$Transfer/$DeadLetterQueue"
@@ -62,7 +62,7 @@ async def test_a_receiver_on_a_queue_that_forwards_is_refused_and_one_that_was_t
         bench.namespace.update_queue(QueueDescription("start", forward_to="end"))
         assert held(bench, "start", "end") == [[], ["waiting"]], "what was there goes on as well"
         with pytest.raises(ServiceBusError, match="forwards"):
-            await receiver.receive_messages(max_wait_time=5)
+            await receiver.receive_messages(max_wait_time=SOON)
         with pytest.raises(ServiceBusError, match="forwards"):
             await it.receiver("start")
 

@@ -60,8 +60,8 @@ from syphon.amqp.frames import (
 from syphon.emulator import Kind, QueueDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench
-from tests.emulator.peer import PATIENCE, receiver, sas, sender, text, token_request
-from tests.emulator.waiting import until
+from tests.emulator.peer import receiver, sas, sender, text, token_request
+from tests.emulator.waiting import PATIENCE, until
 
 SEED = int(os.environ.get("SYPHON_FUZZ_SEED", "20240229"))
 COUNT = int(os.environ.get("SYPHON_FUZZ_COUNT", "400"))
@@ -296,13 +296,13 @@ async def work(bench: Bench, done: asyncio.Event) -> tuple[list[str], list[str]]
                 fresh = [f"number {len(sent) + each}" for each in range(5)]
                 await sending.send_messages([ServiceBusMessage(each) for each in fresh])
                 sent += fresh
-            for message in await receiving.receive_messages(max_message_count=5, max_wait_time=5):
+            for message in await receiving.receive_messages(max_message_count=5, max_wait_time=PATIENCE):
                 await receiving.complete_message(message)
                 got.append(str(message))
     return sent, got
 
 
-@pytest.mark.timeout(60 + COUNT // 10)
+@pytest.mark.timeout(120 + COUNT // 10)
 async def test_nonsense_harms_nobody_and_leaves_nothing_behind(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     for name in ("steady", "orders", "sessions"):

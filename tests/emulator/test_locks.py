@@ -14,6 +14,7 @@ from syphon.amqp import Array, Message, Symbol, Value
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
 from tests.emulator.desk import MOMENT, asynchronous, both, desk, synchronous, text, texts
+from tests.emulator.office import take
 from tests.emulator.raw_client import raw_client, request
 
 TEN_SECONDS = QueueDescription("orders", lock_duration=10_000)
@@ -90,7 +91,7 @@ async def test_a_lock_outlives_its_link_and_settles_through_the_management_link(
             await other.complete_message(late)
 
         assert texts(await other.peek_messages(10, sequence_number=1)) == ["abandon", "defer", "late"]
-        again = await other.receive_messages(max_message_count=2, max_wait_time=5)
+        again = await take(other, 2)
         assert [(text(message), message.delivery_count) for message in again] == [("abandon", 1), ("late", 1)]
         (dead,) = it.queue.dead.peek(0, 10)
         properties = dead.application_properties()
@@ -105,7 +106,7 @@ async def test_a_receiver_that_closes_leaves_its_locks_to_run_out(clocked: Bench
         _, other = await asyncio.gather(it.receiver.close(), it.open_receiver())
         assert await other.receive_messages(max_message_count=1, max_wait_time=MOMENT) == []
         it.advance(10)
-        (again,) = await other.receive_messages(max_message_count=1, max_wait_time=5)
+        (again,) = await take(other)
         assert again.delivery_count == 1
 
 

@@ -47,7 +47,7 @@ def packages(node: str) -> None:
             shutil.copy(HERE / name, building)
         command = [npm, "ci", "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts"]
         try:
-            done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=100, check=False)
+            done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=200, check=False)
         except subprocess.TimeoutExpired:
             missing("npm ci did not get the packages in time: is its registry within reach?")
             return
@@ -76,19 +76,20 @@ def config(suite: str) -> dict[str, object]:
     return {"namespaces": [{"name": "a", "amqp_port": 0, "http_port": 0, "queues": queues, "topics": topics}]}
 
 
+@pytest.mark.timeout(400)  # packages may have to be fetched first
 @pytest.mark.parametrize("suite", list(QUEUES))
 def test_the_javascript_client_gets_along(suite: str, node: str, packages: None, tmp_path: Path) -> None:
     file = tmp_path / "emulator.yaml"
     file.write_text(json.dumps(config(suite)))
     with syphon("emulator", "--json", "--config", str(file)) as emulator:
-        (namespace,) = json.loads(emulator.stdout_until("\n"))["namespaces"]
+        (namespace,) = json.loads(emulator.stdout_until("\n", within=100))["namespaces"]
         done = subprocess.run(
             [node, "--test", "--test-reporter", "spec", f"{suite}.test.js"],
             cwd=HERE,
             env={**os.environ, "SERVICE_BUS_CONNECTION_STRING": namespace["connection_string"]},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr

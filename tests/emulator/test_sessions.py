@@ -22,11 +22,10 @@ from syphon.amqp.frames import Attach, Detach, End, Source, Target
 from syphon.emulator.broker.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import AIO, MOMENT, both, texts
+from tests.emulator.desk import AIO, MOMENT, SOON, both, texts
 from tests.emulator.office import (
     Office,
     advance,
-    eventually,
     line,
     office,
     put,
@@ -37,6 +36,7 @@ from tests.emulator.office import (
     take_one,
 )
 from tests.emulator.raw_client import RawClient, raw_client
+from tests.emulator.waiting import until
 
 ORDERS = QueueDescription("orders", requires_session=True)
 
@@ -84,7 +84,7 @@ async def test_the_next_available_session_is_one_with_messages_that_nobody_has(b
 async def test_who_waits_for_the_next_session_gets_it_when_its_first_message_comes(bench: Bench) -> None:
     async with office(bench) as it:
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION))
-        await eventually(lambda: bench.namespace.entity("orders").links)
+        await until(lambda: bench.namespace.entity("orders").links, "it waits")
         assert not waiting.done()
         put(bench, "orders", "1", session_id="late")
         receiver = await waiting
@@ -97,7 +97,7 @@ async def test_who_waits_for_the_next_session_gets_one_that_another_gives_back(b
         put(bench, "orders", "1", session_id="a")
         holder = await it.receiver("orders", session_id="a")
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION))
-        await eventually(lambda: len(bench.namespace.entity("orders").links) == 2)
+        await until(lambda: len(bench.namespace.entity("orders").links) == 2, "it waits")
         assert not waiting.done()
         await it.close(holder)
         assert texts(await take(await waiting)) == ["1"]
@@ -138,7 +138,7 @@ async def test_a_dropped_connection_frees_its_session_and_counts_no_delivery(ben
             handle = await accept(gone, "a")
             gone.grant(handle, 1)
             await gone.receive(handle)
-        await eventually(lambda: not bench.namespace.entity("orders").links)
+        await until(lambda: not bench.namespace.entity("orders").links, "the connection is gone")
         receiver = await it.receiver("orders", session_id="a")
         assert (await take_one(receiver)).delivery_count == 0
 
@@ -157,15 +157,15 @@ async def accept(client: RawClient, session_id: str | None, wait: bool = True) -
 
 async def wait_in_vain(client: RawClient, bench: Bench) -> int:
     handle = await accept(client, None, wait=False)
-    await eventually(lambda: bench.namespace.entity("orders").links)
+    await until(lambda: bench.namespace.entity("orders").links, "it waits")
     return handle
 
 
 async def next_goes_to_another(bench: Bench) -> None:
-    await eventually(lambda: not bench.namespace.entity("orders").links)
+    await until(lambda: not bench.namespace.entity("orders").links, "who waited has left")
     async with office(bench) as it:
         put(bench, "orders", "1", session_id="a")
-        receiver = await it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5)
+        receiver = await it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=SOON)
         assert texts(await take(receiver)) == ["1"]
 
 
@@ -232,8 +232,8 @@ async def test_a_session_lock_lives_as_long_as_it_is_renewed_in_time(clocked: Be
         before = session.locked_until_utc
         for _ in range(3):
             advance(clocked, 40)
-            until = await session.renew_lock()
-        assert until - before == timedelta(seconds=120)
+            renewed = await session.renew_lock()
+        assert renewed - before == timedelta(seconds=120)
         await receiver.complete_message(message)
         assert len(line(clocked, "orders")) == 0
 
@@ -271,7 +271,7 @@ async def test_a_link_that_a_fault_detaches_in_mid_receive_loses_no_message(benc
         bench.namespace.faults.add(Fault(Action.DETACH, Operation.RECEIVE, entity="orders", times=1))
         receiver = await it.receiver("orders", session_id="a")
         with pytest.raises(ServiceBusError):
-            await receiver.receive_messages(max_wait_time=2)
+            await receiver.receive_messages(max_wait_time=SOON)
         assert texts(await take(await it.receiver("orders", session_id="a"))) == ["1"]
 
 
@@ -342,7 +342,7 @@ async def test_a_scheduled_message_makes_its_session_available_when_its_time_has
         due = datetime.fromtimestamp(clocked.clock.now() / 1000, UTC) + timedelta(hours=1)
         await sender.schedule_messages(ServiceBusMessage("1", session_id="a"), due)
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=7200))
-        await eventually(lambda: len(clocked.namespace.entity("orders").links) == 2)
+        await until(lambda: len(clocked.namespace.entity("orders").links) == 2, "it waits")
         assert not waiting.done()
         advance(clocked, 3600)
         assert texts(await take(await waiting)) == ["1"]

@@ -65,7 +65,9 @@ from syphon.emulator.broker.sqlite import SqliteJournal, StateUnusable
 from syphon.emulator.front import AmqpConnection
 from tests.cli.processes import run_syphon
 from tests.emulator.conftest import now
+from tests.emulator.desk import SOON
 from tests.emulator.plain_http import AioPlainHttp
+from tests.emulator.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -166,7 +168,7 @@ async def receive(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusRe
     """So many messages; fewer only if they do not come."""
     found: list[ServiceBusReceivedMessage] = []
     while len(found) < count:
-        more = await receiver.receive_messages(count - len(found), max_wait_time=10)
+        more = await receiver.receive_messages(count - len(found), max_wait_time=SOON)
         if not more:
             break
         found += more
@@ -552,7 +554,7 @@ async def receive_in_one_breath(running: RunningNamespace, path: str, deletes: b
     reader, writer = await asyncio.open_connection("127.0.0.1", running.amqp_port)
     writer.write(SASL_HEADER + frame(0, sasl.to_bytes(), FRAME_SASL) + AMQP_HEADER)
     writer.write(b"".join(frame(0, step.to_bytes()) for step in steps))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await reader.readuntil(b"\x00\x53\x14")  # a transfer
     writer.close()
     await writer.wait_closed()
@@ -705,7 +707,7 @@ def test_a_file_that_makes_no_sense_is_told_plainly_and_left_alone(
     file = tmp_path / "a.db"
     text = spoil(file)
     before = file.read_bytes()
-    result = run_syphon("emulator", "--json", "--namespace", "a:0:0", "--state", str(tmp_path))
+    result = run_syphon("emulator", "--json", "--namespace", "a:0:0", "--state", str(tmp_path), timeout=100)
     assert (result.returncode, result.stdout) == (ExitCode.CONFIG, "")
     assert "Traceback" not in result.stderr
     assert text in result.stderr

@@ -23,7 +23,7 @@ from syphon.emulator.broker.descriptions import (
 )
 from syphon.emulator.broker.filters import FalseFilter
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import both, texts
+from tests.emulator.desk import SOON, both, texts
 from tests.emulator.office import advance, held, line, office, put, rest, take, take_one
 
 NEWS = TopicDescription("news")
@@ -199,7 +199,7 @@ async def test_a_deleted_topic_takes_its_subscriptions_and_their_receivers_with_
         receiver, _ = await asyncio.gather(it.receiver(ONE), it.sender("news"))
         bench.namespace.delete("news")
         with pytest.raises(MessagingEntityNotFoundError):
-            await receiver.receive_messages(max_wait_time=5)
+            await receiver.receive_messages(max_wait_time=SOON)
         with pytest.raises(ServiceBusError):
             await it.send("news", "a")
     with pytest.raises(Exception, match="could not be found"):

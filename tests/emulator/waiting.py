@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-PATIENCE = 15.0
+PATIENCE = 30.0
+"""Seconds after which nothing comes any more: not a measure of speed, so a machine may be as busy as it likes."""
 
 
 async def until(holds: Callable[[], object], what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -81,10 +82,9 @@ def test_a_collector_that_is_away_is_told_once_and_metrics_answer_all_the_same(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "TIMEOUT", 0.2)  # it would try again and again until its time is over
-    with collector() as server:
-        pass  # nobody listens there any more
-    exporter = otlp.MetricExporter(f"{server.url}/v1/metrics")
-    with caplog.at_level(logging.INFO), telemetry() as made:
+    with socket.socket() as taken, caplog.at_level(logging.INFO), telemetry() as made:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens there, nor can anybody else
+        exporter = otlp.MetricExporter(f"http://127.0.0.1:{taken.getsockname()[1]}/v1/metrics")
         assert made.prometheus()
         for _ in range(2):
             assert exporter.export(MetricsData([])) is MetricExportResult.FAILURE

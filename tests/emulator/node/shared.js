@@ -10,7 +10,7 @@ export function connect(string = connectionString) {
 }
 
 /** Exactly so many messages; an error if they do not come. */
-export async function receive(receiver, count, within = 10_000) {
+export async function receive(receiver, count, within = 40_000) {
   const found = [];
   const deadline = Date.now() + within;
   while (found.length < count) {
@@ -21,7 +21,7 @@ export async function receive(receiver, count, within = 10_000) {
   return found;
 }
 
-export async function until(done, within = 10_000) {
+export async function until(done, within = 40_000) {
   const deadline = Date.now() + within;
   while (!(await done())) {
     if (Date.now() > deadline) throw new Error("that took too long");

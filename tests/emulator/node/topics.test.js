@@ -64,7 +64,8 @@ test("a topic's scheduled messages are published when they are due", async () =>
   const receiver = client.createReceiver("scheduled", "all");
   const soon = new Date(Date.now() + 1_000);
   await sender.scheduleMessages({ body: "now" }, soon);
-  assert.deepEqual(await receiver.peekMessages(1), []);
+  const early = await receiver.peekMessages(1);
+  if (new Date() < soon) assert.deepEqual(early, []); // on a slow machine it may be due by now
   const [message] = await receive(receiver, 1);
   assert.ok(message.enqueuedTimeUtc >= soon);
 });
