@@ -6,10 +6,10 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from syphon.amqp import Malformed, Span
+from syphon.amqp import Malformed, Section, Span, split
 
 from .aliases import ENQUEUED_TIME, LOCKED_UNTIL, SEQUENCE_NUMBER
-from .cutting import Place, fields, keys, outline, take, value_at
+from .cutting import Place, fields, keys, take, value_at
 
 _STAMPS = keys((SEQUENCE_NUMBER, ENQUEUED_TIME, LOCKED_UNTIL))
 _DELIVERY_COUNT = 4
@@ -30,11 +30,14 @@ class Facts(NamedTuple):
 
 
 def facts_of(payload: bytes) -> Facts:
-    """Never raises: a message that cannot be read has no facts, and is dealt with where it is restored."""
+    """Never raises: a message that cannot be read has no facts, and is dealt with where it is restored.
+
+    The broker's part stands first. What the sender wrote behind it need not make sense.
+    """
     try:
-        header, annotations, *_ = outline(payload)
-        stamps = take(payload, annotations, _STAMPS).found
-        return Facts(*stamps_at(payload, stamps), deliveries(payload, header))
+        spans = {span.section: span for span in split(payload, until=Section.MESSAGE_ANNOTATIONS)}
+        stamps = take(payload, spans.get(Section.MESSAGE_ANNOTATIONS), _STAMPS).found
+        return Facts(*stamps_at(payload, stamps), deliveries(payload, spans.get(Section.HEADER)))
     except Malformed:
         return Facts()
 

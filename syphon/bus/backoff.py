@@ -17,8 +17,8 @@ class Backoff:
     def __init__(self) -> None:
         self._pause = 0.0
 
-    def pause(self, lasted: float) -> float:
+    def pause(self, lasted: float, shortest: float = 0.0) -> float:
         """It broke, after so many seconds: how many to wait until it is opened again."""
-        pause = self._pause if lasted < A_GOOD_TIME else 0.0
+        pause = max(shortest, self._pause if lasted < A_GOOD_TIME else 0.0)
         self._pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
         return pause

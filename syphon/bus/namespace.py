@@ -13,7 +13,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from ..errors import Faulted, SyphonError, Waits
-from .backoff import FIRST_PAUSE, LONGEST_PAUSE, Backoff
+from .backoff import FIRST_PAUSE, Backoff
 from .connection import Connection
 
 
@@ -57,7 +57,6 @@ class Namespace:
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
         self._opening = False
-        self._pause = FIRST_PAUSE
         self._opened_at = self._next_try = self.since
         self._backoff = Backoff()
         self._lock = threading.Lock()
@@ -89,15 +88,13 @@ class Namespace:
     def _take_opened(self) -> None:
         opened, self._opened = self._opened, None
         if isinstance(opened, Connection):
-            self._connection, self.error, self._pause = opened, None, FIRST_PAUSE
-            self._opened_at = self.now()
+            self._connection, self.error, self._opened_at = opened, None, self.now()
         elif isinstance(opened, Faulted):
             self.fault(opened)
             raise opened
         elif isinstance(opened, SyphonError):
             self.error = opened
-            self._next_try = self.now() + self._pause
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            self._next_try = self.now() + self._backoff.pause(0.0, FIRST_PAUSE)
         elif opened is not None:
             raise opened
 

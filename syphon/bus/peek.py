@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode
-from syphon.amqp.codec import skip
+from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
 
 from ..errors import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
 from .connection import Connection
@@ -167,15 +166,12 @@ def stamped(payload: bytes) -> Peeked:
 
 
 def _annotations(payload: bytes) -> Map:
-    """Only the sections before them are read: what the sender wrote behind may be no AMQP at all."""
-    pos = 0
+    """Read no further than that: what the sender wrote behind may be no AMQP at all."""
     try:
-        while payload[pos : pos + 2] == b"\x00\x53":
-            section, value = payload[pos + 2], pos + 3
-            if section >= Section.MESSAGE_ANNOTATIONS:
-                found = decode(payload, value)[0] if section == Section.MESSAGE_ANNOTATIONS else None
+        for span in split(payload, until=Section.MESSAGE_ANNOTATIONS):
+            if span.section == Section.MESSAGE_ANNOTATIONS:
+                found = decode(payload, span.value, span.end)[0]
                 return found if isinstance(found, Map) else Map()
-            pos = skip(payload, value, len(payload))
-    except (Malformed, IndexError):
+    except Malformed:
         pass
     return Map()

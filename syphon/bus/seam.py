@@ -120,7 +120,8 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
             handler._ssl_opts["context"] = _HandshakeInTime(trusted, timeout)
 
     def cut_off() -> None:
-        with suppress(AttributeError, OSError):  # no socket yet, or none any more
+        # No handler yet, no socket yet, or none any more: whatever it is, the next bite must come.
+        with suppress(AttributeError, TypeError, OSError):
             socket.socket.shutdown(handler._connection._transport.sock, socket.SHUT_RDWR)
 
     browser._create_handler = create_handler_with_heartbeats

@@ -66,10 +66,6 @@ class Tokens:
             self._ask(path, token)
         return token.ready
 
-    def forget(self, path: str) -> None:
-        """No link needs this entity's token any more."""
-        self._tokens.pop(path, None)
-
     def work(self) -> None:
         """Puts what has been fetched, and renews what is about to expire."""
         self._look_at_link()
@@ -115,9 +111,7 @@ class Tokens:
             self._fetching[path] = self._fetcher.submit(self._credential.get_token, JWT_SCOPE)
 
     def _put(self, path: str, future: Future[Any]) -> None:
-        token = self._tokens.get(path)
-        if token is None:
-            return
+        token = self._tokens[path]
         error = future.exception()
         if error is not None:
             # The error's text may hold the request, and with it a secret: its kind says enough.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -95,11 +96,27 @@ class Lines:
         few = min(WORTH_SENDING, self.together)
         return len(line) < few and len(line) * line[0].restored.size < sender.max_batch
 
-    def take_all(self) -> list[Transfer]:
-        taken = [transfer for line in self._lines.values() for transfer in line]
-        self._lines.clear()
-        self._count = 0
+    def take(self, locked_before: float) -> list[Transfer]:
+        """Those that were last locked before then, out of their lines."""
+        taken: list[Transfer] = []
+        for key, line in list(self._lines.items()):
+            old, fresh = parted(line, locked_before)
+            taken += old
+            if not fresh:
+                del self._lines[key]
+            elif old:
+                self._lines[key] = deque(fresh)
+        self._count -= len(taken)
         return taken
+
+
+def parted(transfers: Iterable[Transfer], locked_before: float) -> tuple[Batch, Batch]:
+    """Those that were last locked before then, and the others."""
+    old: Batch = []
+    fresh: Batch = []
+    for transfer in transfers:
+        (old if transfer.arrival.locked_at < locked_before else fresh).append(transfer)
+    return old, fresh
 
 
 def encoded(batch: Batch) -> tuple[bytes, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,10 +11,17 @@ from syphon.backlog import not_allowed
 from ..bus.connection import Connection
 from ..errors import Waits
 from .batches import Transfer
-from .destination import Closed, Destination, Progress, Waiting
+from .destination import NO_LINK, Destination, Progress, Share
 from .durations import Durations
 from .options import PumpOptions
+from .standing import Closed, Waiting
 from .traces import Traces
+
+UNDER_WAY = 0.75
+"""The share of what may be in hand that may be under way to destinations, all of them together."""
+
+LOOK_AT_ALL = 0.5
+"""Seconds between looks at those that get no link: there may be hundreds, and little to be done for them."""
 
 
 class WaitingDestination(NamedTuple):
@@ -38,6 +46,7 @@ class Destinations:
         self._known: dict[str, Destination] = {}
         self._busy: dict[str, Destination] = {}
         self._paused: frozenset[str] = frozenset()
+        self._next_look_at_all = 0.0
         self.send_times = Durations()
         """How long destinations took to answer, all of them together."""
 
@@ -65,13 +74,17 @@ class Destinations:
 
     def work(self, connection: Connection | None, now: float) -> Iterator[tuple[Destination, Progress]]:
         """A round of work at all that have some."""
-        room_for_links = self._room_for_links()
+        share, room_for_links = self._share(), self._room_for_links()
+        is_time_for_all = now >= self._next_look_at_all
+        if is_time_for_all:
+            self._next_look_at_all = now + LOOK_AT_ALL
         for key, destination in list(self._busy.items()):
-            if not destination.has_link():
-                if room_for_links <= 0:
-                    continue
-                room_for_links -= 1
-            progress = destination.work(connection, now)
+            had_link = destination.has_link()
+            gets_one = had_link or room_for_links > 0
+            if not gets_one and not is_time_for_all:
+                continue
+            progress = destination.work(connection, now, share if gets_one else NO_LINK)
+            room_for_links += had_link - destination.has_link()
             for answer in progress.answers:
                 self.send_times.note(answer.seconds)
                 self._traces.note(destination.path, answer, now)
@@ -79,23 +92,27 @@ class Destinations:
             if not destination.has_work():
                 del self._busy[key]
 
+    def _share(self) -> Share:
+        """Most of the window is for what is under way. Whoever does not answer must leave some for others."""
+        share = UNDER_WAY / max(1, len(self._busy))
+        return Share(int(share * self._options.window), int(share * self._options.window_bytes))
+
     def _room_for_links(self) -> int:
         """A thousand destinations do not mean a thousand links: who needs one gets that of one that does not."""
         linked = [destination for destination in self._known.values() if destination.has_link()]
         room = self._options.max_links - len(linked)
         wanted = sum(not destination.has_link() for destination in self._busy.values())
         if wanted > room:
-            idle = sorted((destination for destination in linked if destination.is_idle()), key=lambda d: d.used_at)
-            for destination in idle[: wanted - room]:
+            spare = (destination for destination in linked if destination.can_spare_its_link())
+            for destination in sorted(spare, key=lambda d: d.used_at)[: wanted - room]:
                 destination.close()
                 room += 1
         return room
 
-    def unsent(self) -> Iterator[tuple[Destination, Transfer]]:
-        """What was not sent yet, taken back."""
+    def unsent(self, locked_before: float = math.inf) -> Iterator[Transfer]:
+        """What was not sent yet, taken back: all, or what was last locked before then."""
         for destination in self._busy.values():
-            for transfer in destination.give_up():
-                yield destination, transfer
+            yield from destination.give_up(locked_before)
 
     def waiting(self, now: float) -> list[WaitingDestination]:
         """Who is left alone now. May be asked from another thread."""
@@ -113,7 +130,8 @@ class Destinations:
                 seconds = max(0.0, state.until - now)
                 found.append(
                     WaitingDestination(
-                        destination.path, seconds, str(state.because), destination.left, destination.failures
+                        destination.path, seconds, str(state.because), destination.left,
+                        destination.standing.failures,
                     )
                 )
         return found
@@ -128,8 +146,7 @@ class Destinations:
         """What another pump has found out counts here as well."""
         destination = self.find(known.path)
         if isinstance(destination, Destination):
-            destination.failures = known.failures
-            destination.state = Waiting(now + known.seconds, Waits(known.reason))
+            destination.standing.leave_alone(now + known.seconds, Waits(known.reason), known.failures)
 
     def close(self) -> None:
         for destination in self:

@@ -6,7 +6,6 @@ What is in hand is bounded by count and by bytes. The order of the last steps is
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,9 +15,10 @@ from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, Settled
 from ..bus.namespace import Namespace
 from ..bus.traffic import wait_for_traffic
-from ..errors import Faulted, Interrupted, LockLost, SyphonError, Waits
+from ..errors import Faulted, Interrupted, SyphonError, Waits
 from .account import Account, Ended, Tally, wall_clock
 from .batches import Transfer
+from .completions import Completions
 from .destination import Destination, Progress
 from .destinations import Destinations, WaitingDestination
 from .intake import Intake
@@ -28,8 +28,6 @@ from .outcomes import Outcome, Result
 from .traces import Traces
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "Tally", "WaitingDestination"]
-
-log = logging.getLogger(__name__)
 
 TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
@@ -68,8 +66,7 @@ class Pump:
         self.destinations = Destinations(self._options, self.traces)
         self._intake = Intake(queue, secondary, self._options, self.tally, now)
         self._locks = LockKeeper(queue, self._options.lock)
-        self._orphans: dict[Arrival, float] = {}
-        """Forwarded, and not completed: their link was lost, or the service busy. When to try it in another way."""
+        self._completions = Completions(queue, self._account, self._locks, now)
         self._started = now()
         self._ended_at: float | None = None
         self._stopped_at: float | None = None
@@ -182,15 +179,20 @@ class Pump:
             return None
 
     def _see_to_locks(self, now: float) -> None:
-        for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._locks.seconds]:
-            self._completed(arrival, LockLost())
+        self._leave_old(now)
+        self._completions.give_up_late(now)
         connection = self._secondary.connection()
         if connection is None:
             return
         self._locks.keep(connection, self._account.in_hand, now)
-        due = [orphan for orphan, at in self._orphans.items() if now >= at]
-        if due and self._intake.is_allowed(connection):
-            self._locks.complete(connection, due, self._completed)
+        if self._completions.are_due(now) and self._intake.is_allowed(connection):
+            self._completions.ask(connection, now)
+
+    def _leave_old(self, now: float) -> None:
+        """A message whose lock is about to run out is not sent any more: it could not be completed afterwards."""
+        limit = self._locks.seconds * (1 - LOCK_MARGIN) - TICK  # the next look may be too late
+        for transfer in self.destinations.unsent(locked_before=now - limit):
+            self._leave(transfer, Interrupted("The lock was about to run out before it could be sent."))
 
     def _grant(self) -> None:
         if self._intake.is_lost:
@@ -203,7 +205,7 @@ class Pump:
         self._take_settlements()
         link = self._intake.let_go()
         error = link.error if link is not None else None
-        for _, transfer in self.destinations.unsent():
+        for transfer in self.destinations.unsent():
             self._leave(transfer, error or Interrupted())
         if error is not None and not isinstance(error, Interrupted | Waits):
             raise error
@@ -256,36 +258,20 @@ class Pump:
         if self._fault is not None:
             self._give_back_unsent()
         elif connection is None and self._primary.error is not None:
-            for _, transfer in self.destinations.unsent():
+            for transfer in self.destinations.unsent():
                 self._leave(transfer, self._primary.error)
-        self._leave_old(now)
 
     def _note(self, destination: Destination, progress: Progress) -> None:
         wall = wall_clock()
         for transfer in progress.accepted:
             transfer.forwarded_at = wall
-            if transfer.arrival.link.state is LinkState.OPEN:
-                transfer.arrival.link.complete(transfer.arrival)
-            else:
-                self._orphans[transfer.arrival] = self._now()
+            self._completions.begin(transfer.arrival)
         for transfer, error in progress.refused:
             reason = getattr(error, "reason", "Refused")
             self._dead_letter(transfer.arrival, reason, f"Destination '{destination.path}': {error}")
         for transfer, error in progress.left:
             destination.left += 1
             self._leave(transfer, error)
-
-    def _leave_old(self, now: float) -> None:
-        """A message whose lock is about to run out is not sent any more: it could not be completed afterwards."""
-        limit = self._locks.seconds * (1 - LOCK_MARGIN)
-        oldest = next(iter(self._account.in_hand), None)
-        if oldest is None or now - oldest.locked_at < limit:
-            return
-        for destination, transfer in list(self.destinations.unsent()):
-            if now - transfer.arrival.locked_at < limit:
-                destination.offer(transfer)
-            else:
-                self._leave(transfer, Interrupted("The lock was about to run out before it could be sent."))
 
     # --- ends ----------------------------------------------------------------------------------------------------
 
@@ -306,7 +292,7 @@ class Pump:
     def _give_back_unsent(self) -> None:
         """First the credit goes back: the next to get these messages must not be ourselves."""
         self._intake.drain()
-        for _, transfer in self.destinations.unsent():
+        for transfer in self.destinations.unsent():
             self._give_back(transfer.arrival)
 
     def _leave(self, transfer: Transfer, error: SyphonError) -> None:
@@ -329,32 +315,10 @@ class Pump:
         forwarded = transfer is not None and transfer.forwarded_at is not None
         if settled.error is None:
             self._account.finish(arrival, SETTLED_AS[settled.outcome])
-        elif not forwarded:
+        elif forwarded:
+            self._completions.refused(settled, settled.error)
+        else:
             self._account.finish(arrival, Result.LEFT, str(settled.error))
-        elif settled.unknown:
-            self._orphans[arrival] = self._now()
-        elif isinstance(settled.error, Waits):
-            self._orphans[arrival] = self._now() + settled.error.retry_after
-        else:
-            self._not_completed(arrival, str(settled.error))
-
-    def _completed(self, arrival: Arrival, error: SyphonError | None) -> None:
-        """What became of a message that was forwarded, and could not be completed over its link."""
-        if arrival not in self._orphans:
-            return
-        if isinstance(error, Waits):
-            self._orphans[arrival] = self._now() + error.retry_after
-            return
-        del self._orphans[arrival]
-        if error is None:
-            self._account.finish(arrival, Result.FORWARDED)
-        else:
-            self._not_completed(arrival, f"Its lock was lost with its link. {error}")
-
-    def _not_completed(self, arrival: Arrival, why: str) -> None:
-        """Forwarded, but not known to be completed: it will come again, under the same message id (S6, D10)."""
-        log.warning("a message of %s was forwarded and could not be completed: %s", self.queue, why)
-        self._account.finish(arrival, Result.FORWARDED, why, possible_duplicate=True)
 
     def _close(self) -> None:
         """Leaves with care: nothing is settled that did not arrive, and the account balances."""

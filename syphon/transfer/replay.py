@@ -18,14 +18,14 @@ from syphon.backlog.dead_letters import NotPutBack, dead_letter_path, put_back
 
 from ..bus.connection import Connection
 from ..bus.links import Arrival, LinkState, RawReceiver, Settled
-from ..bus.peek import stamped
 from ..bus.traffic import wait_for_traffic
 from ..config import PairSettings
 from ..errors import Interrupted, SyphonError, Waits
 from .batches import Transfer
-from .destination import Destination, Waiting
+from .destination import Destination, Share
 from .locks import LockKeeper
 from .options import PERMANENT
+from .standing import Waiting
 
 WINDOW, WINDOW_BYTES = 500, 16 * 1024 * 1024
 """How many messages are on their way at once, and about how many bytes."""
@@ -196,8 +196,9 @@ class Replay:
         while self._receiver is not None and self._receiver.arrivals:
             arrival = self._receiver.arrivals.popleft()
             self._largest = max(len(arrival.payload), self._largest // 2)
-            self._locks.learn(facts_of(arrival.payload).locked_until, _wall())
-            number = stamped(arrival.payload).sequence_number
+            facts = facts_of(arrival.payload)
+            self._locks.learn(facts.locked_until, _wall())
+            number = facts.sequence_number
             if number not in self._seen:
                 self._seen.add(number)
                 self._news_at = self._now()
@@ -226,7 +227,7 @@ class Replay:
             state = destination.state
             if isinstance(state, Waiting) and now < state.until and self._is_patient(destination):
                 continue
-            progress = destination.work(self._target, now)
+            progress = destination.work(self._target, now, Share(WINDOW, WINDOW_BYTES))
             for transfer in progress.accepted:
                 self._waits_since.pop(destination.path, None)
                 self._in_hand[transfer.arrival] = True

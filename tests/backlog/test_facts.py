@@ -15,6 +15,7 @@ STAMPS: dict[str, Value] = {
     "x-opt-message-state": Int(0),
 }
 
+
 def test_a_stamp_that_is_no_number_says_nothing() -> None:
     values: list[Value] = ["seven..", True, b"1234567", 1.0, None]
     for value in values:
@@ -23,8 +24,16 @@ def test_a_stamp_that_is_no_number_says_nothing() -> None:
         assert facts_of(data) == Facts()
 
 
-def test_facts_are_read_from_whole_messages_and_none_from_others() -> None:
+def stamped(behind: bytes) -> bytes:
     header = b"\x00\x53" + bytes((Section.HEADER,)) + encode([True, None, None, None, UInt(3)])
-    stamped = header + b"\x00\x53\x72" + encode(Map.symbols(STAMPS)) + data_section(b"body")
-    assert facts_of(stamped) == Facts(70_000, NOW - 5_000, NOW, 3)
-    assert facts_of(stamped[:-10]) == Facts()
+    return header + b"\x00\x53\x72" + encode(Map.symbols(STAMPS)) + behind
+
+
+def test_facts_are_read_whatever_the_sender_wrote_behind_them() -> None:  # D9: a dead letter is found by its number
+    for behind in (data_section(b"body"), data_section(b"body")[:-2], b"\x00\x53\x74\xc1", b"\xff not AMQP"):
+        assert facts_of(stamped(behind)) == Facts(70_000, NOW - 5_000, NOW, 3)
+
+
+def test_what_the_broker_wrote_and_is_cut_off_says_nothing() -> None:
+    whole = stamped(b"")
+    assert {facts_of(whole[:end]) for end in range(len(whole) - 20, len(whole))} == {Facts()}

@@ -6,9 +6,11 @@ import ast
 import gc
 import re
 import socket
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, TransportType
@@ -165,6 +167,36 @@ def silent() -> Iterator[str]:
 
 
 def test_a_peer_that_takes_the_connection_and_is_silent_is_an_outage(silent: str) -> None:  # C3
+    string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
+    client = ServiceBusClient.from_connection_string(string, retry_total=0)
+    with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.2 s"):
+        Connection(client, "orders", timeout=0.2)
+
+
+@pytest.mark.timeout(20)
+def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C3
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is up before there is a socket to cut, and then there is one."""
+    bitten = threading.Event()
+    find = socket.getaddrinfo
+
+    class Watchdog(seam._Watchdog):
+        def __init__(self, patience: float, bite: Callable[[], None]) -> None:
+            def bite_and_tell() -> None:
+                try:
+                    bite()
+                finally:
+                    bitten.set()
+
+            super().__init__(patience, bite_and_tell)
+
+    def find_late(*arguments: Any, **options: Any) -> Any:
+        bitten.wait()
+        return find(*arguments, **options)
+
+    monkeypatch.setattr(seam, "_Watchdog", Watchdog)
+    monkeypatch.setattr(socket, "getaddrinfo", find_late)
     string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
     client = ServiceBusClient.from_connection_string(string, retry_total=0)
     with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.2 s"):

@@ -6,10 +6,17 @@ import time
 
 import pytest
 
+from syphon.amqp.frames import Composite, Disposition
 from syphon.emulator import Action, Fault, Operation
+from syphon.emulator.front.entity_links import EntityInlet
+from syphon.emulator.front.session import AmqpSession
 from syphon.errors import DestinationBusy, DestinationMissing, DestinationSilent
-from syphon.transfer.destination import Closed, Destination, Open, Waiting
+from syphon.transfer.destination import Destination
+from syphon.transfer.destinations import Destinations
+from syphon.transfer.options import PumpOptions
 from syphon.transfer.pump import PERMANENT
+from syphon.transfer.standing import Closed, Open, Waiting
+from syphon.transfer.traces import Traces
 
 from .conftest import Bench, aliased
 from .trial import Trial, trial
@@ -23,6 +30,9 @@ __all__ = ["trial"]
         ("com.microsoft:server-busy", [10, 20, 40, 80, 120, 120]),
         ("com.microsoft:timeout", [1, 2, 4, 8, 16, 32, 64, 120, 120]),
         ("com.microsoft:operation-cancelled", [1, 2, 4]),
+        ("amqp:resource-locked", [1, 2, 4]),
+        ("com.microsoft:store-lock-lost", [1, 2, 4]),
+        ("com.microsoft:partition-not-owned", [1, 2, 4]),
         ("amqp:resource-limit-exceeded", [30, 60, 120, 120]),
     ],
 )
@@ -62,7 +72,18 @@ def test_many_batches_that_fail_together_are_one_failure(trial: Trial) -> None: 
     assert busy.struck == 10
     state = trial.destination.state
     assert isinstance(state, Waiting)
-    assert (state.until - trial.now, trial.destination.failures) == (10, 1)
+    assert (state.until - trial.now, trial.destination.standing.failures) == (10, 1)
+
+
+def test_what_fails_beside_it_does_not_shorten_the_wait_of_a_busy_one(trial: Trial) -> None:  # S5
+    for condition in ("com.microsoft:server-busy", "com.microsoft:timeout"):
+        trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition, times=1))
+    trial.offer("first")
+    trial.offer("second")
+    trial.turn(lambda: len(trial.progress.left) == 2)
+    state = trial.destination.state
+    assert isinstance(state, Waiting)
+    assert (state.until - trial.now, type(state.because)) == (10, DestinationBusy)
 
 
 def test_who_may_not_send_there_tries_again_in_a_minute(trial: Trial) -> None:  # S4: no word about a message
@@ -81,6 +102,33 @@ def test_a_link_that_breaks_is_opened_again_at_once_but_not_for_ever(trial: Tria
     broken = trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders"))
     assert [trial.pause(), trial.pause()] == [1, 2]
     assert broken.struck == 6
+
+
+def test_a_link_that_ends_before_anything_was_sent_is_not_opened_again_for_ever(  # S3: no hot loop
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = []
+
+    def end(link: EntityInlet) -> None:
+        ended.append(link.name)
+        link.end("amqp:not-allowed", "instead of credit")
+
+    monkeypatch.setattr(EntityInlet, "give_credit", end)
+    assert [trial.pause(), trial.pause()] == [1, 2]
+    assert len(ended) == 6
+
+
+def test_what_was_settled_without_a_word_is_not_sent_again_and_again(  # D10, S3: no hot loop
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def say_nothing(session: AmqpSession, role: bool, delivery_id: int, outcome: Composite) -> None:
+        session.send(Disposition(role, delivery_id, None, True, None))
+
+    monkeypatch.setattr(AmqpSession, "answer", say_nothing)
+    trial.send()
+    ((left, _),) = trial.progress.left
+    assert left.possible_duplicate
+    assert trial.bench.active("orders") == 1
 
 
 def test_a_destination_that_refused_everything_is_looked_at_again_in_half_a_minute(trial: Trial) -> None:  # S4
@@ -125,10 +173,33 @@ def test_a_few_messages_without_a_key_do_not_wait_for_those_with_keys(trial: Tri
 
 def test_one_that_was_stuck_when_it_failed_has_its_time_again_after_the_wait(trial: Trial) -> None:  # S3
     trial.destination._stuck_since = trial.now - 100
-    trial.destination._suffer(DestinationBusy(), trial.now)
+    trial.destination._fail(DestinationBusy(), trial.now)
     trial.now += 10
     trial.send()  # over a link that has to be opened first
     assert (len(trial.progress.accepted), len(trial.progress.left)) == (1, 0)
+
+
+def test_a_link_that_is_owed_an_answer_is_watched_when_nothing_waits_for_it_any_more(trial: Trial) -> None:  # S3
+    """Nobody else would close it before the connection counts as dead, and all destinations with it."""
+    hung = trial.bench.fault(Fault(Action.HANG, Operation.ATTACH, "orders"))
+    destinations = Destinations(PumpOptions(), Traces())
+    trial.offer(None)
+    (waits,) = trial.destination.give_up()
+    found = destinations.find("orders")
+    assert isinstance(found, Destination)
+    destinations.offer(found, waits)
+    began = time.monotonic()
+
+    def left(seconds: float) -> int:
+        return sum(len(done.left) for _, done in destinations.work(trial.connection, began + seconds))
+
+    def is_attaching() -> bool:
+        assert left(0) == 0
+        return hung.struck == 1
+
+    trial.turn(is_attaching)
+    assert (left(11), found.has_link()) == (1, True)
+    assert (left(80), found.has_link()) == (0, False)
 
 
 def test_who_waits_is_told_with_the_reason_the_time_and_how_many_were_left(bench: Bench) -> None:  # D7

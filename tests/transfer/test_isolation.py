@@ -7,9 +7,13 @@ from dataclasses import replace
 import pytest
 
 from syphon.emulator import Action, Fault, Operation
-from syphon.errors import DestinationDisabled
+from syphon.errors import DestinationBusy, DestinationDisabled
 from syphon.transfer import destination
+from syphon.transfer.batches import MOST
+from syphon.transfer.destinations import UNDER_WAY
 from syphon.transfer.options import PERMANENT
+from syphon.transfer.pump import WaitingDestination
+from syphon.transfer.standing import Standing, Waiting
 
 from .conftest import BACKLOG, QUICK, Bench, aliased
 
@@ -30,6 +34,53 @@ def test_a_destination_that_never_answers_does_not_hold_up_the_others(  # S3
     assert hung.struck > 0
     assert tally.received == tally.forwarded + tally.left
     assert (tally.forwarded, tally.dead_lettered) == (600, 0)
+
+
+def test_many_that_never_answer_leave_room_for_the_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:  # S3
+    monkeypatch.setattr(destination, "STUCK", 0.5)
+    names = [f"dead-{number}" for number in range(4)]
+    for name in ("orders", *names):
+        bench.queue(name)
+    bench.fault(Fault(Action.HANG, Operation.SEND, "dead-*"))
+    bench.put(*(aliased(f"{i}", "orders" if i % 5 == 0 else names[i % 4]) for i in range(6000)))
+    with bench.running(replace(QUICK, window=4000, lease=None, grace=0.1)) as (pump, _, _):
+        bench.wait(lambda: bench.active("orders") == 1200 and pump.tally.in_hand <= UNDER_WAY * 4000 + 4 * MOST)
+    assert pump.tally.forwarded == 1200
+
+
+def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(  # S3
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(destination, "STUCK", 0.5)
+    for name in ("dead", "orders"):
+        bench.queue(name)
+    bench.fault(Fault(Action.HANG, Operation.SEND, "dead"))
+    bench.put(*(aliased("x" * 2000, "dead" if i % 10 else "orders") for i in range(2000)))
+    most = UNDER_WAY * 3_000_000 + 256 * 1024
+    with bench.running(replace(QUICK, window_bytes=3_000_000, lease=None, grace=0.1)) as (pump, _, _):
+        bench.wait(lambda: bench.active("orders") == 200 and pump.tally.bytes_in_hand <= most)
+    assert pump.tally.forwarded == 200
+
+
+def test_who_gets_no_link_does_not_keep_its_messages_in_hand(  # S3
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(destination, "STUCK", 0.5)
+    monkeypatch.setattr(destination, "ANSWER_WITHIN", 4.0)
+    for name in ("dead", "waits", "later"):
+        bench.queue(name)
+    hung = bench.fault(Fault(Action.HANG, Operation.SEND, "dead"))
+    bench.put(aliased("x", "dead"))
+    with bench.running(replace(QUICK, max_links=1, quiet=20.0, lease=None, grace=0.1)) as (pump, outcomes, _):
+        bench.wait(lambda: hung.struck == 1)
+        pump.leave_alone(WaitingDestination("waits", 60.0, "it was busy", 0))
+        bench.put(*(aliased("x", path) for path in ("waits", "later")))
+        bench.wait(lambda: len(outcomes) == 3)  # the third is the one that was not answered
+        bench.put(aliased("x", "later"))
+        bench.wait(lambda: pump.tally.forwarded == 1)  # over the link that is free now
+    assert {outcome.destination: outcome.reason for outcome in outcomes[:2]} == {
+        "waits": "it was busy", "later": "'later' takes nothing at the moment.",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("condition", ["amqp:link:message-size-exceeded", "amqp:decode-error", "amqp:not-allowed"])
@@ -91,8 +142,8 @@ def test_what_the_operator_waits_for_is_waited_for_when_a_link_says_it_too(bench
 
 
 def test_a_destination_that_has_failed_for_days_still_has_two_minutes_to_wait() -> None:  # S9
-    found = destination.Destination("orders", PERMANENT)
-    found.failures = 5000
-    found._wait(10.0, DestinationDisabled(), 0.0)
-    assert isinstance(found.state, destination.Waiting)
-    assert found.state.until == 120.0
+    standing = Standing("orders", PERMANENT)
+    standing.failures = 5000
+    standing.failed(DestinationBusy(), 0.0)
+    assert isinstance(standing.state, Waiting)
+    assert standing.state.until == 120.0

@@ -34,6 +34,24 @@ def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(bench: Be
     assert bench.active("orders") == 20
 
 
+def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(bench: Bench) -> None:  # S6
+    bench.queue("orders")
+    short = short_locks(bench)
+    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(2)), queue=short)
+    bench.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
+    line = bench.secondary.line(short)
+    lost = False
+    with bench.pump(replace(QUICK, quiet=2.0), short) as (pump, outcomes):
+        for _ in pump.turns():
+            if pump.tally.in_hand == 2 and not lost:
+                lost = True
+                bench.emulator.call(lambda: line.lose_lock(line.peek(0, 2)[1].lock_token))  # type: ignore[arg-type]
+    (left,) = (outcome for outcome in outcomes if outcome.result is Result.LEFT)
+    assert (left.message_id, "about to run out" in left.reason) == ("1", True)
+    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (2, 0)
+    assert bench.active("orders") == 2
+
+
 def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(bench: Bench) -> None:  # S6, P3
     bench.queue("slow")
     short = short_locks(bench)

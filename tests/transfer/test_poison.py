@@ -7,9 +7,10 @@ import pytest
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.emulator import Action, Fault, Operation
 from syphon.errors import DestinationFailed, MessageTooLarge, NotAllowedByEntity
-from syphon.transfer.destination import Destination, Open, Waiting
+from syphon.transfer.destination import Destination
 from syphon.transfer.outcomes import Result
 from syphon.transfer.pump import PERMANENT
+from syphon.transfer.standing import Open, Waiting
 
 from .conftest import Bench, aliased
 from .trial import Trial, trial
@@ -47,13 +48,32 @@ def test_its_companions_arrive_once_and_the_destination_goes_on(trial: Trial, ba
     assert sum(fault.struck for fault in faults) <= 8 * len(bad)  # 100, 50, 25, 13, 7, 4, 2, 1
 
 
+@pytest.mark.parametrize("bad", [range(5), range(40, 50), range(90, 100)])
+def test_neighbours_with_the_same_fault_hold_back_no_others(trial: Trial, bad: range) -> None:  # S3
+    for number in bad:
+        trial.bench.fault(poison(number))
+    offer(trial, 100)
+    trial.turn(lambda: trial.answered() == 100)
+    assert left(trial) == {f"{number}" for number in bad}
+    assert trial.bench.active("orders") == 100 - len(bad)
+
+
+def test_it_is_found_as_well_if_the_link_ends_over_it(trial: Trial) -> None:  # S3
+    trial.bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", "amqp:internal-error", message_id="7"))
+    offer(trial, 100)
+    trial.turn(lambda: trial.answered() == 100)
+    assert (left(trial), len(trial.progress.accepted)) == ({"7"}, 99)
+    assert trial.bench.active("orders") == 99
+    assert isinstance(trial.destination.state, Open)
+
+
 def test_a_destination_that_fails_over_everything_soon_waits(trial: Trial) -> None:  # S4, S9
     failing = trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", "amqp:internal-error"))
     pauses = []
-    for tries in (11, 22, 33):
+    for tries in (10, 20, 30):
         offer(trial, 100)
-        trial.turn(lambda tries=tries: trial.answered() == 100 * tries // 11)  # type: ignore[misc]
-        assert failing.struck == tries  # down to the first message, and the two beside it
+        trial.turn(lambda tries=tries: trial.answered() == 10 * tries)  # type: ignore[misc]
+        assert failing.struck == tries  # down to the first message, and two from afar
         state = trial.destination.state
         assert isinstance(state, Waiting)
         pauses.append(state.until - trial.now)
@@ -78,10 +98,21 @@ def test_a_message_that_is_refused_and_may_not_be_given_up_does_not_hold_up_othe
     trial.destination = Destination("orders", PERMANENT - {NotAllowedByEntity, MessageTooLarge})
     trial.bench.fault(Fault(Action.REFUSE, Operation.SEND, "orders", message_id="40"))
     offer(trial, 80)
-    trial.offer(None, data_section(bytes(300_000)), message_id="large")
-    trial.turn(lambda: trial.answered() == 81)
-    assert (left(trial), trial.progress.refused) == ({"40", "large"}, [])
+    for number in range(4):
+        trial.offer(None, data_section(bytes(300_000)), message_id=f"large {number}")
+    trial.turn(lambda: trial.answered() == 84)
+    assert (left(trial), trial.progress.refused) == ({"40", *(f"large {number}" for number in range(4))}, [])
     assert isinstance(trial.destination.state, Open)
+
+
+def test_a_message_too_large_for_a_new_link_takes_no_companions_with_it(trial: Trial) -> None:  # M7
+    for size in (300_000, 10):
+        trial.offer(None, data_section(bytes(size)), message_id=f"{size}")
+    together = trial.destination.give_up()
+    trial.destination._again.append(together)  # as they went over the last link
+    trial.turn(lambda: trial.answered() == 2)
+    assert [transfer.restored.message_id for transfer, _ in trial.progress.refused] == ["300000"]
+    assert [transfer.restored.message_id for transfer in trial.progress.accepted] == ["10"]
 
 
 def test_it_stays_in_the_backlog_and_is_told_with_the_reason(bench: Bench) -> None:  # S3, S4

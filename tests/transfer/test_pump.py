@@ -191,7 +191,7 @@ def test_a_lock_lost_before_the_completion_is_a_possible_duplicate_and_no_error(
     arrived = [message.message_id for message in bench.take("orders", 11)]
     assert set(arrived) == {f"{i}" for i in range(10)}
     assert (pump.tally.forwarded, pump.tally.left, pump.tally.possible_duplicates) == (11, 0, 1)
-    (told,) = (record.getMessage() for record in caplog.records if record.name == "syphon.transfer.pump")
+    (told,) = (record.getMessage() for record in caplog.records if record.name == "syphon.transfer.completions")
     assert f"a message of {BACKLOG} was forwarded and could not be completed" in told
     assert len(arrived) == 11
     assert bench.active(BACKLOG, "contoso-dr") == 0

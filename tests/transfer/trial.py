@@ -14,10 +14,13 @@ from syphon.backlog import Facts, Restored
 from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival
 from syphon.transfer.batches import Transfer
-from syphon.transfer.destination import Destination, Progress, Waiting
+from syphon.transfer.destination import Destination, Progress, Share
 from syphon.transfer.pump import PERMANENT
+from syphon.transfer.standing import Waiting
 
 from .conftest import Bench
+
+SHARE = Share(2000, 8 * 1024 * 1024)
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Trial:
             self.turn_once()
 
     def turn_once(self) -> None:
-        done = self.destination.work(self.connection, self.now)
+        done = self.destination.work(self.connection, self.now, SHARE)
         self.progress.accepted += done.accepted
         self.progress.left += done.left
         self.progress.refused += done.refused
