@@ -27,12 +27,15 @@ from .sampling import where
 from .stage import Measured, measure
 from .workloads import workloads
 
+WORKLOADS = [workload.name for workload in workloads(1)]
+LOOPS = sorted({loop for workload in workloads(1) for loop in workload.counts})
+
 
 @click.command()
 @click.option("--scale", default=1.0, show_default=True, help="A share of the usual number of messages.")
 @click.option("--repeat", default=1, show_default=True, help="Times each is measured, in turn; medians are shown.")
-@click.option("--only", "wanted", multiple=True, help="A workload, by its name. May be given again.")
-@click.option("--loop", "loops", multiple=True, help="A loop, by its name. May be given again.")
+@click.option("--only", "wanted", type=click.Choice(WORKLOADS), multiple=True, help="A workload. May be given again.")
+@click.option("--loop", "loops", type=click.Choice(LOOPS), multiple=True, help="A loop. May be given again.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("bench.json"), show_default=True)
 def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, ...], output: Path) -> None:
     """Measure the pump beside what people use today."""
