@@ -50,21 +50,21 @@ class Span(NamedTuple):
     end: int
 
 
-def split(data: bytes, until: int = 0xFF) -> list[Span]:
+def split(data: bytes, until: int | None = None) -> list[Span]:
     """Every section of a message, in order. Sections out of order or twice are an error; only bodies repeat.
 
     With `until` no further than that one: what stands behind it may be no AMQP at all.
     """
     spans: list[Span] = []
     pos, end, last = 0, len(data), 0
-    while pos < end and last < until:
+    while pos < end and (until is None or last < until):
         start = pos
         if data[pos : pos + 2] == b"\x00\x53" and pos + 2 < end:
             code = data[pos + 2]
             value = pos + 3
         else:
             code, value = _descriptor(data, pos, end)
-        if code > until:
+        if until is not None and code > until:
             break
         if not 0x70 <= code <= 0x78:
             raise Malformed(f"0x{code:02x} at byte {pos} is no section of a message")
