@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 
@@ -11,22 +12,26 @@ from syphon.errors import DestinationDisabled
 from syphon.transfer import destination
 from syphon.transfer.options import PERMANENT
 
-from .conftest import BACKLOG, QUICK, Bench, aliased
+from .conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
 
 @pytest.mark.parametrize("operation", [Operation.ATTACH, Operation.SEND])
 def test_a_destination_that_never_answers_does_not_hold_up_the_others(  # S3
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, operation: Operation
+    still: StillBench, operation: Operation
 ) -> None:
     """There is one window for all: what waits for nothing but an answer must not fill it."""
-    monkeypatch.setattr(destination, "STUCK", 0.5)
-    bench.queue("dead")
-    bench.queue("orders")
-    hung = bench.fault(Fault(Action.HANG, operation, "dead"))
-    bench.put(*(aliased(f"{i}", "orders" if i % 10 == 0 else "dead") for i in range(6000)))
-    with bench.running(replace(QUICK, window=2000, lease=None, grace=0.1)) as (pump, _, _):
-        bench.wait(lambda: bench.active("orders") == 600)
-    tally = pump.tally
+    still.queue("dead")
+    still.queue("orders")
+    hung = still.fault(Fault(Action.HANG, operation, "dead"))
+    still.put(*(aliased(f"{i}", "orders" if i % 10 == 0 else "dead") for i in range(6000)))
+    with still.pump(replace(PATIENT, window=2000, lease=None, grace=0.1)) as (pump, _):
+        tally = pump.tally
+        for _ in pump.turns():
+            if tally.forwarded == 600:
+                pump.stop()
+                still.advance(1)
+            elif tally.in_hand == 2000 and tally.forwarded == ceil(tally.received / 10):
+                still.advance(destination.STUCK + 1)  # all that is in the way is for the dead one
     assert hung.struck > 0
     assert tally.received == tally.forwarded + tally.left
     assert (tally.forwarded, tally.dead_lettered) == (600, 0)
@@ -39,7 +44,7 @@ def test_a_link_that_ends_over_one_message_takes_no_others_to_the_dead_letters( 
     bench.queue("orders")
     ended = bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition=condition, times=1))
     bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(500)))
-    pump, _ = bench.run(replace(QUICK, quiet=2.0))
+    pump, _ = bench.run()
     assert ended.struck == 1
     assert (pump.tally.forwarded, pump.tally.dead_lettered) == (500, 0)
     assert {message.message_id for message in bench.take("orders", 500)} == {f"{i}" for i in range(500)}
@@ -49,7 +54,7 @@ def test_a_message_that_ends_every_link_it_is_sent_over_is_found_and_dead_letter
     bench.queue("orders")
     bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="amqp:decode-error"))
     bench.put(aliased("poison", "orders"))
-    pump, outcomes = bench.run(replace(QUICK, quiet=2.0))
+    pump, outcomes = bench.run()
     assert (pump.tally.forwarded, pump.tally.dead_lettered) == (0, 1)
     assert "amqp:decode-error" in outcomes[0].reason
 
@@ -58,7 +63,7 @@ def test_what_a_link_said_when_it_ended_is_old_news_when_the_next_message_comes(
     """The entity was disabled while nothing was on its way to it, and is enabled again."""
     bench.queue("orders")
     bench.put(aliased("before", "orders"))
-    with bench.running(replace(QUICK, quiet=20.0)) as (pump, _, _):
+    with bench.running() as (pump, _, _):
         bench.wait(lambda: pump.tally.forwarded == 1)
         bench.emulator.call(lambda: end_links(bench))
         bench.put(aliased("after", "orders"))
@@ -86,7 +91,7 @@ def test_what_the_operator_waits_for_is_waited_for_when_a_link_says_it_too(bench
     bench.queue("orders")
     bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="com.microsoft:entity-disabled"))
     bench.put(*(aliased(f"{i}", "orders") for i in range(10)))
-    pump, _ = bench.run(replace(QUICK, permanent=PERMANENT - {DestinationDisabled}))
+    pump, _ = bench.run(replace(PATIENT, permanent=PERMANENT - {DestinationDisabled}))
     assert (pump.tally.left, pump.tally.dead_lettered) == (10, 0)
 
 
