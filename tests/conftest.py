@@ -10,6 +10,17 @@ from collections.abc import Iterator
 import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus._pyamqp.client import AMQPClient
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")  # how long an example takes says something of the machine
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark is started by the first test that needs it, and its start may take minutes where others do the same."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")

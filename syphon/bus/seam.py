@@ -23,7 +23,11 @@ from typing import Any, Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, __version__
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+)
 
 from ..errors import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
 
@@ -129,7 +133,8 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     except Exception as failed:
         with suppress(AttributeError):  # the SDK leaves a socket open that did not come as far as a session
             handler._connection._transport.close()
-        error = TimeoutError(f"no answer within {timeout:g} s") if watchdog.has_bitten else failed
+        is_late = watchdog.has_bitten or isinstance(failed, OperationTimeoutError)
+        error = TimeoutError(f"no answer within {timeout:g} s") if is_late else failed
         raise explain(error, client.fully_qualified_namespace, entity) from None
     finally:
         watchdog.stop()
