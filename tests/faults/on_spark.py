@@ -193,6 +193,26 @@ class OutagesOneAfterAnother(OnRun):
         return 2 * IN_HAND  # a connection was cut twice, and what was under way is sent again
 
 
+class PrimarySilent(OnRun):
+    """Its connections stay, and not a byte comes over them: only a watch on silence can tell (D10)."""
+
+    number, words = 9, "primary silent, and back again"
+
+    def strike(self, running: Running) -> None:
+        self.site.control(PRIMARY, "PUT", "outage", {"kind": "hang"})
+        self.before = self.site.moved()
+        assert self.before < self.volume, "it was too late to be in the middle"
+        running.until("out of reach")
+        self.site.control(PRIMARY, "DELETE", "outage")
+
+    def has_struck(self, running: Running) -> bool:
+        assert running.process.poll() is None, running.said
+        return self.site.moved() > self.before
+
+    def untold(self) -> int:
+        return IN_HAND  # nobody knows whether what was under way has arrived
+
+
 class LedgerDiskFull(OnDrain):
     """The ledger is an account, and not the truth: without it messages still come home (D9)."""
 
