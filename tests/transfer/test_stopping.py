@@ -120,7 +120,7 @@ def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(bench: 
 
 def test_a_key_that_the_secondary_does_not_take_any_more_faults_it(bench: Bench) -> None:  # C3
     secondary, primary = bench.reach("contoso-dr", BACKLOG), bench.reach("contoso", "")
-    bench.wait(lambda: secondary.connection() is not None)
+    bench.wait(lambda: secondary.connection() is not None and primary.connection() is not None)
     bench.emulator.call(bench.secondary.access.policies.clear)  # it is rotated: the next token is refused
     pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, PATIENT)  # noqa: ARG005
     with pytest.raises(NotAuthorized, match=f"'{BACKLOG}' was refused"):
