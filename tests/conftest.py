@@ -17,6 +17,13 @@ settings.register_profile("patient", settings(deadline=None, suppress_health_che
 settings.load_profile("patient")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark is started by the first test that needs it, and its start may take minutes where others do the same."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session")
 def node() -> str:
     """The path of node. Without it tests are skipped at a desk and fail on a build server, where nobody reads skips."""

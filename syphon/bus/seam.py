@@ -15,6 +15,7 @@ import importlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -126,11 +127,13 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
 
     browser._create_handler = create_handler_with_heartbeats
     watchdog = _Watchdog(timeout, cut_off)
+    began = time.monotonic()
     watchdog.start()
     try:
         browser._open(timeout)
     except Exception as failed:
-        error = TimeoutError(f"no answer within {timeout:g} s") if watchdog.has_bitten else failed
+        is_late = watchdog.has_bitten or time.monotonic() - began >= timeout  # the handshake has a limit of its own
+        error = TimeoutError(f"no answer within {timeout:g} s") if is_late else failed
         raise explain(error, client.fully_qualified_namespace, entity) from None
     finally:
         watchdog.stop()

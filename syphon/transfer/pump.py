@@ -159,7 +159,7 @@ class Pump:
             if connection.wire.failure is None:
                 connection.read()
         now = self._now()
-        if now - self._ticked_at > TICK:
+        if now - self._ticked_at >= TICK:
             self._ticked_at = now
             for connection in connections:
                 connection.tick()

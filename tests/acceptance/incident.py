@@ -223,7 +223,7 @@ def _work(site: Site, config: str) -> None:
             site.run(command, command, "-c", config, "--url", url)
         site.run("status, no token", "status", "--url", url)
         request = urllib.request.Request(f"{url}/status", headers={"Authorization": f"Bearer {TOKEN}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             site.seen.texts["/status"] = answer.read().decode()
         site.look_at_processes(worker)
         site.look_at_files("while it works")

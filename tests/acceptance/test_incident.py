@@ -10,7 +10,7 @@ import pytest
 
 from tests.acceptance.incident import BODY, KEY, TOKEN, WRONG, Seen, incident
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 class Elements(HTMLParser):

@@ -21,8 +21,8 @@ from bench.workloads import FAR, LONG, NEAR, ONE, SHORT, workloads
 
 BUSY_CHILD = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "sum(range(10**7)); input()"], stdin=subprocess.PIPE)
-print("up", flush=True)
+busy = "sum(range(10**7)); print('up', flush=True); input()"
+child = subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE)
 input()
 child.communicate(b"\\n")
 print("ended", flush=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def run_syphon(*arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+def run_syphon(*arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     command = [sys.executable, "-m", "syphon", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
@@ -24,7 +24,7 @@ class Syphon:
         self.process = process
         self._read = b""
 
-    def stdout_until(self, what: str, within: float = 20) -> str:
+    def stdout_until(self, what: str, within: float = 60) -> str:
         """What it has printed, as soon as `what` is in it."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + within
@@ -37,7 +37,7 @@ class Syphon:
             self._read += chunk
         return self._read.decode()
 
-    def stop(self, signal_number: int, within: float = 20) -> tuple[int, str, str]:
+    def stop(self, signal_number: int, within: float = 60) -> tuple[int, str, str]:
         """Send a signal; the exit code, and all that was printed on stdout and stderr."""
         self.process.send_signal(signal_number)
         out, err = self.process.communicate(timeout=within)

@@ -203,7 +203,7 @@ def test_ctrl_c_says_what_stays_and_has_an_exit_code_of_its_own(emulator: Backgr
         assert process.stderr is not None
         assert "next try in 30 s" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=30)
+        _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "The queues made so far stay" in rest
     assert "Traceback" not in rest

@@ -16,7 +16,7 @@ from tests.cli.processes import run_syphon, syphon
 
 def connects(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=20).close()
     except OSError:
         return False
     return True

@@ -41,7 +41,7 @@ def for_nowhere() -> list[Input]:
 def carried(place: Site, kind: type[Pump] = Pump) -> tuple[Verdict, list[str]]:
     """What the checker says after a transfer: all of it, and what it objects to."""
     secondary, primary = namespace_of(place.side(SECONDARY), QUEUE), namespace_of(place.side(PRIMARY), "")
-    options = PumpOptions(quiet=1.0, lease=60.0, lock=LOCK)
+    options = PumpOptions(quiet=3.0, lease=60.0, lock=LOCK)
     tally = kind(QUEUE, secondary, primary, lambda outcome: None, options).run()  # noqa: ARG005
     for side in (secondary, primary):
         side.close()

@@ -141,8 +141,8 @@ def drained(connection_string: str) -> list[ServiceBusReceivedMessage]:
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     found: list[ServiceBusReceivedMessage] = []
     with client_of(connection_string) as client, client.get_queue_receiver("q", receive_mode=mode) as receiver:
-        while more := receiver.receive_messages(1000, max_wait_time=2):
-            found += more
+        while receiver.peek_messages(sequence_number=1):  # silence alone may be a slow machine
+            found += receiver.receive_messages(1000, max_wait_time=2)
     return found
 
 
@@ -179,6 +179,8 @@ def test_what_was_completed_does_not_come_back_and_numbers_go_on(emulator: Killa
                         attempted.append(message.message_id or "")
                         receiver.complete_message(message)
                         completed.append(message.message_id or "")
+                        if len(completed) >= 300:
+                            kill(process)  # here: in another thread it might come when there is nothing left
             except (ServiceBusError, ValueError):
                 return
 
@@ -190,11 +192,9 @@ def test_what_was_completed_does_not_come_back_and_numbers_go_on(emulator: Killa
         threads = [threading.Thread(target=complete, args=(connection_string,)) for _ in range(2)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(completed) >= 300)
-        kill(process)
         for thread in threads:
             thread.join()
-    assert len(completed) < 2000
+    assert 300 <= len(completed) < 2000
     with emulator.running() as (_, connection_string), client_of(connection_string) as client:
         with client.get_queue_sender("q") as sender:
             sender.send_messages(ServiceBusMessage(b"", message_id="new"))
@@ -215,14 +215,14 @@ def test_a_lock_from_before_the_kill_ends_when_it_would_have(emulator: Killable)
         with client.get_queue_sender("q") as sender:
             sender.send_messages(ServiceBusMessage("held"))
         with client.get_queue_receiver("q") as receiver:
-            (held,) = receiver.receive_messages(1, max_wait_time=10)
+            (held,) = receiver.receive_messages(1, max_wait_time=20)
             kill(process)
     with (
         emulator.running() as (_, connection_string),
         client_of(connection_string) as client,
         client.get_queue_receiver("q") as receiver,
     ):
-        (again,) = receiver.receive_messages(1, max_wait_time=20)
+        (again,) = receiver.receive_messages(1, max_wait_time=60)
         arrived = datetime.now(UTC)
     assert held.locked_until_utc is not None
     assert arrived >= held.locked_until_utc
@@ -253,7 +253,7 @@ def test_a_directory_without_rights_is_told_plainly(emulator: Killable) -> None:
             pytest.skip("this is root, whom no directory keeps out, and there is no setpriv")
         command = [setpriv, "--bounding-set", "-dac_override,-dac_read_search", *command]
     command.append(str(emulator.directory))
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (result.returncode, result.stdout) == (ExitCode.CONFIG, "")
     assert result.stderr.startswith(f"{emulator.directory}")
     assert "Permission denied" in result.stderr

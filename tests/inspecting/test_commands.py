@@ -161,7 +161,7 @@ def test_replay_from_start_to_end_with_the_official_client_on_both_ends(
         with client.get_queue_sender(FIRST) as sender:
             sender.send_messages(ServiceBusMessage("hello", message_id="m1", application_properties=properties))
         with client.get_queue_receiver(FIRST) as receiver:
-            (message,) = receiver.receive_messages(1, max_wait_time=5)
+            (message,) = receiver.receive_messages(1, max_wait_time=20)
             receiver.dead_letter_message(message, reason="DestinationMissing", error_description="no orders")
     config = bench.config(tmp_path)
     dry = syphon("dead-letters", "replay", "-c", config, "--to", "destination", "--dry-run")
@@ -241,7 +241,7 @@ def test_the_first_ctrl_c_lets_go_of_what_waits_and_the_account_balances(bench: 
         assert process.stderr is not None
         assert json.loads(process.stderr.readline())["progress"]["chosen"] == 5
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert "Stopping" in err
     result = json.loads(out)
     assert (process.returncode, result["chosen"], result["replayed"], result["left"]) == (1, 5, 0, 5)

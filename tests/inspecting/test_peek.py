@@ -12,7 +12,7 @@ from syphon.bus.peek import PAGE_BYTES, MessageState, peek
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
 from syphon.errors import DestinationMissing, DestinationSilent, Interrupted, NotAllowedByEntity, NotAuthorized
 
-from .conftest import DEAD, FIRST, Bench, aliased
+from .conftest import DEAD, FIRST, Bench, aliased, received
 
 
 def test_everything_is_seen_in_order_page_after_page(bench: Bench) -> None:
@@ -36,7 +36,7 @@ def test_nothing_is_locked_counted_or_changed(bench: Bench) -> None:
         first, second = list(peek(connection, FIRST)), list(peek(connection, FIRST))
     assert first == second
     with bench.client("contoso-dr").get_queue_receiver(FIRST) as receiver:
-        taken = receiver.receive_messages(5, max_wait_time=5)
+        taken = received(receiver, 5)
         assert [str(message) for message in taken] == ["0", "1", "2", "3", "4"]
         assert {message.delivery_count for message in taken} == {0}
 
@@ -48,7 +48,7 @@ def test_states_are_told_and_a_locked_message_is_an_active_one(bench: Bench) -> 
             sender.schedule_messages(ServiceBusMessage("later"), datetime.now(UTC) + timedelta(hours=1))
             sender.send_messages([ServiceBusMessage("deferred"), ServiceBusMessage("locked")])
         with bench.client("contoso-dr").get_queue_receiver(FIRST) as receiver:
-            deferred, locked = receiver.receive_messages(2, max_wait_time=5)
+            deferred, locked = received(receiver, 2)
             receiver.defer_message(deferred)
             assert [(message.state, message.sequence_number) for message in peek(connection, FIRST)] == [
                 (MessageState.SCHEDULED, 1),

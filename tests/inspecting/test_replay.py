@@ -11,7 +11,7 @@ from syphon.bus.peek import peek
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.transfer.replay import Replay, ReplayTally, Route, to_backlog, to_destination
 
-from .conftest import FIRST, Bench, aliased
+from .conftest import FIRST, Bench, aliased, received
 
 ALL = Wanted()
 
@@ -62,7 +62,7 @@ def test_straight_to_the_destination_a_message_arrives_restored(bench: Bench) ->
     bench.bury(*sent, reason="DestinationMissing")
     assert replay(bench, home(bench)).replayed == 3
     with bench.client("contoso").get_queue_receiver("sessions", session_id="alice") as receiver:
-        arrived = receiver.receive_messages(3, max_wait_time=5)
+        arrived = received(receiver, 3)
         assert sorted(str(message.message_id) for message in arrived) == ["m0", "m1", "m2"]
         assert all(not message.application_properties for message in arrived)
     assert bench.counts() == (0, 0)

@@ -184,7 +184,7 @@ class Plant:
         """A request to the emulator's own controls: outages, faults, counters."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.controls[name]}/$emulator/{what}", data, method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             text = answer.read()
             return json.loads(text) if text else None
 

@@ -66,7 +66,7 @@ def slot(emulator: BackgroundEmulator, desk: DeskAddress, **options: Any) -> Slo
         Side(connection_string=SecretStr(emulator[name].connection_string)) for name in ("contoso", "contoso-dr")
     )
     pair = PairSettings(name="contoso", primary=primary, secondary=secondary)
-    return Slot(Assignment(pair, BACKLOG, "j", pump_options(pair, quiet=0.5, lease=20.0, **options), desk), 0, 0)
+    return Slot(Assignment(pair, BACKLOG, "j", pump_options(pair, quiet=5.0, lease=60.0, **options), desk), 0, 0)
 
 
 def in_backlog(emulator: BackgroundEmulator) -> int:

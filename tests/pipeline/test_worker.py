@@ -150,7 +150,7 @@ def test_a_second_signal_leaves_at_once_and_loses_nothing(site: Plant) -> None:
     children = [pid for pid, _ in worker.descendants()]
     worker.process.send_signal(signal.SIGTERM)
     worker.until("Once more to leave at once")
-    code, _ = worker.stop(signal.SIGTERM, within=10)
+    code, _ = worker.stop(signal.SIGTERM, within=30)
     assert code in (0, 128 + signal.SIGTERM)
     eventually(lambda: not any(Path(f"/proc/{pid}/stat").exists() and _lives(pid) for pid in children), within=30)
     assert site.arrived("orders") | site.in_backlog(0) == Counter(f"m{number}" for number in range(500))

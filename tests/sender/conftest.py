@@ -98,7 +98,7 @@ class Bench:
             mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
             with client.get_queue_receiver(path, receive_mode=mode, **options) as receiver:
                 found: list[Any] = []
-                while len(found) < count and (batch := receiver.receive_messages(count, max_wait_time=5)):
+                while len(found) < count and (batch := receiver.receive_messages(count, max_wait_time=20)):
                     found += batch
                 return found
 

@@ -37,7 +37,7 @@ def emulator() -> Iterator[BackgroundEmulator]:
 
 
 def test_the_paired_one_sends_all_its_orders_through_an_outage(emulator: BackgroundEmulator) -> None:
-    count = 60
+    count = 200  # ten seconds, in which the primary goes and comes back
     strings = {
         "PRIMARY": emulator["contoso"].connection_string,
         "SECONDARY": emulator["contoso-dr"].connection_string,

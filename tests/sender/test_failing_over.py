@@ -114,7 +114,7 @@ def test_a_ping_goes_to_the_entity_once_an_interval_whoever_sends_and_brings_all
     bench.clear()
     eventually(lambda: bench.clock.waits() == [60.0])
     bench.clock.advance(60)
-    eventually(lambda: client.failed_over == ())
+    eventually(lambda: client.failed_over == () and pings(bench) == 3)
     for sender in senders:
         sender.send_messages(message("y"))
     assert bench.active("orders") == 2  # and no ping among them
@@ -156,6 +156,7 @@ def test_links_from_before_the_outage_are_not_used_after_it(bench: Bench) -> Non
     for sender in senders:
         sender.send_messages(message("after"))
     assert bench.active("orders") == 4
+    eventually(lambda: len(bench.changes) >= 3)  # told when it is so already
     assert [type(change) for change in bench.changes] == [EntityFailedOver, EntityPinged, EntityReturned]
 
 

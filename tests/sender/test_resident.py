@@ -22,7 +22,9 @@ QUICKLY: dict[str, Any] = {"enable_syphon": True, "ping_primary_interval": timed
 def test_what_went_to_the_backlog_comes_home_when_the_primary_is_back(bench: Bench) -> None:
     client = bench.pair(**QUICKLY)
     sender = client.get_queue_sender("orders")
+    eventually(lambda: client.syphon._primary.is_connected)
     bench.outage(Outage.REFUSE)
+    eventually(lambda: is_out(client.syphon))
     for number in range(5):
         sender.send_messages(ServiceBusMessage("x", message_id=str(number), session_id="s"))
     assert bench.in_backlog() == 5
@@ -39,13 +41,18 @@ def test_a_second_outage_is_carried_home_as_the_first_one_was(bench: Bench) -> N
     sender = client.get_queue_sender("orders")
     syphon = client.syphon
     for arrived in (1, 2):
+        eventually(lambda: syphon._primary.is_connected, within=30)
         bench.outage(Outage.REFUSE)
-        # Else it takes the message, and has to leave it for the time of its lock.
-        eventually(lambda: syphon._pump is None and not syphon._primary.is_connected, within=30)
+        eventually(lambda: is_out(syphon), within=30)
         sender.send_messages(ServiceBusMessage("x"))
         bench.outage(None)
         eventually(partial(lambda count: bench.active("orders") == count, arrived), within=30)
         eventually(lambda: not client.failed_over, within=30)
+
+
+def is_out(syphon: ResidentSyphon) -> bool:
+    """It knows of the outage. Else it takes a message, and has to leave it for the time of its lock."""
+    return syphon._pump is None and not syphon._primary.is_connected
 
 
 def test_messages_of_an_entity_that_is_disabled_are_kept_for_it(bench: Bench) -> None:

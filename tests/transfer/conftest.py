@@ -14,17 +14,28 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from pydantic import SecretStr
 
+from syphon.bus.connection import Connection
 from syphon.bus.namespace import Namespace
 from syphon.bus.opening import namespace_of
 from syphon.config import NamespaceSettings as Settings
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, QueueDescription
+from syphon.emulator import (
+    BackgroundEmulator,
+    EmulatorSettings,
+    FakeClock,
+    Fault,
+    Kind,
+    NamespaceSettings,
+    QueueDescription,
+)
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import Namespace as Broker
+from syphon.transfer import pump as pumping
 from syphon.transfer.outcomes import Outcome
 from syphon.transfer.pump import Pump, PumpOptions
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
-QUICK = PumpOptions(quiet=0.5, lease=30.0, grace=5.0)
+PATIENT = PumpOptions(quiet=20.0, lease=60.0, grace=20.0)
+"""For pumps that a test tells to stop: on a slow machine nothing may come for seconds, though there is more."""
 
 
 @dataclass
@@ -32,6 +43,8 @@ class Bench:
     """Two namespaces, and what a test does with them."""
 
     emulator: BackgroundEmulator
+    now: Callable[[], float] = time.monotonic
+    """Time as the pump sees it."""
     clients: list[ServiceBusClient] = field(default_factory=list)
 
     @property
@@ -74,7 +87,7 @@ class Bench:
             queue, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
         ) as receiver:
             while len(found) < count:
-                batch = receiver.receive_messages(count - len(found), max_wait_time=5)
+                batch = receiver.receive_messages(count - len(found), max_wait_time=20)
                 if not batch:
                     break
                 found += batch
@@ -91,6 +104,10 @@ class Bench:
         links = self.secondary.entity(path).links
         return self.emulator.call(lambda: sum(getattr(link, "credit", 0) for link in links))
 
+    def links(self, path: str = BACKLOG) -> int:
+        """How many receive from a backlog queue."""
+        return self.emulator.call(lambda: len(self.secondary.entity(path).links))
+
     def wait(self, until: Callable[[], bool], within: float = 20) -> None:
         deadline = time.monotonic() + within
         while not until():
@@ -103,18 +120,17 @@ class Bench:
 
     @contextmanager
     def running(
-        self, options: PumpOptions = QUICK, rate: float | None = None
+        self, options: PumpOptions = PATIENT, queue: str = BACKLOG
     ) -> Iterator[tuple[Pump, list[Outcome], threading.Thread]]:
         """A pump at work; it is told to stop in the end."""
-        with self.pump(options) as (pump, outcomes):
-            pump.rate = rate
+        with self.pump(options, queue) as (pump, outcomes):
             thread = threading.Thread(target=pump.run)
             thread.start()
             try:
                 yield pump, outcomes, thread
             finally:
                 pump.stop()
-                thread.join(30)
+                thread.join(60)
                 assert not thread.is_alive()
 
     def active(self, path: str, namespace: str = "contoso") -> int:
@@ -124,10 +140,10 @@ class Bench:
         return self.emulator.call(lambda: self.emulator[namespace].namespace.runtime(path).dead_letter)
 
     @contextmanager
-    def pump(self, options: PumpOptions = QUICK, queue: str = BACKLOG) -> Iterator[tuple[Pump, list[Outcome]]]:
+    def pump(self, options: PumpOptions = PATIENT, queue: str = BACKLOG) -> Iterator[tuple[Pump, list[Outcome]]]:
         outcomes: list[Outcome] = []
         secondary, primary = self.reach("contoso-dr", queue), self.reach("contoso", "")
-        pump = Pump(queue, secondary, primary, outcomes.append, options)
+        pump = Pump(queue, secondary, primary, outcomes.append, options, self.now)
         try:
             yield pump, outcomes
         finally:
@@ -138,15 +154,54 @@ class Bench:
         """A namespace as the pump uses it."""
         return namespace_of(Settings(connection_string=SecretStr(self.emulator[name].connection_string)), entity)
 
-    def run(self, options: PumpOptions = QUICK) -> tuple[Pump, list[Outcome]]:
+    def run(self, options: PumpOptions = PATIENT) -> tuple[Pump, list[Outcome]]:
         """A pump from start to end."""
         with self.pump(options) as (pump, outcomes):
-            pump.run()
+            self.finish(pump)
             return pump, outcomes
+
+    def finish(self, pump: Pump) -> None:
+        """A pump at work until there is nothing more for it."""
+        for _ in self.turns(pump):
+            pass
+
+    def turns(self, pump: Pump) -> Iterator[None]:
+        """The same, a turn at a time. The queue is asked whether it has more: silence may be a slow machine."""
+        before = self.received(pump.queue)
+        for _ in pump.turns():
+            yield
+            if not pump.tally.in_hand and self.has_given_all(pump.queue, before + pump.tally.received):
+                pump.stop()
+
+    def has_given_all(self, path: str, received: int) -> bool:
+        """Whether what a backlog queue has is all under somebody's lock, and what it gave out has been received."""
+        line = self.secondary.line(path)
+
+        def look() -> bool:
+            return received == self.secondary.counters.of(path, Kind.RECEIVE) and all(
+                found.lock_token is not None for found in line.peek(0, 10_000)
+            )
+
+        return self.emulator.call(look)
+
+    def received(self, path: str) -> int:
+        """How many messages of a backlog queue have been given out."""
+        return self.emulator.call(lambda: self.secondary.counters.of(path, Kind.RECEIVE))
 
     def close(self) -> None:
         for client in self.clients:
             client.close()
+
+
+class StillBench(Bench):
+    """In a time that moves only when a test says so, for the namespaces, the connections and the pump alike."""
+
+    def reach(self, name: str, entity: str) -> Namespace:
+        client = self.client(name)
+        return Namespace(name, lambda: Connection(client, entity, now=self.now), self.now)
+
+    def advance(self, seconds: float) -> None:
+        self.emulator.advance(seconds)
 
 
 def aliased(body: str | bytes, path: str, **options: Any) -> ServiceBusMessage:
@@ -155,13 +210,32 @@ def aliased(body: str | bytes, path: str, **options: Any) -> ServiceBusMessage:
     return ServiceBusMessage(body, application_properties=properties, **options)
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
+@contextmanager
+def two_namespaces(clock: FakeClock | None = None) -> Iterator[BackgroundEmulator]:
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")])
-    with BackgroundEmulator(settings) as emulator:
+    with BackgroundEmulator(settings, clock=clock) as emulator:
         backlog = QueueDescription(BACKLOG, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True)
         emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(backlog))
+        yield emulator
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with two_namespaces() as emulator:
         bench = Bench(emulator)
+        try:
+            yield bench
+        finally:
+            bench.close()
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> Iterator[StillBench]:
+    clock = FakeClock(round(time.time() * 1000))  # tokens are dated by the machine's
+    monkeypatch.setattr(pumping, "wall_clock", clock.now)
+    monkeypatch.setattr(pumping, "TICK", 0.0)  # the pump looks around at each turn: time does not call it to
+    with two_namespaces(clock) as emulator:
+        bench = StillBench(emulator, lambda: clock.now() / 1000)
         try:
             yield bench
         finally:

@@ -146,13 +146,14 @@ def test_a_destination_that_refused_everything_is_looked_at_again_in_half_a_minu
 
 def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Trial) -> None:  # S4, S8, D10
     silent = trial.bench.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
+    before = time.monotonic()
     trial.offer(None)
     trial.turn(lambda: silent.struck == 1)
-    sent = time.monotonic()
-    trial.now = sent + 58
+    after = time.monotonic()
+    trial.now = before + 60
     trial.turn_once()
     assert isinstance(trial.destination.state, Open)
-    trial.now = sent + 61
+    trial.now = after + 60.001
     trial.turn(lambda: len(trial.progress.left) == 1)
     state = trial.destination.state
     assert isinstance(state, Waiting)

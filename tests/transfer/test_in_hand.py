@@ -7,7 +7,7 @@ from dataclasses import replace
 from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation
 from syphon.transfer.outcomes import Result
 
-from .conftest import BACKLOG, QUICK, Bench, aliased
+from .conftest import BACKLOG, PATIENT, Bench, aliased
 
 
 def test_nine_of_ten_messages_are_for_destinations_that_do_not_work_and_the_tenth_arrives(bench: Bench) -> None:  # S3
@@ -26,9 +26,10 @@ def test_nine_of_ten_messages_are_for_destinations_that_do_not_work_and_the_tent
     bad = ["full", "missing", "disabled", *faults]
     paths = [bad[i % 7] if i % 10 else "good" for i in range(210)]
     bench.put(*(aliased("x", path, message_id=f"{i}") for i, path in enumerate(paths)))
-    with bench.running(replace(QUICK, quiet=20.0, grace=0.5)) as (pump, outcomes, _):
+    with bench.running(replace(PATIENT, grace=0.5)) as (pump, outcomes, _):
         in_hand = 2 * 27  # those for the slow and the silent one
-        bench.wait(lambda: pump.tally.forwarded == 21 and pump.tally.in_hand <= in_hand)
+        bench.wait(lambda: pump.tally.received == 210 and pump.tally.in_hand <= in_hand)
+        bench.wait(lambda: pump.tally.forwarded == 21)
 
     assert sorted(int(message.message_id) for message in bench.take("good", 21)) == list(range(0, 210, 10))
     became = {(outcome.destination, outcome.result) for outcome in outcomes}
@@ -47,8 +48,8 @@ def test_what_is_in_hand_is_bounded_by_count(bench: Bench) -> None:  # S3, D5
     bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.3))
     bench.put(*(aliased(f"{i}", "orders") for i in range(60)))
     most = 0
-    with bench.pump(replace(QUICK, window=10)) as (pump, _):
-        for _ in pump.turns():
+    with bench.pump(replace(PATIENT, window=10)) as (pump, _):
+        for _ in bench.turns(pump):
             most = max(most, bench.locked())
     assert most == 10
     assert (pump.tally.forwarded, pump.tally.in_hand) == (60, 0)
@@ -60,15 +61,15 @@ def test_what_is_in_hand_is_bounded_by_bytes_and_one_message_always_has_room(ben
     bench.put(*(aliased("x" * 100_000, "orders") for i in range(2)))
     bench.put(*(aliased("x" * 100_000, "orders") for i in range(2)))
     most = 0
-    with bench.pump(replace(QUICK, window_bytes=220_000)) as (pump, _):
-        for _ in pump.turns():
+    with bench.pump(replace(PATIENT, window_bytes=220_000)) as (pump, _):
+        for _ in bench.turns(pump):
             most = max(most, pump.tally.bytes_in_hand)
     # Of the first ones it cannot be known how large they are: they are taken for 64 KB each.
     assert 100_000 < most < 320_000
     assert (pump.tally.forwarded, pump.tally.bytes_in_hand) == (4, 0)
-    with bench.pump(replace(QUICK, window_bytes=50_000)) as (pump, _):
+    with bench.pump(replace(PATIENT, window_bytes=50_000)) as (pump, _):
         bench.put(aliased("x" * 100_000, "orders"))
-        pump.run()
+        bench.finish(pump)
     assert pump.tally.forwarded == 1
 
 

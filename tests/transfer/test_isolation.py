@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from math import ceil
 
 import pytest
 
@@ -15,69 +17,92 @@ from syphon.transfer.options import PERMANENT
 from syphon.transfer.pump import WaitingDestination
 from syphon.transfer.standing import Standing, Waiting
 
-from .conftest import BACKLOG, QUICK, Bench, aliased
+from .conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
 
 @pytest.mark.parametrize("operation", [Operation.ATTACH, Operation.SEND])
 def test_a_destination_that_never_answers_does_not_hold_up_the_others(  # S3
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, operation: Operation
+    still: StillBench, operation: Operation
 ) -> None:
     """There is one window for all: what waits for nothing but an answer must not fill it."""
-    monkeypatch.setattr(destination, "STUCK", 0.5)
-    bench.queue("dead")
-    bench.queue("orders")
-    hung = bench.fault(Fault(Action.HANG, operation, "dead"))
-    bench.put(*(aliased(f"{i}", "orders" if i % 10 == 0 else "dead") for i in range(6000)))
-    with bench.running(replace(QUICK, window=2000, lease=None, grace=0.1)) as (pump, _, _):
-        bench.wait(lambda: bench.active("orders") == 600)
-    tally = pump.tally
+    still.queue("dead")
+    still.queue("orders")
+    hung = still.fault(Fault(Action.HANG, operation, "dead"))
+    still.put(*(aliased(f"{i}", "orders" if i % 10 == 0 else "dead") for i in range(6000)))
+    with still.pump(replace(PATIENT, window=2000, lease=None, grace=0.1)) as (pump, _):
+        tally = pump.tally
+        for _ in pump.turns():
+            if tally.forwarded == 600:
+                pump.stop()
+                still.advance(1)
+            elif tally.in_hand == 2000 and tally.forwarded == ceil(tally.received / 10):
+                still.advance(destination.STUCK + 1)  # all that is in the way is for the dead one
     assert hung.struck > 0
     assert tally.received == tally.forwarded + tally.left
     assert (tally.forwarded, tally.dead_lettered) == (600, 0)
 
 
-def test_many_that_never_answer_leave_room_for_the_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:  # S3
-    monkeypatch.setattr(destination, "STUCK", 0.5)
+def test_many_that_never_answer_leave_room_for_the_others(still: StillBench) -> None:  # S3
     names = [f"dead-{number}" for number in range(4)]
     for name in ("orders", *names):
-        bench.queue(name)
-    bench.fault(Fault(Action.HANG, Operation.SEND, "dead-*"))
-    bench.put(*(aliased(f"{i}", "orders" if i % 5 == 0 else names[i % 4]) for i in range(6000)))
-    with bench.running(replace(QUICK, window=4000, lease=None, grace=0.1)) as (pump, _, _):
-        bench.wait(lambda: bench.active("orders") == 1200 and pump.tally.in_hand <= UNDER_WAY * 4000 + 4 * MOST)
-    assert pump.tally.forwarded == 1200
+        still.queue(name)
+    still.fault(Fault(Action.HANG, Operation.SEND, "dead-*"))
+    still.put(*(aliased(f"{i}", "orders" if i % 5 == 0 else names[i % 4]) for i in range(6000)))
+    most = UNDER_WAY * 4000 + 4 * MOST
+    with still.pump(replace(PATIENT, window=4000, lease=None, grace=0.1)) as (pump, _):
+        tally = pump.tally
+        for _ in pump.turns():
+            if tally.forwarded == 1200 and tally.in_hand <= most:
+                pump.stop()
+                still.advance(1)
+            elif tally.in_hand > most and tally.forwarded == ceil(tally.received / 5):
+                still.advance(destination.STUCK + 1)  # all that is in the way is for the dead ones
+    assert tally.forwarded == 1200
 
 
-def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(  # S3
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(destination, "STUCK", 0.5)
+def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(still: StillBench) -> None:  # S3
     for name in ("dead", "orders"):
-        bench.queue(name)
-    bench.fault(Fault(Action.HANG, Operation.SEND, "dead"))
-    bench.put(*(aliased("x" * 2000, "dead" if i % 10 else "orders") for i in range(2000)))
+        still.queue(name)
+    still.fault(Fault(Action.HANG, Operation.SEND, "dead"))
+    still.put(*(aliased("x" * 2000, "dead" if i % 10 else "orders") for i in range(2000)))
     most = UNDER_WAY * 3_000_000 + 256 * 1024
-    with bench.running(replace(QUICK, window_bytes=3_000_000, lease=None, grace=0.1)) as (pump, _, _):
-        bench.wait(lambda: bench.active("orders") == 200 and pump.tally.bytes_in_hand <= most)
-    assert pump.tally.forwarded == 200
+    with still.pump(replace(PATIENT, window_bytes=3_000_000, lease=None, grace=0.1)) as (pump, _):
+        tally = pump.tally
+        for _ in pump.turns():
+            if tally.forwarded == 200 and tally.bytes_in_hand <= most:
+                pump.stop()
+                still.advance(1)
+            elif tally.bytes_in_hand > most and tally.forwarded == ceil(tally.received / 10):
+                still.advance(destination.STUCK + 1)
+    assert tally.forwarded == 200
 
 
 def test_who_gets_no_link_does_not_keep_its_messages_in_hand(  # S3
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    still: StillBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(destination, "STUCK", 0.5)
-    monkeypatch.setattr(destination, "ANSWER_WITHIN", 4.0)
+    monkeypatch.setattr(destination, "ANSWER_WITHIN", 40.0)
     for name in ("dead", "waits", "later"):
-        bench.queue(name)
-    hung = bench.fault(Fault(Action.HANG, Operation.SEND, "dead"))
-    bench.put(aliased("x", "dead"))
-    with bench.running(replace(QUICK, max_links=1, quiet=20.0, lease=None, grace=0.1)) as (pump, outcomes, _):
-        bench.wait(lambda: hung.struck == 1)
+        still.queue(name)
+    hung = still.fault(Fault(Action.HANG, Operation.SEND, "dead"))
+    still.put(aliased("x", "dead"))
+    with still.pump(replace(PATIENT, max_links=1, lease=None, grace=0.1)) as (pump, outcomes):
+        turns = pump.turns()
+
+        def turn(until: Callable[[], bool], step: float = 0.0) -> None:
+            for _ in turns:
+                if until():
+                    return
+                still.advance(step)
+
+        turn(lambda: hung.struck == 1)
         pump.leave_alone(WaitingDestination("waits", 60.0, "it was busy", 0))
-        bench.put(*(aliased("x", path) for path in ("waits", "later")))
-        bench.wait(lambda: len(outcomes) == 3)  # the third is the one that was not answered
-        bench.put(aliased("x", "later"))
-        bench.wait(lambda: pump.tally.forwarded == 1)  # over the link that is free now
+        still.put(*(aliased("x", path) for path in ("waits", "later")))
+        turn(lambda: pump.tally.received == 3)
+        turn(lambda: len(outcomes) == 3, step=destination.STUCK + 1)  # the third is the one that was not answered
+        still.put(aliased("x", "later"))
+        turn(lambda: pump.tally.forwarded == 1)  # over the link that is free now
+        pump.stop()
+        turn(lambda: False, step=1)
     assert {outcome.destination: outcome.reason for outcome in outcomes[:2]} == {
         "waits": "it was busy", "later": "'later' takes nothing at the moment.",
     }  # fmt: skip
@@ -90,7 +115,7 @@ def test_a_link_that_ends_over_one_message_takes_no_others_to_the_dead_letters( 
     bench.queue("orders")
     ended = bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition=condition, times=1))
     bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(500)))
-    pump, _ = bench.run(replace(QUICK, quiet=2.0))
+    pump, _ = bench.run()
     assert ended.struck == 1
     assert (pump.tally.forwarded, pump.tally.dead_lettered) == (500, 0)
     assert {message.message_id for message in bench.take("orders", 500)} == {f"{i}" for i in range(500)}
@@ -100,7 +125,7 @@ def test_a_message_that_ends_every_link_it_is_sent_over_is_found_and_dead_letter
     bench.queue("orders")
     bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="amqp:decode-error"))
     bench.put(aliased("poison", "orders"))
-    pump, outcomes = bench.run(replace(QUICK, quiet=2.0))
+    pump, outcomes = bench.run()
     assert (pump.tally.forwarded, pump.tally.dead_lettered) == (0, 1)
     assert "amqp:decode-error" in outcomes[0].reason
 
@@ -109,7 +134,7 @@ def test_what_a_link_said_when_it_ended_is_old_news_when_the_next_message_comes(
     """The entity was disabled while nothing was on its way to it, and is enabled again."""
     bench.queue("orders")
     bench.put(aliased("before", "orders"))
-    with bench.running(replace(QUICK, quiet=20.0)) as (pump, _, _):
+    with bench.running() as (pump, _, _):
         bench.wait(lambda: pump.tally.forwarded == 1)
         bench.emulator.call(lambda: end_links(bench))
         bench.put(aliased("after", "orders"))
@@ -137,7 +162,7 @@ def test_what_the_operator_waits_for_is_waited_for_when_a_link_says_it_too(bench
     bench.queue("orders")
     bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="com.microsoft:entity-disabled"))
     bench.put(*(aliased(f"{i}", "orders") for i in range(10)))
-    pump, _ = bench.run(replace(QUICK, permanent=PERMANENT - {DestinationDisabled}))
+    pump, _ = bench.run(replace(PATIENT, permanent=PERMANENT - {DestinationDisabled}))
     assert (pump.tally.left, pump.tally.dead_lettered) == (10, 0)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.transfer.outcomes import Result
 
-from .conftest import BACKLOG, QUICK, Bench, aliased
+from .conftest import BACKLOG, Bench, StillBench, aliased
 
 
 def short_locks(bench: Bench) -> str:
@@ -17,50 +15,58 @@ def short_locks(bench: Bench) -> str:
     return queue.name
 
 
-def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(bench: Bench) -> None:  # S6
-    bench.queue("orders")
-    short = short_locks(bench)
-    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)), queue=short)
-    bench.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
-    bench.fault(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:message-lock-lost"), "contoso-dr")
-    with bench.pump(replace(QUICK, quiet=20.0), short) as (pump, outcomes):
-        for _ in pump.turns():
-            if pump.tally.forwarded == 20:
-                pump.stop()
+def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(still: StillBench) -> None:  # S6
+    still.queue("orders")
+    short = short_locks(still)
+    still.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)), queue=short)
+    late = still.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
+    still.fault(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:message-lock-lost"), "contoso-dr")
+    with still.running(queue=short) as (pump, outcomes, _):
+        still.wait(lambda: pump.tally.received == 20 and late.struck == 1)
+        still.advance(4.6)
+        still.wait(lambda: pump.tally.left == 20)
+        still.advance(0.5)
+        still.wait(lambda: pump.tally.received == 40)
+        still.advance(1)
+        still.wait(lambda: pump.tally.forwarded == 20)
     left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
     assert len(left) == 20
     assert all("about to run out" in outcome.reason for outcome in left)
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (20, 0)
-    assert bench.active("orders") == 20
+    assert still.active("orders") == 20
 
 
-def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(bench: Bench) -> None:  # S6
-    bench.queue("orders")
-    short = short_locks(bench)
-    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(2)), queue=short)
-    bench.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
-    line = bench.secondary.line(short)
+def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(still: StillBench) -> None:  # S6
+    still.queue("orders")
+    short = short_locks(still)
+    still.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(2)), queue=short)
+    still.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
+    line = still.secondary.line(short)
     lost = False
-    with bench.pump(replace(QUICK, quiet=2.0), short) as (pump, outcomes):
-        for _ in pump.turns():
+    with still.pump(queue=short) as (pump, outcomes):
+        for _ in still.turns(pump):
             if pump.tally.in_hand == 2 and not lost:
                 lost = True
-                bench.emulator.call(lambda: line.lose_lock(line.peek(0, 2)[1].lock_token))  # type: ignore[arg-type]
+                still.emulator.call(lambda: line.lose_lock(line.peek(0, 2)[1].lock_token))  # type: ignore[arg-type]
+            elif pump.tally.received == 3 and not pump._locks._asked:  # who was asked to renew has answered
+                still.advance(0.5)
     (left,) = (outcome for outcome in outcomes if outcome.result is Result.LEFT)
     assert (left.message_id, "about to run out" in left.reason) == ("1", True)
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (2, 0)
-    assert bench.active("orders") == 2
+    assert still.active("orders") == 2
 
 
-def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(bench: Bench) -> None:  # S6, P3
-    bench.queue("slow")
-    short = short_locks(bench)
-    bench.put(*(aliased(f"{i}", "slow") for i in range(1400)), queue=short)
-    bench.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=8))
-    with bench.pump(queue=short) as (pump, _):
-        pump.run()
+def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(still: StillBench) -> None:  # S6, P3
+    still.queue("slow")
+    short = short_locks(still)
+    still.put(*(aliased(f"{i}", "slow") for i in range(1400)), queue=short)
+    still.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=8))
+    with still.pump(queue=short) as (pump, _):
+        for _ in still.turns(pump):
+            if pump.tally.received == 1400 and not pump._locks._asked:  # who was asked to renew has answered
+                still.advance(0.5)
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (1400, 0)
-    assert (bench.active(short, "contoso-dr"), bench.active("slow")) == (0, 1400)
+    assert (still.active(short, "contoso-dr"), still.active("slow")) == (0, 1400)
 
 
 def test_a_completion_that_a_busy_service_refuses_is_asked_for_again(bench: Bench) -> None:  # S5, S6
@@ -69,24 +75,28 @@ def test_a_completion_that_a_busy_service_refuses_is_asked_for_again(bench: Benc
     bench.fault(Fault(Action.ERROR, Operation.SETTLE, BACKLOG, condition=condition, times=3), "contoso-dr")
     bench.fault(Fault(Action.ERROR, Operation.MANAGE, f"{BACKLOG}*", condition=condition, times=1), "contoso-dr")
     bench.put(*(aliased(f"{i}", "orders") for i in range(10)))
-    pump, outcomes = bench.run(replace(QUICK, quiet=1.0))
+    pump, outcomes = bench.run()
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (10, 0)
     assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
     assert bench.active(BACKLOG, "contoso-dr") == 0
 
 
-def test_one_lost_lock_does_not_keep_the_others_from_being_completed(bench: Bench) -> None:  # D10
+def test_one_lost_lock_does_not_keep_the_others_from_being_completed(still: StillBench) -> None:  # D10
     """What was completed when the connection went, and not confirmed, is asked for together with what was not."""
-    bench.queue("orders")
-    bench.put(*(aliased(f"{i}", "orders") for i in range(60)))
-    slow = bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=1.0))
-    with bench.running(replace(QUICK, quiet=2.0)) as (pump, _, thread):
-        bench.wait(lambda: slow.struck > 0)
-        bench.emulator.call(lambda: lose_link_and_one_lock(bench))
-        thread.join(30)
+    still.queue("orders")
+    still.put(*(aliased(f"{i}", "orders") for i in range(60)))
+    slow = still.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=1.0, times=1))
+    is_lost = False
+    with still.pump() as (pump, _):
+        for _ in still.turns(pump):
+            if is_lost:
+                still.advance(0.6)
+            elif slow.struck:
+                is_lost = True
+                still.emulator.call(lambda: lose_link_and_one_lock(still))
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (61, 1)
-    assert bench.active("orders") == 61
-    assert bench.active(BACKLOG, "contoso-dr") == 0
+    assert still.active("orders") == 61
+    assert still.active(BACKLOG, "contoso-dr") == 0
 
 
 def lose_link_and_one_lock(bench: Bench) -> None:

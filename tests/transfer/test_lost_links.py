@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,21 +14,27 @@ from syphon.errors import DestinationUnreachable
 from syphon.transfer.outcomes import Outcome
 from syphon.transfer.pump import Pump
 
-from .conftest import BACKLOG, QUICK, Bench, aliased
+from .conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
 
-def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_management_node(bench: Bench) -> None:  # D10
-    bench.queue("orders")
-    slow = bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=1.0))
-    bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(50)))
-    with bench.running(replace(QUICK, quiet=20.0)) as (pump, outcomes, _):
-        bench.wait(lambda: slow.struck > 0)
-        detach(bench)
-        bench.wait(lambda: pump.tally.forwarded == 50)
+def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_management_node(  # D10
+    still: StillBench,
+) -> None:
+    still.queue("orders")
+    slow = still.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=1.0))
+    still.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(50)))
+    is_lost = False
+    with still.pump() as (pump, outcomes):
+        for _ in still.turns(pump):
+            if is_lost:
+                still.advance(0.6)
+            elif slow.struck:
+                is_lost = True
+                detach(still)
     assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (50, 0)
     assert {outcome.result for outcome in outcomes} == {"forwarded"}
-    assert bench.active(BACKLOG, "contoso-dr") == 0
-    assert bench.active("orders") == 50
+    assert still.active(BACKLOG, "contoso-dr") == 0
+    assert still.active("orders") == 50
 
 
 def test_what_was_not_sent_when_its_link_was_lost_is_left_and_told(bench: Bench) -> None:  # D10
@@ -41,7 +47,7 @@ def test_what_was_not_sent_when_its_link_was_lost_is_left_and_told(bench: Bench)
 
     secondary, primary = bench.reach("contoso-dr", BACKLOG), Namespace("contoso", connect)
     outcomes: list[Outcome] = []
-    pump = Pump(BACKLOG, secondary, primary, outcomes.append, replace(QUICK, quiet=20.0))
+    pump = Pump(BACKLOG, secondary, primary, outcomes.append, PATIENT)
     is_lost = False
     for _ in pump.turns():
         if pump.tally.received == 20 and not is_lost:
@@ -68,41 +74,65 @@ def test_a_completion_that_was_never_confirmed_is_a_possible_duplicate(bench: Be
 
 
 def test_what_has_arrived_and_cannot_be_completed_before_its_lock_ends_is_a_possible_duplicate(  # D10, S6
-    bench: Bench,
+    still: StillBench,
 ) -> None:
-    bench.queue("orders")
-    slow = bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.5))
-    bench.put(aliased("x", "orders", message_id="x"))
-    with bench.running(replace(QUICK, quiet=20.0, lock=2.0)) as (pump, outcomes, _):
-        bench.wait(lambda: slow.struck > 0)
-        bench.emulator.call(lambda: bench.secondary.faults.begin_outage(Outage.REFUSE))
-        bench.wait(lambda: pump.tally.forwarded == 1)
-        assert (pump.tally.in_hand, pump.tally.possible_duplicates) == (0, 1)
-        bench.emulator.call(bench.secondary.faults.end_outage)
+    still.queue("orders")
+    slow = still.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.5))
+    still.put(aliased("x", "orders", message_id="x"))
+    is_lost = False
+    with still.pump() as (pump, outcomes):
+        for _ in pump.turns():
+            if pump.tally.forwarded:
+                assert (pump.tally.in_hand, pump.tally.possible_duplicates) == (0, 1)
+                still.emulator.call(still.secondary.faults.end_outage)
+                pump.stop()
+            elif pump._completions._orphans:  # the primary has it
+                still.advance(61)
+            elif slow.struck and not is_lost:
+                is_lost = True
+                still.emulator.call(lambda: still.secondary.faults.begin_outage(Outage.REFUSE))
+                still.advance(0.5)
     assert outcomes[0].reason.startswith("Its lock was lost with its link.")
-    assert bench.active("orders") == 1
+    assert still.active("orders") == 1
 
 
 @pytest.mark.parametrize("operation", [Operation.ATTACH, Operation.RECEIVE])
 def test_a_link_that_breaks_again_and_again_is_not_opened_without_a_pause(  # S9
-    bench: Bench, operation: Operation
+    still: StillBench, operation: Operation
 ) -> None:
-    bench.put(aliased("x", "orders"))
-    broken = bench.fault(Fault(Action.DETACH, operation, BACKLOG), "contoso-dr")
-    pump, _ = bench.run(replace(QUICK, lease=2.0))
-    assert 1 <= broken.struck <= 3  # at once, and after a second
-    assert pump.tally.received == 0
+    still.put(aliased("x", "orders"))
+    broken = still.fault(Fault(Action.DETACH, operation, BACKLOG), "contoso-dr")
+    with still.pump() as (pump, _):
+        turns = pump.turns()
+        for struck, pause in ((2, 1), (3, 2), (4, 4)):  # at once, and after pauses that double
+            until_lost(pump, turns, broken, struck)
+            still.advance(pause)
+        assert pump.tally.received == 0
 
 
-def test_a_queue_that_is_busy_is_left_alone_before_it_is_received_from_again(bench: Bench) -> None:  # S5
-    bench.queue("orders")
+def until_lost(pump: Pump, turns: Iterator[None], breaking: Fault, times: int) -> None:
+    """Turns of a pump until its link was broken so many times, and a few more, in which it does not try again."""
+    while breaking.struck < times or pump._intake._receiver is not None:
+        next(turns)
+    for _ in range(5):
+        next(turns)
+    assert breaking.struck == times
+
+
+def test_a_queue_that_is_busy_is_left_alone_before_it_is_received_from_again(still: StillBench) -> None:  # S5
+    still.queue("orders")
     busy = Fault(Action.DETACH, Operation.RECEIVE, BACKLOG, condition="com.microsoft:server-busy")
-    bench.fault(busy, "contoso-dr")
-    bench.put(aliased("x", "orders"))
-    pump, _ = bench.run(replace(QUICK, lease=2.0))
-    assert busy.struck == 1
-    assert pump.tally.received == 0
-    assert bench.active(BACKLOG, "contoso-dr") == 1
+    still.fault(busy, "contoso-dr")
+    still.put(aliased("x", "orders"))
+    with still.pump() as (pump, _):
+        turns = pump.turns()
+        until_lost(pump, turns, busy, 1)
+        still.advance(9.9)
+        until_lost(pump, turns, busy, 1)
+        still.advance(0.1)
+        until_lost(pump, turns, busy, 2)
+        assert pump.tally.received == 0
+    assert still.active(BACKLOG, "contoso-dr") == 1
 
 
 def detach(bench: Bench) -> None:

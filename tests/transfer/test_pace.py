@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.transfer.pace import Pace
 from syphon.transfer.pump import Ended
 
-from .conftest import QUICK, Bench, aliased
+from .conftest import PATIENT, Bench, StillBench, aliased
 
 
 @given(
@@ -45,21 +43,28 @@ def test_messages_that_were_under_way_are_paid_back() -> None:
     assert pace.room(10.0, 2.5) == 5
 
 
-def test_a_paused_pump_takes_nothing_does_not_take_it_for_quiet_and_goes_on(bench: Bench) -> None:  # D7
-    bench.queue("orders")
-    bench.put(*(aliased(f"{i}", "orders") for i in range(500)))
-    with bench.running(replace(QUICK, quiet=0.1), rate=0.0) as (pump, _, thread):
-        thread.join(1.0)  # ten times what would have been quiet
-        assert thread.is_alive()
-        assert pump.tally.received == 0
+def test_a_paused_pump_takes_nothing_does_not_take_it_for_quiet_and_goes_on(still: StillBench) -> None:  # D7
+    still.queue("orders")
+    still.put(*(aliased(f"{i}", "orders") for i in range(500)))
+    with still.pump() as (pump, _):
+        pump.rate = 0.0
+        turns = pump.turns()
+        while not still.links():
+            next(turns)
+        still.advance(PATIENT.quiet + 1)
+        for _ in range(10):
+            next(turns)
+        assert (pump.tally.received, pump.tally.ended) == (0, None)
         pump.rate = None
-        thread.join(30)
+        for _ in turns:
+            if pump.tally.forwarded == 500:
+                still.advance(PATIENT.quiet + 1)
         assert (pump.tally.forwarded, pump.tally.ended) == (500, Ended.QUIET)
 
 
 def test_a_pause_takes_back_the_credit_and_what_is_in_hand_is_finished(bench: Bench) -> None:  # D7
     bench.queue("orders")
-    with bench.running(replace(QUICK, quiet=20.0)) as (pump, _, _):
+    with bench.running() as (pump, _, _):
         bench.put(aliased("first", "orders"))
         bench.wait(lambda: pump.tally.forwarded == 1)
         assert bench.credit() > 100
@@ -74,10 +79,11 @@ def test_a_pause_takes_back_the_credit_and_what_is_in_hand_is_finished(bench: Be
 def test_a_slow_pace_is_kept(bench: Bench) -> None:  # D7
     bench.queue("orders")
     bench.put(*(aliased(f"{i}", "orders") for i in range(100)))
-    with bench.running(rate=20.0) as (pump, outcomes, thread):
-        bench.wait(lambda: pump.tally.forwarded >= 40)
-        pump.stop()
-        thread.join(30)
+    with bench.pump() as (pump, outcomes):
+        pump.rate = 20.0
+        for _ in pump.turns():
+            if pump.tally.forwarded >= 40:
+                pump.stop()
     forwarded = sorted(outcome.received_at for outcome in outcomes if outcome.result == "forwarded")
     # The first forty need one second in advance and one of time, whatever the machine does meanwhile.
     assert forwarded[39] - forwarded[0] >= 900

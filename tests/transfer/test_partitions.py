@@ -52,7 +52,7 @@ def test_sessions_of_a_partitioned_queue_arrive_whole(bench: Bench) -> None:  # 
     for number in range(3):
         with bench.client("contoso").get_queue_receiver("sessions", session_id=f"s{number}") as receiver:
             whole: list[int] = []
-            while len(whole) < 30 and (messages := receiver.receive_messages(30, max_wait_time=5)):
+            while len(whole) < 30 and (messages := receiver.receive_messages(30, max_wait_time=20)):
                 whole += (int(str(message)) for message in messages)
         assert sorted(whole) == list(range(number, 90, 3))
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from syphon.transfer.outcomes import Result
 
-from .conftest import QUICK, Bench, aliased
+from .conftest import Bench, aliased
 
 
 def test_a_paused_destination_is_left_alone_whatever_its_capitals_and_the_others_are_served(bench: Bench) -> None:  # S3
@@ -15,7 +13,7 @@ def test_a_paused_destination_is_left_alone_whatever_its_capitals_and_the_others
     bench.put(*(aliased(f"{i}", path) for i in range(5) for path in ("Orders", "news")))
     with bench.pump() as (pump, outcomes):
         pump.pause(frozenset({"orders"}))
-        pump.run()
+        bench.finish(pump)
     assert (bench.active("orders"), bench.active("news")) == (0, 5)
     left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
     assert {outcome.reason for outcome in left} == {"The destination is paused by the operator."}
@@ -25,7 +23,7 @@ def test_a_paused_destination_is_left_alone_whatever_its_capitals_and_the_others
 
 def test_a_pause_begins_and_ends_while_the_pump_runs(bench: Bench) -> None:
     bench.queue("orders")
-    with bench.pump(replace(QUICK, quiet=5.0)) as (pump, _):
+    with bench.pump() as (pump, _):
         stage = 0
         bench.put(aliased("before", "orders"))
         for _ in pump.turns():
@@ -45,7 +43,7 @@ def test_a_pause_begins_and_ends_while_the_pump_runs(bench: Bench) -> None:
 def test_a_destination_that_refuses_everything_is_told_beside_those_that_wait(bench: Bench) -> None:  # S4
     bench.put(aliased("x", "missing"))
     with bench.pump() as (pump, _):
-        pump.run()
+        bench.finish(pump)
         (closed,) = pump.closed()
         assert (closed.path, pump.waiting()) == ("missing", [])
         assert "amqp:not-found" in closed.reason

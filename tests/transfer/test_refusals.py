@@ -82,6 +82,6 @@ def test_an_alias_that_makes_no_sense_is_a_dead_letter_and_nothing_of_it_is_forw
 def dead_letters(bench: Bench, count: int) -> list[ServiceBusReceivedMessage]:
     found: list[ServiceBusReceivedMessage] = []
     with bench.client("contoso-dr").get_queue_receiver(BACKLOG, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
-        while len(found) < count and (more := receiver.receive_messages(count, max_wait_time=5)):
+        while len(found) < count and (more := receiver.receive_messages(count, max_wait_time=20)):
             found += more
     return found

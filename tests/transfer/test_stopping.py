@@ -2,86 +2,59 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from pydantic import SecretStr
 
 from syphon.amqp import data_section
 from syphon.backlog import to_backlog
 from syphon.bus.connection import Connection
 from syphon.bus.namespace import Namespace, Status
-from syphon.bus.opening import namespace_of
-from syphon.config import NamespaceSettings
 from syphon.emulator import Action, Fault, Operation
 from syphon.errors import NotAuthorized
 from syphon.transfer.batches import MOST
 from syphon.transfer.destinations import UNDER_WAY
 from syphon.transfer.pump import Ended, Pump
 
-from .conftest import BACKLOG, QUICK, Bench, aliased
+from .conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
 
-def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(bench: Bench) -> None:  # C2
-    bench.queue("orders")
-    bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=2.0))
-    bench.put(*(aliased(f"{i}", "orders") for i in range(1900)))
-    with bench.pump(replace(QUICK, window=1900)) as (pump, _):
+def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(still: StillBench) -> None:  # C2
+    still.queue("orders")
+    still.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=2.0))
+    still.put(*(aliased(f"{i}", "orders") for i in range(1900)))
+    with still.pump(replace(PATIENT, window=1900, grace=50.0)) as (pump, _):
         for _ in pump.turns():
-            if pump.tally.received > 1700:  # more than may be sent before the first answer
+            if pump.stopping:
+                still.advance(0.25)
+            elif pump.tally.received > 1700:  # more than may be sent before the first answer
                 pump.stop()
-    assert bench.locked() == 0
+    assert still.locked() == 0
     assert pump.tally.received == pump.tally.forwarded + pump.tally.left
     assert pump.tally.forwarded <= UNDER_WAY * 1900 + MOST, "what was not sent yet is given back, and not sent first"
-    assert bench.active("orders") == pump.tally.forwarded
-    assert bench.active(BACKLOG, "contoso-dr") == 1900 - pump.tally.forwarded
+    assert still.active("orders") == pump.tally.forwarded
+    assert still.active(BACKLOG, "contoso-dr") == 1900 - pump.tally.forwarded
     assert (pump.tally.ended, pump.tally.possible_duplicates) == (Ended.STOPPED, 0)
 
 
 def test_what_is_on_its_way_while_it_stops_is_given_back_too(bench: Bench) -> None:  # C2
     bench.queue("orders")
-    with far_away(bench, "contoso-dr") as secondary:
-        primary = bench.reach("contoso", "")
-        pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, replace(QUICK, quiet=20.0))  # noqa: ARG005
-        thread = threading.Thread(target=pump.run)
-        thread.start()
-        bench.wait(lambda: bench.credit() > 0)
-        bench.smuggle(to_backlog(data_section(b"x"), "orders"))
-        assert bench.locked() == 1
-        pump.stop()  # it has left the service, and has not come here yet
-        thread.join(30)
-        primary.close()
+    with bench.pump() as (pump, _):
+        for _ in pump.turns():
+            if bench.credit() > 0 and not pump.stopping:
+                bench.smuggle(to_backlog(data_section(b"x"), "orders"))
+                assert bench.locked() == 1
+                pump.stop()  # it has left the service, and the pump has not read it yet
     assert bench.locked() == 0
     assert bench.active(BACKLOG, "contoso-dr") == 1
     assert (pump.tally.received, pump.tally.left) == (1, 1)
-
-
-@contextmanager
-def far_away(bench: Bench, name: str) -> Iterator[Namespace]:
-    """A namespace at a round trip of 200 ms."""
-    port = bench.emulator[name].amqp_port
-    command = [sys.executable, "-m", "bench.proxy", str(port), "100"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as proxy:
-        assert proxy.stdout is not None
-        try:
-            string = bench.emulator[name].connection_string.replace(f":{port}", f":{proxy.stdout.readline().strip()}")
-            namespace = namespace_of(NamespaceSettings(connection_string=SecretStr(string)), BACKLOG)
-            yield namespace
-            namespace.close()
-        finally:
-            proxy.kill()
 
 
 def test_after_its_lease_nothing_stays_locked_and_it_says_that_there_is_more(bench: Bench) -> None:
     bench.queue("orders")
     bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.2))
     bench.put(*(aliased(f"{i}", "orders") for i in range(1000)))
-    pump, _ = bench.run(replace(QUICK, lease=1.5, window=100))
+    pump, _ = bench.run(replace(PATIENT, lease=1.5, window=100))
     assert (pump.tally.ended, pump.tally.busy) == (Ended.LEASE, True)
     assert bench.locked() == 0
     assert bench.active(BACKLOG, "contoso-dr") == 1000 - pump.tally.forwarded > 0
@@ -90,15 +63,18 @@ def test_after_its_lease_nothing_stays_locked_and_it_says_that_there_is_more(ben
 def test_at_its_limit_it_finishes_what_it_has_and_takes_no_more(bench: Bench) -> None:
     bench.queue("orders")
     bench.put(*(aliased(f"{i}", "orders") for i in range(300)))
-    pump, _ = bench.run(replace(QUICK, limit=120))
+    pump, _ = bench.run(replace(PATIENT, limit=120))
     assert (pump.tally.received, pump.tally.forwarded, pump.tally.ended) == (120, 120, Ended.LIMIT)
     assert bench.locked() == 0
 
 
-def test_a_quiet_queue_ends_it_and_there_is_no_more_to_do(bench: Bench) -> None:
-    bench.queue("orders")
-    bench.put(aliased("x", "orders"))
-    pump, outcomes = bench.run()
+def test_a_quiet_queue_ends_it_and_there_is_no_more_to_do(still: StillBench) -> None:
+    still.queue("orders")
+    still.put(aliased("x", "orders"))
+    with still.pump() as (pump, outcomes):
+        for _ in pump.turns():
+            if pump.tally.forwarded == 1:
+                still.advance(PATIENT.quiet + 0.1)
     assert (pump.tally.ended, pump.tally.busy) == (Ended.QUIET, False)
     assert pump.tally.bytes_forwarded == outcomes[0].size > 0
 
@@ -116,7 +92,7 @@ def test_what_was_sent_and_not_answered_when_it_ends_is_told_as_a_possible_dupli
     bench.queue("orders")
     silent = bench.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
     bench.put(aliased("x", "orders"))
-    with bench.pump(replace(QUICK, grace=0.5)) as (pump, outcomes):
+    with bench.pump(replace(PATIENT, grace=0.5)) as (pump, outcomes):
         for _ in pump.turns():
             if silent.struck:
                 pump.stop()
@@ -134,7 +110,7 @@ def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(bench: 
         raise NotAuthorized("contoso: the key was refused")
 
     secondary, primary = bench.reach("contoso-dr", BACKLOG), Namespace("contoso", refused)
-    pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, QUICK)  # noqa: ARG005
+    pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, PATIENT)  # noqa: ARG005
     with pytest.raises(NotAuthorized, match="the key was refused"):
         pump.run()
     secondary.close()
@@ -144,9 +120,9 @@ def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(bench: 
 
 def test_a_key_that_the_secondary_does_not_take_any_more_faults_it(bench: Bench) -> None:  # C3
     secondary, primary = bench.reach("contoso-dr", BACKLOG), bench.reach("contoso", "")
-    bench.wait(lambda: secondary.connection() is not None)
+    bench.wait(lambda: secondary.connection() is not None and primary.connection() is not None)
     bench.emulator.call(bench.secondary.access.policies.clear)  # it is rotated: the next token is refused
-    pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, QUICK)  # noqa: ARG005
+    pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, PATIENT)  # noqa: ARG005
     with pytest.raises(NotAuthorized, match=f"'{BACKLOG}' was refused"):
         pump.run()
     assert secondary.status is Status.FAULTED

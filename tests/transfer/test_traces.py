@@ -25,7 +25,7 @@ def traced(bench: Bench, wanted: bool = True) -> tuple[Traces, tuple[BatchTrace,
     """A pump at work until the backlog is empty, and what it has traced."""
     with bench.pump() as (pump, _):
         pump.traces.are_wanted = wanted
-        pump.run()
+        bench.finish(pump)
     return pump.traces, pump.traces.take()
 
 
