@@ -132,7 +132,7 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     try:
         browser._open(timeout)
     except Exception as failed:
-        is_late = watchdog.has_bitten or time.monotonic() - began >= timeout  # the handshake has a limit of its own
+        is_late = time.monotonic() - began >= timeout  # whoever noticed: the watchdog, or the handshake's own limit
         error = TimeoutError(f"no answer within {timeout:g} s") if is_late else failed
         raise explain(error, client.fully_qualified_namespace, entity) from None
     finally:
@@ -189,11 +189,11 @@ class _Watchdog(threading.Thread):
         self._patience = patience
         self._bite = bite
         self._over = threading.Event()
-        self.has_bitten = False
 
     def run(self) -> None:
-        while not self._over.wait(1.0 if self.has_bitten else self._patience):
-            self.has_bitten = True
+        patience = self._patience
+        while not self._over.wait(patience):
+            patience = 1.0
             self._bite()
 
     def stop(self) -> None:

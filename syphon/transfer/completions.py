@@ -51,11 +51,11 @@ class Completions:
         for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._locks.seconds]:
             self._heard(arrival, LockLost())
 
-    def are_due(self, now: float) -> bool:
-        return any(now >= at for at in self._orphans.values())
+    def due(self, now: float) -> list[Arrival]:
+        """Those to ask for now, in the other way."""
+        return [orphan for orphan, at in self._orphans.items() if now >= at]
 
-    def ask(self, connection: Connection, now: float) -> None:
-        due = [orphan for orphan, at in self._orphans.items() if now >= at]
+    def ask(self, connection: Connection, due: list[Arrival]) -> None:
         self._locks.complete(connection, due, self._heard)
 
     def _heard(self, arrival: Arrival, error: SyphonError | None) -> None:

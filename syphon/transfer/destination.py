@@ -25,7 +25,7 @@ from ..errors import (
     SyphonError,
 )
 from .batches import Batch, Lines, Transfer, encoded, parted
-from .standing import Closed, Open, Standing, State, Waiting
+from .breaker import Breaker, Closed, Open, State, Waiting
 
 ANSWER_WITHIN = 60.0
 STUCK, STUCK_AGAIN = 10.0, 1.0
@@ -72,7 +72,7 @@ class Destination:
 
     def __init__(self, path: str, permanent: frozenset[type[SyphonError]]) -> None:
         self.path = path
-        self.standing = Standing(path, permanent)
+        self.breaker = Breaker(path, permanent)
         self.is_paused = False
         """The operator wants it left alone, whatever its state."""
         self.used_at = 0.0
@@ -90,7 +90,7 @@ class Destination:
 
     @property
     def state(self) -> State:
-        return self.standing.state
+        return self.breaker.state
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Destination:
         """Sends what can be sent and tells what came back."""
         progress = Progress()
         self._collect(progress, now)
-        state = self.standing.look(now)
+        state = self.breaker.look(now)
         if self.is_paused:
             self._leave_all(progress, PausedByOperator())
         elif isinstance(state, Waiting):
@@ -137,7 +137,7 @@ class Destination:
             return
         if self._stuck_since is None:
             self._stuck_since = now
-        elif now - self._stuck_since > (STUCK_AGAIN if self.standing.failures else STUCK):
+        elif now - self._stuck_since > (STUCK_AGAIN if self.breaker.failures else STUCK):
             self._leave_all(progress, DestinationSilent(f"'{self.path}' takes nothing at the moment."))
             if self._sender is None:
                 self._stuck_since = None  # a link that is still to come has its time
@@ -172,7 +172,7 @@ class Destination:
         """After a failure one batch goes ahead, to see whether the others would arrive."""
         if not sender.under_way:
             return True
-        if self.standing.failures or self._careful:
+        if self.breaker.failures or self._careful:
             return False
         return self._messages_under_way < share.messages and self._bytes_under_way < share.bytes
 
@@ -242,7 +242,7 @@ class Destination:
         if sent.unknown:
             _may_have_arrived(batch)
         if error is None:
-            self.standing.worked()
+            self.breaker.worked()
             self.left = self._alone_in_vain = 0
             self._stuck_since = None
             if len(batch) > 1:
@@ -266,7 +266,7 @@ class Destination:
 
     def _blame(self, transfer: Transfer, error: SyphonError, progress: Progress, now: float) -> None:
         """It was not taken alone either. If that goes for the next ones, too, then it is not the message after all."""
-        if self.standing.is_permanent(error):
+        if self.breaker.is_permanent(error):
             progress.refused.append((transfer, error))
             return
         progress.left.append((transfer, error))
@@ -295,7 +295,7 @@ class Destination:
         self._again += (batch[start : start + size] for start in range(0, len(batch), size))
 
     def _fail(self, error: SyphonError, now: float) -> None:
-        self.standing.failed(error, now)
+        self.breaker.failed(error, now)
         self._stuck_since = None
 
     # --- out -----------------------------------------------------------------------------------------------------

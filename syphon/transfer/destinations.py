@@ -11,10 +11,10 @@ from syphon.backlog import not_allowed
 from ..bus.connection import Connection
 from ..errors import Waits
 from .batches import Transfer
+from .breaker import Closed, Waiting
 from .destination import NO_LINK, Destination, Progress, Share
 from .durations import Durations
 from .options import PumpOptions
-from .standing import Closed, Waiting
 from .traces import Traces
 
 UNDER_WAY = 0.75
@@ -131,7 +131,7 @@ class Destinations:
                 found.append(
                     WaitingDestination(
                         destination.path, seconds, str(state.because), destination.left,
-                        destination.standing.failures,
+                        destination.breaker.failures,
                     )
                 )
         return found
@@ -146,7 +146,7 @@ class Destinations:
         """What another pump has found out counts here as well."""
         destination = self.find(known.path)
         if isinstance(destination, Destination):
-            destination.standing.leave_alone(now + known.seconds, Waits(known.reason), known.failures)
+            destination.breaker.leave_alone(now + known.seconds, Waits(known.reason), known.failures)
 
     def close(self) -> None:
         for destination in self:

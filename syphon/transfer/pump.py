@@ -185,8 +185,9 @@ class Pump:
         if connection is None:
             return
         self._locks.keep(connection, self._account.in_hand, now)
-        if self._completions.are_due(now) and self._intake.is_allowed(connection):
-            self._completions.ask(connection, now)
+        due = self._completions.due(now)
+        if due and self._intake.is_allowed(connection):
+            self._completions.ask(connection, due)
 
     def _leave_old(self, now: float) -> None:
         """A message whose lock is about to run out is not sent any more: it could not be completed afterwards."""

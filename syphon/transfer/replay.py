@@ -22,10 +22,10 @@ from ..bus.traffic import wait_for_traffic
 from ..config import PairSettings
 from ..errors import Interrupted, SyphonError, Waits
 from .batches import Transfer
+from .breaker import Waiting
 from .destination import Destination, Share
 from .locks import LockKeeper
 from .options import PERMANENT
-from .standing import Waiting
 
 WINDOW, WINDOW_BYTES = 500, 16 * 1024 * 1024
 """How many messages are on their way at once, and about how many bytes."""

@@ -11,11 +11,11 @@ from syphon.emulator import Action, Fault, Operation
 from syphon.emulator.front.entity_links import EntityInlet
 from syphon.emulator.front.session import AmqpSession
 from syphon.errors import DestinationBusy, DestinationMissing, DestinationSilent
+from syphon.transfer.breaker import Closed, Open, Waiting
 from syphon.transfer.destination import Destination
 from syphon.transfer.destinations import Destinations
 from syphon.transfer.options import PumpOptions
 from syphon.transfer.pump import PERMANENT
-from syphon.transfer.standing import Closed, Open, Waiting
 from syphon.transfer.traces import Traces
 
 from .conftest import Bench, aliased
@@ -72,7 +72,7 @@ def test_many_batches_that_fail_together_are_one_failure(trial: Trial) -> None: 
     assert busy.struck == 10
     state = trial.destination.state
     assert isinstance(state, Waiting)
-    assert (state.until - trial.now, trial.destination.standing.failures) == (10, 1)
+    assert (state.until - trial.now, trial.destination.breaker.failures) == (10, 1)
 
 
 def test_what_fails_beside_it_does_not_shorten_the_wait_of_a_busy_one(trial: Trial) -> None:  # S5

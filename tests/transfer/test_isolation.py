@@ -12,10 +12,10 @@ from syphon.emulator import Action, Fault, Operation
 from syphon.errors import DestinationBusy, DestinationDisabled
 from syphon.transfer import destination
 from syphon.transfer.batches import MOST
+from syphon.transfer.breaker import Breaker, Waiting
 from syphon.transfer.destinations import UNDER_WAY
 from syphon.transfer.options import PERMANENT
-from syphon.transfer.pump import WaitingDestination
-from syphon.transfer.standing import Standing, Waiting
+from syphon.transfer.pump import PumpOptions, Tally, WaitingDestination
 
 from .conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
@@ -29,6 +29,20 @@ def hurried(still: StillBench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stil
     assert still.now() - began < destination.ANSWER_WITHIN
 
 
+def run(
+    bench: StillBench, options: PumpOptions, is_over: Callable[[Tally], bool], is_stuck: Callable[[Tally], bool]
+) -> Tally:
+    """A pump until it is over. Time moves on when all that is in the way is for those that never answer."""
+    with bench.pump(replace(options, lease=None, grace=0.1)) as (pump, _):
+        for _ in pump.turns():
+            if is_over(pump.tally):
+                pump.stop()
+                bench.advance(1)
+            elif is_stuck(pump.tally):
+                bench.advance(destination.STUCK + 0.1)
+    return pump.tally
+
+
 @pytest.mark.parametrize("operation", [Operation.ATTACH, Operation.SEND])
 def test_a_destination_that_never_answers_does_not_hold_up_the_others(  # S3
     hurried: StillBench, operation: Operation
@@ -38,14 +52,11 @@ def test_a_destination_that_never_answers_does_not_hold_up_the_others(  # S3
     hurried.queue("orders")
     hung = hurried.fault(Fault(Action.HANG, operation, "dead"))
     hurried.put(*(aliased(f"{i}", "orders" if i % 10 == 0 else "dead") for i in range(6000)))
-    with hurried.pump(replace(PATIENT, window=2000, lease=None, grace=0.1)) as (pump, _):
-        tally = pump.tally
-        for _ in pump.turns():
-            if tally.forwarded == 600:
-                pump.stop()
-                hurried.advance(1)
-            elif tally.in_hand == 2000 and tally.forwarded == ceil(tally.received / 10):
-                hurried.advance(destination.STUCK + 0.1)  # all that is in the way is for the dead one
+    tally = run(
+        hurried, replace(PATIENT, window=2000),
+        is_over=lambda tally: tally.forwarded == 600,
+        is_stuck=lambda tally: tally.in_hand == 2000 and tally.forwarded == ceil(tally.received / 10),
+    )  # fmt: skip
     assert hung.struck > 0
     assert tally.received == tally.forwarded + tally.left
     assert (tally.forwarded, tally.dead_lettered) == (600, 0)
@@ -58,14 +69,14 @@ def test_many_that_never_answer_leave_room_for_the_others(hurried: StillBench) -
     hurried.fault(Fault(Action.HANG, Operation.SEND, "dead-*"))
     hurried.put(*(aliased(f"{i}", "orders" if i % 5 == 0 else names[i % 4]) for i in range(6000)))
     most = UNDER_WAY * 4000 + 4 * MOST
-    with hurried.pump(replace(PATIENT, window=4000, lease=None, grace=0.1)) as (pump, _):
-        tally = pump.tally
-        for _ in pump.turns():
-            if tally.forwarded == 1200 and tally.in_hand <= most:
-                pump.stop()
-                hurried.advance(1)
-            elif (tally.in_hand == 4000 or tally.received == 6000) and tally.forwarded == ceil(tally.received / 5):
-                hurried.advance(destination.STUCK + 0.1)  # all that is in the way is for the dead ones
+
+    def is_stuck(tally: Tally) -> bool:
+        return (tally.in_hand == 4000 or tally.received == 6000) and tally.forwarded == ceil(tally.received / 5)
+
+    tally = run(
+        hurried, replace(PATIENT, window=4000),
+        is_over=lambda tally: tally.forwarded == 1200 and tally.in_hand <= most, is_stuck=is_stuck,
+    )  # fmt: skip
     assert tally.forwarded == 1200
 
 
@@ -75,14 +86,11 @@ def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(hurried: Sti
     hurried.fault(Fault(Action.HANG, Operation.SEND, "dead"))
     hurried.put(*(aliased("x" * 2000, "dead" if i % 10 else "orders") for i in range(2000)))
     most = UNDER_WAY * 3_000_000 + 256 * 1024
-    with hurried.pump(replace(PATIENT, window_bytes=3_000_000, lease=None, grace=0.1)) as (pump, _):
-        tally = pump.tally
-        for _ in pump.turns():
-            if tally.forwarded == 200 and tally.bytes_in_hand <= most:
-                pump.stop()
-                hurried.advance(1)
-            elif tally.bytes_in_hand > most and tally.forwarded == ceil(tally.received / 10):
-                hurried.advance(destination.STUCK + 0.1)
+    tally = run(
+        hurried, replace(PATIENT, window_bytes=3_000_000),
+        is_over=lambda tally: tally.forwarded == 200 and tally.bytes_in_hand <= most,
+        is_stuck=lambda tally: tally.bytes_in_hand > most and tally.forwarded == ceil(tally.received / 10),
+    )  # fmt: skip
     assert tally.forwarded == 200
 
 
@@ -176,8 +184,8 @@ def test_what_the_operator_waits_for_is_waited_for_when_a_link_says_it_too(bench
 
 
 def test_a_destination_that_has_failed_for_days_still_has_two_minutes_to_wait() -> None:  # S9
-    standing = Standing("orders", PERMANENT)
-    standing.failures = 5000
-    standing.failed(DestinationBusy(), 0.0)
-    assert isinstance(standing.state, Waiting)
-    assert standing.state.until == 120.0
+    breaker = Breaker("orders", PERMANENT)
+    breaker.failures = 5000
+    breaker.failed(DestinationBusy(), 0.0)
+    assert isinstance(breaker.state, Waiting)
+    assert breaker.state.until == 120.0

@@ -7,10 +7,10 @@ import pytest
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.emulator import Action, Fault, Operation
 from syphon.errors import DestinationFailed, MessageTooLarge, NotAllowedByEntity
+from syphon.transfer.breaker import Open, Waiting
 from syphon.transfer.destination import Destination
 from syphon.transfer.outcomes import Result
 from syphon.transfer.pump import PERMANENT
-from syphon.transfer.standing import Open, Waiting
 
 from .conftest import Bench, aliased
 from .trial import Trial, trial

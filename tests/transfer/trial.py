@@ -14,9 +14,9 @@ from syphon.backlog import Facts, Restored
 from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival
 from syphon.transfer.batches import Transfer
+from syphon.transfer.breaker import Waiting
 from syphon.transfer.destination import Destination, Progress, Share
 from syphon.transfer.pump import PERMANENT
-from syphon.transfer.standing import Waiting
 
 from .conftest import Bench
 

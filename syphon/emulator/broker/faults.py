@@ -67,6 +67,10 @@ APPLIES: dict[Action, frozenset[Operation]] = {
 """Which operations an action can happen to. A fault for any operation strikes only these."""
 
 
+MessageIds = Callable[[], Collection[object]]
+"""The ids of what an operation carries, to be read only if a fault asks for them."""
+
+
 class BadFault(ValueError):
     """A fault that could not happen as it is described; the text begins with the name of the field."""
 
@@ -118,7 +122,7 @@ class Fault:
         condition = self.condition or usual
         return Refusal(self.description, condition, status_of(condition))
 
-    def fits(self, operation: Operation, entity: str, message_ids: Callable[[], Collection[object]]) -> bool:
+    def fits(self, operation: Operation, entity: str, message_ids: MessageIds) -> bool:
         if self.operation is None:
             happens = operation in APPLIES[self.action]
         else:
@@ -208,9 +212,7 @@ class Faults:
         self._faults = [fault for fault in self._faults if fault.until is None or fault.until > now]
         return list(self._faults)
 
-    def strike(
-        self, operation: Operation, entity: str, message_ids: Callable[[], Collection[object]] = tuple
-    ) -> Fault | None:
+    def strike(self, operation: Operation, entity: str, message_ids: MessageIds = tuple) -> Fault | None:
         """The fault that hits this operation, if any; it has then struck once more."""
         if not self._faults:
             return None

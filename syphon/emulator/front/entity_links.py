@@ -41,8 +41,7 @@ class EntityInlet(Inlet):
         entity.links.add(self)
 
     def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:
-        carried = partial(self._message_ids, data, message_format)
-        fault = self.namespace.faults.strike(Operation.SEND, self.path, carried)
+        fault = self.strike(Operation.SEND, partial(self._message_ids, data, message_format))
         if fault is None or not self.suffers(fault):
             self.in_turn(fault, partial(self._submit, delivery_id, data, message_format, settled, fault))
 

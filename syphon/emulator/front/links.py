@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from syphon.amqp.frames import Attach, Composite, Error, Flow, Transfer
 
-from ..broker.faults import Action, Fault, Operation
+from ..broker.faults import Action, Fault, MessageIds, Operation
 from ..broker.refusals import MessageTooLarge, QuotaExceeded, Refusal
 from ..clock import Millis, Timer
 
@@ -82,8 +82,8 @@ class Link:
 
     # --- faults --------------------------------------------------------------------------------------------------
 
-    def strike(self, operation: Operation) -> Fault | None:
-        return self.namespace.faults.strike(operation, self.path)
+    def strike(self, operation: Operation, message_ids: MessageIds = tuple) -> Fault | None:
+        return self.namespace.faults.strike(operation, self.path, message_ids)
 
     def suffers(self, fault: Fault) -> bool:
         """Carries out what a fault does to a link as a whole. False: the operation itself must see to it."""

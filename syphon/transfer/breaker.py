@@ -1,4 +1,4 @@
-"""How a destination stands: whether it is worth trying, and if not, until when it is left alone, and why (S4, S9)."""
+"""A destination's breaker: whether it is worth trying, and if not, until when it is left alone, and why (S4, S9)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Closed:
 State = Open | Waiting | Closed
 
 
-class Standing:
+class Breaker:
     """Of one destination."""
 
     def __init__(self, path: str, permanent: frozenset[type[SyphonError]]) -> None:
