@@ -56,7 +56,7 @@ check: $(READY)
 # What is written by machine (the chart's tables and golden renders, docs/metrics.md); needs what .ci/tools installs
 .PHONY: generated
 generated: $(READY)
-	$(BIN)/python -m tests.ops.generated
+	$(BIN)/python -m tests.support.generated
 
 .PHONY: bench
 bench: $(READY)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .stage import Place
+from bench.stage import Place
 
 SYPHON = [sys.executable, "-m", "syphon"]
 WITHIN = 120.0
@@ -27,9 +27,12 @@ def backlog_queues(count: int) -> list[str]:
 def settings(place: Place, folder: Path, queues: int, rate: float | None = None) -> Path:
     """A file for `--config`. JSON is a part of YAML."""
     pair = {
-        "name": "contoso", "backlog_queue_count": queues, "rate": rate,
-        "primary": {"connection_string": place.primary}, "secondary": {"connection_string": place.secondary},
-    }  # fmt: skip
+        "name": "contoso",
+        "backlog_queue_count": queues,
+        "rate": rate,
+        "primary": {"connection_string": place.primary},
+        "secondary": {"connection_string": place.secondary},
+    }
     status = {"listen": "127.0.0.1:0"}
     file = folder / "config.yaml"
     file.write_text(json.dumps({"pairs": [pair], "pipeline": {"ledger": str(folder / "ledger")}, "status": status}))

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .commands import SYPHON, backlog_queues, settings, worker
-from .stage import emulator
-from .usage import cpu, usage
+from bench.commands import SYPHON, backlog_queues, settings, worker
+from bench.stage import emulator
+from bench.usage import cpu, usage
 
 QUEUES = 10
 SETTLING = 70.0

@@ -6,8 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from .task import Task
-from .watch import Watch
+from bench.task import Task
+from bench.watch import Watch
 
 SOURCE = Path(__file__).parent / "node"
 PACKAGES = Path(__file__).parents[1] / ".tools" / "bench-node"

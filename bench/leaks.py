@@ -22,16 +22,15 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
 
-from syphon.bus.opening import namespace_of
+from bench.commands import worker
+from bench.fill import fill
+from bench.stage import QUEUE, Place, emulator
+from bench.task import asked
+from bench.usage import Usage, usage
+from bench.workloads import KB
+from syphon.bus.factory import namespace_of
 from syphon.config import NamespaceSettings
 from syphon.transfer.pump import Pump
-
-from .commands import worker
-from .fill import fill
-from .stage import QUEUE, Place, emulator
-from .task import asked
-from .usage import Usage, usage
-from .workloads import KB
 
 DESTINATIONS = 8
 AHEAD, CHUNK = 40_000, 10_000
@@ -169,7 +168,7 @@ def verdict(samples: Sequence[Sample], found: Sequence[Trend]) -> Table:
         growth = f"{(trend.last - trend.middle) / millions:+,.1f}"
         shown.add_row(
             trend.what, f"{trend.middle:,.1f}", f"{trend.last:,.1f}", growth, "flat" if trend.is_flat else "GROWS"
-        )  # fmt: skip
+        )
     return shown
 
 

@@ -24,16 +24,15 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 from pydantic import SecretStr
 
+from bench.javascript import node
+from bench.shovel import shovel
+from bench.task import Task
+from bench.watch import Watch
+from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.bus.opening import namespace_of
 from syphon.config import NamespaceSettings
-from syphon.transfer.outcomes import Result
+from syphon.model.outcome import Result
 from syphon.transfer.pump import Pump, PumpOptions
-
-from .javascript import node
-from .shovel import shovel
-from .task import Task
-from .watch import Watch
 
 PATH = b"x-ms-path"
 C = TypeVar("C", ServiceBusClient, AsyncServiceBusClient)
@@ -141,7 +140,7 @@ def drain_2(task: Task, watch: Watch) -> None:
 def _drain(task: Task, watch: Watch, slots: int) -> None:
     """A Spark job with so many slots, once Spark has been started."""
     from syphon.config import Config
-    from syphon.pipeline.engine import engine
+    from syphon.worker.engine import engine
 
     with tempfile.TemporaryDirectory() as folder:
         pair = {
@@ -199,9 +198,13 @@ def _batches(messages: list[Any]) -> Iterator[list[ServiceBusMessage]]:
 def _restored(message: Any) -> ServiceBusMessage:
     properties = {key.decode(): value for key, value in message.application_properties.items() if key != PATH}
     return ServiceBusMessage(
-        b"".join(message.body), application_properties=properties, message_id=message.message_id,
-        correlation_id=message.correlation_id, subject=message.subject, content_type=message.content_type,
-    )  # fmt: skip
+        b"".join(message.body),
+        application_properties=properties,
+        message_id=message.message_id,
+        correlation_id=message.correlation_id,
+        subject=message.subject,
+        content_type=message.content_type,
+    )
 
 
 LOOPS: dict[str, Callable[[Task, Watch], None]] = {

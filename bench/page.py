@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from .charts import Axis, above, bars, decades, lines
-from .report import Report
-from .stage import Measured
-from .workloads import FAR, LONG, MIDDLE, NEAR, ONE, OURS, PEERS, SCALING, Workload, workloads
+from bench.charts import Axis, above, bars, decades, lines
+from bench.report import Report
+from bench.stage import Measured
+from bench.workloads import FAR, LONG, MIDDLE, NEAR, ONE, OURS, PEERS, SCALING, Workload, workloads
 
 DOCS = Path(__file__).parents[1] / "docs"
 LOOPS = {**PEERS, **OURS}
@@ -103,9 +103,13 @@ def limits(report: Report) -> str:
 
 
 PARTS: dict[str, Callable[[Report], str]] = {
-    "machine": machine, "results": results, "targets": goals, "costs": costs, "profile": profile,
+    "machine": machine,
+    "results": results,
+    "targets": goals,
+    "costs": costs,
+    "profile": profile,
     "limits": limits,
-}  # fmt: skip
+}
 
 
 # --- charts ---------------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .costs import Cost
-from .stage import Measured
-from .targets import Target, targets
+from bench.costs import Cost
+from bench.stage import Measured
+from bench.targets import Target, targets
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from . import javascript, shovel
-from .costs import costs
-from .report import Report
-from .sampling import where
-from .stage import Measured, measure
-from .workloads import workloads
+from bench import javascript, shovel
+from bench.costs import costs
+from bench.report import Report
+from bench.sampling import where
+from bench.stage import Measured, measure
+from bench.workloads import workloads
 
 WORKLOADS = [workload.name for workload in workloads(1)]
 LOOPS = sorted({loop for workload in workloads(1) for loop in workload.counts})
@@ -98,11 +98,15 @@ def table(results: Mapping[tuple[str, str], Measured]) -> Table:
             continue
         ratios = base is not None and not base.stopped
         shown.add_row(
-            workload, loop, f"{found.per_second:,.0f}", f"{found.steady_per_second:,.0f}",
+            workload,
+            loop,
+            f"{found.per_second:,.0f}",
+            f"{found.steady_per_second:,.0f}",
             f"{found.speed / base.speed:.1f} ×" if base and ratios else "",
             f"{found.cpu_per_1000:.3f}",
-            f"1/{base.cpu_per_1000 / found.cpu_per_1000:.1f}" if base and ratios else "", f"{found.megabytes:.0f}",
-        )  # fmt: skip
+            f"1/{base.cpu_per_1000 / found.cpu_per_1000:.1f}" if base and ratios else "",
+            f"{found.megabytes:.0f}",
+        )
     return shown
 
 

@@ -10,13 +10,13 @@ import sys
 from collections import Counter
 from types import FrameType
 
-from .fill import fill
-from .loops import pump
-from .stage import QUEUE, emulator
-from .task import Task
-from .usage import cpu
-from .watch import Watch
-from .workloads import Workload
+from bench.fill import fill
+from bench.loops import pump
+from bench.stage import QUEUE, emulator
+from bench.task import Task
+from bench.usage import cpu
+from bench.watch import Watch
+from bench.workloads import Workload
 
 EVERY = 0.002
 """Seconds of CPU time between two looks; the kernel may make it four milliseconds."""

@@ -18,8 +18,8 @@ from urllib.parse import quote, urlsplit
 
 from azure.servicebus import parse_connection_string
 
-from .task import Task
-from .watch import Watch
+from bench.task import Task
+from bench.watch import Watch
 
 BROKER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """Debian's. The one on the PATH insists on a user of its own."""
@@ -62,14 +62,19 @@ def _broker(task: Task) -> Iterator[int]:
         (place / "advanced.config").write_text(_settings(task))
         (place / "enabled_plugins").write_text("[rabbitmq_shovel].\n")
         environment = {
-            **os.environ, "HOME": folder, "ERL_EPMD_PORT": str(names),
-            "RABBITMQ_NODENAME": "bench@localhost", "RABBITMQ_DIST_PORT": str(distribution),
-            "RABBITMQ_CONF_ENV_FILE": os.devnull, "RABBITMQ_ADVANCED_CONFIG_FILE": str(place / "advanced.config"),
+            **os.environ,
+            "HOME": folder,
+            "ERL_EPMD_PORT": str(names),
+            "RABBITMQ_NODENAME": "bench@localhost",
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "RABBITMQ_CONF_ENV_FILE": os.devnull,
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(place / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(place / "enabled_plugins"),
-            "RABBITMQ_MNESIA_BASE": str(place / "data"), "RABBITMQ_LOG_BASE": str(place / "log"),
+            "RABBITMQ_MNESIA_BASE": str(place / "data"),
+            "RABBITMQ_LOG_BASE": str(place / "log"),
             # Its start script then becomes the broker, instead of watching over it: a process that can be ended.
             "RABBITMQ_ALLOW_INPUT": "1",
-        }  # fmt: skip
+        }
         with (
             _running(["epmd", "-port", str(names), "-address", "127.0.0.1"], environment),
             _running([str(BROKER), "-noinput"], environment) as broker,

@@ -10,17 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .fill import fill
-from .task import Task, asked
-from .usage import cpu
-from .watch import Taken
-from .workloads import STUCK, Workload
+from bench.fill import fill
+from bench.task import Task, asked
+from bench.usage import cpu
+from bench.watch import Taken
+from bench.workloads import STUCK, Workload
 
 QUEUE = "contoso/x-servicebus-transfer/0"
 FULL = {
-    "action": "error", "operation": "send", "entity": STUCK, "condition": "amqp:resource-limit-exceeded",
+    "action": "error",
+    "operation": "send",
+    "entity": STUCK,
+    "condition": "amqp:resource-limit-exceeded",
     "description": "The maximum entity size has been reached.",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,17 @@ def measure(workload: Workload, loop: str) -> Measured:
         raise RuntimeError(f"{loop} moved {taken.moved} of {workload.arriving(count)} messages")
     share = 1000 / taken.moved if taken.moved else 0.0
     return Measured(
-        workload.name, loop, count, taken.moved, taken.moved / taken.seconds, taken.steady_per_second,
-        taken.cpu * share, taken.megabytes, theirs * share, taken.stopped,
-    )  # fmt: skip
+        workload.name,
+        loop,
+        count,
+        taken.moved,
+        taken.moved / taken.seconds,
+        taken.steady_per_second,
+        taken.cpu * share,
+        taken.megabytes,
+        theirs * share,
+        taken.stopped,
+    )
 
 
 def run(loop: str, task: Task) -> Taken:

@@ -19,11 +19,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from .commands import status_port, worker
-from .fill import fill
-from .stage import QUEUE, emulator
-from .targets import Target
-from .usage import own_cpu
+from bench.commands import status_port, worker
+from bench.fill import fill
+from bench.stage import QUEUE, emulator
+from bench.targets import Target
+from bench.usage import own_cpu
 
 PATHS = ("/status", "/", "/metrics")
 EVERY = 0.25

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .stage import Measured
-from .workloads import FAR, LARGE, LONG, MANY, NEAR, PEERS, SHORT, SPARK
+from bench.stage import Measured
+from bench.workloads import FAR, LARGE, LONG, MANY, NEAR, PEERS, SHORT, SPARK
 
 Results = Mapping[tuple[str, str], Measured]
 """By workload and loop."""
@@ -53,9 +53,12 @@ def _against_peers(results: Results) -> Iterator[Target]:
 
 
 def _least(
-    results: Results, peers: tuple[str, ...] | list[str], what: str, ratio: Callable[[Measured, Measured], float],
+    results: Results,
+    peers: tuple[str, ...] | list[str],
+    what: str,
+    ratio: Callable[[Measured, Measured], float],
     wanted: float,
-) -> Iterator[Target]:  # fmt: skip
+) -> Iterator[Target]:
     """The least of such ratios, over all workloads and these peers."""
     pairs = [
         (ratio(results[workload, "pump"], theirs), f"{workload}, {PEERS[peer]}" if len(peers) > 1 else workload)

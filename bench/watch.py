@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from .usage import cpu, peak_megabytes
+from bench.usage import cpu, peak_megabytes
 
 
 @dataclass(frozen=True)

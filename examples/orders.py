@@ -1,6 +1,6 @@
 """An application that sends orders, written for azure-servicebus: one now and then, until it has sent them all.
 
-    python examples/orders.py COUNT            with the connection string of a namespace in PRIMARY
+python examples/orders.py COUNT            with the connection string of a namespace in PRIMARY
 """
 
 from __future__ import annotations

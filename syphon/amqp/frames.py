@@ -216,9 +216,21 @@ class Begin(Composite):
 class Attach(Composite):
     CODE, NAME, REQUIRED = 0x12, "attach", range(3)
     TYPES = (
-        str, UInt, bool, UByte, UByte, (Source,), (Target, Coordinator), Map, bool, UInt, ULong,
-        _SYMBOLS, _SYMBOLS, Map,
-    )  # fmt: skip
+        str,
+        UInt,
+        bool,
+        UByte,
+        UByte,
+        (Source,),
+        (Target, Coordinator),
+        Map,
+        bool,
+        UInt,
+        ULong,
+        _SYMBOLS,
+        _SYMBOLS,
+        Map,
+    )
     name: str
     handle: int
     role: bool
@@ -361,4 +373,3 @@ def frame(channel: int, body: bytes, kind: int = FRAME_AMQP, following: int = 0)
 _HEAD = struct.Struct(">IBBH").pack
 EMPTY_FRAME = frame(0, b"")
 """A heartbeat."""
-

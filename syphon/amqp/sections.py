@@ -104,9 +104,20 @@ class Header:
 
 
 PROPERTY_FIELDS = (
-    "message_id", "user_id", "to", "subject", "reply_to", "correlation_id", "content_type", "content_encoding",
-    "absolute_expiry_time", "creation_time", "group_id", "group_sequence", "reply_to_group_id",
-)  # fmt: skip
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,29 @@ class Map:
 
 
 Value = Union[
-    None, bool, UByte, UShort, UInt, ULong, Byte, Short, Int, Long, Float, float, Decimal32, Decimal64, Decimal128,
-    Char, Timestamp, uuid.UUID, bytes, str, Symbol, "list[Value]", Map, Array, Described,
-]  # fmt: skip
+    None,
+    bool,
+    UByte,
+    UShort,
+    UInt,
+    ULong,
+    Byte,
+    Short,
+    Int,
+    Long,
+    Float,
+    float,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Char,
+    Timestamp,
+    uuid.UUID,
+    bytes,
+    str,
+    Symbol,
+    "list[Value]",
+    Map,
+    Array,
+    Described,
+]

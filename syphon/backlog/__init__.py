@@ -1,8 +1,8 @@
 """What a backlog is: how its queues are called and described, and what a message in one looks like."""
 
 from .aliasing import NotForBacklog, to_backlog
+from .broker_stamps import BrokerStamps, stamps_of
 from .description import DOCUMENTED, Difference, QueueDescription
-from .facts import Facts, facts_of
 from .names import (
     BacklogQueue,
     QueueName,
@@ -17,8 +17,27 @@ from .times import FOREVER, iso_duration
 from .trace_context import TraceContext, trace_context
 
 __all__ = [
-    "to_backlog", "restore", "Restored", "Unrestorable", "Reason", "Ttl", "NotForBacklog",
-    "BacklogQueue", "QueueName", "backlog_queues", "parse_queue_name", "primary_label",
-    "never_a_destination", "not_allowed", "Facts", "facts_of", "QueueDescription", "DOCUMENTED", "Difference",
-    "FOREVER", "iso_duration", "TraceContext", "trace_context",
-]  # fmt: skip
+    "to_backlog",
+    "restore",
+    "Restored",
+    "Unrestorable",
+    "Reason",
+    "Ttl",
+    "NotForBacklog",
+    "BacklogQueue",
+    "QueueName",
+    "backlog_queues",
+    "parse_queue_name",
+    "primary_label",
+    "never_a_destination",
+    "not_allowed",
+    "BrokerStamps",
+    "stamps_of",
+    "QueueDescription",
+    "DOCUMENTED",
+    "Difference",
+    "FOREVER",
+    "iso_duration",
+    "TraceContext",
+    "trace_context",
+]

@@ -11,7 +11,7 @@ from typing import Final, TypeGuard
 
 from syphon.amqp import Described, Symbol, Value
 
-from .cutting import keys
+from .section_edit import keys
 
 PATH: Final = "x-ms-path"
 SESSION_ID: Final = "x-ms-sessionid"
@@ -26,12 +26,18 @@ SEQUENCE_NUMBER: Final = "x-opt-sequence-number"
 ENQUEUED_TIME: Final = "x-opt-enqueued-time"
 LOCKED_UNTIL: Final = "x-opt-locked-until"
 SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
-NOT_CARRIED = keys((
-    SEQUENCE_NUMBER, ENQUEUED_TIME, LOCKED_UNTIL,
-    "x-opt-enqueue-sequence-number", "x-opt-message-state", "x-opt-deadletter-source",
-    # Not the broker's, but it has been served in the backlog: the sender's own is in its alias.
-    SCHEDULED,
-))  # fmt: skip
+NOT_CARRIED = keys(
+    (
+        SEQUENCE_NUMBER,
+        ENQUEUED_TIME,
+        LOCKED_UNTIL,
+        "x-opt-enqueue-sequence-number",
+        "x-opt-message-state",
+        "x-opt-deadletter-source",
+        # Not the broker's, but it has been served in the backlog: the sender's own is in its alias.
+        SCHEDULED,
+    )
+)
 """Annotations that a message leaves behind with the queue it was in."""
 
 # Fields of the header, and of the properties.

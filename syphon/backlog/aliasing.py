@@ -11,7 +11,7 @@ What is left alone on purpose:
 from __future__ import annotations
 
 from syphon.amqp import Malformed, Section, Timestamp, UInt, decode, encode
-from syphon.errors import SyphonError
+from syphon.model.errors import SyphonError
 
 from .aliases import (
     GROUP_ID,
@@ -25,10 +25,10 @@ from .aliases import (
     is_string,
     shown,
 )
-from .cutting import NULL, field, keys, take, with_fields, with_pairs
-from .facts import deliveries
-from .layout import layout_of
+from .broker_stamps import deliveries
+from .layout_cache import layout_of
 from .restoring import read
+from .section_edit import NULL, field, keys, take, with_fields, with_pairs
 from .times import EARLIEST, LATEST, Senseless, timespan_bytes
 
 _KEY = {name: encode(name) for name in (PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}

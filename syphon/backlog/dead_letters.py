@@ -13,13 +13,13 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from syphon.amqp import Malformed, Message, Section, encode
+from syphon.bus.connection import Connection
+from syphon.bus.peek import Peeked, peek
+from syphon.model.errors import SyphonError
 
-from ..bus.connection import Connection
-from ..bus.peek import Peeked, peek
-from ..errors import SyphonError
 from .aliases import NOT_CARRIED, PATH
-from .cutting import NULL, keys, outline, take, with_fields, with_pairs
-from .facts import facts_of
+from .broker_stamps import stamps_of
+from .section_edit import NULL, keys, outline, take, with_fields, with_pairs
 
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 _OF_DEAD_LETTERS = keys((REASON, DESCRIPTION))
@@ -76,7 +76,7 @@ def read(queue: str, peeked: Peeked) -> DeadLetter:
         description=str(description or ""),
         destination=path if isinstance(path, str) and path else None,
         message_id=None if message_id is None else str(message_id),
-        enqueued_at=facts_of(payload).enqueued_at or None,
+        enqueued_at=stamps_of(payload).enqueued_at or None,
         payload=payload,
     )
 
@@ -121,9 +121,7 @@ def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
     """By reason and destination, the most first. Holds a group each, and no letter but its example."""
     groups: dict[tuple[str, str | None], Group] = {}
     for letter in letters:
-        group = groups.setdefault(
-            (letter.reason, letter.destination), Group(letter.reason, letter.destination, letter)
-        )
+        group = groups.setdefault((letter.reason, letter.destination), Group(letter.reason, letter.destination, letter))
         group.count += 1
         group.bytes += letter.size
         if (letter.enqueued_at or 0) < (group.example.enqueued_at or 0):
@@ -151,10 +149,12 @@ def _put_back(data: bytes, path: str | None) -> bytes:
     if path is not None:
         pairs, count = pairs + _PATH_KEY + encode(path), count + 1
     fresh = {_ACQUIRER: NULL, _DELIVERIES: NULL} if header is not None else {}
-    return b"".join((
-        with_fields(data, header, Section.HEADER, fresh),
-        with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept.pairs, kept.rest(data)),
-        data[properties.start : properties.end] if properties is not None else b"",
-        with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
-        data[body:],
-    ))  # fmt: skip
+    return b"".join(
+        (
+            with_fields(data, header, Section.HEADER, fresh),
+            with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept.pairs, kept.rest(data)),
+            data[properties.start : properties.end] if properties is not None else b"",
+            with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
+            data[body:],
+        )
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NewType
 
-from ..connection_string import first_label
+from syphon.model.connection_string import first_label
 
 QueueName = NewType("QueueName", str)
 

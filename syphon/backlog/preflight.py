@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from ..bus.administration import OPERATION_TIMEOUT, Administration, Unanswered
-from ..bus.connection import Connection
-from ..bus.opening import administration_of, client_of
-from ..bus.probe import try_receiver, try_sender
-from ..config import NamespaceSettings, PairSettings, Via
-from ..errors import (
+from syphon.bus.administration import OPERATION_TIMEOUT, Administration, Unanswered
+from syphon.bus.connection import Connection
+from syphon.bus.factory import administration_of, client_of
+from syphon.bus.probe import try_receiver, try_sender
+from syphon.config import NamespaceSettings, PairSettings, Via
+from syphon.model.errors import (
     DestinationDisabled,
     DestinationMissing,
     DestinationUnreachable,
@@ -28,6 +28,7 @@ from ..errors import (
     SyphonError,
     Waits,
 )
+
 from .names import QueueName, backlog_queues, never_a_destination, primary_label
 from .provisioning import Found, Missing, Plan, plan
 
@@ -128,9 +129,10 @@ class Look:
         """Whether links can be opened; with no path, whether the namespace takes us at all."""
         deadline = time.monotonic() + PATIENCE
         try:
-            with client_of(self.settings) as client, closing(
-                Connection(client, paths[0] if paths else "", ANSWER_WITHIN)
-            ) as connection:
+            with (
+                client_of(self.settings) as client,
+                closing(Connection(client, paths[0] if paths else "", ANSWER_WITHIN)) as connection,
+            ):
                 yield self._finding(Level.FINE, "can be reached over AMQP, and takes our credentials")
                 for path in paths:
                     if time.monotonic() > deadline:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..bus.administration import Administration, AdministrationFailed, Conflict, QueueFacts, Unreachable
-from ..errors import SyphonError
+from syphon.bus.administration import Administration, AdministrationFailed, Conflict, QueueFacts, Unreachable
+from syphon.model.errors import SyphonError
+
 from .description import DOCUMENTED, Difference, QueueDescription
 from .names import MARK, QueueName, parse_queue_name
 
@@ -264,8 +265,12 @@ def provision(
         if left and turn > 0:
             _log.warning(
                 "%s: %d of %d backlog queues could not be made yet, next try in %g s: %s",
-                plan.namespace, len(left), len(names), pause, failures[left[0]],
-            )  # fmt: skip
+                plan.namespace,
+                len(left),
+                len(names),
+                pause,
+                failures[left[0]],
+            )
             sleep(pause)
         for place, name in enumerate(left):
             try:

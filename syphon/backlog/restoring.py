@@ -29,9 +29,9 @@ from .aliases import (
     is_string,
     shown,
 )
-from .cutting import NULL, Place, field, fields, value_at, with_fields, with_pairs
-from .facts import Facts, Stamps, deliveries, stamps_at
-from .layout import Layout, layout_of
+from .broker_stamps import BrokerStamps, Stamps, deliveries, stamps_at
+from .layout_cache import Layout, layout_of
+from .section_edit import NULL, Place, field, fields, value_at, with_fields, with_pairs
 from .times import A_MOMENT, A_TIMESPAN, EARLIEST, LONGEST, Senseless, moment, timespan_at, whole_millis
 
 _SCHEDULED_KEY = encode(Symbol(SCHEDULED))
@@ -67,7 +67,7 @@ class Restored(NamedTuple):
     session_id: str | None
     partition_key: str | None
     size: int
-    facts: Facts
+    facts: BrokerStamps
     """What the broker had written onto it."""
 
 
@@ -85,9 +85,7 @@ class _Refused(Exception):
         self.reason = reason
 
 
-def restore(
-    payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl = Ttl.RESTORE
-) -> Restored | Unrestorable:
+def restore(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl = Ttl.RESTORE) -> Restored | Unrestorable:
     """The message as its sender made it (M2), or why that cannot be had (M4). Never raises.
 
     `now` and `enqueued_at` (when it came into the backlog) are milliseconds since 1970. Without `enqueued_at` the
@@ -142,7 +140,7 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
         others = layout.aliases.rest(data)
         parts.append(with_pairs(data, application, Section.APPLICATION_PROPERTIES, layout.aliases.pairs, others))
     payload = b"".join((*parts, memoryview(data)[body:]))
-    facts = Facts(*stamps, delivery_count)
+    facts = BrokerStamps(*stamps, delivery_count)
     return Restored(payload, destination, message_id, session_id, partition_key, len(payload), facts)
 
 

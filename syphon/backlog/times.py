@@ -10,23 +10,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import NewType
 
-from syphon.amqp import (
-    Byte,
-    Described,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-    Value,
-    encode,
-)
+from syphon.amqp import Byte, Described, Int, Long, Short, Symbol, Timestamp, UByte, UInt, ULong, UShort, Value, encode
 
-from .cutting import value_at
+from .section_edit import value_at
 
 Ticks = NewType("Ticks", int)
 """100 ns."""

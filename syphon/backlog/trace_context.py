@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from syphon.amqp import Malformed
 
-from .cutting import outline
+from .section_edit import outline
 
 _RECORDED = re.compile(
     rb"[\xa0\xa1\xa3](?:\x0btraceparent|\x0dDiagnostic-Id)[\xa0\xa1\xa3]."

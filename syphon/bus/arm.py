@@ -13,8 +13,9 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import HttpResponseError
 from azure.mgmt.servicebus import ServiceBusManagementClient
 
-from ..connection_string import is_this_machine
-from ..errors import NamespaceGone, NotAuthorized, SyphonError
+from syphon.model.connection_string import is_this_machine
+from syphon.model.errors import NamespaceGone, NotAuthorized, SyphonError
+
 from .administration import (
     OPERATION_TIMEOUT,
     Administration,

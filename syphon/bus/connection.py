@@ -8,7 +8,7 @@ from typing import Any
 
 from azure.servicebus import ServiceBusClient
 
-from .seam import open_socket
+from .sdk_internals import open_socket
 from .tokens import Tokens
 from .wire import Wire
 

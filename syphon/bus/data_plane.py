@@ -11,7 +11,8 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
 
-from ..errors import SyphonError
+from syphon.model.errors import SyphonError
+
 from .administration import (
     OPERATION_TIMEOUT,
     Administration,

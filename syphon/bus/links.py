@@ -12,20 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from syphon.amqp import (
-    Described,
-    Map,
-    Message,
-    Properties,
-    Section,
-    ULong,
-    Value,
-    properties_bytes,
-    section_bytes,
-)
+from syphon.amqp import Described, Map, Message, Properties, Section, ULong, Value, properties_bytes, section_bytes
 from syphon.amqp.frames import Attach, Error, Flow, Rejected, Released, Source, Target
+from syphon.model.errors import Interrupted, SyphonError, from_condition
 
-from ..errors import Interrupted, SyphonError, from_condition
 from .wire import ACCEPTED, ACCEPTED_BYTES, Wire
 
 T = TypeVar("T")
@@ -354,5 +344,3 @@ def outcome_error(state: object, wanted: str) -> SyphonError | None:
     if name == wanted:
         return None
     return Interrupted(f"The service answered '{name}' where '{wanted}' was asked for.")
-
-

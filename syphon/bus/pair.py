@@ -6,7 +6,8 @@ side has ended and the other has not followed within five seconds, it is faulted
 
 from __future__ import annotations
 
-from ..errors import Faulted, SyphonError
+from syphon.model.errors import Faulted, SyphonError
+
 from .namespace import Namespace, Status
 
 GRACE = 5.0
@@ -50,7 +51,9 @@ class Pair:
         for side, partner in (self.sides, (self.secondary, self.primary)):
             if due is not None and partner.has_ended and not side.has_ended and side.now() >= due:
                 why = f": {partner.reason}" if partner.reason is not None else ""
-                side.fault(PartnerEnded(
-                    f"{side.name} was still {side.status} {GRACE:g} seconds after its partner {partner.name} "
-                    f"had {partner.status}{why}. A pair ends together; open both again."
-                ))  # fmt: skip
+                side.fault(
+                    PartnerEnded(
+                        f"{side.name} was still {side.status} {GRACE:g} seconds after its partner {partner.name} "
+                        f"had {partner.status}{why}. A pair ends together; open both again."
+                    )
+                )

@@ -11,11 +11,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
+from syphon.model.errors import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
 
-from ..errors import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
 from .connection import Connection
 from .links import Reply, RequestLink
-from .traffic import wait_for_traffic
+from .polling import wait_for_traffic
 
 PAGE = 250
 """How many messages Service Bus gives at once, at the most."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import DestinationSilent, SyphonError
+from syphon.model.errors import DestinationSilent, SyphonError
+
 from .connection import Connection
 from .links import LinkState, RawLink, RawReceiver, RawSender
-from .traffic import wait_for_traffic
+from .polling import wait_for_traffic
 
 ANSWER_WITHIN = 15.0
 

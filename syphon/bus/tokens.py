@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from syphon.amqp import Timestamp
+from syphon.model.errors import DestinationMissing, NotAuthorized, SyphonError, Waits
 
-from ..errors import DestinationMissing, NotAuthorized, SyphonError, Waits
 from .links import Reply, RequestLink
-from .seam import REFUSED
+from .sdk_internals import REFUSED
 from .wire import Wire
 
 SAS_TYPE = "servicebus.windows.net:sastoken"

@@ -34,10 +34,10 @@ from syphon.amqp.frames import (
     frame,
     read_performative,
 )
+from syphon.model.errors import Interrupted, SyphonError, connection_ended, link_ended
 
-from ..errors import Interrupted, SyphonError, connection_ended, link_ended
-from .seam import OpenSocket
-from .usual import usual_disposition, usual_transfer
+from .fast_frames import usual_disposition, usual_transfer
+from .sdk_internals import OpenSocket
 
 CHANNEL = 2
 """The SDK keeps channel 1 for itself."""
@@ -393,12 +393,14 @@ class Wire:
             self.send(Detach(link.handle, True))
             said = detach.error
             link.lost(
-                link_ended(said.condition, said.description or "") if said is not None else
-                Interrupted(f"{self.name} detached the link.")
-            )  # fmt: skip
+                link_ended(said.condition, said.description or "")
+                if said is not None
+                else Interrupted(f"{self.name} detached the link.")
+            )
 
     def _on_close(self, said: Error | None) -> None:
         self.fail(
-            connection_ended(said.condition, said.description or "") if said is not None else
-            Interrupted(f"{self.name} closed the connection.")
-        )  # fmt: skip
+            connection_ended(said.condition, said.description or "")
+            if said is not None
+            else Interrupted(f"{self.name} closed the connection.")
+        )

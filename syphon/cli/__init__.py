@@ -3,7 +3,7 @@
 Commands import what they need when they run, not before, so that `syphon --help` answers at once.
 """
 
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.root import main
+from .exit_codes import ExitCode
+from .root import main
 
 __all__ = ["main", "ExitCode"]

@@ -9,8 +9,13 @@ from typing import Any
 from syphon.amqp import Array, Described, Map, Timestamp, Value
 
 _NAMES: dict[type, str] = {
-    bool: "boolean", str: "string", bytes: "binary", float: "double", list: "list", uuid.UUID: "uuid",
-}  # fmt: skip
+    bool: "boolean",
+    str: "string",
+    bytes: "binary",
+    float: "double",
+    list: "list",
+    uuid.UUID: "uuid",
+}
 
 
 def type_of(value: Value) -> str:

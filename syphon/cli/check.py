@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.findings import lines, only_our_own_words, show
-from syphon.cli.settings_file import config_option, load
-from syphon.cli.signals import stopped_by_hand
+from .exit_codes import ExitCode
+from .findings import lines, only_our_own_words, show
+from .settings_file import config_option, load
+from .signals import stopped_by_hand
 
 if TYPE_CHECKING:
     from syphon.backlog.preflight import Finding, Look

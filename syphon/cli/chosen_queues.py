@@ -7,30 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
+from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from syphon.backlog.choosing import Assignment
+    from syphon.backlog.queue_selection import SelectedQueue
     from syphon.config import Config
-    from syphon.errors import SyphonError
+    from syphon.model.errors import SyphonError
 
-    Unseen = tuple[Assignment, SyphonError]
+    Unseen = tuple[SelectedQueue, SyphonError]
     """A queue that was out of reach, and why."""
 
 
 def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--pair` and `--queue`."""
     queue = click.option(
-        "--queue", "queues", metavar="QUEUE", multiple=True,
+        "--queue",
+        "queues",
+        metavar="QUEUE",
+        multiple=True,
         help="Only this backlog queue: its index (0), its name, or a pattern (*/1?). May be given again.",
-    )  # fmt: skip
+    )
     pair = click.option("--pair", "pairs", metavar="NAME", multiple=True, help="Only this pair. May be given again.")
     return pair(queue(command))
 
 
-def assignments(config: Config, pairs: tuple[str, ...], queues: tuple[str, ...]) -> list[Assignment]:
+def assignments(config: Config, pairs: tuple[str, ...], queues: tuple[str, ...]) -> list[SelectedQueue]:
     """The queues that are meant; a name that means none is a matter of usage."""
-    from syphon.backlog.choosing import NothingChosen, choose
+    from syphon.backlog.queue_selection import NothingChosen, choose
 
     try:
         return choose(config.pairs, pairs, queues)
@@ -47,7 +50,7 @@ def unseen_records(unseen: Sequence[Unseen]) -> list[dict[str, str]]:
 
 def exit_code_for(unseen: Sequence[Unseen]) -> ExitCode:
     """How a command ends that could not reach these."""
-    from syphon.errors import Faulted, Interrupted, NotAuthorized, Waits
+    from syphon.model.errors import Faulted, Interrupted, NotAuthorized, Waits
 
     code = ExitCode.OK
     for _, error in unseen:

@@ -9,29 +9,51 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
+from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from syphon.cost import Charge
-    from syphon.prices import Prices
+    from syphon.cost.estimate import Charge
+    from syphon.cost.prices import Prices
 
 
 @click.command(short_help="Say what an idle month and a drain cost.")
 @click.option("--queues", default=10, show_default=True, type=click.IntRange(min=1), help="How many backlog queues.")
 @click.option("--days", default=30, show_default=True, type=click.IntRange(min=1), help="How long they are idle.")
 @click.option("--messages", type=click.IntRange(min=0), metavar="N", help="The cost of a drain of N messages, too.")
-@click.option("--size", "message_bytes", default=1024, show_default=True, type=click.IntRange(min=0),
-              help="Bytes of a message: every 64 KB count as one operation.")  # fmt: skip
-@click.option("--tier", default="standard", show_default=True, type=click.Choice(["standard", "premium"]),
-              help="Of both namespaces.")  # fmt: skip
+@click.option(
+    "--size",
+    "message_bytes",
+    default=1024,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Bytes of a message: every 64 KB count as one operation.",
+)
+@click.option(
+    "--tier",
+    default="standard",
+    show_default=True,
+    type=click.Choice(["standard", "premium"]),
+    help="Of both namespaces.",
+)
 @click.option("--units", default=1, show_default=True, type=click.IntRange(min=1), help="Premium messaging units.")
-@click.option("--prices", "price_file", type=click.Path(path_type=Path), metavar="FILE",
-              help="Your own prices, in a copy of the file that `--json` names.")  # fmt: skip
+@click.option(
+    "--prices",
+    "price_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own prices, in a copy of the file that `--json` names.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def cost(
-    queues: int, days: int, messages: int | None, message_bytes: int, tier: str, units: int, price_file: Path | None,
+    queues: int,
+    days: int,
+    messages: int | None,
+    message_bytes: int,
+    tier: str,
+    units: int,
+    price_file: Path | None,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Work out, from list prices or your own, what it costs to wait for messages and to carry them home.
 
     Nothing is asked of Azure: it is arithmetic on a dated price file.
@@ -42,8 +64,8 @@ def cost(
       syphon cost --tier premium --units 2
       syphon cost --prices our-prices.yaml --json
     """
-    from syphon.cost import SHARES, Tier, drain_cost, idle_cost, namespace_cost
-    from syphon.prices import LIST_PRICES, load_prices
+    from syphon.cost.estimate import SHARES, Tier, drain_cost, idle_cost, namespace_cost
+    from syphon.cost.prices import LIST_PRICES, load_prices
     from syphon.yaml_settings import SettingsError
 
     file = price_file or LIST_PRICES
@@ -62,11 +84,15 @@ def cost(
             "tier": tier,
             "namespace": round(base, 4),
             "idle": {"queues": queues, "days": days, **asdict(idle)},
-            "drain": None if drain is None else {
-                "messages": messages, "message_bytes": message_bytes, **asdict(drain),
+            "drain": None
+            if drain is None
+            else {
+                "messages": messages,
+                "message_bytes": message_bytes,
+                **asdict(drain),
                 "shares": [{**asdict(share), "operations": drain.operations // len(SHARES)} for share in SHARES],
             },
-        }  # fmt: skip
+        }
         click.echo(json.dumps(result, indent=2))
         return
     whose = "List prices" if price_file is None else f"Prices of {file}"

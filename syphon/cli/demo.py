@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
+from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from syphon.cli.demo_traffic import Shop
     from syphon.config import Config
-    from syphon.pipeline.drain import DrainResult
-    from syphon.pipeline.engine import Engine
+    from syphon.worker.drain import DrainResult
+    from syphon.worker.engine import Engine
+
+    from .demo_traffic import Shop
 
 QUEUES = 3
 BACK_WITHIN = 30.0
@@ -26,16 +27,22 @@ BACK_WITHIN = 30.0
 
 @click.command(short_help="See an outage and its end, on this machine alone.")
 @click.option("--messages", default=3000, show_default=True, type=click.IntRange(30, 200_000), help="How many to send.")
-@click.option("--folder", default="syphon-demo", show_default=True, type=click.Path(path_type=Path, file_okay=False),
-              help="Where the ledger and the report are left.")  # fmt: skip
+@click.option(
+    "--folder",
+    default="syphon-demo",
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the ledger and the report are left.",
+)
 def demo(messages: int, folder: Path) -> None:
     """Send to a primary namespace, take it away, watch the messages pile up in the secondary, and carry them home.
 
     Everything is real but Azure: two local namespaces, real AMQP, the official client on both ends, a paired sender
     that fails over and back, a drain on Spark. It ends by looking for every message at its destination.
     """
-    from syphon.cli.demo_traffic import shop
-    from syphon.pipeline.engine import engine
+    from syphon.worker.engine import engine
+
+    from .demo_traffic import shop
 
     # What happens is told here; log lines would tell it again.
     logging.getLogger("syphon").setLevel(logging.CRITICAL)
@@ -74,9 +81,12 @@ def _send_through_an_outage(here: Shop, count: int) -> set[str]:
     from syphon.sender import PairOptions, pair
 
     options = PairOptions(
-        backlog_queue_count=QUEUES, failover_interval=timedelta(0), ping_primary_interval=timedelta(seconds=1),
-        primary_name="contoso", on_change=_announced(),
-    )  # fmt: skip
+        backlog_queue_count=QUEUES,
+        failover_interval=timedelta(0),
+        ping_primary_interval=timedelta(seconds=1),
+        primary_name="contoso",
+        on_change=_announced(),
+    )
     with pair(*here.clients(), options) as client, here.senders(client) as send:
         _say("\nA sender sends:", f"{count:,} messages to a queue, a session queue and a topic.")
         sent = send(range(count // 4))
@@ -109,9 +119,9 @@ def _announced() -> Callable[[object], None]:
 
 
 def _carry_home(config: Config, ready: Engine) -> DrainResult:
-    from syphon.backlog.choosing import choose
-    from syphon.pipeline.drain import Drain, DrainOptions
-    from syphon.pipeline.hints import counts_of
+    from syphon.backlog.queue_selection import choose
+    from syphon.worker.drain import Drain, DrainOptions
+    from syphon.worker.message_counts import counts_of
 
     chosen = choose(config.pairs)
     hints = counts_of(chosen)
@@ -147,8 +157,8 @@ def _look_for_all(here: Shop, sent: set[str]) -> list[str]:
 
 
 def _report(ready: Engine, folder: Path) -> Path:
-    from syphon.pipeline.page import page
-    from syphon.pipeline.questions import report
+    from syphon.ledger.html import page
+    from syphon.ledger.queries import report
 
     file = folder / "report.html"
     file.write_text(page(report(ready.spark, ready.ledger), datetime.now(UTC)), "utf-8")

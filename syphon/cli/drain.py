@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.chosen_queues import assignments, queue_options
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.moments import Moment, Rate, Seconds, millis_of
-from syphon.cli.settings_file import config_option, load
-from syphon.cli.signals import stop_on_signal
-from syphon.cli.tables import show_table
-from syphon.pipeline.wording import harmless
+from syphon.model.formatting import harmless
+
+from .chosen_queues import assignments, queue_options
+from .exit_codes import ExitCode
+from .moments import Moment, Rate, Seconds, millis_of
+from .settings_file import config_option, load
+from .signals import stop_on_signal
+from .tables import show_table
 
 if TYPE_CHECKING:
-    from syphon.backlog.choosing import Assignment
+    from syphon.backlog.queue_selection import SelectedQueue
     from syphon.config import Config
-    from syphon.pipeline.drain import DrainOptions, DrainResult
+    from syphon.worker.drain import DrainOptions, DrainResult
 
 log = logging.getLogger("syphon")
+
 
 @click.command(short_help="Carry the backlog home, once.")
 @config_option
@@ -37,18 +39,36 @@ log = logging.getLogger("syphon")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move so many messages at the most.")
 @click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from each pair.")
 @click.option("--timeout", type=Seconds(), help="Stop after this time, with care.")
-@click.option("--patience", type=Seconds(), default="2m", show_default=True,
-              help="Give a queue up when nothing has moved for so long.")  # fmt: skip
+@click.option(
+    "--patience",
+    type=Seconds(),
+    default="2m",
+    show_default=True,
+    help="Give a queue up when nothing has moved for so long.",
+)
 @click.option("--all-found", is_flag=True, help="Also backlog queues beyond backlog_queue_count (needs Manage).")
 @click.option("--ttl", type=click.Choice(["restore", "remaining"]), help="What becomes of a time to live.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more: Spark's own words, too.")
 def drain(
-    config_file: Path, dry_run: bool, pairs: tuple[str, ...], queues: tuple[str, ...], only: tuple[str, ...],
-    before: datetime | None, after: datetime | None, limit: int | None, rate: float | None, timeout: float | None,
-    patience: float, all_found: bool, ttl: str | None, as_json: bool, yes: bool, verbose: bool,
-) -> None:  # fmt: skip
+    config_file: Path,
+    dry_run: bool,
+    pairs: tuple[str, ...],
+    queues: tuple[str, ...],
+    only: tuple[str, ...],
+    before: datetime | None,
+    after: datetime | None,
+    limit: int | None,
+    rate: float | None,
+    timeout: float | None,
+    patience: float,
+    all_found: bool,
+    ttl: str | None,
+    as_json: bool,
+    yes: bool,
+    verbose: bool,
+) -> None:
     """Move every message of the backlog queues to its destination, and prove that nothing is left.
 
     A message is completed on the backlog only after its destination has accepted it. A queue counts as empty when a
@@ -69,19 +89,27 @@ def drain(
     70 faulted · 77 not authorized · 78 the settings are wrong
     """
     from syphon.backlog import Ttl
-    from syphon.cli.dry_run import dry_run_of
     from syphon.config import LogLevel
     from syphon.ops import logs
-    from syphon.pipeline.drain import DrainOptions
+    from syphon.worker.drain import DrainOptions
+
+    from .dry_run import dry_run_of
 
     config = load(config_file)
     logs.set_up(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     if before is not None and after is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
     options = DrainOptions(
-        only=only or ("*",), before=millis_of(before), after=millis_of(after), limit=limit, rate=rate,
-        timeout=timeout, patience=patience, lease=config.pipeline.lease / 1000, ttl=Ttl(ttl) if ttl else None,
-    )  # fmt: skip
+        only=only or ("*",),
+        before=millis_of(before),
+        after=millis_of(after),
+        limit=limit,
+        rate=rate,
+        timeout=timeout,
+        patience=patience,
+        lease=config.pipeline.lease / 1000,
+        ttl=Ttl(ttl) if ttl else None,
+    )
     chosen = assignments(config, pairs, queues)
     if all_found:
         chosen += _extra(chosen)
@@ -91,19 +119,19 @@ def drain(
     raise SystemExit(_drain(config, chosen, options, as_json))
 
 
-def _extra(chosen: list[Assignment]) -> list[Assignment]:
+def _extra(chosen: list[SelectedQueue]) -> list[SelectedQueue]:
     """Backlog queues beyond the count, of the same pairs (P4)."""
-    from syphon.backlog.choosing import Assignment, by_pair
     from syphon.backlog.preflight import queue_names, secondary_administration
     from syphon.backlog.provisioning import plan
-    from syphon.errors import NotAuthorized, SyphonError
+    from syphon.backlog.queue_selection import SelectedQueue, by_pair
+    from syphon.model.errors import NotAuthorized, SyphonError
 
-    found: list[Assignment] = []
+    found: list[SelectedQueue] = []
     for pair, _ in by_pair(chosen):
         try:
             administration = secondary_administration(pair)
             try:
-                found += [Assignment(pair, name) for name in plan(administration, queue_names(pair)).extra]
+                found += [SelectedQueue(pair, name) for name in plan(administration, queue_names(pair)).extra]
             finally:
                 administration.close()
         except SyphonError as error:
@@ -113,8 +141,8 @@ def _extra(chosen: list[Assignment]) -> list[Assignment]:
     return found
 
 
-def _ask(chosen: list[Assignment], yes: bool) -> None:
-    from syphon.backlog.choosing import by_pair
+def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
+    from syphon.backlog.queue_selection import by_pair
 
     if yes:
         return
@@ -126,12 +154,12 @@ def _ask(chosen: list[Assignment], yes: bool) -> None:
     click.confirm("Carry their messages home?", abort=True, err=True)
 
 
-def _drain(config: Config, chosen: list[Assignment], options: DrainOptions, as_json: bool) -> ExitCode:
-    from syphon.errors import NotAuthorized, SyphonError
+def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
+    from syphon.model.errors import NotAuthorized, SyphonError
     from syphon.ops.progress import shown
-    from syphon.pipeline.drain import Drain
-    from syphon.pipeline.engine import engine
-    from syphon.pipeline.hints import counts_of
+    from syphon.worker.drain import Drain
+    from syphon.worker.engine import engine
+    from syphon.worker.message_counts import counts_of
 
     try:
         hints = counts_of(chosen)
@@ -170,14 +198,16 @@ def _summary(config: Config, result: DrainResult, ledger_error: str, code: ExitC
         "verdict": _verdict(result),
         "exit_code": int(code),
         "seconds": round(result.seconds, 1),
-        "account": {
-            key: value for key, value in asdict(account).items() if key != "in_hand"
-        },
+        "account": {key: value for key, value in asdict(account).items() if key != "in_hand"},
         "remaining": result.remaining,
         "queues": [
             {
-                "pair": queue.pair.name, "queue": queue.queue, "state": queue.state.value, "error": queue.error,
-                "forwarded": queue.account.forwarded, "dead_lettered": queue.account.dead_lettered,
+                "pair": queue.pair.name,
+                "queue": queue.queue,
+                "state": queue.state.value,
+                "error": queue.error,
+                "forwarded": queue.account.forwarded,
+                "dead_lettered": queue.account.dead_lettered,
                 "remaining": queue.remaining,
             }
             for queue in result.queues
@@ -185,7 +215,7 @@ def _summary(config: Config, result: DrainResult, ledger_error: str, code: ExitC
         "waiting": [destination._asdict() for destination in result.waiting],
         "ledger": config.pipeline.ledger,
         "ledger_error": ledger_error,
-    }  # fmt: skip
+    }
 
 
 def _verdict(result: DrainResult) -> str:
@@ -207,11 +237,14 @@ def _verdict(result: DrainResult) -> str:
 def _show(summary: dict[str, Any]) -> None:
     rows = [
         (
-            queue["queue"], f"{queue['state']}: {queue['error']}" if queue["error"] else queue["state"],
-            queue["forwarded"], queue["dead_lettered"], "?" if queue["remaining"] is None else queue["remaining"],
+            queue["queue"],
+            f"{queue['state']}: {queue['error']}" if queue["error"] else queue["state"],
+            queue["forwarded"],
+            queue["dead_lettered"],
+            "?" if queue["remaining"] is None else queue["remaining"],
         )
         for queue in summary["queues"]
-    ]  # fmt: skip
+    ]
     show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
     for destination in summary["waiting"]:
         click.secho(harmless(f"{destination['path']} takes no messages: {destination['reason']}"), fg="yellow")

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.tables import show_table
-from syphon.pipeline.wording import harmless, volume
+from syphon.model.formatting import harmless, volume
+
+from .exit_codes import ExitCode
+from .tables import show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from syphon.backlog.choosing import Assignment
+    from syphon.backlog.queue_selection import SelectedQueue
     from syphon.config import Config
-    from syphon.pipeline.drain import DrainOptions
+    from syphon.worker.drain import DrainOptions
 
 STANDARD_RATE = 1000.0
 """Messages a second that a Standard namespace takes before it throttles: it has 1,000 credits a second."""
@@ -25,11 +26,11 @@ MOST_TRIED = 200
 """Destinations that are looked for; a backlog with more of them is rare, and each costs a round trip."""
 
 
-def dry_run_of(config: Config, chosen: list[Assignment], options: DrainOptions, as_json: bool) -> ExitCode:
+def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     """Looks by peek, on Spark."""
-    from syphon.errors import NotAuthorized, SyphonError
-    from syphon.pipeline.inspect import backlog_frame, looking, objections, summary
-    from syphon.pipeline.session import spark_session
+    from syphon.model.errors import NotAuthorized, SyphonError
+    from syphon.spark.backlog_frame import backlog_frame, looking, objections, summary
+    from syphon.spark.session import spark_session
 
     click.echo(f"Looking into {len(chosen)} backlog queues …", err=True)
     try:
@@ -81,11 +82,11 @@ def _pattern(glob: str) -> str:
     return "^" + fnmatch.translate(glob.lower()).removeprefix("(?s:").removesuffix(")\\Z").removesuffix(")\\z") + "$"
 
 
-def _missing(chosen: list[Assignment], wanted: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def _missing(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Destinations that would take nothing now, and why."""
     from syphon.backlog import not_allowed
-    from syphon.backlog.choosing import by_pair
-    from syphon.bus.opening import connected
+    from syphon.backlog.queue_selection import by_pair
+    from syphon.bus.factory import connected
     from syphon.bus.probe import try_sender
 
     found: dict[tuple[str, str], str] = {}
@@ -108,8 +109,8 @@ def _record(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _estimate(count: int, rate: float | None) -> dict[str, Any]:
-    from syphon.cost import Tier, drain_cost
-    from syphon.prices import load_prices
+    from syphon.cost.estimate import Tier, drain_cost
+    from syphon.cost.prices import load_prices
 
     pace = min(rate or STANDARD_RATE, STANDARD_RATE)
     prices = load_prices()
@@ -124,10 +125,15 @@ def _estimate(count: int, rate: float | None) -> dict[str, Any]:
 
 def _show(result: dict[str, Any]) -> None:
     rows = [
-        (found["destination"] or "(none)", found["messages"], volume(found["bytes"]), found["oldest"] or "",
-         found["dead_letters"])
+        (
+            found["destination"] or "(none)",
+            found["messages"],
+            volume(found["bytes"]),
+            found["oldest"] or "",
+            found["dead_letters"],
+        )
         for found in result["destinations"]
-    ]  # fmt: skip
+    ]
     if rows:
         show_table(("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered"), rows)
     for found in result["dead_letters"]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
+from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from syphon.emulator.server import Emulator

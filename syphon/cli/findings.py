@@ -12,14 +12,19 @@ from dataclasses import dataclass
 
 import click
 
-from syphon.pipeline.wording import harmless
+from syphon.model.formatting import harmless
 
 _WIDTH = 13
 """Of the first column."""
 _COLOURS = {
-    "ok": "green", "there": "green", "made": "green",
-    "warning": "yellow", "differs": "yellow", "extra": "yellow", "missing": "yellow",
-}  # fmt: skip
+    "ok": "green",
+    "there": "green",
+    "made": "green",
+    "warning": "yellow",
+    "differs": "yellow",
+    "extra": "yellow",
+    "missing": "yellow",
+}
 """All else is red."""
 
 

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.chosen_queues import assignments, exit_code_for, queue_options, unseen_records
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.settings_file import config_option, load
-from syphon.cli.tables import show_table
-from syphon.pipeline.wording import volume
+from syphon.model.formatting import volume
+
+from .chosen_queues import assignments, exit_code_for, queue_options, unseen_records
+from .exit_codes import ExitCode
+from .settings_file import config_option, load
+from .tables import show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from syphon.backlog.choosing import Assignment
-    from syphon.cli.chosen_queues import Unseen
-    from syphon.pipeline.inspect import DestinationSummary, Objection
+    from syphon.backlog.queue_selection import SelectedQueue
+    from syphon.spark.backlog_frame import DestinationSummary, Objection
+
+    from .chosen_queues import Unseen
 
 
 @click.command(short_help="Say what is in the backlog, and change nothing.")
@@ -31,9 +33,14 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more: Spark's own words, too.")
 def inspect(
-    config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], query: str | None, limit: int, as_json: bool,
+    config_file: Path,
+    pairs: tuple[str, ...],
+    queues: tuple[str, ...],
+    query: str | None,
+    limit: int,
+    as_json: bool,
     verbose: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Look into the backlog queues by peek: per destination how many messages, how large, how old, and what would be
     dead-lettered and why. Nothing is received, locked or changed.
 
@@ -61,9 +68,9 @@ def inspect(
     if not seen:
         raise SystemExit(exit_code_for(unseen))
 
-    from syphon.errors import SyphonError
-    from syphon.pipeline.inspect import VIEW, BadQuery, asking, backlog_frame, looking
-    from syphon.pipeline.session import spark_session
+    from syphon.model.errors import SyphonError
+    from syphon.spark.backlog_frame import VIEW, BadQuery, asking, backlog_frame, looking
+    from syphon.spark.session import spark_session
 
     if not as_json:
         click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
@@ -89,14 +96,14 @@ def inspect(
     raise SystemExit(exit_code_for(unseen))
 
 
-def _reachable(chosen: list[Assignment]) -> tuple[list[Assignment], list[Unseen]]:
+def _reachable(chosen: list[SelectedQueue]) -> tuple[list[SelectedQueue], list[Unseen]]:
     """Queues that can be listened to, and why others cannot: told before Spark takes its time to start."""
-    from syphon.backlog.choosing import by_pair
-    from syphon.bus.opening import connected
+    from syphon.backlog.queue_selection import by_pair
+    from syphon.bus.factory import connected
     from syphon.bus.probe import try_receiver
-    from syphon.errors import SyphonError
+    from syphon.model.errors import SyphonError
 
-    seen: list[Assignment] = []
+    seen: list[SelectedQueue] = []
     unseen: list[Unseen] = []
     for pair, ours in by_pair(chosen):
         try:
@@ -113,7 +120,7 @@ def _reachable(chosen: list[Assignment]) -> tuple[list[Assignment], list[Unseen]
 
 
 def _overview(frame: DataFrame, limit: int, as_json: bool, unseen: list[dict[str, str]]) -> None:
-    from syphon.pipeline.inspect import objections, summary
+    from syphon.spark.backlog_frame import objections, summary
 
     waiting, refused = summary(frame), objections(frame)
     if as_json:
@@ -140,17 +147,27 @@ def _show(waiting: list[DestinationSummary], refused: list[Objection], limit: in
     show_table(
         ("pair", "destination", "messages", "size", "oldest (UTC)", "scheduled", "expired", "would be dead-lettered"),
         [
-            (found.pair, found.destination or "(none)", found.messages, volume(found.bytes),
-             found.oldest and f"{found.oldest:%Y-%m-%d %H:%M:%S}", found.scheduled, found.expired, found.dead_letters)
+            (
+                found.pair,
+                found.destination or "(none)",
+                found.messages,
+                volume(found.bytes),
+                found.oldest and f"{found.oldest:%Y-%m-%d %H:%M:%S}",
+                found.scheduled,
+                found.expired,
+                found.dead_letters,
+            )
             for found in waiting[:limit]
         ],
-    )  # fmt: skip
+    )
     total, weight = sum(found.messages for found in waiting), sum(found.bytes for found in waiting)
     click.echo(f"\n{total:,} messages, {volume(weight)}, for {len(waiting):,} destinations.")
     if refused:
         click.echo("\nWould be dead-lettered:")
-        rows = [(found.pair, found.destination or "(none)", found.reason, found.messages, found.example)
-                for found in refused[:limit]]  # fmt: skip
+        rows = [
+            (found.pair, found.destination or "(none)", found.reason, found.messages, found.example)
+            for found in refused[:limit]
+        ]
         show_table(("pair", "destination", "reason", "messages", "for example"), rows)
 
 

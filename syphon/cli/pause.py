@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from syphon.cli.running_worker import find_worker, worker_options
+from .running_worker import find_worker, worker_options
 
 
 def thing_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,9 +24,13 @@ def thing_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(short_help="Let a running worker leave something alone.")
 @thing_options
 def pause(
-    config_file: Path | None, url: str | None, pair: str | None, queue: str | None, destination: str | None,
+    config_file: Path | None,
+    url: str | None,
+    pair: str | None,
+    queue: str | None,
+    destination: str | None,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Pause everything, a pair, a backlog queue or a destination. It is remembered over a restart of the worker.
 
     A queue that is paused is not listened to; what its jobs have in hand is finished or given back. The messages of a
@@ -47,9 +51,13 @@ def pause(
 @click.command(short_help="Let a running worker go on with what was paused.")
 @thing_options
 def resume(
-    config_file: Path | None, url: str | None, pair: str | None, queue: str | None, destination: str | None,
+    config_file: Path | None,
+    url: str | None,
+    pair: str | None,
+    queue: str | None,
+    destination: str | None,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Resume everything, a pair with all its queues and destinations, a backlog queue or a destination.
 
     Messages of a destination that was paused come again when their locks have run out: within a minute.
@@ -65,9 +73,14 @@ def resume(
 
 
 def _change(
-    path: str, config_file: Path | None, url: str | None, pair: str | None, queue: str | None,
-    destination: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    path: str,
+    config_file: Path | None,
+    url: str | None,
+    pair: str | None,
+    queue: str | None,
+    destination: str | None,
+    as_json: bool,
+) -> None:
     named = {"pair": pair, "queue": queue, "destination": destination}
     asked = {key: value for key, value in named.items() if value is not None}
     answer = json.loads(find_worker(config_file, url).ask(path, asked))

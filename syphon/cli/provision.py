@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.findings import lines, only_our_own_words, show
-from syphon.cli.settings_file import config_option, load
-from syphon.cli.signals import stopped_by_hand
+from .exit_codes import ExitCode
+from .findings import lines, only_our_own_words, show
+from .settings_file import config_option, load
+from .signals import stopped_by_hand
 
 if TYPE_CHECKING:
     from syphon.backlog.provisioning import Dropped, Found, Made, Missing, Unknown
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 @config_option
 @click.option("--dry-run", is_flag=True, help="Say what is there and what would be made, and make nothing.")
 @click.option(
-    "--via", type=click.Choice(["admin", "arm"]),
+    "--via",
+    type=click.Choice(["admin", "arm"]),
     help="Ask the namespace itself, or Azure Resource Manager; otherwise as the settings say (provision.via).",
-)  # fmt: skip
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was found and done as JSON (docs/commands.md).")
 def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) -> None:
     """Make the backlog queues that are not there yet, in the secondary namespace of every pair.
@@ -84,11 +85,16 @@ def _require_arm(config: Config, file: Path, via: Via | None) -> None:
 def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict[str, Any], ExitCode]:
     from syphon.backlog.preflight import queue_names, secondary_administration
     from syphon.backlog.provisioning import plan, provision
-    from syphon.errors import NotAuthorized, SyphonError
+    from syphon.model.errors import NotAuthorized, SyphonError
 
     result: dict[str, Any] = {
-        "pair": pair.name, "namespace": pair.secondary.host, "error": None, "queues": [], "extra": [], "count": 0,
-    }  # fmt: skip
+        "pair": pair.name,
+        "namespace": pair.secondary.host,
+        "error": None,
+        "queues": [],
+        "extra": [],
+        "count": 0,
+    }
     administration = None
     try:
         administration = secondary_administration(pair, via)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.moments import Moment
-from syphon.cli.settings_file import load
+from .exit_codes import ExitCode
+from .moments import Moment
+from .settings_file import load
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
-    from syphon.pipeline.report import Report
+    from syphon.ledger.report import Report
 
 ROOM = {
     "spark.driver.memory": "2g",
@@ -28,15 +28,26 @@ messages: half of the time.) What the operator sets counts more."""
 
 
 @click.command(short_help="Say what became of every message.")
-@click.option("-c", "--config", "config_file", metavar="FILE", type=click.Path(path_type=Path),
-              help="The worker's settings: they say where the ledger is.")  # fmt: skip
+@click.option(
+    "-c",
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The worker's settings: they say where the ledger is.",
+)
 @click.option("--ledger", metavar="PATH", help="The ledger itself: a folder, or any path that Spark can read.")
 @click.option("--from", "since", type=Moment(), help="What was settled at this time or later.")
 @click.option("--to", "until", type=Moment(ends_a_period=True), help="What was settled before this time.")
 @click.option("--pair", metavar="NAME", help="One pair alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON: docs/report.md says what is in it.")
-@click.option("--html", "html_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write it as one page as well, to be handed on.")  # fmt: skip
+@click.option(
+    "--html",
+    "html_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it as one page as well, to be handed on.",
+)
 def report(
     config_file: Path | None,
     ledger: str | None,
@@ -66,7 +77,7 @@ def report(
     Exit codes: 0 every message arrived · 1 something was left, dead-lettered or is unaccounted for ·
     69 the ledger cannot be read · 78 the settings are wrong
     """
-    from syphon.errors import SyphonError
+    from syphon.model.errors import SyphonError
 
     pipeline = _pipeline(config_file, ledger, pair)
     _check(pipeline, since, until, html_file)
@@ -98,7 +109,7 @@ def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) ->
 
 def _check(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, html_file: Path | None) -> None:
     """What can be known to go wrong before Spark is started, which takes a while."""
-    from syphon.pipeline.session import cores_of
+    from syphon.spark.session import cores_of
 
     if since is not None and until is not None and since >= until:
         raise click.UsageError(f"--from {since:%Y-%m-%dT%H:%M:%SZ} is not before --to {until:%Y-%m-%dT%H:%M:%SZ}.")
@@ -119,10 +130,10 @@ def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | N
     from pydantic import SecretStr
     from rich.console import Console
 
-    from syphon.pipeline.ledger import Ledger
-    from syphon.pipeline.questions import report
-    from syphon.pipeline.report import Period
-    from syphon.pipeline.session import spark_session
+    from syphon.ledger.queries import report
+    from syphon.ledger.report import Period
+    from syphon.ledger.store import Ledger
+    from syphon.spark.session import spark_session
 
     stderr = Console(stderr=True)
     # On a terminal one should see that something is going on.
@@ -133,7 +144,7 @@ def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | N
 
 
 def _write_page(found: Report, file: Path) -> None:
-    from syphon.pipeline.page import page
+    from syphon.ledger.html import page
 
     try:
         file.write_text(page(found, datetime.now(UTC)), "utf-8")
@@ -143,8 +154,9 @@ def _write_page(found: Report, file: Path) -> None:
 
 
 def _print(found: Report, as_json: bool) -> None:
-    from syphon.cli.report_tables import show
-    from syphon.pipeline.report import as_json as json_of
+    from syphon.ledger.report import as_json as json_of
+
+    from .report_tables import show
 
     if as_json:
         click.echo(json.dumps(json_of(found), indent=2))

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from syphon.pipeline.report import Destination, Hour, Reason, Repeat, Report, Shortfall, Spread
-from syphon.pipeline.wording import duration, harmless, moment, volume
+from syphon.ledger.report import DestinationReport, Hour, ReasonCount, Repeat, Report, Shortfall, Spread
+from syphon.model.formatting import duration, harmless, moment, volume
 
 MOST_LINES = 20
 SLOWEST = 5
@@ -73,7 +73,7 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
     yield "Files of the ledger that cannot be read", "file", [(file,) for file in report.unreadable_files]
 
 
-def _destination(line: Destination) -> tuple[str, ...]:
+def _destination(line: DestinationReport) -> tuple[str, ...]:
     counts = map(_number, (line.messages, line.forwarded, line.dead_lettered, line.left))
     return (_name(line.name), *counts, volume(line.bytes), *_times(line.in_backlog))
 
@@ -83,7 +83,7 @@ def _hour(line: Hour) -> tuple[str, ...]:
     return (f"{line.start:%Y-%m-%d %H:%M}", _name(line.destination), *counts)
 
 
-def _reason(line: Reason) -> tuple[str, ...]:
+def _reason(line: ReasonCount) -> tuple[str, ...]:
     oldest = "–" if line.oldest is None else moment(line.oldest)
     example = line.example.removeprefix(f"{line.reason}: ")
     return (_number(line.messages), line.reason or "(none)", _name(line.destination), oldest, example)

@@ -3,18 +3,19 @@
 import click
 
 from syphon import __version__
-from syphon.cli.check import check
-from syphon.cli.cost import cost
-from syphon.cli.dead_letters import dead_letters
-from syphon.cli.demo import demo
-from syphon.cli.drain import drain
-from syphon.cli.emulator import emulator
-from syphon.cli.inspect import inspect
-from syphon.cli.pause import pause, resume
-from syphon.cli.provision import provision
-from syphon.cli.report import report
-from syphon.cli.run import run
-from syphon.cli.status import status
+
+from .check import check
+from .cost import cost
+from .dead_letters import dead_letters
+from .demo import demo
+from .drain import drain
+from .emulator import emulator
+from .inspect import inspect
+from .pause import pause, resume
+from .provision import provision
+from .report import report
+from .run import run
+from .status import status
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -38,8 +39,20 @@ def main() -> None:
 
 
 COMMANDS = (
-    demo, emulator, check, provision, run, status, pause, resume, drain, inspect, dead_letters, report, cost,
-)  # fmt: skip
+    demo,
+    emulator,
+    check,
+    provision,
+    run,
+    status,
+    pause,
+    resume,
+    drain,
+    inspect,
+    dead_letters,
+    report,
+    cost,
+)
 
 for command in COMMANDS:
     main.add_command(command)

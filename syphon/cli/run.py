@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.settings_file import config_option, load
-from syphon.cli.signals import stop_on_signal
+from .exit_codes import ExitCode
+from .settings_file import config_option, load
+from .signals import stop_on_signal
 
 if TYPE_CHECKING:
     from syphon.config import Config
-    from syphon.errors import SyphonError
-    from syphon.pipeline.worker import Worker
+    from syphon.model.errors import SyphonError
+    from syphon.worker.run import Worker
 
 log = logging.getLogger("syphon")
 
@@ -56,13 +56,13 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 
 
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
-    from syphon.errors import SyphonError
-    from syphon.ops.attending import attending
+    from syphon.model.errors import SyphonError
+    from syphon.ops.runtime import attending
     from syphon.ops.server import PortTaken
     from syphon.ops.telemetry import OtlpMissing
-    from syphon.pipeline.engine import engine
-    from syphon.pipeline.pauses import StateUnreadable
-    from syphon.pipeline.worker import Worker
+    from syphon.worker.engine import engine
+    from syphon.worker.pauses import StateUnreadable
+    from syphon.worker.run import Worker
 
     try:
         with ExitStack() as stack:
@@ -117,7 +117,7 @@ def _reload(worker: Worker, config_file: Path) -> None:
 
 
 def _exit_code(reason: SyphonError | None) -> ExitCode:
-    from syphon.errors import NotAuthorized
+    from syphon.model.errors import NotAuthorized
 
     if reason is None:
         return ExitCode.OK

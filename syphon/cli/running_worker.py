@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.settings_file import load
-from syphon.pipeline.wording import harmless
+from syphon.model.formatting import harmless
+
+from .exit_codes import ExitCode
+from .settings_file import load
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -59,9 +60,13 @@ def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`-c FILE` or `--url URL`."""
     url = click.option("--url", metavar="URL", help=f"Where its status server is; {TOKEN} may hold its token.")
     file = click.option(
-        "-c", "--config", "config_file", metavar="FILE", type=click.Path(path_type=Path),
+        "-c",
+        "--config",
+        "config_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
         help="The worker's settings: they say where it listens, and its token.",
-    )  # fmt: skip
+    )
     return file(url(command))
 
 
@@ -89,8 +94,13 @@ def _address(config: Config) -> str:
 
 def _opener() -> urllib.request.OpenerDirector:
     """No proxy: it would see the token. No redirect: nobody here has a reason to send us elsewhere, with it."""
-    handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler(),
-                urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPErrorProcessor()]  # fmt: skip
+    handlers = [
+        urllib.request.ProxyHandler({}),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+    ]
     opener = urllib.request.OpenerDirector()
     for handler in handlers:
         opener.add_handler(handler)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.exit_codes import ExitCode
+from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`-c FILE`, as every command of the worker has it."""
     return click.option(
-        "-c", "--config", "config_file", metavar="FILE", required=True, type=click.Path(path_type=Path),
+        "-c",
+        "--config",
+        "config_file",
+        metavar="FILE",
+        required=True,
+        type=click.Path(path_type=Path),
         help="The worker's settings: config.example.yaml shows them all.",
-    )(command)  # fmt: skip
+    )(command)
 
 
 def load(path: Path, as_json: bool = False) -> Config:

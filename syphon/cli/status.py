@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.cli.running_worker import RunningWorker, find_worker, worker_options
-from syphon.cli.tables import show_table
-from syphon.pipeline.wording import harmless
+from syphon.model.formatting import harmless
+
+from .running_worker import RunningWorker, find_worker, worker_options
+from .tables import show_table
 
 if TYPE_CHECKING:
     from syphon.ops.status import PairStatus, Side, Status
@@ -88,25 +89,39 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
         click.secho(_side(side, now), fg="green" if side.connected else "yellow" if side.state == "starting" else "red")
     rows = [
         (
-            queue.name, queue.state, queue.in_flight, round(queue.per_second),
-            "?" if queue.left is None else queue.left, span(queue.oldest, now), queue.totals.forwarded,
+            queue.name,
+            queue.state,
+            queue.in_flight,
+            round(queue.per_second),
+            "?" if queue.left is None else queue.left,
+            span(queue.oldest, now),
+            queue.totals.forwarded,
             queue.totals.dead_lettered,
         )
         for queue in pair.queues
-    ]  # fmt: skip
+    ]
     click.echo()
     show_table(
         ("queue", "state", "in flight", "per second", "left", "oldest", "forwarded", "dead-lettered"), rows, "  "
     )
     if pair.destinations:
         click.echo()
-        show_table(("destination", "state", "since", "next try", "left", "forwarded", "dead-lettered"), [
-            (
-                found.path, found.state, span(found.since, now), span(now, found.next_try),
-                f"≥ {found.left:,}" if found.left else None, found.forwarded, found.dead_lettered,
-            )
-            for found in pair.destinations
-        ], "  ")  # fmt: skip
+        show_table(
+            ("destination", "state", "since", "next try", "left", "forwarded", "dead-lettered"),
+            [
+                (
+                    found.path,
+                    found.state,
+                    span(found.since, now),
+                    span(now, found.next_try),
+                    f"≥ {found.left:,}" if found.left else None,
+                    found.forwarded,
+                    found.dead_lettered,
+                )
+                for found in pair.destinations
+            ],
+            "  ",
+        )
     reasons = [(queue.name, queue.reason) for queue in pair.queues]
     reasons += [(found.path, found.reason) for found in pair.destinations]
     for name, reason in reasons:

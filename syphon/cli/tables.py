@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from syphon.pipeline.wording import harmless
+from syphon.model.formatting import harmless
 
 
 def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> None:
@@ -15,8 +15,10 @@ def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: 
     lines = [list(titles), *([_text(value) for value in row] for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
     for number, line in enumerate(lines):
-        cells = (text.rjust(width) if is_right else text.ljust(width)
-                 for text, width, is_right in zip(line, widths, right, strict=True))  # fmt: skip
+        cells = (
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(line, widths, right, strict=True)
+        )
         click.echo(click.style(indent + "  ".join(cells).rstrip(), bold=number == 0))
 
 

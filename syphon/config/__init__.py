@@ -14,7 +14,9 @@ from typing import Any
 
 from pydantic import Field
 
-from syphon.config.pairs import (
+from syphon.yaml_settings import Document, Loc, Problem, Settings, SettingsError, looks_secret, read, resolve, validate
+
+from .pairs import (
     ArmSettings,
     Credential,
     DestinationSettings,
@@ -26,7 +28,7 @@ from syphon.config.pairs import (
     TimeToLive,
     Via,
 )
-from syphon.config.worker import (
+from .worker import (
     Address,
     LogFormat,
     LogLevel,
@@ -36,13 +38,27 @@ from syphon.config.worker import (
     Telemetry,
     TelemetrySettings,
 )
-from syphon.yaml_settings import Document, Loc, Problem, Settings, SettingsError, looks_secret, read, resolve, validate
 
 __all__ = [
-    "load_config", "Config", "PairSettings", "NamespaceSettings", "Credential", "ArmSettings", "DestinationSettings",
-    "PermanentError", "TimeToLive", "ProvisionSettings", "Via", "PipelineSettings", "StatusSettings", "Address",
-    "LogSettings", "LogLevel", "LogFormat", "TelemetrySettings",
-]  # fmt: skip
+    "load_config",
+    "Config",
+    "PairSettings",
+    "NamespaceSettings",
+    "Credential",
+    "ArmSettings",
+    "DestinationSettings",
+    "PermanentError",
+    "TimeToLive",
+    "ProvisionSettings",
+    "Via",
+    "PipelineSettings",
+    "StatusSettings",
+    "Address",
+    "LogSettings",
+    "LogLevel",
+    "LogFormat",
+    "TelemetrySettings",
+]
 
 
 class Config(Settings):

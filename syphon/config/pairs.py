@@ -11,8 +11,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
-from syphon.connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
-from syphon.errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity, SyphonError
+from syphon.model.connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
+from syphon.model.errors import (
+    DestinationDisabled,
+    DestinationMissing,
+    MessageTooLarge,
+    NotAllowedByEntity,
+    SyphonError,
+)
 from syphon.yaml_settings import Fault, Settings, Wrong, given, looks_secret, together, unique
 
 
@@ -227,6 +233,8 @@ def _same_queues(pairs: Any) -> Iterator[Fault]:
 
 
 Pairs = Annotated[
-    list[Annotated[PairSettings, together(_two_sides)]], unique("name", "pair"), together(_same_queues),
+    list[Annotated[PairSettings, together(_two_sides)]],
+    unique("name", "pair"),
+    together(_same_queues),
     Field(min_length=1),
-]  # fmt: skip
+]

@@ -20,7 +20,25 @@ from .server import Emulator, RunningNamespace
 from .settings import EmulatorSettings, NamespaceSettings, PolicySettings, load_settings
 
 __all__ = [
-    "Action", "BackgroundEmulator", "Claim", "Emulator", "EmulatorSettings", "EntityStatus", "FakeClock", "Fault",
-    "Kind", "NamespaceSettings", "Operation", "Outage", "PolicySettings", "QueueDescription", "RuleDescription",
-    "RunningNamespace", "SubscriptionDescription", "SystemClock", "Tier", "TopicDescription", "load_settings",
-]  # fmt: skip
+    "Action",
+    "BackgroundEmulator",
+    "Claim",
+    "Emulator",
+    "EmulatorSettings",
+    "EntityStatus",
+    "FakeClock",
+    "Fault",
+    "Kind",
+    "NamespaceSettings",
+    "Operation",
+    "Outage",
+    "PolicySettings",
+    "QueueDescription",
+    "RuleDescription",
+    "RunningNamespace",
+    "SubscriptionDescription",
+    "SystemClock",
+    "Tier",
+    "TopicDescription",
+    "load_settings",
+]

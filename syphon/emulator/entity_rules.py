@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from syphon.emulator.broker.descriptions import (
+from syphon.yaml_settings import Fault
+
+from .broker.descriptions import (
     QueueDescription,
     RuleDescription,
     SubscriptionDescription,
@@ -14,9 +16,8 @@ from syphon.emulator.broker.descriptions import (
     TopicDescription,
     validate,
 )
-from syphon.emulator.broker.filters import SqlFilter
-from syphon.emulator.broker.refusals import Refusal
-from syphon.yaml_settings import Fault
+from .broker.filters import SqlFilter
+from .broker.refusals import Refusal
 
 Description = TypeVar("Description", QueueDescription, TopicDescription, SubscriptionDescription, RuleDescription)
 

@@ -14,7 +14,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from syphon.emulator.broker.descriptions import (
+from syphon.yaml_settings import Between, Duration, Fault, Loc, Settings, Wrong, unique
+
+from .broker.descriptions import (
     EntityStatus,
     QueueDescription,
     RuleDescription,
@@ -22,9 +24,8 @@ from syphon.emulator.broker.descriptions import (
     Tier,
     TopicDescription,
 )
-from syphon.emulator.broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
-from syphon.emulator.entity_rules import refusals, sql_faults
-from syphon.yaml_settings import Between, Duration, Fault, Loc, Settings, Wrong, unique
+from .broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
+from .entity_rules import refusals, sql_faults
 
 LockDuration = Annotated[Duration, Between("5s", "5m")]
 TimeToLive = Annotated[Duration, Between("1s", "never")]

@@ -15,9 +15,11 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_pascal
 
-from syphon.emulator.broker.descriptions import Tier
-from syphon.emulator.entity_rules import sql_faults
-from syphon.emulator.entity_settings import (
+from syphon.yaml_settings import Document, Fault, Loc, Settings, Wrong, unique, validate
+
+from .broker.descriptions import Tier
+from .entity_rules import sql_faults
+from .entity_settings import (
     CorrelationOptions,
     Count,
     DuplicateWindow,
@@ -33,7 +35,6 @@ from syphon.emulator.entity_settings import (
     TopicSettings,
     misfits,
 )
-from syphon.yaml_settings import Document, Fault, Loc, Settings, Wrong, unique, validate
 
 log = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from .amqp_front import AmqpConnection, FrontSettings
+from .bootstrap import furnish, restore
 from .broker.access import Policy
 from .broker.faults import Outage
 from .broker.journal import NoJournal
 from .broker.namespace import Identity, Namespace
 from .broker.sqlite import SqliteJournal
 from .clock import Clock, SystemClock
-from .front import AmqpConnection, FrontSettings
-from .furnishing import furnish, restore
 from .listener import Listener
 from .settings import EmulatorSettings, NamespaceSettings, default_settings
 from .state import StateDirectory
@@ -67,7 +67,7 @@ class RunningNamespace:
         return len(self._connections)
 
     async def open(self, tls: ServerTls | None) -> None:
-        from .web.app import build_app
+        from .http_front.app import build_app
 
         self._web = _Web()
         make_http = await self._web.start(build_app(self.namespace))
@@ -136,7 +136,7 @@ class _Web:
     async def start(self, app: object) -> Callable[[], asyncio.Protocol]:
         from aiohttp import web
 
-        from .web.log import log
+        from .http_front.log import log
 
         assert isinstance(app, web.Application)
         self._runner = web.AppRunner(app, access_log=None, logger=log, shutdown_timeout=0.5)

@@ -12,9 +12,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
 
-from syphon.emulator.broker.descriptions import Claim, Tier
-from syphon.emulator.entity_settings import NamespaceName, QueueSettings, TopicSettings, misfits
 from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, read, unique, validate
+
+from .broker.descriptions import Claim, Tier
+from .entity_settings import NamespaceName, QueueSettings, TopicSettings, misfits
 
 FIRST_AMQP_PORT = 5672
 FIRST_HTTP_PORT = 5300
@@ -107,7 +108,7 @@ def load_settings(path: Path) -> EmulatorSettings:
     A namespace that names no port gets the one of its place in the file: 5672 and 5300 for the first, and so on.
     """
     # Here and not above: who has no such file should not wait for its models to be made.
-    from syphon.emulator.microsoft_config import is_microsoft_config, read_microsoft_config
+    from .microsoft_config import is_microsoft_config, read_microsoft_config
 
     document = read(path)
     if is_microsoft_config(document):

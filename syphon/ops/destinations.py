@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from ..pipeline.census import MOST_DESTINATIONS, Census, DestinationTally, QueueKey, path_key
-from ..pipeline.desk import Standing
-from ..pipeline.pauses import BY_THE_OPERATOR
-from ..pipeline.sheets import Sheet
-from ..pipeline.waiting import TurnedAway
-from ..transfer.pump import WaitingDestination
+from syphon.model.stats import MOST_DESTINATIONS, DestinationStats, QueueKey, Stats, path_key
+from syphon.spark.control_protocol import SlotReport
+from syphon.spark.control_server import QueueTotals
+from syphon.transfer.pump import DestinationBackoff
+from syphon.worker.backoffs import TurnedAway
+from syphon.worker.pauses import BY_THE_OPERATOR
+
 from .status import Destination, DestinationState
 
 FRESH = 150.0
@@ -35,7 +36,7 @@ class Stuck:
 class Known:
     """One destination."""
 
-    tally: DestinationTally
+    tally: DestinationStats
     since: float | None = None
     waits_until: float = 0.0
     closed_until: float = 0.0
@@ -54,13 +55,13 @@ class Destinations:
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
-        self._read: dict[str, tuple[Sheet, ...]] = {}
+        self._read: dict[str, tuple[SlotReport, ...]] = {}
 
     def look(
         self,
         now: float,
-        standings: Mapping[QueueKey, Standing],
-        waiting: Iterable[WaitingDestination],
+        standings: Mapping[QueueKey, QueueTotals],
+        waiting: Iterable[DestinationBackoff],
         turned_away: Mapping[tuple[str, str], TurnedAway],
         paused: Iterable[str],
     ) -> list[Destination]:
@@ -92,28 +93,28 @@ class Destinations:
         return sum(known.stuck[queue].left for known in self._known.values() if queue in known.stuck)
 
     def _find(self, path: str) -> Known:
-        return self._known.setdefault(path_key(path), Known(DestinationTally(path)))
+        return self._known.setdefault(path_key(path), Known(DestinationStats(path)))
 
-    def _count(self, standings: Mapping[QueueKey, Standing]) -> None:
-        census = Census()
+    def _count(self, standings: Mapping[QueueKey, QueueTotals]) -> None:
+        census = Stats()
         for standing in standings.values():
             census.add(standing.census)
         for key, tally in census.destinations.items():
-            known = self._known.setdefault(key, Known(DestinationTally(tally.path)))
+            known = self._known.setdefault(key, Known(DestinationStats(tally.path)))
             if tally.forwarded > known.tally.forwarded:  # it takes messages
                 known.since, known.waits_until = None, 0.0
                 known.stuck.clear()
             known.tally = tally
 
-    def _read_sheets(self, now: float, queue: str, standing: Standing) -> None:
+    def _read_sheets(self, now: float, queue: str, standing: QueueTotals) -> None:
         if self._read.get(queue) is not standing.last:
             self._read[queue] = standing.last
             self._read_job(now, queue, standing.last)
         self._read_job(now, queue, standing.live)
 
-    def _read_job(self, now: float, queue: str, sheets: Iterable[Sheet]) -> None:
+    def _read_job(self, now: float, queue: str, sheets: Iterable[SlotReport]) -> None:
         """One by one: two jobs after each other have left the same messages."""
-        left = Census()
+        left = Stats()
         for sheet in sheets:
             left.add(sheet.census)
             for found in sheet.waiting:
@@ -126,7 +127,7 @@ class Destinations:
             if tally.left:
                 self._find(tally.path).saw(queue, now, tally.left, tally.oldest_left)
 
-    def _wait(self, now: float, found: WaitingDestination) -> None:
+    def _wait(self, now: float, found: DestinationBackoff) -> None:
         known = self._find(found.path)
         known.since, known.reason = known.since or now, found.reason
         known.waits_until = max(known.waits_until, now + found.seconds)
@@ -153,10 +154,15 @@ def _status(known: Known, now: float, paused: bool) -> Destination:
         state, reason, next_try = DestinationState.CLOSED, known.reason, moment(known.closed_until)
     tally = known.tally
     return Destination(
-        path=tally.path, state=state, reason=reason, next_try=next_try,
-        since=None if known.since is None else moment(known.since), forwarded=tally.forwarded,
-        dead_lettered=tally.dead_lettered, left=sum(stuck.left for stuck in known.stuck.values()),
-    )  # fmt: skip
+        path=tally.path,
+        state=state,
+        reason=reason,
+        next_try=next_try,
+        since=None if known.since is None else moment(known.since),
+        forwarded=tally.forwarded,
+        dead_lettered=tally.dead_lettered,
+        left=sum(stuck.left for stuck in known.stuck.values()),
+    )
 
 
 def moment(seconds: float) -> datetime:

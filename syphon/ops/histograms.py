@@ -21,8 +21,9 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.metrics.export import Metric as Exported
 
-from ..transfer.durations import SECONDS_BUCKETS, Durations
-from .names import Metric
+from syphon.model.durations import SECONDS_BUCKETS, Durations
+
+from .metric_names import Metric
 
 Labelled = tuple[dict[str, str], Durations]
 Look = Callable[[], Mapping[Metric, Iterable[Labelled]]]
@@ -49,11 +50,18 @@ class WithHistograms(MetricReader):
         unknown: Any = None  # the shortest and the longest, which nobody has kept
         points = [
             HistogramDataPoint(
-                labels, self._began, time.time_ns(), sum(durations.counts), durations.seconds, durations.counts,
-                SECONDS_BUCKETS, unknown, unknown,
+                labels,
+                self._began,
+                time.time_ns(),
+                sum(durations.counts),
+                durations.seconds,
+                durations.counts,
+                SECONDS_BUCKETS,
+                unknown,
+                unknown,
             )
             for labels, durations in found
-        ]  # fmt: skip
+        ]
         return Exported(metric.name, metric.help, metric.unit, Histogram(points, AggregationTemporality.CUMULATIVE))
 
 

@@ -7,8 +7,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from ..config import LogFormat, LogLevel
-from ..pipeline.wording import harmless
+from syphon.config import LogFormat, LogLevel
+from syphon.model.formatting import harmless
 
 NOISY = ("azure", "uamqp", "py4j", "aiohttp", "asyncio", "urllib3")
 """Loggers of libraries: they are heard from warnings on, whatever our own level is."""

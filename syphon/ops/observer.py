@@ -11,24 +11,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .. import __version__
-from ..backlog.preflight import queue_names
-from ..bus.namespace import Namespace
-from ..config import Config, PairSettings
-from ..errors import SyphonError
-from ..pipeline.account import Account
-from ..pipeline.census import QueueKey, earlier
-from ..pipeline.clerk import Clerk
-from ..pipeline.desk import Desk, Standing
-from ..pipeline.duty import Duty
-from ..pipeline.pauses import Pauses
-from ..pipeline.worker import Worker
-from .counting import Counting
+from syphon import __version__
+from syphon.backlog.preflight import queue_names
+from syphon.bus.namespace import Namespace
+from syphon.config import Config, PairSettings
+from syphon.ledger.writer import LedgerWriter
+from syphon.model.errors import SyphonError
+from syphon.model.stats import QueueKey, earlier
+from syphon.spark.control_server import ControlServer, QueueTotals
+from syphon.spark.totals import Totals
+from syphon.worker.pair_worker import PairWorker
+from syphon.worker.pauses import Pauses
+from syphon.worker.run import Worker
+
+from .backlog_counts import Counting
 from .destinations import Destinations, moment
 from .events import RecentEvents
 from .history import History
 from .progress import Pace
-from .status import PairStatus, Queue, QueueState, Side, SideState, Status, Totals, WorkerState
+from .status import PairStatus, Queue, QueueState, Side, SideState, Status, StatusTotals, WorkerState
 
 LOOK_EVERY = 1.0
 HUNG = 30.0
@@ -38,7 +39,7 @@ STARTING = 600.0
 SPARK_FIRST = "starting: Spark is not up yet"
 QUEUES_FIRST = "starting: the backlog queues are being found or made"
 NOT_YET = "not connected yet"
-NOTHING = Standing()
+NOTHING = QueueTotals()
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Work:
     """What there is to look at, once Spark has started."""
 
     worker: Worker
-    desk: Desk
-    clerk: Clerk
+    desk: ControlServer
+    clerk: LedgerWriter
 
 
 class Observer:
@@ -71,12 +72,12 @@ class Observer:
         self._pairs = [PairView(pair, wall) for pair in config.pairs]
         self._work: Work | None = None
         self._began = self._turned_at = self._looked_at = now()
-        self.standings: Mapping[QueueKey, Standing] = {}
+        self.standings: Mapping[QueueKey, QueueTotals] = {}
         """What was seen last."""
         self.counting = Counting(config.pairs, self._busy_queues)
         self.status = self._look()
 
-    def attend(self, worker: Worker, desk: Desk, clerk: Clerk) -> None:
+    def attend(self, worker: Worker, desk: ControlServer, clerk: LedgerWriter) -> None:
         """There is a worker to look at from now on."""
         self._work = Work(worker, desk, clerk)
 
@@ -120,19 +121,26 @@ class Observer:
         total = _totals(self.standings)
         self._history.note(self._wall(), total.forwarded, total.dead_lettered)
         return Status(
-            version=__version__, state=self._state(), started=moment(self._started), at=moment(self._wall()),
+            version=__version__,
+            state=self._state(),
+            started=moment(self._started),
+            at=moment(self._wall()),
             not_ready=[why for pair in pairs for why in _not_ready(pair)] if work else [SPARK_FIRST],
-            ledger=self._config.pipeline.ledger, ledger_error=(work.clerk.error or None) if work else None,
-            paused=self._pauses.all(), totals=total, throughput=self._history.throughput(), pairs=pairs,
+            ledger=self._config.pipeline.ledger,
+            ledger_error=(work.clerk.error or None) if work else None,
+            paused=self._pauses.all(),
+            totals=total,
+            throughput=self._history.throughput(),
+            pairs=pairs,
             events=self._events.newest_first(),
-        )  # fmt: skip
+        )
 
     def _state(self) -> WorkerState:
         if self._work is None:
             return WorkerState.STARTING
         return WorkerState.STOPPING if self._work.worker.is_stopping else WorkerState.WORKING
 
-    def _look_at(self, view: PairView, duty: Duty | None) -> PairStatus:
+    def _look_at(self, view: PairView, duty: PairWorker | None) -> PairStatus:
         standings = {key: standing for key, standing in self.standings.items() if key.pair == view.name}
         return view.look(duty, standings, self._pauses, self.counting)
 
@@ -154,9 +162,7 @@ class SideView:
     seen: tuple[SideState, bool] = (SideState.STARTING, False)
     since: float = field(default_factory=time.time)
 
-    def look(
-        self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float
-    ) -> Side:
+    def look(self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float) -> Side:
         if side is not None:
             state, connected, error = SideState(side.status), side.is_connected, side.reason or side.error
         else:
@@ -182,28 +188,36 @@ class PairView:
         self._last_success: float | None = None
 
     def look(
-        self, duty: Duty | None, standings: Mapping[QueueKey, Standing], pauses: Pauses, counting: Counting
+        self, duty: PairWorker | None, standings: Mapping[QueueKey, QueueTotals], pauses: Pauses, counting: Counting
     ) -> PairStatus:
         wall, totals = self._wall(), _totals(standings)
         if totals.forwarded > self._forwarded:
             self._forwarded, self._last_success = totals.forwarded, wall
         destinations = self._destinations.look(
-            wall, standings, duty.waiting.now() if duty else (), duty.waiting.turned_away() if duty else {},
+            wall,
+            standings,
+            duty.waiting.now() if duty else (),
+            duty.waiting.turned_away() if duty else {},
             pauses.destinations(self.name),
-        )  # fmt: skip
+        )
         queues = [
             self._queue(QueueKey(self.name, queue), duty, standings, pauses, counting)
             for queue in (list(duty.carriers) if duty is not None and duty.carriers else self._queues)
         ]
         return PairStatus(
-            name=self.name, primary=self._side("primary", duty), secondary=self._side("secondary", duty),
-            paused=pauses.holds_pair(self.name), rate_limit=(duty.settings if duty else self._settings).rate,
+            name=self.name,
+            primary=self._side("primary", duty),
+            secondary=self._side("secondary", duty),
+            paused=pauses.holds_pair(self.name),
+            rate_limit=(duty.settings if duty else self._settings).rate,
             per_second=round(sum(queue.per_second for queue in queues), 1),
             last_success=None if self._last_success is None else moment(self._last_success),
-            totals=totals, queues=queues, destinations=destinations,
-        )  # fmt: skip
+            totals=totals,
+            queues=queues,
+            destinations=destinations,
+        )
 
-    def _side(self, role: Literal["primary", "secondary"], duty: Duty | None) -> Side:
+    def _side(self, role: Literal["primary", "secondary"], duty: PairWorker | None) -> Side:
         watch = duty.watch if duty is not None else None
         # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
         trouble = duty.trouble if role == "secondary" and duty is not None else None
@@ -212,9 +226,13 @@ class PairView:
         return self._sides[role].look(getattr(self._settings, role).host, side, trouble, not_yet, self._wall())
 
     def _queue(
-        self, key: QueueKey, duty: Duty | None, standings: Mapping[QueueKey, Standing], pauses: Pauses,
+        self,
+        key: QueueKey,
+        duty: PairWorker | None,
+        standings: Mapping[QueueKey, QueueTotals],
+        pauses: Pauses,
         counting: Counting,
-    ) -> Queue:  # fmt: skip
+    ) -> Queue:
         standing = standings.get(key, NOTHING)
         totals = _counted(standing.account)
         carrier = duty.carriers.get(key.queue) if duty is not None else None
@@ -235,15 +253,19 @@ class PairView:
         at_least = standing.account.in_hand + self._destinations.left(key.queue)
         oldest = earlier(self._destinations.oldest(key.queue), _front(standing))
         return Queue(
-            name=key.queue, state=state, reason=trouble or (None if carrier is not None else "not listened to yet"),
-            slots=sum(not sheet.finished for sheet in standing.live), in_flight=standing.account.in_hand,
+            name=key.queue,
+            state=state,
+            reason=trouble or (None if carrier is not None else "not listened to yet"),
+            slots=sum(not sheet.finished for sheet in standing.live),
+            in_flight=standing.account.in_hand,
             per_second=round(self._paces.setdefault(key.queue, Pace()).at(totals.forwarded), 1),
             left=None if left is None else max(at_least, left),
-            oldest=None if oldest is None else moment(oldest / 1000), totals=totals,
-        )  # fmt: skip
+            oldest=None if oldest is None else moment(oldest / 1000),
+            totals=totals,
+        )
 
 
-def _front(standing: Standing) -> int | None:
+def _front(standing: QueueTotals) -> int | None:
     """How old what is being carried is."""
     fronts = [sheet.census.front for sheet in standing.live if not sheet.finished and sheet.census.front is not None]
     return min(fronts, default=None)
@@ -254,10 +276,10 @@ def _not_ready(pair: PairStatus) -> list[str]:
     return [f"{pair.name}: {role} {side.host}: {side.reason}" for role, side in sides if not side.connected]
 
 
-def _totals(standings: Mapping[QueueKey, Standing]) -> Totals:
+def _totals(standings: Mapping[QueueKey, QueueTotals]) -> StatusTotals:
     counted = [_counted(standing.account) for standing in standings.values()]
-    return Totals(**{name: sum(getattr(each, name) for each in counted) for name in Totals.model_fields})
+    return StatusTotals(**{name: sum(getattr(each, name) for each in counted) for name in StatusTotals.model_fields})
 
 
-def _counted(account: Account) -> Totals:
-    return Totals(**{name: getattr(account, name) for name in Totals.model_fields})
+def _counted(account: Totals) -> StatusTotals:
+    return StatusTotals(**{name: getattr(account, name) for name in StatusTotals.model_fields})

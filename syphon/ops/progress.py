@@ -15,9 +15,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..pipeline.account import Account
-from ..pipeline.drain import Drain, QueueDrain
-from ..pipeline.wording import harmless
+from syphon.model.formatting import harmless
+from syphon.spark.totals import Totals
+from syphon.worker.drain import Drain, QueueDrain
 
 LINE_EVERY = 1.0
 """Seconds between JSON lines."""
@@ -71,7 +71,7 @@ class _Table:
         for queue, account in zip(self._drain.queues, accounts, strict=True):
             rate = self._paces[queue.queue].at(account.moved)
             table.add_row(*map(_text, _cells(queue.queue, _state(queue), account, queue.hint, rate)))
-        total = Account.together(accounts)
+        total = Totals.together(accounts)
         rate = self._pace.at(total.moved)
         stopping = "stopping" if self._drain.is_stopping else ""
         table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")
@@ -91,12 +91,18 @@ def _state(queue: QueueDrain) -> str:
     return f"{queue.state}: {queue.error[:60]}" if queue.error else queue.state.value
 
 
-def _cells(name: str, state: str, account: Account, hint: int | None, rate: float) -> list[str]:
+def _cells(name: str, state: str, account: Totals, hint: int | None, rate: float) -> list[str]:
     left = None if hint is None else max(0, hint - account.moved)
     return [
-        name, state, f"{account.moved:,}", "?" if left is None else f"{left:,}", f"{rate:,.0f}",
-        f"{account.in_hand:,}", f"{account.dead_lettered:,}", eta(left, rate),
-    ]  # fmt: skip
+        name,
+        state,
+        f"{account.moved:,}",
+        "?" if left is None else f"{left:,}",
+        f"{rate:,.0f}",
+        f"{account.in_hand:,}",
+        f"{account.dead_lettered:,}",
+        eta(left, rate),
+    ]
 
 
 def eta(left: int | None, rate: float) -> str:
@@ -135,14 +141,25 @@ class _Lines:
         for queue in self._drain.queues:
             account = self._drain.live(queue)
             moved += account.moved
-            queues.append({
-                "pair": queue.pair.name, "queue": queue.queue, "state": queue.state.value, "error": queue.error,
-                "moved": account.moved, "left": None if queue.hint is None else max(0, queue.hint - account.moved),
-                "in_flight": account.in_hand, "dead_lettered": account.dead_lettered,
-            })  # fmt: skip
+            queues.append(
+                {
+                    "pair": queue.pair.name,
+                    "queue": queue.queue,
+                    "state": queue.state.value,
+                    "error": queue.error,
+                    "moved": account.moved,
+                    "left": None if queue.hint is None else max(0, queue.hint - account.moved),
+                    "in_flight": account.in_hand,
+                    "dead_lettered": account.dead_lettered,
+                }
+            )
         rate = self._pace.at(moved)
         left = None if self._total is None else max(0, self._total - moved)
         return {
-            "moved": moved, "left": left, "per_second": round(rate, 1), "eta": eta(left, rate), "queues": queues,
+            "moved": moved,
+            "left": left,
+            "per_second": round(rate, 1),
+            "eta": eta(left, rate),
+            "queues": queues,
             "waiting": [destination._asdict() for destination in self._drain.waiting()],
-        }  # fmt: skip
+        }

@@ -20,11 +20,12 @@ from importlib import resources
 from aiohttp import web
 from pydantic import ValidationError
 
-from ..config import StatusSettings
-from ..errors import SyphonError
-from .guard import Guard, Refused
+from syphon.config import StatusSettings
+from syphon.model.errors import SyphonError
+
+from .access import Guard, Refused
 from .observer import Observer
-from .pausing import PauseRequest, Pausing, UnknownThing
+from .pause_api import PauseRequest, Pausing, UnknownThing
 
 LIFE = 10.0
 """Seconds a connection lives."""
@@ -91,9 +92,15 @@ class StatusServer:
     def _serve(self, ready: Future[int]) -> None:
         asyncio.set_event_loop(self._loop)
         runner = web.AppRunner(
-            self._application(), access_log=None, shutdown_timeout=0.2, logger=_silent(), keepalive_timeout=0,
-            max_line_size=LARGEST_REQUEST, max_field_size=LARGEST_REQUEST, handler_cancellation=True,
-        )  # fmt: skip
+            self._application(),
+            access_log=None,
+            shutdown_timeout=0.2,
+            logger=_silent(),
+            keepalive_timeout=0,
+            max_line_size=LARGEST_REQUEST,
+            max_field_size=LARGEST_REQUEST,
+            handler_cancellation=True,
+        )
         try:
             try:
                 ready.set_result(self._loop.run_until_complete(self._start(runner)))
@@ -112,9 +119,7 @@ class StatusServer:
         server = runner.server
         assert server is not None
         host, port = self._settings.listen
-        self._listener = await self._loop.create_server(
-            lambda: self._visit(server), host, port, backlog=AT_ONCE
-        )
+        self._listener = await self._loop.create_server(lambda: self._visit(server), host, port, backlog=AT_ONCE)
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..pipeline.pauses import Pause
+from syphon.worker.pauses import Pause
 
 CONTRACT = 1
 """The version of the contract."""
@@ -22,7 +22,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class Totals(Part):
+class StatusTotals(Part):
     """Counts since the worker started. A message that was left and came again is received twice."""
 
     received: int
@@ -84,7 +84,7 @@ class Queue(Part):
     """Active messages in it, as the namespace last counted them. A hint; null: not known, or not allowed to ask."""
     oldest: datetime | None
     """When the oldest message that is known of came into the queue. Null: none is known of."""
-    totals: Totals
+    totals: StatusTotals
 
 
 class DestinationState(StrEnum):
@@ -123,7 +123,7 @@ class PairStatus(Part):
     per_second: float
     last_success: datetime | None
     """When a message was last forwarded, since the worker started."""
-    totals: Totals
+    totals: StatusTotals
     queues: list[Queue]
     destinations: list[Destination]
 
@@ -166,7 +166,7 @@ class Status(Part):
     ledger: str
     ledger_error: str | None
     paused: list[Pause]
-    totals: Totals
+    totals: StatusTotals
     throughput: Throughput
     pairs: list[PairStatus]
     events: list[Event]

@@ -18,13 +18,14 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, generate_latest
 
-from .. import __version__
-from ..config import Config
-from ..errors import SyphonError
-from ..transfer.durations import Durations
-from . import names
+from syphon import __version__
+from syphon.config import Config
+from syphon.model.durations import Durations
+from syphon.model.errors import SyphonError
+
+from . import metric_names
 from .histograms import Labelled, PrometheusReader
-from .names import SYSTEM, Kind, Metric
+from .metric_names import SYSTEM, Kind, Metric
 from .observer import Observer
 from .status import DestinationState, PairStatus, Status
 from .tracing import Tracing
@@ -88,8 +89,10 @@ class Telemetry:
             labels = {"messaging.operation.name": "forward", "messaging.destination.name": key.queue}
             transfers.append(({**SYSTEM, **labels, "server.address": secondary}, census.process))
         return {
-            names.OPERATION_DURATION: [(_operation(*which), durations) for which, durations in operations.items()],
-            names.PROCESS_DURATION: transfers,
+            metric_names.OPERATION_DURATION: [
+                (_operation(*which), durations) for which, durations in operations.items()
+            ],
+            metric_names.PROCESS_DURATION: transfers,
         }
 
     def close(self) -> None:
@@ -176,9 +179,11 @@ class Telemetry:
         for pair in self._pairs:
             for queue in pair.queues:
                 labels = {
-                    **SYSTEM, "messaging.operation.name": "receive", "messaging.destination.name": queue.name,
+                    **SYSTEM,
+                    "messaging.operation.name": "receive",
+                    "messaging.destination.name": queue.name,
                     "server.address": pair.secondary.host,
-                }  # fmt: skip
+                }
                 yield queue.totals.received, labels
 
     def _sent(self) -> Seen:
@@ -194,25 +199,28 @@ class Telemetry:
 
 
 _OBSERVED: dict[Metric, Callable[[Telemetry], Seen]] = {
-    names.SENT_MESSAGES: Telemetry._sent,
-    names.CONSUMED_MESSAGES: Telemetry._consumed,
-    names.FORWARDED: Telemetry._forwarded,
-    names.DEAD_LETTERED: Telemetry._dead_lettered,
-    names.POSSIBLE_DUPLICATES: Telemetry._possible_duplicates,
-    names.IN_FLIGHT: Telemetry._in_flight,
-    names.BACKLOG_AGE: Telemetry._backlog_age,
-    names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
-    names.DESTINATION_STATE: Telemetry._destination_state,
-    names.DESTINATION_WAITING: Telemetry._destination_waiting,
-    names.LAST_SUCCESS: Telemetry._last_success,
-    names.SIDE_CONNECTED: Telemetry._side_connected,
+    metric_names.SENT_MESSAGES: Telemetry._sent,
+    metric_names.CONSUMED_MESSAGES: Telemetry._consumed,
+    metric_names.FORWARDED: Telemetry._forwarded,
+    metric_names.DEAD_LETTERED: Telemetry._dead_lettered,
+    metric_names.POSSIBLE_DUPLICATES: Telemetry._possible_duplicates,
+    metric_names.IN_FLIGHT: Telemetry._in_flight,
+    metric_names.BACKLOG_AGE: Telemetry._backlog_age,
+    metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
+    metric_names.DESTINATION_STATE: Telemetry._destination_state,
+    metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
+    metric_names.LAST_SUCCESS: Telemetry._last_success,
+    metric_names.SIDE_CONNECTED: Telemetry._side_connected,
 }
 
 
 def _operation(name: str, host: str) -> dict[str, str]:
     return {
-        **SYSTEM, "messaging.operation.name": name, "messaging.operation.type": name, "server.address": host,
-    }  # fmt: skip
+        **SYSTEM,
+        "messaging.operation.name": name,
+        "messaging.operation.type": name,
+        "server.address": host,
+    }
 
 
 def _otlp() -> ModuleType:

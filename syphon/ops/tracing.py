@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry: a few spans for each batch that tasks have traced, under the names of names.py.
+"""Traces by OpenTelemetry: a few spans for each batch that tasks have traced, under the names of metric_names.py.
 
 Tasks only note times and whose messages they carry. Spans are made here, in the driver, afterwards: executors need no
 exporter, and a collector that is away is no concern of theirs.
@@ -16,13 +16,14 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode, TraceFlags, set_span_in_context
 
-from .. import __version__
-from ..backlog import TraceContext
-from ..config import PairSettings
-from ..pipeline.desk import Traced
-from ..transfer.traces import BatchTrace
-from . import names
-from .names import Span
+from syphon import __version__
+from syphon.backlog import TraceContext
+from syphon.config import PairSettings
+from syphon.spark.control_server import Traced
+from syphon.transfer.traces import BatchTrace
+
+from . import metric_names
+from .metric_names import Span
 
 MOST_WAITING = 100
 """Batches that no spans were made of yet. They are made at each turn of the worker's loop, five times a second: so many
@@ -51,23 +52,29 @@ class Tracing:
             ended = trace.answered if trace.settled is None else trace.settled
             home = {"syphon.pair": pair, "messaging.destination.name": trace.destination, "server.address": primary}
             away = {"syphon.pair": pair, "messaging.destination.name": queue, "server.address": secondary}
-            whole = self._span(names.PROCESS, away, trace, trace.received, ended, NOWHERE, links)
-            self._span(names.SEND, home, trace, trace.sent, trace.answered, whole)
+            whole = self._span(metric_names.PROCESS, away, trace, trace.received, ended, NOWHERE, links)
+            self._span(metric_names.SEND, home, trace, trace.sent, trace.answered, whole)
             if trace.settled is not None:
-                self._span(names.SETTLE, away, trace, trace.answered, trace.settled, whole)
+                self._span(metric_names.SETTLE, away, trace, trace.answered, trace.settled, whole)
 
     def close(self) -> None:
         self.export()
         self._provider.shutdown()
 
     def _span(
-        self, span: Span, where: dict[str, str], trace: BatchTrace, began: int, ended: int, within: Context,
+        self,
+        span: Span,
+        where: dict[str, str],
+        trace: BatchTrace,
+        began: int,
+        ended: int,
+        within: Context,
         links: Sequence[Link] = (),
-    ) -> Context:  # fmt: skip
+    ) -> Context:
         """One that is over. What it returns is where its children belong."""
         name = f"{span.operation} {where['messaging.destination.name']}"
         made = self._tracer.start_span(name, within, SpanKind[span.kind.name], where, links, began)
-        made.set_attributes(names.SYSTEM)
+        made.set_attributes(metric_names.SYSTEM)
         made.set_attribute("messaging.operation.name", span.operation)
         made.set_attribute("messaging.operation.type", span.operation)
         if trace.messages > 1:

@@ -6,12 +6,25 @@ a backlog queue of the secondary, from where the syphon carries them home.
 
 from .changes import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut
 from .errors import BothSidesFailed, SenderClosed, TooLargeForBacklog, UnfitForBacklog
-from .loads import NOT_CANCELLABLE
+from .messages import NOT_CANCELLABLE
 from .options import BadOptions, PairOptions
 from .sync import PairedClient, PairedSender, pair
 
 __all__ = [
-    "pair", "PairedClient", "PairedSender", "PairOptions",
-    "BothSidesFailed", "TooLargeForBacklog", "UnfitForBacklog", "SenderClosed", "BadOptions", "NOT_CANCELLABLE",
-    "Change", "EntityFailedOver", "EntityPinged", "EntityReturned", "QueueTakenOut", "QueueTakenBack",
-]  # fmt: skip
+    "pair",
+    "PairedClient",
+    "PairedSender",
+    "PairOptions",
+    "BothSidesFailed",
+    "TooLargeForBacklog",
+    "UnfitForBacklog",
+    "SenderClosed",
+    "BadOptions",
+    "NOT_CANCELLABLE",
+    "Change",
+    "EntityFailedOver",
+    "EntityPinged",
+    "EntityReturned",
+    "QueueTakenOut",
+    "QueueTakenBack",
+]

@@ -17,20 +17,21 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from ..backlog import QueueName
-from ..backlog.provisioning import Provisioned
-from ..bus.seam import way_in
-from .aio_links import CLOSE_WITHIN, Action, Link, close_sender
-from .course import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
+from syphon.backlog import QueueName
+from syphon.backlog.provisioning import Provisioned
+from syphon.bus.sdk_internals import way_in
+
+from .aio_links import CLOSE_WITHIN, Action, AioSenderLink, close_sender
 from .entities import Entity
 from .errors import SenderClosed
 from .failover import Failover
-from .loads import NOT_CANCELLABLE, check_cancellable, count_of, encoded, load_of, ping, scheduled
+from .messages import NOT_CANCELLABLE, check_cancellable, count_of, encoded, load_of, ping, scheduled
 from .options import PairOptions
 from .pairing import Side, set_up, sync_client
+from .send_flow import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
 
 if TYPE_CHECKING:
-    from .resident import ResidentSyphon
+    from .embedded import EmbeddedSyphon
 
 T = TypeVar("T")
 Given: TypeAlias = str | tuple[str, AsyncTokenCredential] | ServiceBusClient
@@ -113,13 +114,13 @@ class PairedClient:
         self._senders: set[PairedSender] = set()
         self._watchers: set[asyncio.Task[None]] = set()
         self._closers: set[asyncio.Task[None]] = set()
-        self.syphon: ResidentSyphon | None = None
+        self.syphon: EmbeddedSyphon | None = None
         """What carries the backlog home, with `enable_syphon`; it has a thread and connections of its own."""
         if options.enable_syphon:
-            from .resident import ResidentSyphon
+            from .embedded import EmbeddedSyphon
 
             home, away = (sync_client(way_in(client), loop) for client in (self.primary, self.secondary))
-            self.syphon = ResidentSyphon(home, away, backlog.names, clock.now)
+            self.syphon = EmbeddedSyphon(home, away, backlog.names, clock.now)
 
     async def __aenter__(self) -> Self:
         return self
@@ -196,7 +197,7 @@ class PairedClient:
 
     async def _watch_step(self, step: Step) -> None:
         if isinstance(step, Ping):
-            link = Link(lambda: self.primary.get_queue_sender(step.path), self.retire)
+            link = AioSenderLink(lambda: self.primary.get_queue_sender(step.path), self.retire)
             try:
                 await link.use(lambda sender, left: sender.send_messages(ping(), timeout=left), step.timeout)
             finally:
@@ -215,9 +216,9 @@ class PairedSender:
 
     def __init__(self, client: PairedClient, path: str, make: Callable[[], ServiceBusSender]) -> None:
         self._client = client
-        self._primary = Link(make, client.retire)
+        self._primary = AioSenderLink(make, client.retire)
         self._way = Way(client.failover, path, self._primary)
-        self._backlog: tuple[QueueName, Link] | None = None
+        self._backlog: tuple[QueueName, AioSenderLink] | None = None
         self._turn = asyncio.Lock()
         self._in_line = 0
         """How many wait for their turn. Whose it is may not know yet: then the lock is free, and yet not to be had."""
@@ -381,13 +382,13 @@ class PairedSender:
             case _:
                 raise AssertionError(f"{step} is not a sender's to do")
 
-    def _backlog_link(self, queue: QueueName) -> Link:
+    def _backlog_link(self, queue: QueueName) -> AioSenderLink:
         """The link to the sender's backlog queue; that to another one is let go."""
         if self._backlog is None or self._backlog[0] != queue:
             if self._backlog is not None:
                 self._backlog[1].drop()
             make = self._client.secondary.get_queue_sender
-            self._backlog = queue, Link(lambda: make(queue), self._client.retire)
+            self._backlog = queue, AioSenderLink(lambda: make(queue), self._client.retire)
         return self._backlog[1]
 
     def _check_open(self) -> None:

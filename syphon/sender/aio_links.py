@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from ..bus.seam import Retries, message_limit, take_over_retries
-from .patience import Patience
-from .verdicts import Verdict, judge
+from syphon.bus.sdk_internals import Retries, message_limit, take_over_retries
+
+from .error_classes import Verdict, judge
+from .timeouts import Patience
 
 Action: TypeAlias = Callable[[ServiceBusSender, float], Awaitable[Any]]
 
@@ -21,7 +22,7 @@ CLOSE_WITHIN = 5.0
 """Seconds that closing, and a send that is under way meanwhile, may take."""
 
 
-class Link:
+class AioSenderLink:
     """The SDK's sender for one entity, opened when it is first needed, and opened anew after it broke: see `links`."""
 
     def __init__(self, make: Callable[[], ServiceBusSender], retire: Callable[[ServiceBusSender], None]) -> None:
@@ -35,9 +36,7 @@ class Link:
         self._generation = 0
         self._has_served = False
 
-    async def use(
-        self, action: Action, timeout: float, *, generation: int = 0, once_more: bool = False
-    ) -> Any:
+    async def use(self, action: Action, timeout: float, *, generation: int = 0, once_more: bool = False) -> Any:
         """Does something with the open sender, and tells it how much time is left."""
         until = time.monotonic() + timeout
         if self._generation != generation:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 
-from ..backlog import QueueName
+from syphon.backlog import QueueName
 
 
 class BothSidesFailed(ServiceBusError):

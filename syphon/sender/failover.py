@@ -6,13 +6,14 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from ..backlog import QueueName
+from syphon.backlog import QueueName
+
 from .changes import Change, EntityFailedOver, EntityPinged, QueueTakenOut
 from .entities import HEALTHY, QUIET, Doubtful, Entity
+from .error_classes import Verdict, judge
 from .options import PairOptions
 from .rotation import OUT_FOR, Rotation
 from .telemetry import Telemetry
-from .verdicts import Verdict, judge
 
 log = logging.getLogger(__name__)
 

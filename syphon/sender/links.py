@@ -11,13 +11,14 @@ from typing import TypeVar
 from azure.servicebus import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from ..bus.seam import Retries, message_limit, take_over_retries
-from .verdicts import Verdict, judge
+from syphon.bus.sdk_internals import Retries, message_limit, take_over_retries
+
+from .error_classes import Verdict, judge
 
 T = TypeVar("T")
 
 
-class Link:
+class SenderLink:
     """A link of one paired sender, which uses it from one thread at a time.
 
     The SDK opens a connection in its own time: it waits for ever for a host that takes the connection and then never

@@ -13,13 +13,14 @@ from typing import Any
 from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
-from ..backlog import backlog_queues, primary_label
-from ..backlog.provisioning import Provisioned, plan, provision
-from ..bus.administration import Administration
-from ..bus.connection import Connection
-from ..bus.seam import WayIn, check_contract, way_in
-from ..connection_string import BadConnectionString, ConnectionString
-from ..errors import Faulted, NotAuthorized
+from syphon.backlog import backlog_queues, primary_label
+from syphon.backlog.provisioning import Provisioned, plan, provision
+from syphon.bus.administration import Administration
+from syphon.bus.connection import Connection
+from syphon.bus.sdk_internals import WayIn, check_contract, way_in
+from syphon.model.connection_string import BadConnectionString, ConnectionString
+from syphon.model.errors import Faulted, NotAuthorized
+
 from .options import BadOptions, PairOptions
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Awaited:
 
 
 def _administration(way: WayIn) -> Any:
-    from ..bus.data_plane import DataPlaneAdministration
+    from syphon.bus.data_plane import DataPlaneAdministration
 
     text = way.connection_string()
     made: Administration

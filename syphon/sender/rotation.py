@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from ..backlog import QueueName
+from syphon.backlog import QueueName
+
 from .changes import Change, QueueTakenBack, QueueTakenOut
 
 OUT_FOR = 60.0

@@ -13,20 +13,21 @@ from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from ..backlog import QueueName
-from ..backlog.provisioning import Provisioned
-from ..bus.seam import way_in
-from .course import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
+from syphon.backlog import QueueName
+from syphon.backlog.provisioning import Provisioned
+from syphon.bus.sdk_internals import way_in
+
 from .entities import Entity
 from .errors import SenderClosed
 from .failover import Failover
-from .links import Link
-from .loads import NOT_CANCELLABLE, check_cancellable, count_of, encoded, load_of, ping, scheduled
+from .links import SenderLink
+from .messages import NOT_CANCELLABLE, check_cancellable, count_of, encoded, load_of, ping, scheduled
 from .options import PairOptions
 from .pairing import Side, set_up
+from .send_flow import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
 
 if TYPE_CHECKING:
-    from .resident import ResidentSyphon
+    from .embedded import EmbeddedSyphon
 
 T = TypeVar("T")
 Given: TypeAlias = str | tuple[str, TokenCredential] | ServiceBusClient
@@ -82,12 +83,12 @@ class PairedClient:
         self._senders: set[PairedSender] = set()
         self._watchers: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self.syphon: ResidentSyphon | None = None
+        self.syphon: EmbeddedSyphon | None = None
         """What carries the backlog home, with `enable_syphon`."""
         if options.enable_syphon:
-            from .resident import ResidentSyphon
+            from .embedded import EmbeddedSyphon
 
-            self.syphon = ResidentSyphon(self.primary, self.secondary, backlog.names, clock.now)
+            self.syphon = EmbeddedSyphon(self.primary, self.secondary, backlog.names, clock.now)
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +168,7 @@ class PairedClient:
 
     def _watch_step(self, step: Step) -> None:
         if isinstance(step, Ping):
-            link = Link(lambda: self.primary.get_queue_sender(step.path))
+            link = SenderLink(lambda: self.primary.get_queue_sender(step.path))
             try:
                 link.use(lambda sender, left: sender.send_messages(ping(), timeout=left), step.timeout)
             finally:
@@ -186,9 +187,9 @@ class PairedSender:
 
     def __init__(self, client: PairedClient, path: str, make: Callable[[], ServiceBusSender]) -> None:
         self._client = client
-        self._primary = Link(make)
+        self._primary = SenderLink(make)
         self._way = Way(client.failover, path, self._primary)
-        self._backlog: tuple[QueueName, Link] | None = None
+        self._backlog: tuple[QueueName, SenderLink] | None = None
         self._turn = threading.Lock()
         self._closed = threading.Event()
 
@@ -337,12 +338,12 @@ class PairedSender:
             case _:
                 raise AssertionError(f"{step} is not a sender's to do")
 
-    def _backlog_link(self, queue: QueueName) -> Link:
+    def _backlog_link(self, queue: QueueName) -> SenderLink:
         """The link to the sender's backlog queue; that to another one is let go."""
         if self._backlog is None or self._backlog[0] != queue:
             if self._backlog is not None:
                 self._backlog[1].drop()
-            self._backlog = queue, Link(lambda: self._client.secondary.get_queue_sender(queue))
+            self._backlog = queue, SenderLink(lambda: self._client.secondary.get_queue_sender(queue))
         return self._backlog[1]
 
     def _check_open(self) -> None:

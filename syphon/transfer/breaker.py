@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from ..errors import Impossible, Interrupted, LockLost, NotAuthorized, SyphonError, Waits
+from syphon.model.errors import Impossible, Interrupted, LockLost, NotAuthorized, SyphonError, Waits
 
 log = logging.getLogger(__name__)
 
@@ -20,12 +20,12 @@ LONGEST_PAUSE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class Available:
     """Takes messages, as far as we know."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class BackingOff:
     """Is left alone until then."""
 
     until: float
@@ -33,21 +33,21 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class Rejecting:
     """Takes nothing: what comes for it goes to the dead letters, until it is looked at again."""
 
     until: float
     because: SyphonError
 
 
-State = Open | Waiting | Closed
+State = Available | BackingOff | Rejecting
 
 
 class Breaker:
     """Of one destination."""
 
     def __init__(self, path: str, permanent: frozenset[type[SyphonError]]) -> None:
-        self.state: State = Open()
+        self.state: State = Available()
         self.failures = 0
         """How often in a row it has failed."""
         self._path = path
@@ -56,13 +56,13 @@ class Breaker:
 
     def look(self, now: float) -> State:
         """Its state now: who has been left alone for long enough is worth a try."""
-        if isinstance(self.state, Waiting | Closed) and now >= self.state.until:
-            self.state = Open()
+        if isinstance(self.state, BackingOff | Rejecting) and now >= self.state.until:
+            self.state = Available()
         return self.state
 
     def leave_alone(self, until: float, because: SyphonError, failures: int) -> None:
         """Somebody else has found out that it takes nothing."""
-        self.state, self.failures = Waiting(until, because), failures
+        self.state, self.failures = BackingOff(until, because), failures
 
     def is_permanent(self, error: SyphonError) -> bool:
         """Whether a message that met this error is given up (S4)."""
@@ -79,7 +79,7 @@ class Breaker:
                 self._broken = 0
                 self._wait(Waits.retry_after, error, now)
         elif self.is_permanent(error):
-            self.state = Closed(now + RECHECK_AFTER, error)
+            self.state = Rejecting(now + RECHECK_AFTER, error)
         elif isinstance(error, Waits):
             self._wait(error.retry_after, error, now)
         else:
@@ -87,14 +87,16 @@ class Breaker:
 
     def _wait(self, first_pause: float, error: SyphonError, now: float) -> None:
         """Is left alone: the longer, the more often in a row it has failed."""
-        waits = self.state if isinstance(self.state, Waiting) else None
+        waits = self.state if isinstance(self.state, BackingOff) else None
         if waits is None:  # else: what was under way beside it fails as well, and is no new failure
             self.failures += 1
         pause = min(first_pause * 2.0 ** min(self.failures - 1, 10), LONGEST_PAUSE)
         if waits is None:
             log.warning(
                 "destination %s waits: %s What is for it stays in the backlog; next try in %.0f s",
-                self._path, error, pause,
-            )  # fmt: skip
+                self._path,
+                error,
+                pause,
+            )
         if waits is None or waits.until < now + pause:  # who asked for ten seconds of quiet has them (S5)
-            self.state = Waiting(now + pause, error)
+            self.state = BackingOff(now + pause, error)

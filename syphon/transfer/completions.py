@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ..bus.connection import Connection
-from ..bus.links import Arrival, LinkState, Settled
-from ..errors import LockLost, SyphonError, Waits
-from .account import Account
+from syphon.bus.connection import Connection
+from syphon.bus.links import Arrival, LinkState, Settled
+from syphon.model.errors import LockLost, SyphonError, Waits
+from syphon.model.outcome import Result
+
+from .in_hand import InHand
 from .locks import LockKeeper
-from .outcomes import Result
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 class Completions:
     """Of one pump."""
 
-    def __init__(self, queue: str, account: Account, locks: LockKeeper, now: Callable[[], float]) -> None:
+    def __init__(self, queue: str, account: InHand, locks: LockKeeper, now: Callable[[], float]) -> None:
         self._queue = queue
         self._account = account
         self._locks = locks

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..bus.connection import Connection
-from ..bus.links import LinkState, RawSender, Sent
-from ..errors import (
+from syphon.bus.connection import Connection
+from syphon.bus.links import LinkState, RawSender, Sent
+from syphon.model.errors import (
     DestinationDisabled,
     DestinationFailed,
     DestinationMissing,
@@ -24,8 +24,9 @@ from ..errors import (
     PausedByOperator,
     SyphonError,
 )
+
 from .batches import Batch, Lines, Transfer, encoded, parted
-from .breaker import Breaker, Closed, Open, State, Waiting
+from .breaker import Available, BackingOff, Breaker, Rejecting, State
 
 ANSWER_WITHIN = 60.0
 STUCK, STUCK_AGAIN = 10.0, 1.0
@@ -37,14 +38,14 @@ ALONE_IN_VAIN = 3
 """How many messages in a row may fail, each sent alone, before it is the destination that fails."""
 
 
-class Share(NamedTuple):
+class WindowShare(NamedTuple):
     """How much may be under way to one destination: its share of what a pump can have in hand. One batch always may."""
 
     messages: int
     bytes: int
 
 
-NO_LINK = Share(0, 0)
+NO_LINK = WindowShare(0, 0)
 """Of a destination that has no link, and gets none now."""
 
 
@@ -101,9 +102,10 @@ class Destination:
         """Something has to go out, or to come back."""
         sender = self._sender
         return bool(
-            self._waiting or self._again
+            self._waiting
+            or self._again
             or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
-        )  # fmt: skip
+        )
 
     def has_link(self) -> bool:
         return self._sender is not None
@@ -114,16 +116,16 @@ class Destination:
 
     # --- a round of work -----------------------------------------------------------------------------------------
 
-    def work(self, connection: Connection | None, now: float, share: Share) -> Progress:
+    def work(self, connection: Connection | None, now: float, share: WindowShare) -> Progress:
         """Sends what can be sent and tells what came back."""
         progress = Progress()
         self._collect(progress, now)
         state = self.breaker.look(now)
         if self.is_paused:
             self._leave_all(progress, PausedByOperator())
-        elif isinstance(state, Waiting):
+        elif isinstance(state, BackingOff):
             self._leave_all(progress, state.because)
-        elif isinstance(state, Closed):
+        elif isinstance(state, Rejecting):
             self._refuse_all(progress, state.because)
         elif connection is not None and (self._waiting or self._again):
             self.used_at = now
@@ -142,7 +144,7 @@ class Destination:
             if self._sender is None:
                 self._stuck_since = None  # a link that is still to come has its time
 
-    def _send(self, connection: Connection, progress: Progress, now: float, share: Share) -> None:
+    def _send(self, connection: Connection, progress: Progress, now: float, share: WindowShare) -> None:
         try:
             if self._sender is None:
                 if share is NO_LINK or not connection.tokens.allow(self.path):
@@ -168,7 +170,7 @@ class Destination:
             self._bytes_under_way += _size(batch)
             self._stuck_since = None
 
-    def _may_send(self, sender: RawSender[Batch], share: Share) -> bool:
+    def _may_send(self, sender: RawSender[Batch], share: WindowShare) -> bool:
         """After a failure one batch goes ahead, to see whether the others would arrive."""
         if not sender.under_way:
             return True
@@ -219,7 +221,7 @@ class Destination:
             self._judge(sent, progress, now)
         if sender.state is LinkState.LOST:
             self._sender = self._stuck_since = None
-            if error is not None and isinstance(self.state, Open):
+            if error is not None and isinstance(self.state, Available):
                 self._fail(error, now)
 
     def _look_for_the_cause(self, sender: RawSender[Batch], error: SyphonError) -> SyphonError | None:

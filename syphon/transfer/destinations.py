@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from syphon.backlog import not_allowed
+from syphon.bus.connection import Connection
+from syphon.model.durations import Durations
+from syphon.model.errors import Waits
 
-from ..bus.connection import Connection
-from ..errors import Waits
 from .batches import Transfer
-from .breaker import Closed, Waiting
-from .destination import NO_LINK, Destination, Progress, Share
-from .durations import Durations
+from .breaker import BackingOff, Rejecting
+from .destination import NO_LINK, Destination, Progress, WindowShare
 from .options import PumpOptions
 from .traces import Traces
 
@@ -24,7 +24,7 @@ LOOK_AT_ALL = 0.5
 """Seconds between looks at those that get no link: there may be hundreds, and little to be done for them."""
 
 
-class WaitingDestination(NamedTuple):
+class DestinationBackoff(NamedTuple):
     """A destination that is left alone for now, as the operator sees it."""
 
     path: str
@@ -92,10 +92,10 @@ class Destinations:
             if not destination.has_work():
                 del self._busy[key]
 
-    def _share(self) -> Share:
+    def _share(self) -> WindowShare:
         """Most of the window is for what is under way. Whoever does not answer must leave some for others."""
         share = UNDER_WAY / max(1, len(self._busy))
-        return Share(int(share * self._options.window), int(share * self._options.window_bytes))
+        return WindowShare(int(share * self._options.window), int(share * self._options.window_bytes))
 
     def _room_for_links(self) -> int:
         """A thousand destinations do not mean a thousand links: who needs one gets that of one that does not."""
@@ -114,23 +114,26 @@ class Destinations:
         for destination in self._busy.values():
             yield from destination.give_up(locked_before)
 
-    def waiting(self, now: float) -> list[WaitingDestination]:
+    def waiting(self, now: float) -> list[DestinationBackoff]:
         """Who is left alone now. May be asked from another thread."""
-        return self._in_state(Waiting, now)
+        return self._in_state(BackingOff, now)
 
-    def closed(self, now: float) -> list[WaitingDestination]:
+    def closed(self, now: float) -> list[DestinationBackoff]:
         """Whose messages go to the dead letters now. May be asked from another thread."""
-        return [found for found in self._in_state(Closed, now) if found.seconds > 0]
+        return [found for found in self._in_state(Rejecting, now) if found.seconds > 0]
 
-    def _in_state(self, kind: type[Waiting] | type[Closed], now: float) -> list[WaitingDestination]:
+    def _in_state(self, kind: type[BackingOff] | type[Rejecting], now: float) -> list[DestinationBackoff]:
         found = []
         for destination in self:
             state = destination.state
             if isinstance(state, kind):
                 seconds = max(0.0, state.until - now)
                 found.append(
-                    WaitingDestination(
-                        destination.path, seconds, str(state.because), destination.left,
+                    DestinationBackoff(
+                        destination.path,
+                        seconds,
+                        str(state.because),
+                        destination.left,
                         destination.breaker.failures,
                     )
                 )
@@ -142,7 +145,7 @@ class Destinations:
         for key, destination in self._known.items():
             destination.is_paused = key in paths
 
-    def leave_alone(self, known: WaitingDestination, now: float) -> None:
+    def leave_alone(self, known: DestinationBackoff, now: float) -> None:
         """What another pump has found out counts here as well."""
         destination = self.find(known.path)
         if isinstance(destination, Destination):

@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ..bus.backoff import Backoff
-from ..bus.connection import Connection
-from ..bus.links import Arrival, LinkState, RawReceiver, Settled
-from ..bus.namespace import Namespace
-from ..errors import NotAuthorized, Waits
-from .account import Tally
+from syphon.bus.backoff import Backoff
+from syphon.bus.connection import Connection
+from syphon.bus.links import Arrival, LinkState, RawReceiver, Settled
+from syphon.bus.namespace import Namespace
+from syphon.model.errors import NotAuthorized, Waits
+
+from .in_hand import Tally
 from .options import PumpOptions
-from .pace import Pace
+from .rate_limiter import RateLimiter
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Intake:
         self._backoff = Backoff()
         self._listening_since: float | None = None
         self._largest = FIRST_GUESS
-        self._pace = Pace(self.last_arrival)
+        self._pace = RateLimiter(self.last_arrival)
 
     def next_arrival(self) -> Arrival | None:
         if self._receiver is None or not self._receiver.arrivals:

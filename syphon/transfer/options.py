@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from syphon.backlog import Ttl
-
-from ..errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity, SyphonError
+from syphon.model.errors import (
+    DestinationDisabled,
+    DestinationMissing,
+    MessageTooLarge,
+    NotAllowedByEntity,
+    SyphonError,
+)
 
 PERMANENT: frozenset[type[SyphonError]] = frozenset(
     (DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity)

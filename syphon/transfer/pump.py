@@ -9,25 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from syphon.backlog import Reason, Restored, Ttl, Unrestorable, facts_of, restore
+from syphon.backlog import Reason, Restored, Ttl, Unrestorable, restore, stamps_of
+from syphon.bus.connection import Connection
+from syphon.bus.links import Arrival, LinkState, Settled
+from syphon.bus.namespace import Namespace
+from syphon.bus.polling import wait_for_traffic
+from syphon.model.errors import Faulted, Interrupted, SyphonError, Waits
+from syphon.model.outcome import Outcome, Result
 
-from ..bus.connection import Connection
-from ..bus.links import Arrival, LinkState, Settled
-from ..bus.namespace import Namespace
-from ..bus.traffic import wait_for_traffic
-from ..errors import Faulted, Interrupted, SyphonError, Waits
-from .account import Account, Ended, Tally, wall_clock
 from .batches import Transfer
 from .completions import Completions
 from .destination import Destination, Progress
-from .destinations import Destinations, WaitingDestination
+from .destinations import DestinationBackoff, Destinations
+from .in_hand import Ended, InHand, Tally, wall_clock
 from .intake import Intake
 from .locks import LockKeeper
 from .options import PERMANENT, PumpOptions
-from .outcomes import Outcome, Result
 from .traces import Traces
 
-__all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "Tally", "WaitingDestination"]
+__all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "Tally", "DestinationBackoff"]
 
 TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
@@ -61,7 +61,7 @@ class Pump:
         self._primary = primary
         self._now = now
         self.traces = Traces()
-        self._account = Account(queue, record, now, self.traces)
+        self._account = InHand(queue, record, now, self.traces)
         self.tally = self._account.tally
         self.destinations = Destinations(self._options, self.traces)
         self._intake = Intake(queue, secondary, self._options, self.tally, now)
@@ -100,7 +100,7 @@ class Pump:
         """Takes no more messages; finishes or gives back what is in hand."""
         self.stopping = True
 
-    def leave_alone(self, known: WaitingDestination) -> None:
+    def leave_alone(self, known: DestinationBackoff) -> None:
         """An earlier pump has found that a destination takes nothing now. To be said before this one begins."""
         self.destinations.leave_alone(known, self._now())
 
@@ -108,11 +108,11 @@ class Pump:
         """The operator wants these destinations left alone, and no others. For the pump's own thread."""
         self.destinations.pause(paths)
 
-    def waiting(self) -> list[WaitingDestination]:
+    def waiting(self) -> list[DestinationBackoff]:
         """The destinations that are left alone now, and why. Another thread may ask."""
         return self.destinations.waiting(self._now())
 
-    def closed(self) -> list[WaitingDestination]:
+    def closed(self) -> list[DestinationBackoff]:
         """The destinations whose messages go to the dead letters now, and why. Another thread may ask."""
         return self.destinations.closed(self._now())
 
@@ -249,7 +249,7 @@ class Pump:
         if unrestorable.reason is Reason.EXPIRED:
             as_it_was = restore(arrival.payload, enqueued_at=None, now=0, ttl=Ttl.RESTORE)
             destination = as_it_was.destination if isinstance(as_it_was, Restored) else None
-        return not self._options.wants(destination, facts_of(arrival.payload).enqueued_at)
+        return not self._options.wants(destination, stamps_of(arrival.payload).enqueued_at)
 
     def _forward(self) -> None:
         now = self._now()

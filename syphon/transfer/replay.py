@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
-from syphon.backlog import Restored, Ttl, Unrestorable, facts_of, not_allowed, restore
+from syphon.backlog import Restored, Ttl, Unrestorable, not_allowed, restore, stamps_of
 from syphon.backlog.dead_letters import NotPutBack, dead_letter_path, put_back
+from syphon.bus.connection import Connection
+from syphon.bus.links import Arrival, LinkState, RawReceiver, Settled
+from syphon.bus.polling import wait_for_traffic
+from syphon.config import PairSettings
+from syphon.model.errors import Interrupted, SyphonError, Waits
 
-from ..bus.connection import Connection
-from ..bus.links import Arrival, LinkState, RawReceiver, Settled
-from ..bus.traffic import wait_for_traffic
-from ..config import PairSettings
-from ..errors import Interrupted, SyphonError, Waits
 from .batches import Transfer
-from .breaker import Waiting
-from .destination import Destination, Share
+from .breaker import BackingOff
+from .destination import Destination, WindowShare
 from .locks import LockKeeper
 from .options import PERMANENT
 
@@ -63,7 +63,7 @@ def to_backlog(queue: str, path: str | None = None) -> Route:
 
     def route(payload: bytes) -> Restored:
         copy = put_back(payload, path)
-        return Restored(copy, queue, None, None, None, len(copy), facts_of(payload))
+        return Restored(copy, queue, None, None, None, len(copy), stamps_of(payload))
 
     return route
 
@@ -72,7 +72,7 @@ def to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Rou
     """Straight to the destination, restored as a transfer restores it and only where one may go (D13)."""
 
     def route(payload: bytes) -> Restored:
-        enqueued_at = facts_of(payload).enqueued_at or None
+        enqueued_at = stamps_of(payload).enqueued_at or None
         restored = restore(put_back(payload, path), enqueued_at=enqueued_at, now=_wall(), ttl=ttl)
         if isinstance(restored, Unrestorable):
             raise NotPutBack(f"{restored.reason}: {restored.description}")
@@ -196,7 +196,7 @@ class Replay:
         while self._receiver is not None and self._receiver.arrivals:
             arrival = self._receiver.arrivals.popleft()
             self._largest = max(len(arrival.payload), self._largest // 2)
-            facts = facts_of(arrival.payload)
+            facts = stamps_of(arrival.payload)
             self._locks.learn(facts.locked_until, _wall())
             number = facts.sequence_number
             if number not in self._seen:
@@ -225,9 +225,9 @@ class Replay:
         now = self._now()
         for destination in self._destinations.values():
             state = destination.state
-            if isinstance(state, Waiting) and now < state.until and self._is_patient(destination):
+            if isinstance(state, BackingOff) and now < state.until and self._is_patient(destination):
                 continue
-            progress = destination.work(self._target, now, Share(WINDOW, WINDOW_BYTES))
+            progress = destination.work(self._target, now, WindowShare(WINDOW, WINDOW_BYTES))
             for transfer in progress.accepted:
                 self._waits_since.pop(destination.path, None)
                 self._in_hand[transfer.arrival] = True

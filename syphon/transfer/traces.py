@@ -58,9 +58,14 @@ class Traces:
         wall, error = time.time_ns(), answer.error
         oldest = min(transfer.arrival.received_at for transfer in answer.batch)
         trace = BatchTrace(
-            destination, len(answer.batch), senders, wall - _nanoseconds(now - oldest),
-            wall - _nanoseconds(answer.seconds), wall, "" if error is None else error.condition or type(error).__name__,
-        )  # fmt: skip
+            destination,
+            len(answer.batch),
+            senders,
+            wall - _nanoseconds(now - oldest),
+            wall - _nanoseconds(answer.seconds),
+            wall,
+            "" if error is None else error.condition or type(error).__name__,
+        )
         if error is not None:
             self._ended.append(trace)
             return

@@ -5,11 +5,11 @@ the next. So the file is read into plain data that remembers its lines (`read`),
 (`validate`), and each complaint becomes a `Problem`: file, line, path, value, what is wrong and what to do about it.
 """
 
-from syphon.yaml_settings.durations import LONGEST, Between, Duration, parse_duration, write_duration
-from syphon.yaml_settings.judging import Settings, given, looks_secret, together, unique, validate
-from syphon.yaml_settings.problems import Fault, Loc, Problem, SettingsError, Wrong
-from syphon.yaml_settings.reading import Document, parse, read
-from syphon.yaml_settings.references import resolve
+from .durations import LONGEST, Between, Duration, parse_duration, write_duration
+from .judging import Settings, given, looks_secret, together, unique, validate
+from .problems import Fault, Loc, Problem, SettingsError, Wrong
+from .reading import Document, parse, read
+from .references import resolve
 
 __all__ = [
     "read",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
-from syphon.yaml_settings.problems import Fault, Wrong
+from .problems import Fault, Wrong
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

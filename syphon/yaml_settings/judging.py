@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
-from syphon.yaml_settings.problems import Fault, Loc, Problem, SettingsError, Wrong
-from syphon.yaml_settings.reading import Document
+from .problems import Fault, Loc, Problem, SettingsError, Wrong
+from .reading import Document
 
 Model = TypeVar("Model", bound=BaseModel)
 

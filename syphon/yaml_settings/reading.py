@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from syphon.yaml_settings.problems import Loc, Problem, SettingsError, written
+from .problems import Loc, Problem, SettingsError, written
 
 LARGEST = 1 << 20
 """Bytes of a file, and values of a document: settings are small, and whoever has more has named the wrong file."""

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from syphon.yaml_settings.problems import Loc
-from syphon.yaml_settings.reading import Document
+from .problems import Loc
+from .reading import Document
 
 LARGEST = 1 << 20
 """A file with a setting in it is small; whoever names a larger one, or a device, has named the wrong one."""

@@ -33,7 +33,7 @@ def test_the_environment_is_set_up_once_and_again_only_when_its_description_chan
 
 def test_a_python_that_is_too_old_is_told_so(tmp_path: Path) -> None:
     old = tmp_path / "python-of-old"
-    old.write_text("#!/bin/sh\n[ \"$1\" = -V ] && echo Python 3.8.1\nexit 1\n")
+    old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.8.1\nexit 1\n')
     old.chmod(0o755)
     for name in ("Makefile", "pyproject.toml"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.acceptance.incident import BODY, KEY, TOKEN, WRONG, Seen, incident
+from tests.support.whole_incident import BODY, KEY, TOKEN, WRONG, Seen, incident
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -34,8 +34,18 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 
 def test_every_command_has_come_to_the_end_that_it_should(seen: Seen) -> None:
     """Else there would be nothing to see, and nothing to be found in it."""
-    well = ("inspect", "check", "provision", "cost", "status", "pause", "resume", "dead-letters list",
-            "dead-letters show", "run")  # fmt: skip
+    well = (
+        "inspect",
+        "check",
+        "provision",
+        "cost",
+        "status",
+        "pause",
+        "resume",
+        "dead-letters list",
+        "dead-letters show",
+        "run",
+    )
     assert {name: seen.codes[name] for name in well} == dict.fromkeys(well, 0), seen.texts
     assert [seen.codes[name] for name in ("dry_run", "drain", "report")] == [1, 1, 1], "dead letters"
     assert seen.codes["status, no token"] == 77

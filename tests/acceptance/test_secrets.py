@@ -15,21 +15,14 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from click.testing import CliRunner
 from pydantic import SecretStr
 
+from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.bus.opening import namespace_of
 from syphon.bus.pair import Pair
 from syphon.cli.root import main
 from syphon.config import NamespaceSettings, load_config
-from syphon.emulator import (
-    BackgroundEmulator,
-    Claim,
-    EmulatorSettings,
-    Outage,
-    PolicySettings,
-    QueueDescription,
-)
+from syphon.emulator import BackgroundEmulator, Claim, EmulatorSettings, Outage, PolicySettings, QueueDescription
 from syphon.emulator import NamespaceSettings as LocalNamespace
-from syphon.errors import SyphonError
+from syphon.model.errors import SyphonError
 from syphon.transfer.pump import Pump, PumpOptions
 
 KEY, WRONG, READER = "the-key-of-the-owner", "a-key-that-is-wrong", "the-key-of-a-reader"
@@ -84,9 +77,9 @@ def test_no_key_and_no_body_is_ever_seen(emulator: BackgroundEmulator, log: io.S
             seen += [done.output, "".join(traceback.format_exception(done.exception)) if done.exception else ""]
     logging.getLogger("azure").setLevel(logging.NOTSET)  # which those commands keep quiet
     with ServiceBusClient.from_connection_string(secondary) as client, client.get_queue_sender(BACKLOG) as sender:
-        sender.send_messages([
-            ServiceBusMessage(BODY, application_properties={"x-ms-path": path}) for path in ("orders", "no", "")
-        ])  # fmt: skip
+        sender.send_messages(
+            [ServiceBusMessage(BODY, application_properties={"x-ms-path": path}) for path in ("orders", "no", "")]
+        )
     for first, second in sides.values():
         seen += carried(first, second)
     emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.REFUSE))

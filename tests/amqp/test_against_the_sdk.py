@@ -70,10 +70,9 @@ from syphon.amqp.frames import (
     frame,
     read_performative,
 )
-
-from .same import assert_same
-from .strategies import arrays_of, examples, scalars
-from .vectors import VECTORS
+from tests.support.amqp_equality import assert_same
+from tests.support.amqp_strategies import arrays_of, examples, scalars
+from tests.support.amqp_vectors import VECTORS
 
 # --- values ----------------------------------------------------------------------------------------------------------
 
@@ -176,11 +175,24 @@ def sdk_encode(kind: str | None, value: object) -> bytes:
 
 
 SDK_TYPES: dict[type, str] = {
-    UByte: AMQPTypes.ubyte, UShort: AMQPTypes.ushort, UInt: AMQPTypes.uint, ULong: AMQPTypes.ulong,
-    Byte: AMQPTypes.byte, Short: AMQPTypes.short, Int: AMQPTypes.int, Long: AMQPTypes.long, Float: AMQPTypes.float,
-    float: AMQPTypes.double, bool: AMQPTypes.boolean, Timestamp: AMQPTypes.timestamp, uuid.UUID: AMQPTypes.uuid,
-    bytes: AMQPTypes.binary, str: AMQPTypes.string, Symbol: AMQPTypes.symbol, type(None): AMQPTypes.null,
-}  # fmt: skip
+    UByte: AMQPTypes.ubyte,
+    UShort: AMQPTypes.ushort,
+    UInt: AMQPTypes.uint,
+    ULong: AMQPTypes.ulong,
+    Byte: AMQPTypes.byte,
+    Short: AMQPTypes.short,
+    Int: AMQPTypes.int,
+    Long: AMQPTypes.long,
+    Float: AMQPTypes.float,
+    float: AMQPTypes.double,
+    bool: AMQPTypes.boolean,
+    Timestamp: AMQPTypes.timestamp,
+    uuid.UUID: AMQPTypes.uuid,
+    bytes: AMQPTypes.binary,
+    str: AMQPTypes.string,
+    Symbol: AMQPTypes.symbol,
+    type(None): AMQPTypes.null,
+}
 
 
 @given(_simple)
@@ -250,16 +262,20 @@ def test_we_read_a_message_that_the_sdk_wrote() -> None:
 
 def test_the_sdk_reads_a_message_that_we_wrote() -> None:
     annotations = Map.symbols({"x-opt-sequence-number": Long(2**40), "x-opt-enqueued-time": Timestamp(5)})
-    data = b"".join([
-        header_bytes(Header(True, UByte(4), UInt(60_000), None, UInt(2))),
-        section_bytes(Section.DELIVERY_ANNOTATIONS, Map.symbols({"x-opt-lock-token": uuid.UUID(int=7)})),
-        section_bytes(Section.MESSAGE_ANNOTATIONS, annotations),
-        properties_bytes(Properties("id", b"user", "there", group_id="session", group_sequence=UInt(3))),
-        section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"n": Long(1), "span": Described(Symbol("s"), Long(2))})),
-        data_section(b"body"),
-        data_section(b"more"),
-        section_bytes(Section.FOOTER, Map.symbols({"f": True})),
-    ])  # fmt: skip
+    data = b"".join(
+        [
+            header_bytes(Header(True, UByte(4), UInt(60_000), None, UInt(2))),
+            section_bytes(Section.DELIVERY_ANNOTATIONS, Map.symbols({"x-opt-lock-token": uuid.UUID(int=7)})),
+            section_bytes(Section.MESSAGE_ANNOTATIONS, annotations),
+            properties_bytes(Properties("id", b"user", "there", group_id="session", group_sequence=UInt(3))),
+            section_bytes(
+                Section.APPLICATION_PROPERTIES, Map.of({"n": Long(1), "span": Described(Symbol("s"), Long(2))})
+            ),
+            data_section(b"body"),
+            data_section(b"more"),
+            section_bytes(Section.FOOTER, Map.symbols({"f": True})),
+        ]
+    )
     read = decode_payload(memoryview(data))
     assert read.header == message.Header(True, 4, 60_000, None, 2)
     assert read.delivery_annotations == {b"x-opt-lock-token": uuid.UUID(int=7)}
@@ -294,8 +310,15 @@ _DEAD_LETTER = error.AMQPError(b"com.microsoft:dead-letter", "why", {b"DeadLette
 SDK_SENDS: list[tuple[Any, Composite]] = [
     (
         sdk(performatives.OpenFrame, "c", "host", 65536, 100, 60_000, None, None, None, _CAPABILITIES, {b"p": "sdk"}),
-        Open("c", "host", 65536, 100, 60_000, desired_capabilities=Array(0xB3, (Symbol("a"), Symbol("b"))),
-             properties=Map.symbols({"p": "sdk"})),
+        Open(
+            "c",
+            "host",
+            65536,
+            100,
+            60_000,
+            desired_capabilities=Array(0xB3, (Symbol("a"), Symbol("b"))),
+            properties=Map.symbols({"p": "sdk"}),
+        ),
     ),
     (
         sdk(performatives.OpenFrame, "c", None, None, None, None, None, None, None, []),
@@ -303,8 +326,20 @@ SDK_SENDS: list[tuple[Any, Composite]] = [
     ),
     (sdk(performatives.BeginFrame, None, 0, 65536, 65536, 255), Begin(None, 0, 65536, 65536, 255)),
     (
-        sdk(performatives.AttachFrame, "link", 1, True, 1, 1, sdk(endpoints.Source, "queue"),
-            sdk(endpoints.Target, "me"), None, False, 0, 2**40),
+        sdk(
+            performatives.AttachFrame,
+            "link",
+            1,
+            True,
+            1,
+            1,
+            sdk(endpoints.Source, "queue"),
+            sdk(endpoints.Target, "me"),
+            None,
+            False,
+            0,
+            2**40,
+        ),
         Attach("link", 1, True, 1, 1, Source("queue"), Target("me"), None, False, 0, 2**40),
     ),
     (
@@ -319,8 +354,13 @@ SDK_SENDS: list[tuple[Any, Composite]] = [
     ),
     (
         sdk_disposition(outcomes.Rejected(_DEAD_LETTER)),
-        Disposition(True, 1, 2, False, Rejected(
-            Error("com.microsoft:dead-letter", "why", Map.symbols({"DeadLetterReason": "because"})))),
+        Disposition(
+            True,
+            1,
+            2,
+            False,
+            Rejected(Error("com.microsoft:dead-letter", "why", Map.symbols({"DeadLetterReason": "because"}))),
+        ),
     ),
     (sdk(performatives.DetachFrame, 1, True), Detach(1, True)),
     (
@@ -329,7 +369,7 @@ SDK_SENDS: list[tuple[Any, Composite]] = [
     ),
     (sdk(performatives.CloseFrame), Close()),
     (sdk(performatives.SASLInit, b"PLAIN", b"\x00a\x00b", "host"), SaslInit("PLAIN", b"\x00a\x00b", "host")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("sent", "record"), SDK_SENDS, ids=lambda value: type(value).__name__)
@@ -352,16 +392,32 @@ WE_SEND: list[tuple[Composite, int, list[Any]]] = [
     (Open("c", max_frame_size=65536, channel_max=9), 0x10, [b"c", None, 65536, 9, None, None, None, None, None, None]),
     (Begin(3, 0, 100, 200, 255), 0x11, [3, 0, 100, 200, 255, None, None, None]),
     (
-        Attach("link", 1, False, 0, 1, Source("queue", filter=Map.symbols({"f": "v"})), Target("me"),
-               max_message_size=5),
+        Attach(
+            "link", 1, False, 0, 1, Source("queue", filter=Map.symbols({"f": "v"})), Target("me"), max_message_size=5
+        ),
         0x12,
-        [b"link", 1, False, 0, 1, [b"queue", None, None, None, None, None, None, {b"f": b"v"}], [b"me"], None, False,
-         None, 5, None, None, None],
+        [
+            b"link",
+            1,
+            False,
+            0,
+            1,
+            [b"queue", None, None, None, None, None, None, {b"f": b"v"}],
+            [b"me"],
+            None,
+            False,
+            None,
+            5,
+            None,
+            None,
+            None,
+        ],
     ),
     (Flow(None, 1, 2, 3, 4, 5, 6), 0x13, [None, 1, 2, 3, 4, 5, 6, None, False, False, None]),
     (Disposition(False, 1, 2, True, Accepted()), 0x15, [False, 1, 2, True, {"accepted": []}, False]),
     (
-        Disposition(False, 1, 1, True, Rejected(Error("amqp:not-found"))), 0x15,
+        Disposition(False, 1, 1, True, Rejected(Error("amqp:not-found"))),
+        0x15,
         [False, 1, 1, True, {"rejected": [[b"amqp:not-found", b"", {}]]}, False],
     ),
     (Detach(1, True, Error("amqp:not-found", "gone", Map())), 0x16, [1, True, [b"amqp:not-found", b"gone", {}]]),
@@ -369,7 +425,7 @@ WE_SEND: list[tuple[Composite, int, list[Any]]] = [
     (Close(Error("amqp:internal-error", "no")), 0x18, [[b"amqp:internal-error", b"no", {}]]),
     (SaslMechanisms(Array(0xA3, (Symbol("ANONYMOUS"), Symbol("PLAIN")))), 0x40, [[b"ANONYMOUS", b"PLAIN"]]),
     (SaslOutcome(0), 0x44, [0, None]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("record", "code", "fields"), WE_SEND, ids=lambda value: type(value).__name__)

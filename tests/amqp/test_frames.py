@@ -60,25 +60,39 @@ from syphon.amqp.frames import (
     read_performative,
     revive,
 )
-
-from .same import assert_same
-from .strategies import arrays_of, booleans, examples, mutated, noise, scalars, symbols, values
+from tests.support.amqp_equality import assert_same
+from tests.support.amqp_strategies import arrays_of, booleans, examples, mutated, noise, scalars, symbols, values
 
 # What the specification says of each record: its descriptor, then its fields with their types, in order.
 # An asterisk marks the fields that are mandatory.
 SPECIFICATION: dict[type[Composite], tuple[int, str]] = {
-    Open: (0x10, "container-id*:string hostname:string max-frame-size:uint channel-max:ushort idle-time-out:uint "
-           "outgoing-locales:symbols incoming-locales:symbols offered-capabilities:symbols "
-           "desired-capabilities:symbols properties:map"),
-    Begin: (0x11, "remote-channel:ushort next-outgoing-id*:uint incoming-window*:uint outgoing-window*:uint "
-            "handle-max:uint offered-capabilities:symbols desired-capabilities:symbols properties:map"),
-    Attach: (0x12, "name*:string handle*:uint role*:boolean snd-settle-mode:ubyte rcv-settle-mode:ubyte source:source "
-             "target:target unsettled:map incomplete-unsettled:boolean initial-delivery-count:uint "
-             "max-message-size:ulong offered-capabilities:symbols desired-capabilities:symbols properties:map"),
-    Flow: (0x13, "next-incoming-id:uint incoming-window*:uint next-outgoing-id*:uint outgoing-window*:uint handle:uint "
-           "delivery-count:uint link-credit:uint available:uint drain:boolean echo:boolean properties:map"),
-    Transfer: (0x14, "handle*:uint delivery-id:uint delivery-tag:binary message-format:uint settled:boolean "
-               "more:boolean rcv-settle-mode:ubyte state:state resume:boolean aborted:boolean batchable:boolean"),
+    Open: (
+        0x10,
+        "container-id*:string hostname:string max-frame-size:uint channel-max:ushort idle-time-out:uint "
+        "outgoing-locales:symbols incoming-locales:symbols offered-capabilities:symbols "
+        "desired-capabilities:symbols properties:map",
+    ),
+    Begin: (
+        0x11,
+        "remote-channel:ushort next-outgoing-id*:uint incoming-window*:uint outgoing-window*:uint "
+        "handle-max:uint offered-capabilities:symbols desired-capabilities:symbols properties:map",
+    ),
+    Attach: (
+        0x12,
+        "name*:string handle*:uint role*:boolean snd-settle-mode:ubyte rcv-settle-mode:ubyte source:source "
+        "target:target unsettled:map incomplete-unsettled:boolean initial-delivery-count:uint "
+        "max-message-size:ulong offered-capabilities:symbols desired-capabilities:symbols properties:map",
+    ),
+    Flow: (
+        0x13,
+        "next-incoming-id:uint incoming-window*:uint next-outgoing-id*:uint outgoing-window*:uint handle:uint "
+        "delivery-count:uint link-credit:uint available:uint drain:boolean echo:boolean properties:map",
+    ),
+    Transfer: (
+        0x14,
+        "handle*:uint delivery-id:uint delivery-tag:binary message-format:uint settled:boolean "
+        "more:boolean rcv-settle-mode:ubyte state:state resume:boolean aborted:boolean batchable:boolean",
+    ),
     Disposition: (0x15, "role*:boolean first*:uint last:uint settled:boolean state:state batchable:boolean"),
     Detach: (0x16, "handle*:uint closed:boolean error:error"),
     End: (0x17, "error:error"),
@@ -89,16 +103,22 @@ SPECIFICATION: dict[type[Composite], tuple[int, str]] = {
     Rejected: (0x25, "error:error"),
     Released: (0x26, ""),
     Modified: (0x27, "delivery-failed:boolean undeliverable-here:boolean message-annotations:map"),
-    Source: (0x28, "address:any durable:uint expiry-policy:symbol timeout:uint dynamic:boolean "
-             "dynamic-node-properties:map distribution-mode:symbol filter:map default-outcome:outcome outcomes:symbols "
-             "capabilities:symbols"),
-    Target: (0x29, "address:any durable:uint expiry-policy:symbol timeout:uint dynamic:boolean "
-             "dynamic-node-properties:map capabilities:symbols"),
+    Source: (
+        0x28,
+        "address:any durable:uint expiry-policy:symbol timeout:uint dynamic:boolean "
+        "dynamic-node-properties:map distribution-mode:symbol filter:map default-outcome:outcome outcomes:symbols "
+        "capabilities:symbols",
+    ),
+    Target: (
+        0x29,
+        "address:any durable:uint expiry-policy:symbol timeout:uint dynamic:boolean "
+        "dynamic-node-properties:map capabilities:symbols",
+    ),
     Coordinator: (0x30, "capabilities:symbols"),
     SaslMechanisms: (0x40, "sasl-server-mechanisms*:symbols"),
     SaslInit: (0x41, "mechanism*:symbol initial-response:binary hostname:string"),
     SaslOutcome: (0x44, "code*:ubyte additional-data:binary"),
-}  # fmt: skip
+}
 
 
 class Field(NamedTuple):
@@ -125,13 +145,32 @@ _COORDINATOR = Described(ULong(0x30), [])
 _RECEIVED = Described(ULong(0x23), [UInt(1), ULong(2)])
 
 SAMPLES: dict[str, Value] = {
-    "null": None, "boolean": True, "ubyte": UByte(1), "ushort": UShort(1), "uint": UInt(1), "ulong": ULong(1),
-    "int": Int(1), "long": Long(1), "timestamp": Timestamp(1), "double": 1.0, "decimal": Decimal32(b"1234"),
-    "binary": b"a", "string": "a", "symbol": Symbol("a"), "symbols": Array(0xA3, (Symbol("a"),)), "list": [],
-    "map": Map(), "error": _ERROR, "state": _RECEIVED, "outcome": _ACCEPTED, "source": _SOURCE, "target": _TARGET,
-    "coordinator": _COORDINATOR, "described map": Described(ULong(0x1D), Map()),
+    "null": None,
+    "boolean": True,
+    "ubyte": UByte(1),
+    "ushort": UShort(1),
+    "uint": UInt(1),
+    "ulong": ULong(1),
+    "int": Int(1),
+    "long": Long(1),
+    "timestamp": Timestamp(1),
+    "double": 1.0,
+    "decimal": Decimal32(b"1234"),
+    "binary": b"a",
+    "string": "a",
+    "symbol": Symbol("a"),
+    "symbols": Array(0xA3, (Symbol("a"),)),
+    "list": [],
+    "map": Map(),
+    "error": _ERROR,
+    "state": _RECEIVED,
+    "outcome": _ACCEPTED,
+    "source": _SOURCE,
+    "target": _TARGET,
+    "coordinator": _COORDINATOR,
+    "described map": Described(ULong(0x1D), Map()),
     "unknown": Described(ULong(0x99), []),
-}  # fmt: skip
+}
 
 SAMPLE_OF = {**SAMPLES, "any": "address", "condition": Symbol("amqp:not-found")}
 
@@ -165,9 +204,11 @@ def up_to(kind: type[Composite], place: int) -> list[Value]:
 # --- records that hypothesis draws -----------------------------------------------------------------------------------
 
 _numbers = {
-    "ubyte": st.integers(0, 2**8 - 1).map(UByte), "ushort": st.integers(0, 2**16 - 1).map(UShort),
-    "uint": st.integers(0, 2**32 - 1).map(UInt), "ulong": st.integers(0, 2**64 - 1).map(ULong),
-}  # fmt: skip
+    "ubyte": st.integers(0, 2**8 - 1).map(UByte),
+    "ushort": st.integers(0, 2**16 - 1).map(UShort),
+    "uint": st.integers(0, 2**32 - 1).map(UInt),
+    "ulong": st.integers(0, 2**64 - 1).map(ULong),
+}
 _text = st.text(max_size=10)
 _small_maps = st.lists(st.tuples(symbols, scalars), max_size=2).map(lambda pairs: Map(tuple(pairs)))
 
@@ -188,11 +229,20 @@ def _records(*kinds: type[Composite]) -> st.SearchStrategy[Any]:
 
 FIELD: dict[str, st.SearchStrategy[Any]] = {
     **_numbers,
-    "boolean": booleans, "string": _text, "symbol": symbols, "condition": symbols, "binary": st.binary(max_size=20),
-    "map": _small_maps, "any": scalars, "symbols": st.one_of(symbols, arrays_of(0xA3)), "error": _records(Error),
-    "outcome": _records(Accepted, Rejected, Released, Modified), "source": _records(Source),
-    "target": _records(Target, Coordinator), "state": _records(Received, Accepted, Rejected, Released, Modified),
-}  # fmt: skip
+    "boolean": booleans,
+    "string": _text,
+    "symbol": symbols,
+    "condition": symbols,
+    "binary": st.binary(max_size=20),
+    "map": _small_maps,
+    "any": scalars,
+    "symbols": st.one_of(symbols, arrays_of(0xA3)),
+    "error": _records(Error),
+    "outcome": _records(Accepted, Rejected, Released, Modified),
+    "source": _records(Source),
+    "target": _records(Target, Coordinator),
+    "state": _records(Received, Accepted, Rejected, Released, Modified),
+}
 
 
 @RECORD
@@ -235,10 +285,28 @@ def test_a_record_is_known_by_its_long_and_its_symbolic_descriptor_too(kind: typ
 
 def test_the_symbolic_names_are_those_of_the_specification() -> None:
     assert {kind.NAME for kind in SPECIFICATION} == {
-        "open", "begin", "attach", "flow", "transfer", "disposition", "detach", "end", "close", "error", "received",
-        "accepted", "rejected", "released", "modified", "source", "target", "coordinator", "sasl-mechanisms",
-        "sasl-init", "sasl-outcome",
-    }  # fmt: skip
+        "open",
+        "begin",
+        "attach",
+        "flow",
+        "transfer",
+        "disposition",
+        "detach",
+        "end",
+        "close",
+        "error",
+        "received",
+        "accepted",
+        "rejected",
+        "released",
+        "modified",
+        "source",
+        "target",
+        "coordinator",
+        "sasl-mechanisms",
+        "sasl-init",
+        "sasl-outcome",
+    }
 
 
 # --- records that are none -------------------------------------------------------------------------------------------
@@ -311,11 +379,24 @@ def test_a_record_that_is_no_list_is_malformed(kind: type[Composite]) -> None:
 @pytest.mark.parametrize(
     "descriptor",
     [
-        ULong(2**64 - 1), ULong(0x0000_0001_0000_0010), Symbol("amqp:unknown:list"), Symbol("open"), "", None, True,
-        UInt(0x10), Int(0x10), UByte(0x10), 16.0, b"\x10", [ULong(0x10)], Map(), Described(ULong(0x10), ULong(0x10)),
+        ULong(2**64 - 1),
+        ULong(0x0000_0001_0000_0010),
+        Symbol("amqp:unknown:list"),
+        Symbol("open"),
+        "",
+        None,
+        True,
+        UInt(0x10),
+        Int(0x10),
+        UByte(0x10),
+        16.0,
+        b"\x10",
+        [ULong(0x10)],
+        Map(),
+        Described(ULong(0x10), ULong(0x10)),
     ],
     ids=lambda descriptor: f"{type(descriptor).__name__} {descriptor!r}",
-)  # fmt: skip
+)
 def test_a_descriptor_that_is_not_known_is_malformed(descriptor: Value) -> None:
     with pytest.raises(Malformed, match="describes nothing that is known here"):
         read_performative(encode(Described(descriptor, ["container"])))
@@ -405,11 +486,25 @@ def test_records_may_hold_plain_numbers_and_text_and_the_wire_gets_the_types_it_
     source = Source("queue", durable=1, expiry_policy="never", distribution_mode=Symbol("move"))
     attach = Attach(Symbol("link"), 7, True, 0, 1, source, Target(), max_message_size=2**40)
     described, _ = decode(attach.to_bytes())
-    assert_same(described, Described(ULong(0x12), [
-        "link", UInt(7), True, UByte(0), UByte(1),
-        Described(ULong(0x28), ["queue", UInt(1), Symbol("never"), None, None, None, Symbol("move")]),
-        Described(ULong(0x29), []), None, None, None, ULong(2**40),
-    ]))  # fmt: skip
+    assert_same(
+        described,
+        Described(
+            ULong(0x12),
+            [
+                "link",
+                UInt(7),
+                True,
+                UByte(0),
+                UByte(1),
+                Described(ULong(0x28), ["queue", UInt(1), Symbol("never"), None, None, None, Symbol("move")]),
+                Described(ULong(0x29), []),
+                None,
+                None,
+                None,
+                ULong(2**40),
+            ],
+        ),
+    )
     assert read_performative(attach.to_bytes())[0] == attach
     assert_same(decode(SaslInit("PLAIN").to_bytes())[0], Described(ULong(0x41), [Symbol("PLAIN")]))
 

@@ -15,9 +15,8 @@ from syphon.amqp import Malformed, Message, Section, Value, batch_parts, decode,
 from syphon.amqp.codec import MAX_DEPTH, MAX_EMPTY_ITEMS, skip
 from syphon.amqp.frames import read_performative
 from tests.fuzz.targets import a_value_is_read_or_malformed
-
-from .same import assert_same
-from .strategies import ITEMS, examples, mutated, noise, values
+from tests.support.amqp_equality import assert_same
+from tests.support.amqp_strategies import ITEMS, examples, mutated, noise, values
 
 # --- bytes that went wrong -------------------------------------------------------------------------------------------
 
@@ -75,22 +74,44 @@ def test_a_constructor_that_the_specification_does_not_know_is_malformed() -> No
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
-        ("", "the data ends"), ("00", "the data ends"), ("00 43", "the data ends"), ("56 02", "0 or 1"),
-        ("a1 01 ff", "not UTF-8"), ("a1 03 ed a0 80", "not UTF-8"), ("b1 00000001 80", "not UTF-8"),
-        ("a3 01 80", "not ASCII"), ("b3 00000001 ff", "not ASCII"), ("e0 04 01 a3 01 80", "not ASCII"),
-        ("70 00 00 00", "cut short"), ("98 00", "16 bytes"), ("a0 01", "past the end"), ("b0 00 00", "past the end"),
-        ("c0 00", "does not fit"), ("c0 00 00", "does not fit"), ("d0 00000003 000000", "does not fit"),
-        ("c0 02 01", "does not fit"), ("c0 01 01", "cannot fit"), ("c0 02 00 40", "too many"),
-        ("c0 03 01 40 40", "too many"), ("c0 03 02 53 01", "the data ends"), ("c0 02 01 53 01", "past its end"),
+        ("", "the data ends"),
+        ("00", "the data ends"),
+        ("00 43", "the data ends"),
+        ("56 02", "0 or 1"),
+        ("a1 01 ff", "not UTF-8"),
+        ("a1 03 ed a0 80", "not UTF-8"),
+        ("b1 00000001 80", "not UTF-8"),
+        ("a3 01 80", "not ASCII"),
+        ("b3 00000001 ff", "not ASCII"),
+        ("e0 04 01 a3 01 80", "not ASCII"),
+        ("70 00 00 00", "cut short"),
+        ("98 00", "16 bytes"),
+        ("a0 01", "past the end"),
+        ("b0 00 00", "past the end"),
+        ("c0 00", "does not fit"),
+        ("c0 00 00", "does not fit"),
+        ("d0 00000003 000000", "does not fit"),
+        ("c0 02 01", "does not fit"),
+        ("c0 01 01", "cannot fit"),
+        ("c0 02 00 40", "too many"),
+        ("c0 03 01 40 40", "too many"),
+        ("c0 03 02 53 01", "the data ends"),
+        ("c0 02 01 53 01", "past its end"),
         ("c0 02 01 70 00 00 00 01", "past its end"),
-        ("c1 02 01 40", "key without a value"), ("c1 04 03 40 40 40", "key without a value"),
-        ("e0 01 01", "does not say of what"), ("e0 03 00 00 40", "does not say of what"),
-        ("e0 02 01 00", "the data ends"), ("e0 02 01 50 07", "claims 1 items in 0 bytes"),
+        ("c1 02 01 40", "key without a value"),
+        ("c1 04 03 40 40 40", "key without a value"),
+        ("e0 01 01", "does not say of what"),
+        ("e0 03 00 00 40", "does not say of what"),
+        ("e0 02 01 00", "the data ends"),
+        ("e0 02 01 50 07", "claims 1 items in 0 bytes"),
         ("e0 04 01 50 07 08", "does not match"),
-        ("e0 03 01 60 00 00", "does not match"), ("e0 04 02 00 40 00", "no AMQP type an array can have"),
-        ("e0 03 01 56 02", "0 or 1"), ("e0 03 00 40 40", "does not match"), ("e0 04 01 a0 05 00", "past the end"),
+        ("e0 03 01 60 00 00", "does not match"),
+        ("e0 04 02 00 40 00", "no AMQP type an array can have"),
+        ("e0 03 01 56 02", "0 or 1"),
+        ("e0 03 00 40 40", "does not match"),
+        ("e0 04 01 a0 05 00", "past the end"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named(raw: str, why: str) -> None:
     with pytest.raises(Malformed, match=why):
         decode(bytes.fromhex(raw))

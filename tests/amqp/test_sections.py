@@ -37,9 +37,8 @@ from syphon.amqp import (
     split,
 )
 from syphon.amqp.sections import Entry, entries, map_section
-
-from .same import assert_same
-from .strategies import (
+from tests.support.amqp_equality import assert_same
+from tests.support.amqp_strategies import (
     Parts,
     descriptors,
     examples,
@@ -143,9 +142,10 @@ def test_data_and_sequence_sections_may_repeat(section: Section, count: int) -> 
 @examples(100)
 def test_a_body_that_nobody_could_decode_still_passes(content: bytes, body: Section) -> None:
     parts: Parts = [
-        (Section.PROPERTIES, raw(Section.PROPERTIES)), (body, descriptors(body)[0] + content),
+        (Section.PROPERTIES, raw(Section.PROPERTIES)),
+        (body, descriptors(body)[0] + content),
         (Section.FOOTER, raw(Section.FOOTER)),
-    ]  # fmt: skip
+    ]
     message = Message(joined(parts))
     assert found(message.data) == parts
     assert message.properties() == Properties(None, Int(1))
@@ -200,12 +200,36 @@ def test_a_section_too_many_is_only_taken_where_it_may_stand(parts: Parts, secti
 @pytest.mark.parametrize(
     "data",
     [
-        "53 70 45", "40", "45", "c0 01 00", "00", "00 53", "00 53 70", "00 80", "00 a3 05 61", "00 40 45", "00 41 45",
-        "00 53 6f 45", "00 53 79 45", "00 53 00 45", "00 44 45", "00 80 00 00 00 01 00 00 00 70 45", "00 52 70 45",
-        "00 55 70 45", "00 50 70 45", "00 a3 01 61 45", "00 a0 01 70 45", "00 00 53 70 45 45", "00 c0 03 01 53 70 45",
-        "00 53 70 45 ff", "00 53 70 45 00", "00 53 70 3f", "00 53 70 c0 05 00", "00 53 75 b0 00 00 00 02 00",
+        "53 70 45",
+        "40",
+        "45",
+        "c0 01 00",
+        "00",
+        "00 53",
+        "00 53 70",
+        "00 80",
+        "00 a3 05 61",
+        "00 40 45",
+        "00 41 45",
+        "00 53 6f 45",
+        "00 53 79 45",
+        "00 53 00 45",
+        "00 44 45",
+        "00 80 00 00 00 01 00 00 00 70 45",
+        "00 52 70 45",
+        "00 55 70 45",
+        "00 50 70 45",
+        "00 a3 01 61 45",
+        "00 a0 01 70 45",
+        "00 00 53 70 45 45",
+        "00 c0 03 01 53 70 45",
+        "00 53 70 45 ff",
+        "00 53 70 45 00",
+        "00 53 70 3f",
+        "00 53 70 c0 05 00",
+        "00 53 75 b0 00 00 00 02 00",
     ],
-)  # fmt: skip
+)
 def test_bytes_that_are_no_section_are_malformed(data: str) -> None:
     with pytest.raises(Malformed):
         split(bytes.fromhex(data))
@@ -351,9 +375,20 @@ def test_the_fields_of_header_and_properties_stand_in_the_order_of_the_specifica
     header = Message(section_bytes(Section.HEADER, [True, UByte(4), UInt(5), False, UInt(7)])).header()
     assert header == Header(durable=True, priority=UByte(4), ttl=UInt(5), first_acquirer=False, delivery_count=UInt(7))
     names: list[Value] = [
-        "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
-        "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id",
-    ]  # fmt: skip
+        "message-id",
+        "user-id",
+        "to",
+        "subject",
+        "reply-to",
+        "correlation-id",
+        "content-type",
+        "content-encoding",
+        "absolute-expiry-time",
+        "creation-time",
+        "group-id",
+        "group-sequence",
+        "reply-to-group-id",
+    ]
     properties = Message(section_bytes(Section.PROPERTIES, names)).properties()
     assert properties == Properties(**{str(name).replace("-", "_"): name for name in names})
 
@@ -435,12 +470,28 @@ def test_the_values_of_entries_need_not_be_readable(content: bytes) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "45", "40", "41", "c0 01 00", "a0 01 00", "c1 00", "c1 02 01 40", "c1 03 04 40 40", "c1 04 02 40 40 40",
-        "c1 04 03 41 53 07", "c0 03 02 40 40", "d0 00 00 00 06 00 00 00 02 40 40", "e0 04 02 50 01 02",
-        "c1 03 02 40 53", "d1 00 00 00 00", "d1 00 00 00 03 00 00 00", "c1 03 02 ff 40",
-        "d1 00 00 00 06 ff ff ff fe 40 40", "d1 00 00 00 06 ff ff ff ff 40 40", "c1 04 02 a1 01 ff",
+        "45",
+        "40",
+        "41",
+        "c0 01 00",
+        "a0 01 00",
+        "c1 00",
+        "c1 02 01 40",
+        "c1 03 04 40 40",
+        "c1 04 02 40 40 40",
+        "c1 04 03 41 53 07",
+        "c0 03 02 40 40",
+        "d0 00 00 00 06 00 00 00 02 40 40",
+        "e0 04 02 50 01 02",
+        "c1 03 02 40 53",
+        "d1 00 00 00 00",
+        "d1 00 00 00 03 00 00 00",
+        "c1 03 02 ff 40",
+        "d1 00 00 00 06 ff ff ff fe 40 40",
+        "d1 00 00 00 06 ff ff ff ff 40 40",
+        "c1 04 02 a1 01 ff",
     ],
-)  # fmt: skip
+)
 def test_entries_of_a_section_that_is_no_proper_map_are_malformed(value: str) -> None:
     data = b"\x00\x53\x72" + bytes.fromhex(value)
     with pytest.raises(Malformed):
@@ -479,11 +530,15 @@ def test_a_batch_without_messages_has_none() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        section_bytes(Section.DATA, "a string"), section_bytes(Section.DATA, []), section_bytes(Section.DATA, None),
-        b"\x00\x53\x75\x74\x00\x00\x00\x00", section_bytes(Section.VALUE, b"binary"),
-        section_bytes(Section.SEQUENCE, [b"binary"]), data_section(b"one") + section_bytes(Section.DATA, Symbol("two")),
+        section_bytes(Section.DATA, "a string"),
+        section_bytes(Section.DATA, []),
+        section_bytes(Section.DATA, None),
+        b"\x00\x53\x75\x74\x00\x00\x00\x00",
+        section_bytes(Section.VALUE, b"binary"),
+        section_bytes(Section.SEQUENCE, [b"binary"]),
+        data_section(b"one") + section_bytes(Section.DATA, Symbol("two")),
     ],
-)  # fmt: skip
+)
 def test_a_batch_of_anything_but_binary_is_malformed(body: bytes) -> None:
     with pytest.raises(Malformed, match="something else than data sections"):
         batch_parts(body)

@@ -11,23 +11,39 @@ from hypothesis import given
 
 from syphon.amqp import Array, Described, Float, Int, Long, Map, Symbol, UInt, ULong, Value
 from syphon.amqp.frames import Accepted, Error, Released
-
-from .same import assert_same, same
-from .strategies import examples, values
+from tests.support.amqp_equality import assert_same, same
+from tests.support.amqp_strategies import examples, values
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (Int(1), Long(1)), (True, Int(1)), (True, 1), (False, None), (1.0, Float(1.0)), (1.0, Int(1)), (0.0, -0.0),
-        (math.nan, 1.0), ("a", Symbol("a")), ("a", b"a"), ([Int(1)], [Long(1)]), ([], Map()), ([None], []),
-        (Map(((Int(1), None),)), Map(((Long(1), None),))), (Map((("a", UInt(1)),)), Map((("a", ULong(1)),))),
-        (Array(0x40), Array(0x41)), (Array(0x71, (Int(1),)), Array(0x71, (Long(1),))),
-        (Array(0x40), Array(0x40, (), None, True)), (Array(0x40, (), Int(1), True), Array(0x40, (), Long(1), True)),
-        (Described(Symbol("a"), None), Described("a", None)), (Described(None, Int(1)), Described(None, Long(1))),
-        (uuid.UUID(int=1), uuid.UUID(int=2)), (Accepted(), Released()), (Error(Symbol("a")), Error("a")),
+        (Int(1), Long(1)),
+        (True, Int(1)),
+        (True, 1),
+        (False, None),
+        (1.0, Float(1.0)),
+        (1.0, Int(1)),
+        (0.0, -0.0),
+        (math.nan, 1.0),
+        ("a", Symbol("a")),
+        ("a", b"a"),
+        ([Int(1)], [Long(1)]),
+        ([], Map()),
+        ([None], []),
+        (Map(((Int(1), None),)), Map(((Long(1), None),))),
+        (Map((("a", UInt(1)),)), Map((("a", ULong(1)),))),
+        (Array(0x40), Array(0x41)),
+        (Array(0x71, (Int(1),)), Array(0x71, (Long(1),))),
+        (Array(0x40), Array(0x40, (), None, True)),
+        (Array(0x40, (), Int(1), True), Array(0x40, (), Long(1), True)),
+        (Described(Symbol("a"), None), Described("a", None)),
+        (Described(None, Int(1)), Described(None, Long(1))),
+        (uuid.UUID(int=1), uuid.UUID(int=2)),
+        (Accepted(), Released()),
+        (Error(Symbol("a")), Error("a")),
     ],
-)  # fmt: skip
+)
 def test_values_that_differ_in_value_or_type_are_not_the_same(one: Any, other: Any) -> None:
     assert not same(one, other)
     assert not same([one], [other])

@@ -22,9 +22,8 @@ from syphon.amqp import (
     section_bytes,
 )
 from syphon.backlog import NotForBacklog, Restored, restore, to_backlog
-from syphon.errors import SyphonError
-
-from .messages import NOW
+from syphon.model.errors import SyphonError
+from tests.support.backlog_messages import NOW
 
 BODY = data_section(b"body")
 

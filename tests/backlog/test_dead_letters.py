@@ -7,17 +7,21 @@ from hypothesis import given
 
 from syphon.amqp import Map, Message, Section, Symbol, Timestamp, ULong, Value, encode, section_bytes
 from syphon.backlog import to_backlog
-from syphon.backlog.cutting import keys, outline, take, with_pairs
 from syphon.backlog.dead_letters import DeadLetter, NotPutBack, Wanted, grouped, put_back, read
+from syphon.backlog.section_edit import keys, outline, take, with_pairs
 from syphon.bus.peek import stamped
-from tests.backlog import messages
-from tests.backlog.messages import Sent
+from tests.support import backlog_messages
+from tests.support.backlog_messages import Sent
 
 SAID = {"DeadLetterReason": "DestinationMissing", "DeadLetterErrorDescription": "no 'orders'"}
 STAMPS: dict[str, Value] = {
-    "x-opt-sequence-number": ULong(7), "x-opt-enqueued-time": Timestamp(5), "x-opt-deadletter-source": "q",
-    "x-opt-enqueue-sequence-number": ULong(3), "x-opt-message-state": ULong(0), "x-opt-locked-until": Timestamp(9),
-}  # fmt: skip
+    "x-opt-sequence-number": ULong(7),
+    "x-opt-enqueued-time": Timestamp(5),
+    "x-opt-deadletter-source": "q",
+    "x-opt-enqueue-sequence-number": ULong(3),
+    "x-opt-message-state": ULong(0),
+    "x-opt-locked-until": Timestamp(9),
+}
 
 
 def dead(payload: bytes) -> bytes:
@@ -31,13 +35,15 @@ def dead(payload: bytes) -> bytes:
     stamps = b"".join(encode(Symbol(key)) + encode(value) for key, value in STAMPS.items())
     total = kept.pairs + len(STAMPS)
     first = outline(payload).header
-    return b"".join((
-        payload[first.start : first.end] if first is not None else b"",
-        with_pairs(payload, annotations, Section.MESSAGE_ANNOTATIONS, total, kept.rest(payload) + stamps),
-        payload[properties.start : properties.end] if properties is not None else b"",
-        application_bytes,
-        payload[body:],
-    ))  # fmt: skip
+    return b"".join(
+        (
+            payload[first.start : first.end] if first is not None else b"",
+            with_pairs(payload, annotations, Section.MESSAGE_ANNOTATIONS, total, kept.rest(payload) + stamps),
+            payload[properties.start : properties.end] if properties is not None else b"",
+            application_bytes,
+            payload[body:],
+        )
+    )
 
 
 def pieces(payload: bytes) -> tuple[bytes, ...]:
@@ -51,13 +57,13 @@ def pieces(payload: bytes) -> tuple[bytes, ...]:
     )
 
 
-@given(messages.sent, messages.paths)
+@given(backlog_messages.sent, backlog_messages.paths)
 def test_put_back_a_message_has_every_byte_it_had_in_the_backlog(sent: Sent, path: str) -> None:  # X4, M2
     before = to_backlog(sent.payload, path)
     assert pieces(put_back(dead(before))) == pieces(before)
 
 
-@given(messages.sent, messages.paths)
+@given(backlog_messages.sent, backlog_messages.paths)
 def test_the_header_keeps_what_is_the_senders(sent: Sent, path: str) -> None:
     before = Message(to_backlog(sent.payload, path)).header()
     after = Message(put_back(dead(to_backlog(sent.payload, path)))).header()
@@ -65,7 +71,7 @@ def test_the_header_keeps_what_is_the_senders(sent: Sent, path: str) -> None:
     assert (after.first_acquirer, after.delivery_count) == (None, None)
 
 
-@given(messages.sent, messages.paths, messages.paths)
+@given(backlog_messages.sent, backlog_messages.paths, backlog_messages.paths)
 def test_a_destination_that_is_set_is_the_only_thing_that_changes(sent: Sent, path: str, other: str) -> None:
     moved = Message(put_back(dead(to_backlog(sent.payload, path)), other))
     assert moved.application_properties().get("x-ms-path") == other

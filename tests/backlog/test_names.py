@@ -37,12 +37,21 @@ def test_capitals_make_no_difference_in_a_name() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "orders", "contoso/x-servicebus-transfer", "contoso/x-servicebus-transfer/", "contoso/x-servicebus-transfer/07",
-        "contoso/x-servicebus-transfer/-1", "contoso/x-servicebus-transfer/1/2", "/x-servicebus-transfer/1",
-        "a/b/x-servicebus-transfer/1", "contoso/x-servicebus-transfer/1x", "contoso/x-servicebus-transfer/١",
-        "contoso/x-servicebus-transfer/1\n", "contoso/y-servicebus-transfer/1", "contoso/x-servicebus-transfer/00",
+        "orders",
+        "contoso/x-servicebus-transfer",
+        "contoso/x-servicebus-transfer/",
+        "contoso/x-servicebus-transfer/07",
+        "contoso/x-servicebus-transfer/-1",
+        "contoso/x-servicebus-transfer/1/2",
+        "/x-servicebus-transfer/1",
+        "a/b/x-servicebus-transfer/1",
+        "contoso/x-servicebus-transfer/1x",
+        "contoso/x-servicebus-transfer/١",
+        "contoso/x-servicebus-transfer/1\n",
+        "contoso/y-servicebus-transfer/1",
+        "contoso/x-servicebus-transfer/00",
     ],
-)  # fmt: skip
+)
 def test_other_names_are_no_backlog_queues(name: str) -> None:  # P4: nobody else's queue is taken for an extra one
     assert parse_queue_name(name) is None
 
@@ -50,13 +59,21 @@ def test_other_names_are_no_backlog_queues(name: str) -> None:  # P4: nobody els
 @pytest.mark.parametrize(
     ("host", "label"),
     [
-        ("contoso.servicebus.windows.net", "contoso"), ("Contoso.ServiceBus.Windows.net:5671", "contoso"),
+        ("contoso.servicebus.windows.net", "contoso"),
+        ("Contoso.ServiceBus.Windows.net:5671", "contoso"),
         ("contoso-dr.servicebus.usgovcloudapi.net.", "contoso-dr"),
-        ("emulator", "emulator"), ("emulator:5672", "emulator"),
-        ("127.0.0.1", "pair"), ("127.0.0.1:5672", "pair"), ("localhost", "pair"), ("LOCALHOST:5673", "pair"),
-        ("::1", "pair"), ("[::1]:5672", "pair"), ("[fe80::1]", "pair"), ("sb.localhost", "pair"),
+        ("emulator", "emulator"),
+        ("emulator:5672", "emulator"),
+        ("127.0.0.1", "pair"),
+        ("127.0.0.1:5672", "pair"),
+        ("localhost", "pair"),
+        ("LOCALHOST:5673", "pair"),
+        ("::1", "pair"),
+        ("[::1]:5672", "pair"),
+        ("[fe80::1]", "pair"),
+        ("sb.localhost", "pair"),
     ],
-)  # fmt: skip
+)
 def test_a_primary_is_called_by_the_first_label_of_its_host_or_else_by_its_pair(host: str, label: str) -> None:  # P1
     assert primary_label(host, "pair") == label
     assert primary_label(host, "pair", override="other") == "other"
@@ -65,24 +82,46 @@ def test_a_primary_is_called_by_the_first_label_of_its_host_or_else_by_its_pair(
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("contoso/x-servicebus-transfer/0", "backlog queue"), ("/Any/X-ServiceBus-Transfer/12/", "backlog queue"),
-        ("$management", "($…)"), ("orders/$DeadLetterQueue", "($…)"), ("orders/$management/", "($…)"),
-        ("events/Subscriptions/all", "subscription"), ("a/events/subscriptions/all", "subscription"),
-        ("billing/../orders", "can be called"), ("billing/./orders", "can be called"), ("..", "can be called"),
-        ("billing//orders", "can be called"), ("billing/%2e%2e/orders", "can be called"), ("", "can be called"),
-        ("billing\\..\\orders", "can be called"), ("orders?sig=x", "can be called"), ("orders#x", "can be called"),
-        ("sb://me@elsewhere/orders", "can be called"), ("orders\n", "can be called"), ("\x1b[2J", "can be called"),
-        ("orders%2f$management", "can be called"), ("\u202eorders", "can be called"), ("*", "can be called"),
+        ("contoso/x-servicebus-transfer/0", "backlog queue"),
+        ("/Any/X-ServiceBus-Transfer/12/", "backlog queue"),
+        ("$management", "($…)"),
+        ("orders/$DeadLetterQueue", "($…)"),
+        ("orders/$management/", "($…)"),
+        ("events/Subscriptions/all", "subscription"),
+        ("a/events/subscriptions/all", "subscription"),
+        ("billing/../orders", "can be called"),
+        ("billing/./orders", "can be called"),
+        ("..", "can be called"),
+        ("billing//orders", "can be called"),
+        ("billing/%2e%2e/orders", "can be called"),
+        ("", "can be called"),
+        ("billing\\..\\orders", "can be called"),
+        ("orders?sig=x", "can be called"),
+        ("orders#x", "can be called"),
+        ("sb://me@elsewhere/orders", "can be called"),
+        ("orders\n", "can be called"),
+        ("\x1b[2J", "can be called"),
+        ("orders%2f$management", "can be called"),
+        ("\u202eorders", "can be called"),
+        ("*", "can be called"),
     ],
-)  # fmt: skip
+)
 def test_some_paths_are_never_a_destination(path: str, why: str) -> None:  # D13
     assert why in (never_a_destination(path) or "")
 
 
 ORDINARY = [
-    "orders", "billing/eu", "subscriptions", "my/subscriptions", "a$b", "x-servicebus-transfer", "/orders/", "a.b",
-    "..a", "größe",
-]  # fmt: skip
+    "orders",
+    "billing/eu",
+    "subscriptions",
+    "my/subscriptions",
+    "a$b",
+    "x-servicebus-transfer",
+    "/orders/",
+    "a.b",
+    "..a",
+    "größe",
+]
 
 
 @pytest.mark.parametrize("path", ORDINARY)
@@ -93,13 +132,21 @@ def test_ordinary_paths_may_be_a_destination(path: str) -> None:  # D13
 @pytest.mark.parametrize(
     ("path", "allow", "allowed"),
     [
-        ("orders", ["*"], True), ("orders", ["orders"], True), ("ORDERS", ["orders"], True),
-        ("orders", ["Orders"], True), ("/orders/", ["orders"], True), ("orders", ["/orders/"], True),
-        ("billing/eu/paid", ["billing/*"], True), ("orders", ["billing/*", "ord*"], True),
-        ("orders2", ["orders"], False), ("my/orders", ["orders"], False), ("billing", ["billing/*"], False),
-        ("orders", [], False), ("orders/$management", ["*", "orders/$management"], False),
+        ("orders", ["*"], True),
+        ("orders", ["orders"], True),
+        ("ORDERS", ["orders"], True),
+        ("orders", ["Orders"], True),
+        ("/orders/", ["orders"], True),
+        ("orders", ["/orders/"], True),
+        ("billing/eu/paid", ["billing/*"], True),
+        ("orders", ["billing/*", "ord*"], True),
+        ("orders2", ["orders"], False),
+        ("my/orders", ["orders"], False),
+        ("billing", ["billing/*"], False),
+        ("orders", [], False),
+        ("orders/$management", ["*", "orders/$management"], False),
     ],
-)  # fmt: skip
+)
 def test_the_operators_patterns_decide_whatever_the_capitals_and_never_beyond_nature(  # D13
     path: str, allow: list[str], allowed: bool
 ) -> None:

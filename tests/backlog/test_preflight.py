@@ -29,8 +29,12 @@ DOCUMENTED = QueueDescription(
     f"{PREFIX}/0", max_size_in_megabytes=5120, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True
 )
 FINE, WARNING, PROBLEM, DENIED, UNREACHABLE = (
-    Level.FINE, Level.WARNING, Level.PROBLEM, Level.DENIED, Level.UNREACHABLE
-)  # fmt: skip
+    Level.FINE,
+    Level.WARNING,
+    Level.PROBLEM,
+    Level.DENIED,
+    Level.UNREACHABLE,
+)
 
 
 @pytest.fixture
@@ -105,9 +109,13 @@ def test_destinations_are_tried_and_patterns_looked_up(emulator: BackgroundEmula
     destinations = {"allow": allow, "permanent_errors": ["entity-not-found"]}
     findings = found(pair(emulator, destinations=destinations))
     assert [(finding.entity, finding.level) for finding in findings if finding.entity in allow] == [
-        ("orders/subscriptions/all", WARNING), ("orders", FINE), ("gone", PROBLEM), ("off", PROBLEM),
-        ("billing/*", FINE), ("news*", WARNING),
-    ]  # fmt: skip
+        ("orders/subscriptions/all", WARNING),
+        ("orders", FINE),
+        ("gone", PROBLEM),
+        ("off", PROBLEM),
+        ("billing/*", FINE),
+        ("news*", WARNING),
+    ]
     assert "would be dead-lettered" in about(findings, "gone")[0][1]
     assert "would wait in the backlog" in about(findings, "off")[0][1]
     assert "billing/paid" in about(findings, "billing/*")[0][1]
@@ -145,8 +153,10 @@ def test_silence_on_all_sides_ends_and_is_told_once_for_each_way_in(monkeypatch:
         silent = PairSettings.model_validate({"name": "contoso", **sides, "destinations": {"allow": ["a", "b*"]}})
         findings = found(silent)
     assert [(finding.side, finding.level) for finding in findings] == [
-        ("secondary", UNREACHABLE), ("secondary", UNREACHABLE), ("primary", UNREACHABLE)
-    ]  # fmt: skip
+        ("secondary", UNREACHABLE),
+        ("secondary", UNREACHABLE),
+        ("primary", UNREACHABLE),
+    ]
     assert ["443" in finding.text for finding in findings] == [True, False, False]
     assert ["5671" in finding.text for finding in findings] == [False, True, True]
 

@@ -28,8 +28,8 @@ from syphon.bus.arm import ArmAdministration
 from syphon.bus.data_plane import DataPlaneAdministration
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription, TopicDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation, Outage
-from syphon.errors import NamespaceGone, NotAuthorized
-from tests.bus.ways_in import (
+from syphon.model.errors import NamespaceGone, NotAuthorized
+from tests.support.administrations import (
     BOTH,
     KEY,
     SENDERS_KEY,
@@ -131,9 +131,14 @@ def test_a_plan_says_what_is_there_what_differs_and_what_would_be_made(
 
 AS_MADE = QueueFacts(
     **{name: getattr(DOCUMENTED, name) for name in (field.name for field in dataclasses.fields(DOCUMENTED))},
-    requires_session=False, requires_duplicate_detection=False, enable_partitioning=False, enable_express=False,
-    forward_to=None, forward_dead_lettered_messages_to=None, status="Active",
-)  # fmt: skip
+    requires_session=False,
+    requires_duplicate_detection=False,
+    enable_partitioning=False,
+    enable_express=False,
+    forward_to=None,
+    forward_dead_lettered_messages_to=None,
+    status="Active",
+)
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(QueueFacts)])
@@ -206,9 +211,7 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
     assert isinstance(planned.unlisted, Unanswered)
 
 
-def test_what_is_out_of_reach_is_asked_once_and_not_for_every_queue(
-    here: Site, administration: Administration
-) -> None:
+def test_what_is_out_of_reach_is_asked_once_and_not_for_every_queue(here: Site, administration: Administration) -> None:
     here.arm(Fault(Action.DROP, Operation.MANAGE))
     planned = plan(administration, names(10))
     assert [queue.name for queue in planned.unknown] == names(10)

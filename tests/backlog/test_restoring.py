@@ -37,11 +37,10 @@ from syphon.amqp import (
     properties_bytes,
     section_bytes,
 )
-from syphon.backlog import Reason, Restored, Ttl, Unrestorable, facts_of, restore, to_backlog
+from syphon.backlog import Reason, Restored, Ttl, Unrestorable, restore, stamps_of, to_backlog
 from syphon.backlog.restoring import _usual_header
-from tests.amqp.strategies import examples, mutated, noise, values
-
-from .messages import NOW, sent
+from tests.support.amqp_strategies import examples, mutated, noise, values
+from tests.support.backlog_messages import NOW, sent
 
 SECOND, DAY = 1_000, 86_400_000
 TIMESPAN, OFFSET = Symbol("com.microsoft:timespan"), Symbol("com.microsoft:datetime-offset")
@@ -65,13 +64,15 @@ def backlogged(
     annotations: dict[str, Value] | None = None,
 ) -> bytes:
     """A message in a backlog, with whatever somebody wrote into its aliases."""
-    return b"".join((
-        header_bytes(header) if header else b"",
-        section_bytes(Section.MESSAGE_ANNOTATIONS, Map.symbols(annotations)) if annotations else b"",
-        properties_bytes(properties) if properties else b"",
-        section_bytes(Section.APPLICATION_PROPERTIES, Map.of(aliases)),
-        data_section(b"body"),
-    ))  # fmt: skip
+    return b"".join(
+        (
+            header_bytes(header) if header else b"",
+            section_bytes(Section.MESSAGE_ANNOTATIONS, Map.symbols(annotations)) if annotations else b"",
+            properties_bytes(properties) if properties else b"",
+            section_bytes(Section.APPLICATION_PROPERTIES, Map.of(aliases)),
+            data_section(b"body"),
+        )
+    )
 
 
 def off(payload: bytes, now: int = NOW, ttl: Ttl = Ttl.RESTORE, enqueued_at: int | None = None) -> Restored:
@@ -111,13 +112,24 @@ def schedule_of(payload: bytes) -> Value:
         (Described(TIMESPAN, Long(600_000_000)), 60_000),
         (Described("com.microsoft:timespan", Long(600_000_000)), 60_000),
         (Described(TIMESPAN, Long(5 * DAY * 10_000 + 10_000)), 5 * DAY + 1),
-        (UByte(200), 200), (UShort(60_000), 60_000), (UInt(60_000), 60_000), (ULong(60_000), 60_000),
-        (Byte(100), 100), (Short(30_000), 30_000), (Int(60_000), 60_000), (Long(60_000), 60_000),
-        ("PT1M", 60_000), ("P1DT2H3M4.5S", DAY + 7_384_500), ("P2W", 14 * DAY),
+        (UByte(200), 200),
+        (UShort(60_000), 60_000),
+        (UInt(60_000), 60_000),
+        (ULong(60_000), 60_000),
+        (Byte(100), 100),
+        (Short(30_000), 30_000),
+        (Int(60_000), 60_000),
+        (Long(60_000), 60_000),
+        ("PT1M", 60_000),
+        ("P1DT2H3M4.5S", DAY + 7_384_500),
+        ("P2W", 14 * DAY),
         ("PT0.0015S", 2),
-        ("00:01:00", 60_000), ("1.02:03:04.5000000", DAY + 7_384_500), ("0:00:01", 1_000), ("23:59:59.999", 86_399_999),
+        ("00:01:00", 60_000),
+        ("1.02:03:04.5000000", DAY + 7_384_500),
+        ("0:00:01", 1_000),
+        ("23:59:59.999", 86_399_999),
     ],
-)  # fmt: skip
+)
 def test_a_time_to_live_is_understood_in_each_of_its_forms(written: Value, millis: int) -> None:  # M3
     assert ttl_of(off(with_ttl(written)).payload) == UInt(millis)
 
@@ -127,14 +139,20 @@ def test_a_time_to_live_is_understood_in_each_of_its_forms(written: Value, milli
     [
         (Timestamp(NOW + 5_000), NOW + 5_000),
         (Described(OFFSET, Long(YEAR_1970 + (NOW + 5_000) * 10_000)), NOW + 5_000),
-        (Long(NOW + 5_000), NOW + 5_000), (ULong(NOW + 5_000), NOW + 5_000),
-        ("2023-11-14T22:13:25Z", NOW + 5_000), ("2023-11-14T22:13:25", NOW + 5_000),
-        ("2023-11-14T23:13:25+01:00", NOW + 5_000), ("2023-11-14 17:13:25-0500", NOW + 5_000),
-        ("2023-11-14T22:13:25.1234567Z", NOW + 5_123), ("2023-11-14T23:13:25.1234567+01:00", NOW + 5_123),
-        ("2023-11-14T22:13:25.1234567", NOW + 5_123), ("2023-11-14T22:14", NOW + 40_000),
-        ("2023-11-15", NOW + 6_400_000), ("9999-12-31T23:59:59.9999999", 253_402_300_799_999),
+        (Long(NOW + 5_000), NOW + 5_000),
+        (ULong(NOW + 5_000), NOW + 5_000),
+        ("2023-11-14T22:13:25Z", NOW + 5_000),
+        ("2023-11-14T22:13:25", NOW + 5_000),
+        ("2023-11-14T23:13:25+01:00", NOW + 5_000),
+        ("2023-11-14 17:13:25-0500", NOW + 5_000),
+        ("2023-11-14T22:13:25.1234567Z", NOW + 5_123),
+        ("2023-11-14T23:13:25.1234567+01:00", NOW + 5_123),
+        ("2023-11-14T22:13:25.1234567", NOW + 5_123),
+        ("2023-11-14T22:14", NOW + 40_000),
+        ("2023-11-15", NOW + 6_400_000),
+        ("9999-12-31T23:59:59.9999999", 253_402_300_799_999),
     ],
-)  # fmt: skip
+)
 def test_a_scheduled_time_is_understood_in_each_of_its_forms(written: Value, millis: int) -> None:  # M3
     found = schedule_of(off(with_schedule(written)).payload)
     assert (type(found), found) == (Timestamp, millis)
@@ -143,22 +161,44 @@ def test_a_scheduled_time_is_understood_in_each_of_its_forms(written: Value, mil
 # --- M4: what makes no sense -----------------------------------------------------------------------------------------
 
 SENSELESS_SPANS: list[tuple[Value, str]] = [
-    (None, "null"), (True, "boolean True"), (60.0, "double 60.0"), (float("nan"), "double nan"),
+    (None, "null"),
+    (True, "boolean True"),
+    (60.0, "double 60.0"),
+    (float("nan"), "double nan"),
     (Float(1), "float 1.0"),
-    (Long(-1), "long -1, which is negative"), (Described(TIMESPAN, Long(-1)), "timespan long -1, which is"),
+    (Long(-1), "long -1, which is negative"),
+    (Described(TIMESPAN, Long(-1)), "timespan long -1, which is"),
     (Described(TIMESPAN, Long(-600_000_000)), "timespan long -600000000, which is negative"),
-    (Described(TIMESPAN, "x"), "which holds no whole number"), (Described(TIMESPAN, None), "timespan null"),
-    (Described(OFFSET, Long(1)), "com.microsoft:datetime-offset long 1"), (Described(ULong(5), Long(1)), "5 long 1"),
-    (ULong(2**64 - 1), "longer than any"), (Long(2**63 - 1), "longer than any"), ("P99999999999D", "longer than any"),
-    ("", "string ''"), ("soon", "string 'soon'"), ("P", "string 'P'"), ("PT", "'PT'"), ("P1DT", "'P1DT'"),
+    (Described(TIMESPAN, "x"), "which holds no whole number"),
+    (Described(TIMESPAN, None), "timespan null"),
+    (Described(OFFSET, Long(1)), "com.microsoft:datetime-offset long 1"),
+    (Described(ULong(5), Long(1)), "5 long 1"),
+    (ULong(2**64 - 1), "longer than any"),
+    (Long(2**63 - 1), "longer than any"),
+    ("P99999999999D", "longer than any"),
+    ("", "string ''"),
+    ("soon", "string 'soon'"),
+    ("P", "string 'P'"),
+    ("PT", "'PT'"),
+    ("P1DT", "'P1DT'"),
     ("PS", "'PS'"),
-    ("-PT1S", "which is negative"), ("-00:00:01", "which is negative"), ("24:00:00", "'24:00:00'"),
+    ("-PT1S", "which is negative"),
+    ("-00:00:01", "which is negative"),
+    ("24:00:00", "'24:00:00'"),
     ("00:60:00", "'00:60"),
-    ("00:00:60", "'00:00:60'"), ("60000", "string '60000'"), ("PT1,5S", "'PT1,5S'"), ("٣:00:00", "'٣:00:00'"),
-    (Timestamp(60_000), "timestamp 60000"), (b"PT1M", "binary b'PT1M'"), (Char(65), "char 65"),
-    (Decimal128(b"0" * 16), "decimal128"), (uuid.UUID(int=1), "uuid"), ([Long(1)], "list"), (Map(), "map"),
+    ("00:00:60", "'00:00:60'"),
+    ("60000", "string '60000'"),
+    ("PT1,5S", "'PT1,5S'"),
+    ("٣:00:00", "'٣:00:00'"),
+    (Timestamp(60_000), "timestamp 60000"),
+    (b"PT1M", "binary b'PT1M'"),
+    (Char(65), "char 65"),
+    (Decimal128(b"0" * 16), "decimal128"),
+    (uuid.UUID(int=1), "uuid"),
+    ([Long(1)], "list"),
+    (Map(), "map"),
     (Array(0x50), "array"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("value", "told"), SENSELESS_SPANS)
@@ -171,16 +211,27 @@ def test_a_senseless_time_to_live_is_told_by_name_value_and_what_was_expected(va
 
 
 SENSELESS_TIMES: list[tuple[Value, str]] = [
-    (None, "null"), (False, "boolean False"), (1.7e12, "double"), (float("nan"), "nan"),
+    (None, "null"),
+    (False, "boolean False"),
+    (1.7e12, "double"),
+    (float("nan"), "nan"),
     (Long(-1), "which is negative"),
-    (Timestamp(2**63 - 1), "outside the years"), (Timestamp(-(2**63)), "outside the years"),
-    (Long(638_000_000_000_000_000), "outside the years"), (Described(OFFSET, Long(-1)), "outside the years"),
-    (Described(OFFSET, Long(2**63 - 1)), "outside the years"), (Described(OFFSET, 1.0), "holds no whole number"),
-    (Described(TIMESPAN, Long(1)), "com.microsoft:timespan long 1"), ("", "''"), ("tomorrow", "'tomorrow'"),
-    ("1712101234567", "'1712101234567'"), ("2023-02-30T00:00:00", "'2023-02-30"),
+    (Timestamp(2**63 - 1), "outside the years"),
+    (Timestamp(-(2**63)), "outside the years"),
+    (Long(638_000_000_000_000_000), "outside the years"),
+    (Described(OFFSET, Long(-1)), "outside the years"),
+    (Described(OFFSET, Long(2**63 - 1)), "outside the years"),
+    (Described(OFFSET, 1.0), "holds no whole number"),
+    (Described(TIMESPAN, Long(1)), "com.microsoft:timespan long 1"),
+    ("", "''"),
+    ("tomorrow", "'tomorrow'"),
+    ("1712101234567", "'1712101234567'"),
+    ("2023-02-30T00:00:00", "'2023-02-30"),
     ("2023-11-14T25:00", "'2023-11-14T25"),
-    ("2023-W46-2", "'2023-W46-2'"), ("0001-01-01T00:00:00+01:00", "outside the years"), (b"2023-11-14", "binary"),
-]  # fmt: skip
+    ("2023-W46-2", "'2023-W46-2'"),
+    ("0001-01-01T00:00:00+01:00", "outside the years"),
+    (b"2023-11-14", "binary"),
+]
 
 
 @pytest.mark.parametrize(("value", "told"), SENSELESS_TIMES)
@@ -203,10 +254,16 @@ def test_a_session_id_that_is_no_string_is_refused(value: Value) -> None:  # M4
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        (None, "null"), ("", "string ''"), ("  ", "string '  '"), (b"orders", "binary b'orders'"), (Int(1), "int 1"),
-        (Symbol("orders"), "symbol 'orders'"), ("x" * 261, "string 'xxx"), ([], "list []"),
+        (None, "null"),
+        ("", "string ''"),
+        ("  ", "string '  '"),
+        (b"orders", "binary b'orders'"),
+        (Int(1), "int 1"),
+        (Symbol("orders"), "symbol 'orders'"),
+        ("x" * 261, "string 'xxx"),
+        ([], "list []"),
     ],
-)  # fmt: skip
+)
 def test_without_a_usable_path_there_is_no_destination(path: Value, told: str) -> None:  # M4
     found = refused(backlogged({"x-ms-path": path}))
     assert found.reason == Reason.NO_DESTINATION
@@ -265,9 +322,7 @@ def test_bytes_that_are_no_message_never_raise(payload: bytes) -> None:  # M4
 def test_malformed_bytes_are_told_in_the_codecs_words() -> None:  # M4
     found = refused(b"\x00\x53\x70\xc0\x09\x01")
     assert found.reason == Reason.MALFORMED
-    assert found.description == (
-        "The message is not well-formed AMQP 1.0: the value at byte 3 runs past its end."
-    )
+    assert found.description == ("The message is not well-formed AMQP 1.0: the value at byte 3 runs past its end.")
 
 
 # --- M5: time to live ------------------------------------------------------------------------------------------------
@@ -306,8 +361,10 @@ def test_a_clock_behind_the_brokers_makes_no_message_live_longer() -> None:  # M
 def test_a_scheduled_message_ages_from_its_scheduled_time() -> None:  # M5, as Service Bus counts
     def scheduled(when: int) -> bytes:
         aliases: dict[str, Value] = {
-            "x-ms-path": "orders", "x-ms-timetolive": "PT1M", "x-ms-scheduledenqueuetimeutc": Timestamp(when),
-        }  # fmt: skip
+            "x-ms-path": "orders",
+            "x-ms-timetolive": "PT1M",
+            "x-ms-scheduledenqueuetimeutc": Timestamp(when),
+        }
         return backlogged(aliases)
 
     long_ago = NOW - 10 * DAY
@@ -394,8 +451,11 @@ def test_a_session_id_without_an_alias_stays_and_is_told() -> None:  # M2: put t
 
 def test_a_partition_key_is_carried_and_told() -> None:  # M2, S8
     annotations: dict[str, Value] = {
-        "x-opt-partition-key": "key", "x-opt-via-partition-key": "via", "mine": Int(1), "x-opt-message-state": Int(0),
-    }  # fmt: skip
+        "x-opt-partition-key": "key",
+        "x-opt-via-partition-key": "via",
+        "mine": Int(1),
+        "x-opt-message-state": Int(0),
+    }
     back = off(backlogged({"x-ms-path": "orders"}, annotations=annotations))
     del annotations["x-opt-message-state"]
     assert Message(back.payload).annotations() == Map.symbols(annotations)
@@ -464,7 +524,7 @@ def test_a_message_that_is_a_bomb_is_refused_in_memory_that_fits_it(payload: byt
     tracemalloc.start()
     try:
         back = restore(payload, enqueued_at=None, now=NOW)
-        facts_of(payload)
+        stamps_of(payload)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

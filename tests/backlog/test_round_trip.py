@@ -9,14 +9,17 @@ from syphon.amqp import Decimal128, Described, Long, Map, Message, Section, Symb
 from syphon.amqp.sections import entries
 from syphon.backlog import Restored, Ttl, restore, to_backlog
 from syphon.emulator.broker.message import BrokeredMessage
-from tests.amqp.strategies import examples
-
-from .messages import NOW, SCHEDULED, Sent, paths, sent
+from tests.support.amqp_strategies import examples
+from tests.support.backlog_messages import NOW, SCHEDULED, Sent, paths, sent
 
 BROKER_MADE = {
-    "x-opt-enqueued-time", "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number",
-    "x-opt-message-state", "x-opt-deadletter-source",
-}  # fmt: skip
+    "x-opt-enqueued-time",
+    "x-opt-locked-until",
+    "x-opt-sequence-number",
+    "x-opt-enqueue-sequence-number",
+    "x-opt-message-state",
+    "x-opt-deadletter-source",
+}
 
 
 def restored(payload: bytes, now: int = NOW) -> Restored:
@@ -148,9 +151,13 @@ def test_restoring_gives_a_message_that_can_be_put_into_a_backlog_again(message:
 
 
 def test_the_messages_that_sdks_cannot_survive_pass() -> None:  # M2: decimal128, char, described types
-    properties = Map.of({
-        "price": Decimal128(bytes(range(16))), "span": Described(Symbol("com.microsoft:timespan"), Long(5)),
-        "uri": Described(Symbol("com.microsoft:uri"), "https://contoso"), "raw": b"\xff\x00",
-    })  # fmt: skip
+    properties = Map.of(
+        {
+            "price": Decimal128(bytes(range(16))),
+            "span": Described(Symbol("com.microsoft:timespan"), Long(5)),
+            "uri": Described(Symbol("com.microsoft:uri"), "https://contoso"),
+            "raw": b"\xff\x00",
+        }
+    )
     payload = b"\x00\x53\x74" + encode(properties) + b"\x00\x53\x77" + encode(Decimal128(b"x" * 16))
     assert restored(to_backlog(payload, "orders")).payload == payload

@@ -18,11 +18,18 @@ DAY = 86_400_000
 @pytest.mark.parametrize(
     ("millis", "written"),
     [
-        (FOREVER, "P10675199DT2H48M5.4775807S"), (FOREVER + 1, "P10675199DT2H48M5.4775807S"), (60_000, "PT1M"),
-        (14 * DAY, "P14D"), (DAY + 3_600_000, "P1DT1H"), (1_500, "PT1.5S"), (1, "PT0.001S"), (0, "PT0S"),
-        (10_000, "PT10S"), (3_661_000, "PT1H1M1S"),
+        (FOREVER, "P10675199DT2H48M5.4775807S"),
+        (FOREVER + 1, "P10675199DT2H48M5.4775807S"),
+        (60_000, "PT1M"),
+        (14 * DAY, "P14D"),
+        (DAY + 3_600_000, "P1DT1H"),
+        (1_500, "PT1.5S"),
+        (1, "PT0.001S"),
+        (0, "PT0S"),
+        (10_000, "PT10S"),
+        (3_661_000, "PT1H1M1S"),
     ],
-)  # fmt: skip
+)
 def test_a_duration_is_written_as_service_bus_writes_it(millis: int, written: str) -> None:  # P2
     assert iso_duration(millis) == written
 

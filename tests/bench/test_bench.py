@@ -67,9 +67,12 @@ def test_a_process_that_has_ended_still_counts_in_the_time_of_its_parent() -> No
 def test_a_peer_is_met_where_it_is_closest() -> None:
     found = target(
         "times the speed of the best other peer",
-        measured(NEAR, "pump", 1000), measured(NEAR, "sdk_async", 100), measured(NEAR, "node", 200),
-        measured(ONE, "pump", 1000), measured(ONE, "shovel", 900),
-    )  # fmt: skip
+        measured(NEAR, "pump", 1000),
+        measured(NEAR, "sdk_async", 100),
+        measured(NEAR, "node", 200),
+        measured(ONE, "pump", 1000),
+        measured(ONE, "shovel", 900),
+    )
     assert found.found == pytest.approx(1000 / 900)
     assert found.where == "1 destination, RabbitMQ shovel"
     assert not found.is_met
@@ -89,9 +92,7 @@ def test_like_is_compared_with_like(steady: float, times: float) -> None:
 
 def test_a_longer_backlog_may_cost_a_tenth_more() -> None:
     def ratio(cpu_per_1000: float) -> Target:
-        return target(
-            "among 500,000", measured(SHORT, "pump", 1000, 0.1), measured(LONG, "pump", 1000, cpu_per_1000)
-        )  # fmt: skip
+        return target("among 500,000", measured(SHORT, "pump", 1000, 0.1), measured(LONG, "pump", 1000, cpu_per_1000))
 
     assert ratio(0.109).is_met
     assert not ratio(0.112).is_met

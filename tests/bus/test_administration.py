@@ -35,8 +35,8 @@ from syphon.bus.data_plane import DataPlaneAdministration
 from syphon.bus.plain_http import Wire
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription, TopicDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation, Outage
-from syphon.errors import NamespaceGone, NotAuthorized, SyphonError
-from tests.bus.ways_in import (
+from syphon.model.errors import NamespaceGone, NotAuthorized, SyphonError
+from tests.support.administrations import (
     BOTH,
     KEY,
     SENDERS_KEY,

@@ -14,12 +14,12 @@ from azure.servicebus import ServiceBusClient
 from pydantic import SecretStr
 
 from syphon.bus.connection import Connection
+from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace, NamespaceClosed, Status
-from syphon.bus.opening import namespace_of
 from syphon.config import Credential
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, Operation, Outage
-from syphon.errors import DestinationBusy, DestinationUnreachable, Interrupted, NotAuthorized, SyphonError
+from syphon.model.errors import DestinationBusy, DestinationUnreachable, Interrupted, NotAuthorized, SyphonError
 
 
 @pytest.fixture
@@ -123,9 +123,7 @@ def test_an_opening_that_fails_is_not_repeated_by_the_sdk(emulator: BackgroundEm
     namespace.close()
 
 
-@pytest.mark.parametrize(
-    ("failure", "pauses"), [(Interrupted(), [0, 1, 2, 4]), (DestinationBusy(), [10, 10, 10, 10])]
-)
+@pytest.mark.parametrize(("failure", "pauses"), [(Interrupted(), [0, 1, 2, 4]), (DestinationBusy(), [10, 10, 10, 10])])
 def test_one_that_breaks_as_soon_as_it_is_open_is_left_alone_for_a_while(  # S5, S9
     emulator: BackgroundEmulator, failure: SyphonError, pauses: list[float]
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from syphon.bus.connection import Connection
 from syphon.bus.namespace import Namespace, Status
 from syphon.bus.pair import Pair, PartnerEnded
-from syphon.errors import NotAuthorized
+from syphon.model.errors import NotAuthorized
 
 
 class HandClock:

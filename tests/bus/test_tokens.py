@@ -19,9 +19,8 @@ from syphon.bus.connection import Connection
 from syphon.bus.links import LinkState, RawReceiver, RequestLink
 from syphon.bus.tokens import Tokens, TokenUnavailable
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
-from syphon.errors import NotAuthorized
-
-from .test_wire import Peer, certificates, peer
+from syphon.model.errors import NotAuthorized
+from tests.bus.test_wire import Peer, certificates, peer
 
 __all__ = ["certificates", "peer"]
 

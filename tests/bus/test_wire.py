@@ -35,10 +35,10 @@ from syphon.amqp.frames import (
     read_performative,
 )
 from syphon.bus.links import Arrival, RawReceiver, RawSender, RequestLink
-from syphon.bus.seam import OpenSocket
+from syphon.bus.sdk_internals import OpenSocket
 from syphon.bus.wire import CHANNEL, Wire
 from syphon.emulator.tls import ServerTls, server_tls
-from syphon.errors import DestinationBusy, Interrupted
+from syphon.model.errors import DestinationBusy, Interrupted
 
 TAG, OTHER_TAG = bytes(16), bytes(range(16))
 FRAME_SIZE = 1024

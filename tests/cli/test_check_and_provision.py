@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from pydantic import SecretStr
 
 from syphon.backlog.provisioning import provision
-from syphon.bus import opening
+from syphon.bus import factory
 from syphon.cli import main
 from syphon.cli.findings import briefly
 from syphon.emulator import (
@@ -33,8 +33,8 @@ from syphon.emulator import (
     PolicySettings,
     QueueDescription,
 )
-from tests.bus.ways_in import SUBSCRIPTION, Token
-from tests.cli.processes import run_syphon
+from tests.support.administrations import SUBSCRIPTION, Token
+from tests.support.cli_process import run_syphon
 
 KEY = "a-key-that-must-not-be-seen"
 ZERO, ONE = (f"contoso/x-servicebus-transfer/{index}" for index in (0, 1))
@@ -104,14 +104,23 @@ def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmul
     told = json.loads(done.stdout)
     secondary = f"127.0.0.1:{emulator['contoso-dr'].amqp_port}"
     assert {(f["entity"], f["level"]) for f in told["findings"]} == {
-        (None, "ok"), ("contoso/x-servicebus-transfer/0", "warning"), ("contoso/x-servicebus-transfer/0", "ok"),
-        ("contoso/x-servicebus-transfer/1", "problem"), ("contoso/x-servicebus-transfer/7", "warning"),
-        ("orders", "ok"), ("missing", "problem"), ("billing/*", "warning"),
-    }  # fmt: skip
+        (None, "ok"),
+        ("contoso/x-servicebus-transfer/0", "warning"),
+        ("contoso/x-servicebus-transfer/0", "ok"),
+        ("contoso/x-servicebus-transfer/1", "problem"),
+        ("contoso/x-servicebus-transfer/7", "warning"),
+        ("orders", "ok"),
+        ("missing", "problem"),
+        ("billing/*", "warning"),
+    }
     assert told["findings"][0] | {"text": ""} == {
-        "pair": "contoso", "side": "secondary", "namespace": secondary,
-        "entity": "contoso/x-servicebus-transfer/0", "level": "warning", "text": "",
-    }  # fmt: skip
+        "pair": "contoso",
+        "side": "secondary",
+        "namespace": secondary,
+        "entity": "contoso/x-servicebus-transfer/0",
+        "level": "warning",
+        "text": "",
+    }
     assert (done.returncode, told["exit_code"], told["settings"]) == (1, 1, [])
     shown = syphon("check", "-c", file)
     assert shown.returncode == 1
@@ -165,13 +174,16 @@ def test_a_dry_run_makes_nothing(emulator: BackgroundEmulator, tmp_path: Path) -
     (pair,) = told.pop("pairs")
     assert told == {"exit_code": 0, "dry_run": True}
     assert pair == {
-        "pair": "contoso", "namespace": f"127.0.0.1:{emulator['contoso-dr'].amqp_port}", "error": None,
+        "pair": "contoso",
+        "namespace": f"127.0.0.1:{emulator['contoso-dr'].amqp_port}",
+        "error": None,
         "queues": [
             {"name": f"contoso/x-servicebus-transfer/{i}", "state": "missing", "differences": [], "error": None}
             for i in (0, 1)
         ],
-        "extra": [], "count": 0,
-    }  # fmt: skip
+        "extra": [],
+        "count": 0,
+    }
     assert emulator.call(lambda: emulator["contoso-dr"].namespace.queues()) == []
     shown = syphon("provision", "-c", file, "--dry-run")
     assert "  missing      contoso/x-servicebus-transfer/0 to 1: would be made\n" in shown.stdout
@@ -280,7 +292,7 @@ def queues(emulator: BackgroundEmulator) -> list[str]:
 def test_queues_are_made_through_resource_manager_with_a_key_that_may_only_listen(  # P6
     emulator: BackgroundEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr(opening, "credential_of", lambda kind: Token())  # noqa: ARG005  an identity is not to be had here
+    monkeypatch.setattr(factory, "credential_of", lambda kind: Token())  # noqa: ARG005  an identity is not to be had here
     endpoint = f"http://127.0.0.1:{emulator['contoso-dr'].amqp_port}"
     known = f", name: contoso-dr, arm: {{subscription_id: {SUBSCRIPTION}, resource_group: rg, endpoint: '{endpoint}'}}"
     more = "    provision: {via: arm}\n" if said == "settings" else ""
@@ -324,10 +336,13 @@ def test_wrong_settings_are_all_told_before_anything_is_tried(tmp_path: Path) ->
     settings = told["settings"]
     assert [problem["path"] for problem in settings] == ["pairs[0].secondary", "pairs[0].colour", "status.listen"]
     assert settings[2] == {
-        "file": str(file), "line": 8, "path": "status.listen", "value": '"nowhere"',
+        "file": str(file),
+        "line": 8,
+        "path": "status.listen",
+        "value": '"nowhere"',
         "text": "is no address to listen on",
         "remedy": "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port",
-    }  # fmt: skip
+    }
     assert "pairs[0].secondary is the same namespace as primary" in done.stderr
 
 

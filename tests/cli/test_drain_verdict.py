@@ -9,13 +9,13 @@ import pytest
 
 from syphon.cli.drain import _exit_code, _verdict
 from syphon.cli.exit_codes import ExitCode
-from syphon.pipeline.account import Account
-from syphon.pipeline.drain import DrainResult, QueueState
+from syphon.spark.totals import Totals
+from syphon.worker.drain import DrainResult, QueueState
 
 
 def result(*queues: tuple[str, QueueState]) -> DrainResult:
     found: list[Any] = [
-        SimpleNamespace(pair=SimpleNamespace(name=pair), state=state, account=Account(), remaining=0, fault=None)
+        SimpleNamespace(pair=SimpleNamespace(name=pair), state=state, account=Totals(), remaining=0, fault=None)
         for pair, state in queues
     ]
     return DrainResult(tuple(found), 1.0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from syphon.cli import ExitCode
-from tests.cli.processes import run_syphon, syphon
+from tests.support.cli_process import run_syphon, syphon
 
 
 def connects(port: int) -> bool:

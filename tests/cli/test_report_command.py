@@ -17,11 +17,11 @@ from click.testing import CliRunner
 
 from syphon.cli import ExitCode, main
 from syphon.cli.report_tables import show
-from syphon.pipeline.report import as_json
-from syphon.pipeline.rows import Origin, transfer_rows
-from syphon.transfer.outcomes import Outcome, Result
-from tests.cli.processes import run_syphon
-from tests.pipeline.reports import a_report, an_empty_report
+from syphon.ledger.report import as_json
+from syphon.ledger.schema import Origin, transfer_rows
+from syphon.model.outcome import Outcome, Result
+from tests.support.cli_process import run_syphon
+from tests.support.reports import a_report, an_empty_report
 
 NOON = int(datetime(2026, 10, 5, 12, tzinfo=UTC).timestamp() * 1000)
 HOUR = 3_600_000
@@ -36,8 +36,21 @@ pipeline: {{master: "local[1]", ledger: "{ledger}"}}
 
 def transfer(number: int, result: Result, at: int = NOON, reason: str = "") -> Outcome:
     forwarded_at = at if result is Result.FORWARDED else None
-    return Outcome("contoso/x-servicebus-transfer/0", number, f"m-{number}", "orders", None, NOON - HOUR, at - 100,
-                   forwarded_at, at, 1024, 0, result, reason)  # fmt: skip
+    return Outcome(
+        "contoso/x-servicebus-transfer/0",
+        number,
+        f"m-{number}",
+        "orders",
+        None,
+        NOON - HOUR,
+        at - 100,
+        forwarded_at,
+        at,
+        1024,
+        0,
+        result,
+        reason,
+    )
 
 
 @pytest.fixture
@@ -70,15 +83,21 @@ def test_it_answers_as_json_and_as_a_page_and_its_exit_code_says_that_something_
     told = json.loads(done.stdout)
     assert told["verdict"] == "2 of 3 messages arrived. 1 went to the dead letters. Every receipt is accounted for."
     assert told["transfers"] == {
-        "received": 4, "forwarded": 2, "dead_lettered": 1, "left": 1, "unaccounted": 0, "possible_duplicates": 0,
+        "received": 4,
+        "forwarded": 2,
+        "dead_lettered": 1,
+        "left": 1,
+        "unaccounted": 0,
+        "possible_duplicates": 0,
         "bytes": 4096,
-    }  # fmt: skip
+    }
     assert told["messages"] == {"total": 3, "forwarded": 2, "dead_lettered": 1, "left": 0, "repeated": 0, "copies": 0}
     assert told["period"] == {"since": "2026-10-05T00:00:00Z", "until": "2026-10-06T00:00:00Z"}
     assert "&lt;b&gt;Odd&lt;/b&gt;" in page.read_text("utf-8")
 
 
 # --- usage -----------------------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -128,9 +147,16 @@ def test_the_tables_say_what_matters_most_first(capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == report.verdict
     assert lines[2] == "Transfers: 1,221 received = 1,200 forwarded + 7 dead-lettered + 9 left + 5 unaccounted"
-    titles = ("Destinations", "Slowest to accept", "By hour and destination, in transfers", "Dead letters",
-              "Left in the backlog", "Arrived more than once", "Unaccounted for: a lost task had counted it",
-              "Files of the ledger that cannot be read")  # fmt: skip
+    titles = (
+        "Destinations",
+        "Slowest to accept",
+        "By hour and destination, in transfers",
+        "Dead letters",
+        "Left in the backlog",
+        "Arrived more than once",
+        "Unaccounted for: a lost task had counted it",
+        "Files of the ledger that cannot be read",
+    )
     assert [line.rstrip() for line in lines if line.rstrip() in titles] == list(titles)
     assert max(map(len, lines[6:])) <= 120
 

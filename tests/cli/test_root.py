@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syphon import __version__
 from syphon.cli import ExitCode
-from tests.cli.processes import run_syphon
+from tests.support.cli_process import run_syphon
 
 
 def test_it_tells_its_version() -> None:

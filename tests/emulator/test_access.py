@@ -48,8 +48,8 @@ from syphon.emulator import (
 )
 from syphon.emulator.broker.descriptions import AuthorizationRule
 from syphon.emulator.settings import ROOT_POLICY
-from tests.emulator.peer import Peer, peer, receiver, sas, sender, text, token_request
-from tests.emulator.waiting import until
+from tests.support.amqp_peer import Peer, peer, receiver, sas, sender, text, token_request
+from tests.support.waiting import until
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 ROOT, SENDS, LISTENS, OWN, SECOND = "root-key", "sending-key", "listening-key", "the-queue's-own-key", "its-second-key"
@@ -136,7 +136,9 @@ REFUSED = {
     "for another queue": (token("orders2"), f"{HERE}/orders", "InvalidAudience"),
     "for one queue, put for all": (token("orders"), f"{HERE}/", "InvalidAudience"),
     "for another namespace": (
-        sas("sb://fabrikam.servicebus.windows.net/orders", ROOT_POLICY, ROOT), f"{HERE}/orders", "InvalidAudience",
+        sas("sb://fabrikam.servicebus.windows.net/orders", ROOT_POLICY, ROOT),
+        f"{HERE}/orders",
+        "InvalidAudience",
     ),
     "put for another namespace": (token("orders"), "sb://fabrikam.servicebus.windows.net/orders", "InvalidAudience"),
     "for no address": (sas("sb://[half", ROOT_POLICY, ROOT), f"{HERE}/orders", "InvalidAudience"),
@@ -146,7 +148,7 @@ REFUSED = {
     "that is empty": ("SharedAccessSignature ", f"{HERE}/orders", "lacks sr, sig, se, skn"),
     "that is a bearer's": ("eyJ0eXAiOiJKV1QifQ.e30.x", f"{HERE}/orders", "accept_any_jwt"),
     "of another queue's own policy": (token("orders", "Own", OWN), f"{HERE}/orders", "InvalidSignature"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("which", REFUSED)
@@ -211,11 +213,16 @@ async def peek_status(one: Peer) -> int:
     await one.attach_receiver("orders/$management", 11)
     one.flow(11, 1)
     body = Map.of({"from-sequence-number": Int(0), "message-count": Int(1)})
-    one.send(Transfer(10, 900, b"m", 0, True), b"".join((
-        properties_bytes(Properties(message_id="1")),
-        section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"operation": "com.microsoft:peek-message"})),
-        section_bytes(Section.VALUE, body),
-    )))  # fmt: skip
+    one.send(
+        Transfer(10, 900, b"m", 0, True),
+        b"".join(
+            (
+                properties_bytes(Properties(message_id="1")),
+                section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"operation": "com.microsoft:peek-message"})),
+                section_bytes(Section.VALUE, body),
+            )
+        ),
+    )
     while not isinstance((found := await one.next_frame()).performative, Transfer):
         pass
     reply = Message(found.payload).application_properties()

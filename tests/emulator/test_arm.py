@@ -17,8 +17,8 @@ from azure.mgmt.servicebus.models import SBQueue, SBQueueProperties, SBTopic, SB
 
 from syphon.emulator.broker.descriptions import QueueDescription, Tier, TopicDescription
 from syphon.emulator.broker.faults import Outage
-from tests.emulator.plain_http import AioAnyToken, AioPlainHttp, AnyToken, PlainHttp
-from tests.emulator.served import CONTOSO, Served, served
+from tests.support.http_namespace import CONTOSO, Served, served
+from tests.support.plain_http import AioAnyToken, AioPlainHttp, AnyToken, PlainHttp
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 NAMESPACE_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.ServiceBus/namespaces/contoso"
@@ -230,11 +230,20 @@ async def test_the_namespace_itself_cannot_be_changed(here: Served, method: str)
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b'{"properties": []}', b'{"properties": {"lockDuration": []}}', b"[" * 100_000, b"\xff",
-     b'{"properties": {"lockDuration": 60}}', b'{"properties": {"maxDeliveryCount": 1.5}}',
-     b'{"properties": {"requiresSession": "maybe"}}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"properties": []}',
+        b'{"properties": {"lockDuration": []}}',
+        b"[" * 100_000,
+        b"\xff",
+        b'{"properties": {"lockDuration": 60}}',
+        b'{"properties": {"maxDeliveryCount": 1.5}}',
+        b'{"properties": {"requiresSession": "maybe"}}',
+    ],
     ids=lambda it: it[:30].decode(errors="replace"),
-)  # fmt: skip
+)
 async def test_a_body_that_makes_no_sense_is_a_bad_request(here: Served, body: bytes) -> None:
     status, answer = await ask(here, f"{NAMESPACE_ID}/queues/orders?api-version=2024-01-01", "PUT", data=body)
     assert (status, answer["error"]["code"]) == (400, "BadRequest")

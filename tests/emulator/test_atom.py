@@ -40,11 +40,11 @@ from syphon.emulator.broker.faults import Action, Fault, Operation, Outage
 from syphon.emulator.broker.journal import NoJournal
 from syphon.emulator.broker.refusals import BadArgument
 from syphon.emulator.clock import FOREVER
-from syphon.emulator.web import atom
-from syphon.emulator.web.markup import parse
-from syphon.emulator.web.values import FOREVER_TEXT, read_duration, write_duration
-from tests.emulator.plain_http import AioAnyToken, AioPlainHttp, PlainHttp
-from tests.emulator.served import CONTOSO, Served, served
+from syphon.emulator.http_front import atom
+from syphon.emulator.http_front.markup import parse
+from syphon.emulator.http_front.values import FOREVER_TEXT, read_duration, write_duration
+from tests.support.http_namespace import CONTOSO, Served, served
+from tests.support.plain_http import AioAnyToken, AioPlainHttp, PlainHttp
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
 
@@ -107,7 +107,10 @@ async def test_every_setting_of_a_queue_comes_back(here: Served, admin: ServiceB
     }
     await admin.create_queue("orders", **asked)
     queue = await admin.get_queue("orders")
-    full = {"forward_to": f"sb://{here.address}/other", "forward_dead_lettered_messages_to": f"sb://{here.address}/other"}
+    full = {
+        "forward_to": f"sb://{here.address}/other",
+        "forward_dead_lettered_messages_to": f"sb://{here.address}/other",
+    }
     assert {name: queue[name] for name in asked} == asked | full
     assert here.namespace.describe("orders") == QueueDescription(
         "orders",
@@ -166,8 +169,9 @@ async def test_a_queue_is_read_changed_and_written_back(here: Served, admin: Ser
     queue.lock_duration = timedelta(seconds=30)
     await admin.update_queue(queue, max_delivery_count=3)
     description = here.namespace.describe("orders")
-    assert description == QueueDescription("orders", lock_duration=30_000, max_delivery_count=3,
-                                           max_message_size_in_kilobytes=256)  # fmt: skip
+    assert description == QueueDescription(
+        "orders", lock_duration=30_000, max_delivery_count=3, max_message_size_in_kilobytes=256
+    )
 
 
 async def test_what_an_update_leaves_out_goes_back_to_the_default(
@@ -215,7 +219,7 @@ async def test_what_is_not_there_is_not_found(admin: ServiceBusAdministrationCli
 
 async def test_a_get_where_nothing_is_answers_with_an_empty_feed_as_the_service_does(here: Served) -> None:
     document = await get(here, "missing")
-    assert "<title type=\"text\">Publicly Listed Services</title>" in document
+    assert '<title type="text">Publicly Listed Services</title>' in document
     assert "<entry" not in document
 
 
@@ -353,11 +357,22 @@ async def test_below_a_topic_what_is_missing_is_a_404(here: Served, admin: Servi
     "filter_",
     [
         CorrelationRuleFilter(
-            correlation_id="c", message_id="m", to="t", reply_to="r", label="l", session_id="s",
-            reply_to_session_id="rs", content_type="ct",
+            correlation_id="c",
+            message_id="m",
+            to="t",
+            reply_to="r",
+            label="l",
+            session_id="s",
+            reply_to_session_id="rs",
+            content_type="ct",
             properties={
-                "string": "x<y", "int": 2, "long": 2_147_483_650, "double": 0.1, "yes": True,
-                "when": datetime(2020, 7, 5, 11, 12, 13, tzinfo=UTC), "long_time": timedelta(days=1, hours=2),
+                "string": "x<y",
+                "int": 2,
+                "long": 2_147_483_650,
+                "double": 0.1,
+                "yes": True,
+                "when": datetime(2020, 7, 5, 11, 12, 13, tzinfo=UTC),
+                "long_time": timedelta(days=1, hours=2),
             },
         ),
         SqlRuleFilter("priority = @level AND color = 'red'", parameters={"@level": "low"}),
@@ -366,7 +381,7 @@ async def test_below_a_topic_what_is_missing_is_a_404(here: Served, admin: Servi
         FalseRuleFilter(),
     ],
     ids=lambda it: type(it).__name__,
-)  # fmt: skip
+)
 async def test_a_filter_comes_back_as_it_went(admin: ServiceBusAdministrationClient, filter_: Any) -> None:
     await admin.create_topic("news")
     await admin.create_subscription("news", "audit")
@@ -452,13 +467,31 @@ async def test_the_elements_of_a_queue_come_in_the_order_of_the_service(here: Se
     here.namespace.create_queue(QueueDescription("orders"))
     content = atom.read_entry((await get(here, "orders")).encode())
     assert [child.tag.partition("}")[2] for child in content] == [
-        "LockDuration", "MaxSizeInMegabytes", "RequiresDuplicateDetection", "RequiresSession",
-        "DefaultMessageTimeToLive", "DeadLetteringOnMessageExpiration", "DuplicateDetectionHistoryTimeWindow",
-        "MaxDeliveryCount", "EnableBatchedOperations", "SizeInBytes", "MessageCount", "IsAnonymousAccessible",
-        "AuthorizationRules", "Status", "CreatedAt", "UpdatedAt", "AccessedAt", "SupportOrdering", "CountDetails",
-        "AutoDeleteOnIdle", "EnablePartitioning", "EntityAvailabilityStatus", "EnableExpress",
+        "LockDuration",
+        "MaxSizeInMegabytes",
+        "RequiresDuplicateDetection",
+        "RequiresSession",
+        "DefaultMessageTimeToLive",
+        "DeadLetteringOnMessageExpiration",
+        "DuplicateDetectionHistoryTimeWindow",
+        "MaxDeliveryCount",
+        "EnableBatchedOperations",
+        "SizeInBytes",
+        "MessageCount",
+        "IsAnonymousAccessible",
+        "AuthorizationRules",
+        "Status",
+        "CreatedAt",
+        "UpdatedAt",
+        "AccessedAt",
+        "SupportOrdering",
+        "CountDetails",
+        "AutoDeleteOnIdle",
+        "EnablePartitioning",
+        "EntityAvailabilityStatus",
+        "EnableExpress",
         "MaxMessageSizeInKilobytes",
-    ]  # fmt: skip
+    ]
 
 
 async def test_counts_have_the_prefix_some_clients_look_for(here: Served) -> None:

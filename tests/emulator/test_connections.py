@@ -34,18 +34,18 @@ from syphon.amqp.frames import (
     Transfer,
 )
 from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings, QueueDescription
+from syphon.emulator.amqp_front import AmqpConnection, FrontSettings
 from syphon.emulator.broker.access import EVERYTHING, Policy
 from syphon.emulator.broker.descriptions import Tier
 from syphon.emulator.broker.journal import NoJournal
 from syphon.emulator.broker.namespace import Identity, Namespace
 from syphon.emulator.clock import SystemClock
-from syphon.emulator.front import AmqpConnection, FrontSettings
 from syphon.emulator.listener import Listener
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench, settings
-from tests.emulator.desk import SOON
-from tests.emulator.peer import Peer, peer, text, text_of
-from tests.emulator.waiting import PATIENCE, until
+from tests.support.amqp_peer import Peer, peer, text, text_of
+from tests.support.sdk_queue import SOON
+from tests.support.waiting import PATIENCE, until
 
 # --- one port for everything, with TLS -------------------------------------------------------------------------------
 
@@ -110,9 +110,7 @@ async def test_the_sdk_connects_over_tls_and_without_on_one_port(secure: Secure)
         async_round_trip(make(secure.over_tls, connection_verify=ca_file, **there), "verified"),
         async_round_trip(make(secure.over_tls, ssl_context=secure.context, **there), "with-a-context"),
         async_round_trip(make(secure.bench.connection_string, retry_total=0), "in-the-clear"),
-        asyncio.to_thread(
-            round_trip, make_sync(secure.over_tls, connection_verify=ca_file, **there), "verified-sync"
-        ),
+        asyncio.to_thread(round_trip, make_sync(secure.over_tls, connection_verify=ca_file, **there), "verified-sync"),
         asyncio.to_thread(
             round_trip, make_sync(secure.over_tls, ssl_context=secure.context, **there), "with-a-context-sync"
         ),
@@ -288,7 +286,7 @@ async def test_half_a_handshake_and_then_silence_is_cut_off(start: bytes, monkey
 
 
 async def test_a_peer_that_does_not_take_our_last_words_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syphon.emulator.front.connection.FAREWELL_WITHIN", 0.1)
+    monkeypatch.setattr("syphon.emulator.amqp_front.connection.FAREWELL_WITHIN", 0.1)
     async with Door.open(FrontSettings()) as door, peer(door.port) as one:
         await one.come_in()
         one.write(b"\xff" * 8)

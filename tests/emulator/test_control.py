@@ -25,14 +25,23 @@ from syphon.emulator import (
     QueueDescription,
 )
 from tests.emulator.conftest import Bench
-from tests.emulator.raw_client import raw_client
-from tests.emulator.waiting import PATIENCE
+from tests.support.raw_client import raw_client
+from tests.support.waiting import PATIENCE
 
 ORDER = section_bytes(Section.DATA, b"an order")
 NOTHING_SPECIAL = {
-    "operation": None, "entity": "*", "condition": None, "description": "A fault was set on this emulator.",
-    "seconds": 0.0, "times": None, "share": 1.0, "period": None, "message_id": None, "struck": 0, "until": None,
-}  # fmt: skip
+    "operation": None,
+    "entity": "*",
+    "condition": None,
+    "description": "A fault was set on this emulator.",
+    "seconds": 0.0,
+    "times": None,
+    "share": 1.0,
+    "period": None,
+    "message_id": None,
+    "struck": 0,
+    "until": None,
+}
 
 
 @dataclass
@@ -72,17 +81,23 @@ async def test_counters_are_read_and_reset(controls: Controls) -> None:
         assert await raw.send(await raw.attach_sender("orders"), ORDER) == Accepted()
     zero = {"send": 0, "receive": 0, "empty_receive": 0, "settle": 0, "peek": 0, "manage": 0}
     assert await controls.ask("GET", "/counters") == (
-        200, {"totals": {**zero, "send": 1}, "entities": {"orders": {"send": 1}}},
-    )  # fmt: skip
+        200,
+        {"totals": {**zero, "send": 1}, "entities": {"orders": {"send": 1}}},
+    )
     assert await controls.ask("DELETE", "/counters") == (200, {})
     assert await controls.ask("GET", "/counters") == (200, {"totals": zero, "entities": {}})
 
 
 async def test_a_fault_is_set_and_shown_and_strikes(controls: Controls) -> None:
     wanted = {
-        "action": "error", "operation": "send", "entity": "Ord*", "condition": "com.microsoft:server-busy",
-        "description": "come back later", "times": 2, "period": 60,
-    }  # fmt: skip
+        "action": "error",
+        "operation": "send",
+        "entity": "Ord*",
+        "condition": "com.microsoft:server-busy",
+        "description": "come back later",
+        "times": 2,
+        "period": 60,
+    }
     status, shown = await controls.ask("POST", "/faults", wanted)
     until = controls.bench.namespace.clock.now() + 60_000
     assert (status, shown) == (201, {**NOTHING_SPECIAL, **wanted, "id": 1, "until": until})
@@ -94,8 +109,9 @@ async def test_a_fault_is_set_and_shown_and_strikes(controls: Controls) -> None:
 
 async def test_only_the_action_of_a_fault_must_be_given(controls: Controls) -> None:
     assert await controls.ask("POST", "/faults", {"action": "hang"}) == (
-        201, {**NOTHING_SPECIAL, "action": "hang", "id": 1},
-    )  # fmt: skip
+        201,
+        {**NOTHING_SPECIAL, "action": "hang", "id": 1},
+    )
 
 
 async def test_faults_set_in_process_and_over_http_are_the_same(controls: Controls) -> None:
@@ -140,8 +156,9 @@ async def test_a_throttle_is_set_and_taken_away(controls: Controls) -> None:
 
 async def test_a_quota_in_bytes_fills_a_queue(controls: Controls) -> None:
     assert await controls.ask("PUT", "/quota", {"entity": "Orders", "bytes": 10}) == (
-        200, {"entity": "Orders", "bytes": 10},
-    )  # fmt: skip
+        200,
+        {"entity": "Orders", "bytes": 10},
+    )
     async with raw_client(controls.bench) as raw:
         sender = await raw.attach_sender("orders")
         assert (await raw.refusal_of(sender, ORDER)).condition == "amqp:resource-limit-exceeded"
@@ -157,8 +174,9 @@ async def test_fragments_of_a_partitioned_queue_go_down_and_come_back(controls: 
         sender = await raw.attach_sender("parted")
         assert (await raw.refusal_of(sender, ORDER)).condition == "com.microsoft:timeout"
         assert await controls.ask("PUT", "/fragments", {"entity": "parted", "down": []}) == (
-            200, {"entity": "parted", "down": []},
-        )  # fmt: skip
+            200,
+            {"entity": "parted", "down": []},
+        )
         assert await raw.send(sender, ORDER) == Accepted()
 
 

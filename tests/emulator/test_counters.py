@@ -29,9 +29,9 @@ from syphon.emulator import (
 )
 from syphon.emulator.broker.counters import Counters
 from tests.emulator.conftest import Bench, leftovers
-from tests.emulator.desk import AIO, MOMENT, SOON, desk
-from tests.emulator.raw_client import LinkEnded, RawClient, raw_client
-from tests.emulator.waiting import until
+from tests.support.raw_client import LinkEnded, RawClient, raw_client
+from tests.support.sdk_queue import AIO, MOMENT, SOON, desk
+from tests.support.waiting import until
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 
@@ -81,8 +81,13 @@ def test_counts_are_kept_by_entity_and_kind_and_can_be_reset() -> None:
     assert counters.by_entity() == {"Orders": {"peek": 1, "send": 4}, "invoices": {"send": 1}}
     assert counters.of("oRDERS", Kind.SEND) == 4
     assert counters.totals() == {
-        "send": 5, "receive": 0, "empty_receive": 0, "settle": 0, "peek": 1, "manage": 0,
-    }  # fmt: skip
+        "send": 5,
+        "receive": 0,
+        "empty_receive": 0,
+        "settle": 0,
+        "peek": 1,
+        "manage": 0,
+    }
     counters.reset()
     assert counters.by_entity() == {}
     assert set(counters.totals().values()) == {0}

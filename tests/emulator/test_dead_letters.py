@@ -6,8 +6,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import asynchronous, both, desk, synchronous, text
-from tests.emulator.office import take
+from tests.support.sdk_client import take
+from tests.support.sdk_queue import asynchronous, both, desk, synchronous, text
 
 
 @both
@@ -27,8 +27,10 @@ async def test_a_dead_lettered_message_tells_why_and_where_it_came_from(bench: B
         assert letter.dead_letter_error_description == "no such street"
         assert letter.dead_letter_source == "orders"
         assert letter.application_properties == {
-            b"own": b"stays", b"DeadLetterReason": b"bad address", b"DeadLetterErrorDescription": b"no such street",
-        }  # fmt: skip
+            b"own": b"stays",
+            b"DeadLetterReason": b"bad address",
+            b"DeadLetterErrorDescription": b"no such street",
+        }
         assert letter.delivery_count == 0
         assert letter.enqueued_sequence_number == message.sequence_number
         assert text(other) == "no reason"

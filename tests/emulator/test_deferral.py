@@ -8,7 +8,7 @@ from azure.servicebus.exceptions import MessageNotFoundError
 
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import MOMENT, asynchronous, both, desk, synchronous, text, texts
+from tests.support.sdk_queue import MOMENT, asynchronous, both, desk, synchronous, text, texts
 
 
 @both

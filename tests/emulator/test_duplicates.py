@@ -6,11 +6,9 @@ from azure.servicebus import ServiceBusMessage
 
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import asynchronous, desk, synchronous, texts
+from tests.support.sdk_queue import asynchronous, desk, synchronous, texts
 
-CAREFUL = QueueDescription(
-    "orders", requires_duplicate_detection=True, duplicate_detection_history_time_window=30_000
-)
+CAREFUL = QueueDescription("orders", requires_duplicate_detection=True, duplicate_detection_history_time_window=30_000)
 
 
 def named(

@@ -12,8 +12,8 @@ from syphon.amqp import Array, Long, Map, Message, Section, Symbol, Timestamp, U
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription
 from syphon.emulator.broker.refusals import EntityNotFound
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import SOON, Desk, asynchronous, both, desk, synchronous, text, texts
-from tests.emulator.raw_client import raw_client, request
+from tests.support.raw_client import raw_client, request
+from tests.support.sdk_queue import SOON, Desk, asynchronous, both, desk, synchronous, text, texts
 
 FIVE_MINUTES = 5 * 60
 

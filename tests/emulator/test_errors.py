@@ -28,8 +28,8 @@ from syphon.amqp import Map, Section, section_bytes
 from syphon.amqp.frames import Accepted, Error, Rejected
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from tests.emulator.conftest import Bench, leftovers
-from tests.emulator.desk import SOON
-from tests.emulator.raw_client import LinkEnded, raw_client
+from tests.support.raw_client import LinkEnded, raw_client
+from tests.support.sdk_queue import SOON
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 

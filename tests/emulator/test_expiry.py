@@ -10,7 +10,7 @@ from azure.servicebus.exceptions import MessageNotFoundError
 
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import MOMENT, SOON, asynchronous, desk, synchronous, text, texts
+from tests.support.sdk_queue import MOMENT, SOON, asynchronous, desk, synchronous, text, texts
 
 MINUTE = timedelta(minutes=1)
 
@@ -18,11 +18,13 @@ MINUTE = timedelta(minutes=1)
 @synchronous
 async def test_the_smaller_time_to_live_wins(clocked: Bench, flavour: str) -> None:
     async with desk(clocked, flavour, QueueDescription("orders", default_message_time_to_live=60_000)) as it:
-        await it.sender.send_messages([
-            ServiceBusMessage("short", time_to_live=timedelta(seconds=20)),
-            ServiceBusMessage("long", time_to_live=timedelta(hours=1)),
-            ServiceBusMessage("none"),
-        ])
+        await it.sender.send_messages(
+            [
+                ServiceBusMessage("short", time_to_live=timedelta(seconds=20)),
+                ServiceBusMessage("long", time_to_live=timedelta(hours=1)),
+                ServiceBusMessage("none"),
+            ]
+        )
         peeked = await it.receiver.peek_messages(10)
         assert [message.time_to_live for message in peeked] == [timedelta(seconds=20), MINUTE, MINUTE]
         it.advance(19.999)

@@ -34,11 +34,11 @@ from syphon.emulator import (
 )
 from syphon.emulator.broker.faults import APPLIES, BadFault, Faults
 from tests.emulator.conftest import Bench, leftovers
-from tests.emulator.desk import AIO, MOMENT, SOON, Desk, desk, texts
-from tests.emulator.office import take
-from tests.emulator.plain_http import AioPlainHttp
-from tests.emulator.raw_client import LinkEnded, raw_client
-from tests.emulator.waiting import until
+from tests.support.plain_http import AioPlainHttp
+from tests.support.raw_client import LinkEnded, raw_client
+from tests.support.sdk_client import take
+from tests.support.sdk_queue import AIO, MOMENT, SOON, Desk, desk, texts
+from tests.support.waiting import until
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 ORDER = section_bytes(Section.DATA, b"an order")

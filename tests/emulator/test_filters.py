@@ -615,10 +615,44 @@ def test_long_chains_and_allowed_nesting_are_no_strain(expression: str) -> None:
     assert matches(expression)
 
 
-WORDS = st.sampled_from([
-    "a", "[b c]", "sys.Label", "user.d", "1", "2.5", "'x'", "'%'", "@p", "=", "<>", "<", "+", "-", "*", "/", "%", "(",
-    ")", ",", ".", "NOT", "AND", "OR", "IN", "LIKE", "ESCAPE", "IS", "NULL", "EXISTS", "TRUE", "p(", "newid()", "'",
-])  # fmt: skip
+WORDS = st.sampled_from(
+    [
+        "a",
+        "[b c]",
+        "sys.Label",
+        "user.d",
+        "1",
+        "2.5",
+        "'x'",
+        "'%'",
+        "@p",
+        "=",
+        "<>",
+        "<",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "(",
+        ")",
+        ",",
+        ".",
+        "NOT",
+        "AND",
+        "OR",
+        "IN",
+        "LIKE",
+        "ESCAPE",
+        "IS",
+        "NULL",
+        "EXISTS",
+        "TRUE",
+        "p(",
+        "newid()",
+        "'",
+    ]
+)
 PROPERTIES = st.dictionaries(
     st.sampled_from(["a", "b c", "d"]),
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3) | st.uuids(),

@@ -20,8 +20,8 @@ from syphon.emulator.broker.descriptions import (
 )
 from syphon.emulator.broker.refusals import BadArgument
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import SOON, both
-from tests.emulator.office import advance, held, line, office, put, take_one
+from tests.support.sdk_client import advance, held, line, office, put, take_one
+from tests.support.sdk_queue import SOON, both
 
 TRANSFER = "$Transfer/$DeadLetterQueue"
 
@@ -37,9 +37,17 @@ async def test_a_message_is_forwarded_from_queue_to_queue_with_all_its_sender_ga
     queue(bench, "end")
     queue(bench, "start", forward_to="end")
     message = ServiceBusMessage(
-        "a", message_id="id", session_id="s", correlation_id="c", subject="l", reply_to="r", to="t", content_type="ct",
-        application_properties={"n": 1}, time_to_live=timedelta(minutes=5),
-    )  # fmt: skip
+        "a",
+        message_id="id",
+        session_id="s",
+        correlation_id="c",
+        subject="l",
+        reply_to="r",
+        to="t",
+        content_type="ct",
+        application_properties={"n": 1},
+        time_to_live=timedelta(minutes=5),
+    )
     async with office(bench, flavour) as it:
         end, _ = await asyncio.gather(it.receiver("end"), it.sender("start"))
         put(bench, "start", "earlier")
@@ -90,8 +98,11 @@ async def test_topics_and_subscriptions_forward_and_are_forwarded_to(bench: Benc
         assert isinstance(refused, ServiceBusError)
         await it.send("start", "a", "b")
         assert held(bench, "start", "all", "news/subscriptions/kept", "news/subscriptions/on") == [
-            [], ["a", "b"], ["a", "b"], [],
-        ]  # fmt: skip
+            [],
+            ["a", "b"],
+            ["a", "b"],
+            [],
+        ]
         kept = await take_one(await it.receiver(("news", "kept")))
     assert kept.enqueued_sequence_number == 1, "the number it had where it was sent"
 
@@ -108,8 +119,9 @@ async def test_dead_letters_are_forwarded_with_their_reason_and_their_origin(clo
         advance(clocked, 6)
         found = [await take_one(letters), await take_one(letters)]
     assert [(str(letter), letter.dead_letter_reason, letter.dead_letter_source) for letter in found] == [
-        ("a", "bad", "orders"), ("b", "TTLExpiredException", "orders"),
-    ]  # fmt: skip
+        ("a", "bad", "orders"),
+        ("b", "TTLExpiredException", "orders"),
+    ]
     assert held(clocked, "orders/$DeadLetterQueue") == [[]]
 
 

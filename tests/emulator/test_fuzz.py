@@ -60,8 +60,8 @@ from syphon.amqp.frames import (
 from syphon.emulator import Kind, QueueDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench
-from tests.emulator.peer import receiver, sas, sender, text, token_request
-from tests.emulator.waiting import PATIENCE, until
+from tests.support.amqp_peer import receiver, sas, sender, text, token_request
+from tests.support.waiting import PATIENCE, until
 
 SEED = int(os.environ.get("SYPHON_FUZZ_SEED", "20240229"))
 COUNT = int(os.environ.get("SYPHON_FUZZ_COUNT", "400"))
@@ -70,15 +70,45 @@ CODES = [0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x24, 0x25, 0x26,
 
 
 KEYS = [
-    "from-sequence-number", "message-count", "lock-tokens", "session-id", "sequence-numbers", "messages", "skip", "top",
-    "disposition-status", "receiver-settle-mode", "rule-name", "rule-description", "last-updated-time", "session-state",
-    "properties-to-modify", "deadletter-reason", "deadletter-description",
-]  # fmt: skip
-OPERATIONS: list[Value] = ["put-token", *(f"com.microsoft:{name}" for name in (
-    "peek-message", "renew-lock", "update-disposition", "receive-by-sequence-number", "schedule-message",
-    "cancel-scheduled-message", "get-session-state", "set-session-state", "renew-session-lock", "get-message-sessions",
-    "add-rule", "remove-rule", "enumerate-rules",
-))]  # fmt: skip
+    "from-sequence-number",
+    "message-count",
+    "lock-tokens",
+    "session-id",
+    "sequence-numbers",
+    "messages",
+    "skip",
+    "top",
+    "disposition-status",
+    "receiver-settle-mode",
+    "rule-name",
+    "rule-description",
+    "last-updated-time",
+    "session-state",
+    "properties-to-modify",
+    "deadletter-reason",
+    "deadletter-description",
+]
+OPERATIONS: list[Value] = [
+    "put-token",
+    *(
+        f"com.microsoft:{name}"
+        for name in (
+            "peek-message",
+            "renew-lock",
+            "update-disposition",
+            "receive-by-sequence-number",
+            "schedule-message",
+            "cancel-scheduled-message",
+            "get-session-state",
+            "set-session-state",
+            "renew-session-lock",
+            "get-message-sessions",
+            "add-rule",
+            "remove-rule",
+            "enumerate-rules",
+        )
+    ),
+]
 
 
 def said(performative: Composite, payload: bytes = b"") -> bytes:
@@ -93,8 +123,13 @@ class Nonsense:
 
     def said(self) -> bytes:
         kinds: list[tuple[Callable[[], bytes], int]] = [
-            (self.noise, 1), (self.mutated, 6), (self.shuffled, 2), (self.made_up, 5), (self.asked, 5), (self.http, 1),
-        ]  # fmt: skip
+            (self.noise, 1),
+            (self.mutated, 6),
+            (self.shuffled, 2),
+            (self.made_up, 5),
+            (self.asked, 5),
+            (self.http, 1),
+        ]
         make = self.random.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         return make()
 
@@ -147,13 +182,23 @@ class Nonsense:
         frames += [said(sender(node, 4)), said(receiver(node, 5)), said(Flow(0, 100, 3, 100, 5, 0, 100))]
         frames += [said(sender("orders", 2)), said(sender("sessions", 3)), said(sender("$cbs", 6))]
         for number in range(self.random.randrange(1, 12)):
-            request = b"".join((
-                properties_bytes(Properties(message_id=self.value(0), reply_to=self.random.choice(["", "peer", None]))),
-                section_bytes(Section.APPLICATION_PROPERTIES, Map.of({
-                    "operation": self.random.choice([*OPERATIONS, *OPERATIONS, self.value(0)]), "name": self.value(0),
-                })),
-                section_bytes(Section.VALUE, self.request_body() if self.random.random() < 0.9 else self.value(2)),
-            ))  # fmt: skip
+            request = b"".join(
+                (
+                    properties_bytes(
+                        Properties(message_id=self.value(0), reply_to=self.random.choice(["", "peer", None]))
+                    ),
+                    section_bytes(
+                        Section.APPLICATION_PROPERTIES,
+                        Map.of(
+                            {
+                                "operation": self.random.choice([*OPERATIONS, *OPERATIONS, self.value(0)]),
+                                "name": self.value(0),
+                            }
+                        ),
+                    ),
+                    section_bytes(Section.VALUE, self.request_body() if self.random.random() < 0.9 else self.value(2)),
+                )
+            )
             message = b"".join(
                 section_bytes(section, self.value(2)) for section in self.random.sample(list(Section), 3)
             )
@@ -190,11 +235,23 @@ class Nonsense:
         pick = self.random.choice
         number = pick([0, 1, 2, 7, 255, 256, 65535, 0x7FFFFFFF])
         simple: list[Value] = [
-            None, True, False, UInt(number), UInt(pick([0, 1, 0xFFFFFFFF])), ULong(number), UByte(number % 256),
-            UShort(number % 65536), Int(number), Long(-number), 1.5, Timestamp(number), uuid.UUID(int=number),
-            pick(["", "orders", "$cbs", "orders/$management", "amqp://[x", "\N{SNOWMAN}" * 50]), Symbol("amqp:any"),
+            None,
+            True,
+            False,
+            UInt(number),
+            UInt(pick([0, 1, 0xFFFFFFFF])),
+            ULong(number),
+            UByte(number % 256),
+            UShort(number % 65536),
+            Int(number),
+            Long(-number),
+            1.5,
+            Timestamp(number),
+            uuid.UUID(int=number),
+            pick(["", "orders", "$cbs", "orders/$management", "amqp://[x", "\N{SNOWMAN}" * 50]),
+            Symbol("amqp:any"),
             self.random.randbytes(number % 40),
-        ]  # fmt: skip
+        ]
         if depth == 0:
             return pick(simple)
         nested: list[Value] = [
@@ -210,11 +267,13 @@ class Nonsense:
         """Everything a client does, in the order in which clients do it."""
         root = f"\0{ROOT_POLICY}\0{ROOT_KEY}".encode()
         token = token_request(sas("sb://127.0.0.1/orders"), "sb://127.0.0.1/orders")
-        peek = b"".join((
-            properties_bytes(Properties(message_id="1")),
-            section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"operation": "com.microsoft:peek-message"})),
-            section_bytes(Section.VALUE, Map.of({"from-sequence-number": Long(0), "message-count": Int(2)})),
-        ))  # fmt: skip
+        peek = b"".join(
+            (
+                properties_bytes(Properties(message_id="1")),
+                section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"operation": "com.microsoft:peek-message"})),
+                section_bytes(Section.VALUE, Map.of({"from-sequence-number": Long(0), "message-count": Int(2)})),
+            )
+        )
         sessions = receiver("sessions", 6)
         sessions.source.filter = Map(((Symbol("com.microsoft:session-filter"), None),))  # type: ignore[union-attr]
 

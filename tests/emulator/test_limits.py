@@ -13,8 +13,8 @@ from syphon.amqp.frames import BATCH_FORMAT, Accepted
 from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings
 from syphon.emulator.broker.descriptions import QueueDescription, Tier
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import ORDERS, asynchronous, both, desk, synchronous
-from tests.emulator.raw_client import LinkEnded, raw_client
+from tests.support.raw_client import LinkEnded, raw_client
+from tests.support.sdk_queue import ORDERS, asynchronous, both, desk, synchronous
 
 KB = 1024
 SIZE_EXCEEDED = "amqp:link:message-size-exceeded"

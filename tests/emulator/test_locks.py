@@ -13,9 +13,9 @@ from azure.servicebus.exceptions import MessageLockLostError
 from syphon.amqp import Array, Message, Symbol, Value
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import MOMENT, asynchronous, both, desk, synchronous, text, texts
-from tests.emulator.office import take
-from tests.emulator.raw_client import raw_client, request
+from tests.support.raw_client import raw_client, request
+from tests.support.sdk_client import take
+from tests.support.sdk_queue import MOMENT, asynchronous, both, desk, synchronous, text, texts
 
 TEN_SECONDS = QueueDescription("orders", lock_duration=10_000)
 

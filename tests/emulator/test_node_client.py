@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import syphon
+from tests.support.cli_process import syphon
 
 HERE = Path(__file__).parent / "node"
 QUEUES = {

@@ -26,10 +26,10 @@ from syphon.amqp import Properties, Section, properties_bytes, section_bytes
 from syphon.amqp.frames import SASL_HEADER, Accepted
 from syphon.emulator import Outage, QueueDescription
 from tests.emulator.conftest import Bench, leftovers
-from tests.emulator.desk import AIO, MOMENT, SOON, desk
-from tests.emulator.plain_http import AioPlainHttp
-from tests.emulator.raw_client import LinkEnded, RawClient, raw_client
-from tests.emulator.waiting import PATIENCE, until
+from tests.support.plain_http import AioPlainHttp
+from tests.support.raw_client import LinkEnded, RawClient, raw_client
+from tests.support.sdk_queue import AIO, MOMENT, SOON, desk
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 
@@ -233,9 +233,7 @@ async def test_clients_of_a_silent_namespace_time_out(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("outage", Outage)
-async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
-    clocked: Bench, outage: Outage
-) -> None:
+async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(clocked: Bench, outage: Outage) -> None:
     clock = clocked.clock
     assert clock is not None
     clocked.namespace.create_queue(QueueDescription("orders"))

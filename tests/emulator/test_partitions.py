@@ -14,8 +14,8 @@ from azure.servicebus.exceptions import MessageNotFoundError, OperationTimeoutEr
 
 from syphon.emulator.broker.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import both, texts
-from tests.emulator.office import advance, held, line, office, put, rest, session_of, take, take_one
+from tests.support.sdk_client import advance, held, line, office, put, rest, session_of, take, take_one
+from tests.support.sdk_queue import both, texts
 
 WIDE = QueueDescription("wide", enable_partitioning=True)
 FRAGMENT_OF_A = zlib.crc32(b"a") % 16

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import asynchronous, both, desk, synchronous, text, texts
+from tests.support.sdk_queue import asynchronous, both, desk, synchronous, text, texts
 
 
 @both

@@ -44,11 +44,11 @@ from syphon.emulator import (
     Operation,
     QueueDescription,
 )
+from syphon.emulator.amqp_front import attach, links, requests
 from syphon.emulator.broker.entities import Queue
-from syphon.emulator.front import doors, links, requests
 from tests.emulator.conftest import Bench, settings
-from tests.emulator.peer import WIDE, Peer, peer, sender, text, text_of, token_request
-from tests.emulator.waiting import until
+from tests.support.amqp_peer import WIDE, Peer, peer, sender, text, text_of, token_request
+from tests.support.waiting import until
 
 FRAMING = "amqp:connection:framing-error"
 
@@ -690,7 +690,7 @@ async def test_a_session_takes_as_many_links_as_it_has_handles(bench: Bench, ord
 async def test_a_connection_has_room_for_so_many_links(
     bench: Bench, orders: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "LINKS_MAX", 3)
+    monkeypatch.setattr(attach, "LINKS_MAX", 3)
     async with signed_in(bench) as one:
         await one.begin(channel=1)
         await one.attach_receiver("orders", 0)

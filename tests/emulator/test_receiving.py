@@ -12,10 +12,10 @@ from syphon.amqp import Map, Message
 from syphon.amqp.frames import Accepted, Modified, Released
 from syphon.emulator.broker.descriptions import QueueDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import MOMENT, ORDERS, SOON, asynchronous, both, desk, synchronous, text, texts
-from tests.emulator.office import take
-from tests.emulator.raw_client import raw_client
-from tests.emulator.waiting import PATIENCE
+from tests.support.raw_client import raw_client
+from tests.support.sdk_client import take
+from tests.support.sdk_queue import MOMENT, ORDERS, SOON, asynchronous, both, desk, synchronous, text, texts
+from tests.support.waiting import PATIENCE
 
 
 @both

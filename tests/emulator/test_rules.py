@@ -30,9 +30,9 @@ from syphon.emulator.broker.descriptions import Claim, RuleDescription, Subscrip
 from syphon.emulator.broker.filters import CorrelationFilter, Filter, SqlFilter
 from syphon.emulator.broker.message import BrokeredMessage
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import AIO, both
-from tests.emulator.office import Office, held, office
-from tests.emulator.plain_http import AioPlainHttp
+from tests.support.plain_http import AioPlainHttp
+from tests.support.sdk_client import Office, held, office
+from tests.support.sdk_queue import AIO, both
 
 MOMENT = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
 ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -86,9 +86,14 @@ async def test_filters_see_application_properties_of_every_kind_the_client_sends
     subscribe(bench, {name: SqlFilter(expression) for name, expression in {**kept, **not_kept}.items()})
     async with office(bench, flavour) as it:
         properties: Any = {
-            "text": "blue", "number": 7, "large": {TYPE: AMQPTypes.long, VALUE: 2**40}, "fraction": 1.5,
-            "flag": True, "id": ID, "binary": b"\0\1",
-        }  # fmt: skip
+            "text": "blue",
+            "number": 7,
+            "large": {TYPE: AMQPTypes.long, VALUE: 2**40},
+            "fraction": 1.5,
+            "flag": True,
+            "id": ID,
+            "binary": b"\0\1",
+        }
         await it.send("news", "match", application_properties=properties)
         await it.send("news", "bare")
     found = takers(bench)
@@ -98,52 +103,89 @@ async def test_filters_see_application_properties_of_every_kind_the_client_sends
 
 async def test_filters_compare_times_durations_and_ids_as_what_they_are(bench: Bench) -> None:
     later, long, same = {"@t": MOMENT - timedelta(days=1)}, {"@d": timedelta(minutes=1)}, {"@i": ID}
-    subscribe(bench, {
-        "time": SqlFilter("at > @t", later),
-        "time-equal": CorrelationFilter(properties={"at": MOMENT}),
-        "duration": SqlFilter("took > @d", long),
-        "offset": SqlFilter("seen > @t", later),
-        "id": SqlFilter("id = @i", same),
-        "id-equal": CorrelationFilter(properties={"id": ID}),
-        "id-as-text": CorrelationFilter(properties={"id": str(ID)}),
-    })  # fmt: skip
+    subscribe(
+        bench,
+        {
+            "time": SqlFilter("at > @t", later),
+            "time-equal": CorrelationFilter(properties={"at": MOMENT}),
+            "duration": SqlFilter("took > @d", long),
+            "offset": SqlFilter("seen > @t", later),
+            "id": SqlFilter("id = @i", same),
+            "id-equal": CorrelationFilter(properties={"id": ID}),
+            "id-as-text": CorrelationFilter(properties={"id": str(ID)}),
+        },
+    )
     ticks = (MOMENT - datetime(1, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 10
     properties: Any = {"at": MOMENT, "id": ID}
     async with office(bench) as it:
         await it.send("news", "a", application_properties=properties)
     # What .NET sends cannot be sent with the Python client.
-    dotnet = Map.of({
-        "took": Described(Symbol("com.microsoft:timespan"), Long(700_000_000)),
-        "seen": Described(Symbol("com.microsoft:datetime-offset"), Long(ticks)),
-    })  # fmt: skip
+    dotnet = Map.of(
+        {
+            "took": Described(Symbol("com.microsoft:timespan"), Long(700_000_000)),
+            "seen": Described(Symbol("com.microsoft:datetime-offset"), Long(ticks)),
+        }
+    )
     payload = b"\x00\x53\x74" + encode(dotnet) + b"\x00\x53\x75\xa0\x01b"
     bench.namespace.target("news").submit([BrokeredMessage.parse(payload)])
     assert takers(bench) == {
-        "one": ["a", "b"], "time": ["a"], "time-equal": ["a"], "duration": ["b"], "offset": ["b"], "id": ["a"],
-        "id-equal": ["a"], "id-as-text": [],
-    }  # fmt: skip
+        "one": ["a", "b"],
+        "time": ["a"],
+        "time-equal": ["a"],
+        "duration": ["b"],
+        "offset": ["b"],
+        "id": ["a"],
+        "id-equal": ["a"],
+        "id-as-text": [],
+    }
 
 
 async def test_filters_see_the_properties_the_service_itself_knows(bench: Bench) -> None:
     yes = {
-        "label": "sys.Label = 'greeting'", "subject": "sys.Subject = 'greeting'", "id": "sys.MessageId = 'id-1'",
-        "correlation": "sys.CorrelationId = 'c-1'", "to": "sys.To = 'you'", "reply-to": "sys.ReplyTo = 'me'",
-        "session": "sys.SessionId = 's-1'", "reply-session": "sys.ReplyToSessionId = 'rs-1'",
-        "content": "sys.ContentType = 'text/plain'", "key": "sys.PartitionKey = 's-1'",
-        "time": "sys.EnqueuedTimeUtc IS NOT NULL", "any-case": "SYS.label = 'greeting'",
-    }  # fmt: skip
+        "label": "sys.Label = 'greeting'",
+        "subject": "sys.Subject = 'greeting'",
+        "id": "sys.MessageId = 'id-1'",
+        "correlation": "sys.CorrelationId = 'c-1'",
+        "to": "sys.To = 'you'",
+        "reply-to": "sys.ReplyTo = 'me'",
+        "session": "sys.SessionId = 's-1'",
+        "reply-session": "sys.ReplyToSessionId = 'rs-1'",
+        "content": "sys.ContentType = 'text/plain'",
+        "key": "sys.PartitionKey = 's-1'",
+        "time": "sys.EnqueuedTimeUtc IS NOT NULL",
+        "any-case": "SYS.label = 'greeting'",
+    }
     subscribe(bench, {name: SqlFilter(expression) for name, expression in yes.items()})
-    subscribe(bench, {
-        "all-of-them": CorrelationFilter(
-            correlation_id="c-1", message_id="id-1", to="you", reply_to="me", label="greeting", session_id="s-1",
-            reply_to_session_id="rs-1", content_type="text/plain", properties={"extra": 1},
-        ),
-        "all-but-one": CorrelationFilter(label="greeting", to="them"),
-    })  # fmt: skip
+    subscribe(
+        bench,
+        {
+            "all-of-them": CorrelationFilter(
+                correlation_id="c-1",
+                message_id="id-1",
+                to="you",
+                reply_to="me",
+                label="greeting",
+                session_id="s-1",
+                reply_to_session_id="rs-1",
+                content_type="text/plain",
+                properties={"extra": 1},
+            ),
+            "all-but-one": CorrelationFilter(label="greeting", to="them"),
+        },
+    )
     message = ServiceBusMessage(
-        "a", subject="greeting", message_id="id-1", correlation_id="c-1", to="you", reply_to="me", session_id="s-1",
-        reply_to_session_id="rs-1", content_type="text/plain", partition_key="s-1", application_properties={"extra": 1},
-    )  # fmt: skip
+        "a",
+        subject="greeting",
+        message_id="id-1",
+        correlation_id="c-1",
+        to="you",
+        reply_to="me",
+        session_id="s-1",
+        reply_to_session_id="rs-1",
+        content_type="text/plain",
+        partition_key="s-1",
+        application_properties={"extra": 1},
+    )
     async with office(bench) as it:
         await it.send("news", message, ServiceBusMessage("b", partition_key="other"))
     found = takers(bench)
@@ -304,9 +346,13 @@ async def test_rules_that_came_over_http_are_listed_over_amqp_with_their_values(
     wanted, _, name, _ = body[b"rules"][0][b"rule-description"]
     assert (name, wanted[4]) == (b"typed", b"l")
     assert wanted[8] == {
-        b"at": round(MOMENT.timestamp() * 1000), b"took": 10_000_000, b"n": 1, b"large": 2**40, b"half": 0.5,
+        b"at": round(MOMENT.timestamp() * 1000),
+        b"took": 10_000_000,
+        b"n": 1,
+        b"large": 2**40,
+        b"half": 0.5,
         b"yes": True,
-    }  # fmt: skip
+    }
 
 
 async def test_who_may_listen_may_see_to_the_rules_of_a_subscription_over_amqp() -> None:
@@ -325,9 +371,7 @@ async def test_who_may_listen_may_see_to_the_rules_of_a_subscription_over_amqp()
             await manage(receiver, "add-rule", adding("mine", sql_filter={"expression": "1 = 1"}))
             assert await rule_names(receiver) == ["$Default", "mine"]
         it = Office(bench, AIO)
-        it.client = type(it.client).from_connection_string(
-            bench.running.connection_string_for("Sender"), retry_total=0
-        )
+        it.client = type(it.client).from_connection_string(bench.running.connection_string_for("Sender"), retry_total=0)
         with pytest.raises(ServiceBusAuthorizationError):
             await it.receiver(("news", "one"))
         await it.leave()

@@ -9,7 +9,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 from azure.servicebus.exceptions import MessageNotFoundError, MessageSizeExceededError
 
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import MOMENT, Desk, asynchronous, both, desk, synchronous, text, texts
+from tests.support.sdk_queue import MOMENT, Desk, asynchronous, both, desk, synchronous, text, texts
 
 
 def in_seconds(it: Desk, seconds: float) -> datetime:
@@ -41,11 +41,13 @@ async def test_scheduled_messages_come_at_their_time_under_a_new_number(clocked:
 @asynchronous
 async def test_a_message_sent_with_a_scheduled_time_waits_for_it_too(clocked: Bench, flavour: str) -> None:
     async with desk(clocked, flavour) as it:
-        await it.sender.send_messages([
-            ServiceBusMessage("later", scheduled_enqueue_time_utc=in_seconds(it, 30)),
-            ServiceBusMessage("sooner", scheduled_enqueue_time_utc=in_seconds(it, 10)),
-            ServiceBusMessage("past", scheduled_enqueue_time_utc=in_seconds(it, -3600)),
-        ])
+        await it.sender.send_messages(
+            [
+                ServiceBusMessage("later", scheduled_enqueue_time_utc=in_seconds(it, 30)),
+                ServiceBusMessage("sooner", scheduled_enqueue_time_utc=in_seconds(it, 10)),
+                ServiceBusMessage("past", scheduled_enqueue_time_utc=in_seconds(it, -3600)),
+            ]
+        )
         assert texts(await it.take(1)) == ["past"]
         it.advance(10)
         assert texts(await it.take(1)) == ["sooner"]

@@ -41,8 +41,8 @@ from syphon.amqp import (
 )
 from syphon.amqp.frames import BATCH_FORMAT, Accepted, Modified, Rejected
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import MOMENT, ORDERS, asynchronous, both, desk, synchronous, text, texts
-from tests.emulator.raw_client import raw_client
+from tests.support.raw_client import raw_client
+from tests.support.sdk_queue import MOMENT, ORDERS, asynchronous, both, desk, synchronous, text, texts
 
 PING = "application/vnd.ms-servicebus-ping"
 
@@ -69,10 +69,19 @@ async def test_every_property_arrives_as_it_was_sent(bench: Bench, flavour: str)
     token = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
     application: dict[Any, Any] = {"text": "grün", "count": 7, "yes": True, "ratio": 0.25, "when": when, "token": token}
     sent = ServiceBusMessage(
-        b"\x00\xffbody", application_properties=application, session_id="s-1", message_id="m-1", correlation_id="c-1",
-        content_type="text/plain", subject="a subject", to="some/where", reply_to="back/there",
-        reply_to_session_id="s-2", partition_key="s-1", time_to_live=timedelta(minutes=5),
-    )  # fmt: skip
+        b"\x00\xffbody",
+        application_properties=application,
+        session_id="s-1",
+        message_id="m-1",
+        correlation_id="c-1",
+        content_type="text/plain",
+        subject="a subject",
+        to="some/where",
+        reply_to="back/there",
+        reply_to_session_id="s-2",
+        partition_key="s-1",
+        time_to_live=timedelta(minutes=5),
+    )
     async with desk(bench, flavour) as it:
         await it.sender.send_messages(sent)
         message = await it.take_one()
@@ -83,9 +92,13 @@ async def test_every_property_arrives_as_it_was_sent(bench: Bench, flavour: str)
     assert (message.to, message.reply_to, message.reply_to_session_id) == ("some/where", "back/there", "s-2")
     assert (message.partition_key, message.time_to_live) == ("s-1", timedelta(minutes=5))
     assert message.application_properties == {
-        b"text": "grün".encode(), b"count": 7, b"yes": True, b"ratio": 0.25,
-        b"when": round(when.timestamp() * 1000), b"token": token,
-    }  # fmt: skip
+        b"text": "grün".encode(),
+        b"count": 7,
+        b"yes": True,
+        b"ratio": 0.25,
+        b"when": round(when.timestamp() * 1000),
+        b"token": token,
+    }
 
 
 @asynchronous
@@ -111,9 +124,18 @@ async def test_the_broker_says_where_a_message_stands(clocked: Bench, flavour: s
 @both
 async def test_annotated_messages_keep_their_kind_of_body_and_all_their_sections(bench: Bench, flavour: str) -> None:
     properties = AmqpMessageProperties(
-        message_id="m-1", user_id=b"me", to="to", subject="subject", reply_to="reply", correlation_id="c-1",
-        content_type="text/plain", content_encoding="gzip", group_id="g", group_sequence=3, reply_to_group_id="r",
-    )  # fmt: skip
+        message_id="m-1",
+        user_id=b"me",
+        to="to",
+        subject="subject",
+        reply_to="reply",
+        correlation_id="c-1",
+        content_type="text/plain",
+        content_encoding="gzip",
+        group_id="g",
+        group_sequence=3,
+        reply_to_group_id="r",
+    )
     everything = AmqpAnnotatedMessage(
         data_body=[b"one", b"two"],
         header=AmqpMessageHeader(durable=True, priority=7, time_to_live=60_000),
@@ -123,16 +145,20 @@ async def test_annotated_messages_keep_their_kind_of_body_and_all_their_sections
         footer={"checksum": 12},
     )
     async with desk(bench, flavour) as it:
-        await it.sender.send_messages([
-            everything,
-            AmqpAnnotatedMessage(value_body={"a": [1, 2]}),
-            AmqpAnnotatedMessage(sequence_body=[[1, "two"], [True]]),
-        ])
+        await it.sender.send_messages(
+            [
+                everything,
+                AmqpAnnotatedMessage(value_body={"a": [1, 2]}),
+                AmqpAnnotatedMessage(sequence_body=[[1, "two"], [True]]),
+            ]
+        )
         data, value, sequence = (message.raw_amqp_message for message in await it.take(3))
 
     assert (data.body_type, value.body_type, sequence.body_type) == (
-        AmqpMessageBodyType.DATA, AmqpMessageBodyType.VALUE, AmqpMessageBodyType.SEQUENCE,
-    )  # fmt: skip
+        AmqpMessageBodyType.DATA,
+        AmqpMessageBodyType.VALUE,
+        AmqpMessageBodyType.SEQUENCE,
+    )
     assert list(data.body) == [b"one", b"two"]
     assert value.body == {b"a": [1, 2]}
     assert list(sequence.body) == [[1, b"two"], [True]]
@@ -143,30 +169,57 @@ async def test_annotated_messages_keep_their_kind_of_body_and_all_their_sections
     times = ("creation_time", "absolute_expiry_time")
     arrived = {name: value for name, value in data.properties.items() if name not in times}
     assert arrived == {
-        "message_id": b"m-1", "user_id": b"me", "to": b"to", "subject": b"subject", "reply_to": b"reply",
-        "correlation_id": b"c-1", "content_type": b"text/plain", "content_encoding": b"gzip", "group_id": b"g",
-        "group_sequence": 3, "reply_to_group_id": b"r",
-    }  # fmt: skip
+        "message_id": b"m-1",
+        "user_id": b"me",
+        "to": b"to",
+        "subject": b"subject",
+        "reply_to": b"reply",
+        "correlation_id": b"c-1",
+        "content_type": b"text/plain",
+        "content_encoding": b"gzip",
+        "group_id": b"g",
+        "group_sequence": 3,
+        "reply_to_group_id": b"r",
+    }
     assert data.application_properties == {b"key": b"value"}
     assert data.annotations is not None
     assert data.annotations[b"x-own"] == b"mine"
     assert data.footer == {b"checksum": 12}
 
 
-ODD_VALUES = Map((
-    ("null", None), ("ubyte", UByte(200)), ("ushort", UShort(60_000)), ("uint", UInt(1 << 31)),
-    ("ulong", ULong(1 << 63)), ("byte", Byte(-3)), ("short", Short(-300)), ("int", Int(-5)), ("long", Long(-(1 << 40))),
-    ("float", Float(0.5)), ("double", 1e300), ("decimal32", Decimal32(b"\x01\x02\x03\x04")),
-    ("decimal64", Decimal64(bytes(range(8)))), ("decimal128", Decimal128(bytes(range(16)))), ("char", Char(0x1F600)),
-    ("timestamp", Timestamp(-1)), ("uuid", uuid.UUID(int=7)), ("binary", b"\xff\xfe"), ("symbol", Symbol("sym")),
-    ("timespan", Described(Symbol("com.microsoft:timespan"), Long(77))), ("array", Array(0x71, (Int(1), Int(2)))),
-))  # fmt: skip
-ODD = b"".join((
-    properties_bytes(Properties(message_id=ULong(9), user_id=b"\xff", correlation_id=uuid.UUID(int=3))),
-    section_bytes(Section.APPLICATION_PROPERTIES, ODD_VALUES),
-    section_bytes(Section.VALUE, Described(ULong(1 << 60), [ODD_VALUES, Array(0x83, (Timestamp(5),))])),
-    section_bytes(Section.FOOTER, Map(((Symbol("f"), Decimal128(bytes(16))),))),
-))  # fmt: skip
+ODD_VALUES = Map(
+    (
+        ("null", None),
+        ("ubyte", UByte(200)),
+        ("ushort", UShort(60_000)),
+        ("uint", UInt(1 << 31)),
+        ("ulong", ULong(1 << 63)),
+        ("byte", Byte(-3)),
+        ("short", Short(-300)),
+        ("int", Int(-5)),
+        ("long", Long(-(1 << 40))),
+        ("float", Float(0.5)),
+        ("double", 1e300),
+        ("decimal32", Decimal32(b"\x01\x02\x03\x04")),
+        ("decimal64", Decimal64(bytes(range(8)))),
+        ("decimal128", Decimal128(bytes(range(16)))),
+        ("char", Char(0x1F600)),
+        ("timestamp", Timestamp(-1)),
+        ("uuid", uuid.UUID(int=7)),
+        ("binary", b"\xff\xfe"),
+        ("symbol", Symbol("sym")),
+        ("timespan", Described(Symbol("com.microsoft:timespan"), Long(77))),
+        ("array", Array(0x71, (Int(1), Int(2)))),
+    )
+)
+ODD = b"".join(
+    (
+        properties_bytes(Properties(message_id=ULong(9), user_id=b"\xff", correlation_id=uuid.UUID(int=3))),
+        section_bytes(Section.APPLICATION_PROPERTIES, ODD_VALUES),
+        section_bytes(Section.VALUE, Described(ULong(1 << 60), [ODD_VALUES, Array(0x83, (Timestamp(5),))])),
+        section_bytes(Section.FOOTER, Map(((Symbol("f"), Decimal128(bytes(16))),))),
+    )
+)
 
 
 async def test_values_of_every_type_arrive_byte_for_byte_however_often_the_message_is_handed_out(bench: Bench) -> None:
@@ -199,12 +252,14 @@ async def test_values_of_every_type_arrive_byte_for_byte_however_often_the_messa
 async def test_header_and_annotations_of_the_sender_stay_beside_the_brokers_own(bench: Bench) -> None:
     bench.namespace.create_queue(ORDERS)
     odd = Map(((Symbol("x-own"), Decimal64(bytes(8))), (Symbol("x-opt-sequence-number"), Long(99))))
-    payload = b"".join((
-        header_bytes(Header(durable=True, priority=UByte(9), ttl=UInt(5000), delivery_count=UInt(44))),
-        section_bytes(Section.DELIVERY_ANNOTATIONS, Map(((Symbol("hop"), 1.0),))),
-        section_bytes(Section.MESSAGE_ANNOTATIONS, odd),
-        data_section(b"body"),
-    ))  # fmt: skip
+    payload = b"".join(
+        (
+            header_bytes(Header(durable=True, priority=UByte(9), ttl=UInt(5000), delivery_count=UInt(44))),
+            section_bytes(Section.DELIVERY_ANNOTATIONS, Map(((Symbol("hop"), 1.0),))),
+            section_bytes(Section.MESSAGE_ANNOTATIONS, odd),
+            data_section(b"body"),
+        )
+    )
     async with raw_client(bench) as client:
         assert await client.send(await client.attach_sender("orders"), payload) == Accepted()
         receiver = await client.attach_receiver("orders")

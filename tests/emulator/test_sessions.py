@@ -22,21 +22,10 @@ from syphon.amqp.frames import Attach, Detach, End, Source, Target
 from syphon.emulator.broker.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import AIO, MOMENT, SOON, both, texts
-from tests.emulator.office import (
-    Office,
-    advance,
-    line,
-    office,
-    put,
-    rest,
-    session_of,
-    sessions,
-    take,
-    take_one,
-)
-from tests.emulator.raw_client import RawClient, raw_client
-from tests.emulator.waiting import until
+from tests.support.raw_client import RawClient, raw_client
+from tests.support.sdk_client import Office, advance, line, office, put, rest, session_of, sessions, take, take_one
+from tests.support.sdk_queue import AIO, MOMENT, SOON, both, texts
+from tests.support.waiting import until
 
 ORDERS = QueueDescription("orders", requires_session=True)
 
@@ -369,8 +358,10 @@ async def test_sessions_are_asked_for_where_they_are_required_and_nowhere_else(b
         refused = it.receiver("orders"), it.receiver("plain", session_id="a")
         outcomes, plain, _, _ = await asyncio.gather(
             asyncio.gather(*refused, return_exceptions=True),
-            it.receiver("plain"), it.sender("plain"), it.sender("orders"),
-        )  # fmt: skip
+            it.receiver("plain"),
+            it.sender("plain"),
+            it.sender("orders"),
+        )
         for outcome, why in zip(outcomes, ("requires sessions", "does not require sessions"), strict=True):
             assert why in str(outcome)
         with pytest.raises(ServiceBusError, match="SessionId"):

@@ -144,9 +144,7 @@ def test_entities_become_the_brokers_own_descriptions(tmp_path: Path) -> None:
     assert plain.description("events") == SubscriptionDescription("events", "plain", forward_to="orders")
     assert [rule.description() for rule in large.rules] == [
         RuleDescription("big", SqlFilter("amount > 100")),
-        RuleDescription(
-            "ours", CorrelationFilter(label="x", properties={"region": "eu", "level": 3, "urgent": True})
-        ),
+        RuleDescription("ours", CorrelationFilter(label="x", properties={"region": "eu", "level": 3, "urgent": True})),
         RuleDescription("everything", TrueFilter()),
         RuleDescription("nothing", FalseFilter()),
     ]

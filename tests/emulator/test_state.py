@@ -58,16 +58,16 @@ from syphon.emulator import (
     SubscriptionDescription,
     TopicDescription,
 )
+from syphon.emulator.amqp_front import AmqpConnection
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import Namespace
 from syphon.emulator.broker.refusals import Refusal
 from syphon.emulator.broker.sqlite import SqliteJournal, StateUnusable
-from syphon.emulator.front import AmqpConnection
-from tests.cli.processes import run_syphon
 from tests.emulator.conftest import now
-from tests.emulator.desk import SOON
-from tests.emulator.plain_http import AioPlainHttp
-from tests.emulator.waiting import PATIENCE
+from tests.support.cli_process import run_syphon
+from tests.support.plain_http import AioPlainHttp
+from tests.support.sdk_queue import SOON
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -184,10 +184,16 @@ async def test_messages_come_back_byte_by_byte(state: Path, clock: FakeClock) ->
         async with client_of(running) as client, client.get_queue_sender("q") as sender:
             plain = ServiceBusMessage(
                 b"\x00\xff" * 100,
-                message_id="one", subject="s", correlation_id="c", content_type="t", to="to", reply_to="r",
-                partition_key="k", time_to_live=timedelta(hours=1),
+                message_id="one",
+                subject="s",
+                correlation_id="c",
+                content_type="t",
+                to="to",
+                reply_to="r",
+                partition_key="k",
+                time_to_live=timedelta(hours=1),
                 application_properties={"text": "é", "number": 7, "real": 0.5, "yes": True, "id": uuid.UUID(int=5)},
-            )  # fmt: skip
+            )
             await sender.send_messages(plain)
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(5)])
         before = shelf(running.namespace, "q")
@@ -687,7 +693,7 @@ def newer(file: Path) -> str:
 def senseless(file: Path) -> str:
     SqliteJournal(file).close()
     with sqlite3.connect(file) as database:
-        database.execute("insert into entities values ('q', 1, '{\"kind\": \"Cake\", \"fields\": {}}')")
+        database.execute('insert into entities values (\'q\', 1, \'{"kind": "Cake", "fields": {}}\')')
     database.close()
     return "good copy"
 

@@ -13,9 +13,9 @@ from syphon.amqp import Message, Properties, Section, properties_bytes, section_
 from syphon.amqp.frames import BATCH_FORMAT, Accepted
 from syphon.emulator import FakeClock, QueueDescription
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import AIO, Desk, desk
-from tests.emulator.plain_http import AioPlainHttp
-from tests.emulator.raw_client import raw_client
+from tests.support.plain_http import AioPlainHttp
+from tests.support.raw_client import raw_client
+from tests.support.sdk_queue import AIO, Desk, desk
 
 BUSY = "com.microsoft:server-busy"
 

@@ -23,8 +23,8 @@ from syphon.emulator.broker.descriptions import (
 )
 from syphon.emulator.broker.filters import FalseFilter
 from tests.emulator.conftest import Bench
-from tests.emulator.desk import SOON, both, texts
-from tests.emulator.office import advance, held, line, office, put, rest, take, take_one
+from tests.support.sdk_client import advance, held, line, office, put, rest, take, take_one
+from tests.support.sdk_queue import SOON, both, texts
 
 NEWS = TopicDescription("news")
 ONE, TWO = ("news", "one"), ("news", "two")
@@ -78,9 +78,11 @@ async def test_one_sends_to_topics_and_receives_from_subscriptions(bench: Bench)
     subscribe(bench, "one")
     async with office(bench) as it:
         wrong = (
-            it.sender("news/Subscriptions/one"), it.receiver("news"), it.receiver(("news", "other")),
+            it.sender("news/Subscriptions/one"),
+            it.receiver("news"),
+            it.receiver(("news", "other")),
             it.sender("news/Subscriptions/one/$DeadLetterQueue"),
-        )  # fmt: skip
+        )
         to_one, from_topic, missing, to_dead = await asyncio.gather(*wrong, return_exceptions=True)
     assert "amqp:not-allowed" in str(to_one)
     assert "amqp:not-allowed" in str(from_topic)
@@ -144,9 +146,7 @@ async def test_a_topic_is_as_full_as_its_subscriptions_together(bench: Bench) ->
 
 
 async def test_a_topic_takes_each_message_id_once_within_its_window(clocked: Bench) -> None:
-    unique = TopicDescription(
-        "news", requires_duplicate_detection=True, duplicate_detection_history_time_window=20_000
-    )
+    unique = TopicDescription("news", requires_duplicate_detection=True, duplicate_detection_history_time_window=20_000)
     subscribe(clocked, "one", topic=unique)
     async with office(clocked) as it:
         for body in ("first", "repeat"):

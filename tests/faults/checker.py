@@ -15,15 +15,20 @@ from typing import NamedTuple
 
 from syphon.amqp import Message, Section, Value, encode
 from syphon.amqp.sections import entries
-
-from .messages import Input
+from tests.faults.messages import Input
 
 HOME, DEAD, BACKLOG = "home", "dead letters", "backlog"
 
-BROKERS_ANNOTATIONS = frozenset((
-    "x-opt-enqueued-time", "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number",
-    "x-opt-message-state", "x-opt-deadletter-source",
-))  # fmt: skip
+BROKERS_ANNOTATIONS = frozenset(
+    (
+        "x-opt-enqueued-time",
+        "x-opt-locked-until",
+        "x-opt-sequence-number",
+        "x-opt-enqueue-sequence-number",
+        "x-opt-message-state",
+        "x-opt-deadletter-source",
+    )
+)
 DEAD_LETTER_WORDS = frozenset(("DeadLetterReason", "DeadLetterErrorDescription"))
 
 
@@ -84,17 +89,23 @@ class Verdict:
 
     def __str__(self) -> str:
         parts = [
-            f"{self.acknowledged} acknowledged", f"{self.home} home", f"{self.dead} dead letters",
-            f"{self.backlog} in the backlog", f"{self.duplicates} duplicates", f"{len(self.lost)} lost",
+            f"{self.acknowledged} acknowledged",
+            f"{self.home} home",
+            f"{self.dead} dead letters",
+            f"{self.backlog} in the backlog",
+            f"{self.duplicates} duplicates",
+            f"{len(self.lost)} lost",
             f"{len(self.unexpected)} unexpected",
-        ]  # fmt: skip
+        ]
         return ", ".join(parts + ([f"{self.removed} deleted by their owner"] if self.removed else []))
 
 
 def check(
-    attempted: Sequence[Input], acknowledged: Collection[bytes], found: Iterable[Found],
+    attempted: Sequence[Input],
+    acknowledged: Collection[bytes],
+    found: Iterable[Found],
     removed: Collection[bytes] = (),
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     """Every message found, against every message put; `removed` were deleted by their owner."""
     inputs = {put.identity: put for put in attempted}
     assert len(inputs) == len(attempted), "two inputs have one identity: they could not be told apart"

@@ -26,7 +26,7 @@ from syphon.amqp import (
     section_bytes,
 )
 from syphon.backlog import to_backlog
-from tests.transfer.kinds import BODIES, TYPES
+from tests.support.property_kinds import BODIES, TYPES
 
 ORDERS, ONCE, SESSIONS, EVENTS = "orders", "billing/once", "sessions", "events"
 """A plain queue, one that detects duplicates, one that requires sessions, and a topic."""
@@ -69,11 +69,14 @@ def _any(rng: random.Random, number: int, destination: str, now: int) -> Input:
     message_id = _identity(rng, number)
     session = f"session {rng.randrange(4)}" if destination == SESSIONS or rng.random() < 0.2 else None
     properties = Properties(
-        message_id=message_id, group_id=session, subject=rng.choice([None, "subject"]),
+        message_id=message_id,
+        group_id=session,
+        subject=rng.choice([None, "subject"]),
         correlation_id=rng.choice([None, "text", ULong(number), uuid.UUID(int=number)]),
-        content_type=Symbol("application/json") if rng.random() < 0.3 else None, reply_to=rng.choice([None, "replies"]),
+        content_type=Symbol("application/json") if rng.random() < 0.3 else None,
+        reply_to=rng.choice([None, "replies"]),
         group_sequence=UInt(number) if session is not None else None,
-    )  # fmt: skip
+    )
     annotations: dict[str, Value] = {}
     if destination != EVENTS and rng.random() < 0.1:  # what a topic keeps for later cannot be peeked at
         annotations["x-opt-scheduled-enqueue-time"] = Timestamp(now + HOUR + number)
@@ -84,13 +87,17 @@ def _any(rng: random.Random, number: int, destination: str, now: int) -> Input:
     names = rng.sample(sorted(TYPES), rng.randrange(5))
     application = Map.of({name: TYPES[name] for name in names})
     time_to_live = UInt(HOUR + number) if rng.random() < 0.2 else None
-    original = b"".join((
-        header_bytes(Header(True, None, time_to_live)) if time_to_live is not None else b"",
-        section_bytes(Section.MESSAGE_ANNOTATIONS, Map.symbols(annotations)) if annotations else b"",
-        properties_bytes(properties),
-        section_bytes(Section.APPLICATION_PROPERTIES, application) if names else b"",
-        rng.choice(list(BODIES.values())) if rng.random() < 0.5 else data_section(rng.randbytes(rng.randrange(2000))),
-    ))  # fmt: skip
+    original = b"".join(
+        (
+            header_bytes(Header(True, None, time_to_live)) if time_to_live is not None else b"",
+            section_bytes(Section.MESSAGE_ANNOTATIONS, Map.symbols(annotations)) if annotations else b"",
+            properties_bytes(properties),
+            section_bytes(Section.APPLICATION_PROPERTIES, application) if names else b"",
+            rng.choice(list(BODIES.values()))
+            if rng.random() < 0.5
+            else data_section(rng.randbytes(rng.randrange(2000))),
+        )
+    )
     return made(destination, original, message_id)
 
 
@@ -119,14 +126,25 @@ def with_bad_aliases() -> list[Input]:
     """Messages that can go nowhere, for their aliases make no sense (M4)."""
     path: dict[str, Value] = {"x-ms-path": ORDERS}
     aliases: list[dict[str, Value]] = [
-        {}, {"x-ms-path": None}, {"x-ms-path": ""}, {"x-ms-path": "  "}, {"x-ms-path": Int(7)},
-        {"x-ms-path": Symbol(ORDERS)}, {"x-ms-path": b"orders"}, {"x-ms-path": "x" * 261},
-        {"x-ms-path": ["orders"]}, {"x-ms-path": "orders/$management"},
+        {},
+        {"x-ms-path": None},
+        {"x-ms-path": ""},
+        {"x-ms-path": "  "},
+        {"x-ms-path": Int(7)},
+        {"x-ms-path": Symbol(ORDERS)},
+        {"x-ms-path": b"orders"},
+        {"x-ms-path": "x" * 261},
+        {"x-ms-path": ["orders"]},
+        {"x-ms-path": "orders/$management"},
         {"x-ms-path": "contoso/x-servicebus-transfer/1"},
-        {**path, "x-ms-sessionid": Int(7)}, {**path, "x-ms-sessionid": None},
-        {**path, "x-ms-timetolive": "soon"}, {**path, "x-ms-timetolive": True}, {**path, "x-ms-timetolive": None},
-        {**path, "x-ms-scheduledenqueuetimeutc": "tomorrow"}, {**path, "x-ms-scheduledenqueuetimeutc": 1.5},
-    ]  # fmt: skip
+        {**path, "x-ms-sessionid": Int(7)},
+        {**path, "x-ms-sessionid": None},
+        {**path, "x-ms-timetolive": "soon"},
+        {**path, "x-ms-timetolive": True},
+        {**path, "x-ms-timetolive": None},
+        {**path, "x-ms-scheduledenqueuetimeutc": "tomorrow"},
+        {**path, "x-ms-scheduledenqueuetimeutc": 1.5},
+    ]
     found = []
     for number, alias in enumerate(aliases):
         message_id = f"bad-{number}"

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from syphon.cli import ExitCode
-from tests.pipeline.cluster import cluster
-from tests.pipeline.plant import Running, eventually, parent_of, python_workers
-
-from .checker import Verdict
-from .scenario import Ending, Scenario, Told, kill
-from .site import PRIMARY, QUEUE, SECONDARY
+from tests.faults.checker import Verdict
+from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
+from tests.faults.scenario import Ending, Scenario, Told, kill
+from tests.support.processes import Running, eventually, parent_of, python_workers
+from tests.support.spark_cluster import cluster
 
 IN_HAND = 100
 """What a transfer at this rate may have in hand: a second's worth."""

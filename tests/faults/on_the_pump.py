@@ -12,23 +12,12 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from syphon.amqp import Message, encode
 from syphon.bus.plain_http import Wire
 from syphon.cli import ExitCode
-from tests.pipeline.plant import Running, eventually
-
-from .carrier import WINDOW
-from .checker import Verdict
-from .messages import (
-    EVENTS,
-    ONCE,
-    ORDERS,
-    SESSIONS,
-    Input,
-    every_kind,
-    mixed,
-    plain,
-    with_bad_aliases,
-)
-from .scenario import Ending, Scenario, Told, kill
-from .site import BACKLOG_QUEUE, PRIMARY, QUEUE, SECONDARY
+from tests.faults.checker import Verdict
+from tests.faults.environment import BACKLOG_QUEUE, PRIMARY, QUEUE, SECONDARY
+from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input, every_kind, mixed, plain, with_bad_aliases
+from tests.faults.pump_process import WINDOW
+from tests.faults.scenario import Ending, Scenario, Told, kill
+from tests.support.processes import Running, eventually
 
 DEAD_LETTERS = f"{QUEUE}/$deadletterqueue"
 LARGEST = 262_144
@@ -172,7 +161,7 @@ class HalfOpen(Scenario):
 
     def start(self) -> Running:
         port = self.site.primary.split(";")[0].rpartition(":")[2]
-        self.proxy = Running([port], self.site.folder, module="tests.faults.proxy")
+        self.proxy = Running([port], self.site.folder, module="tests.support.proxy")
         self.site.running.append(self.proxy)
         assert self.proxy.process.stdout is not None
         through = self.site.primary.replace(f":{port}", f":{self.proxy.process.stdout.readline().strip()}")
@@ -193,9 +182,15 @@ class HalfOpen(Scenario):
 
 class ServerBusy(Armed):
     number, words = 10, "server busy"
-    side, fault = PRIMARY, {
-        "action": "error", "operation": "send", "entity": ORDERS, "condition": "com.microsoft:server-busy",
-    }  # fmt: skip
+    side, fault = (
+        PRIMARY,
+        {
+            "action": "error",
+            "operation": "send",
+            "entity": ORDERS,
+            "condition": "com.microsoft:server-busy",
+        },
+    )
 
     def has_struck(self, running: Running) -> bool:
         return super().has_struck(running) and "destination orders waits" in running.said

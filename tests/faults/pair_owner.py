@@ -13,12 +13,12 @@ import time
 
 from pydantic import SecretStr
 
+from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.bus.opening import namespace_of
 from syphon.bus.pair import Pair
 from syphon.cli import ExitCode
 from syphon.config import NamespaceSettings
-from syphon.errors import Faulted
+from syphon.model.errors import Faulted
 
 
 def main() -> ExitCode:

@@ -18,14 +18,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from syphon.bus.opening import namespace_of
+from syphon.bus.factory import namespace_of
 from syphon.transfer.pump import Pump, PumpOptions
-from tests.pipeline.plant import WITHIN, Running, eventually
-
-from .carrier import WINDOW
-from .checker import Verdict, check
-from .messages import Input, mixed
-from .site import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
+from tests.faults.checker import Verdict, check
+from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
+from tests.faults.messages import Input, mixed
+from tests.faults.pump_process import WINDOW
+from tests.support.processes import WITHIN, Running, eventually
 
 AT_HOME_WITHIN = 120.0
 

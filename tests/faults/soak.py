@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from .scenario import Ending, play
-from .table import ALL
+from tests.faults.scenario import Ending, play
+from tests.faults.table import ALL
 
 
 def main() -> int:

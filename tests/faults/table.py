@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from . import on_spark, on_the_pump
-from .on_spark import EndedBeforeCompletion, StoppedMidBatch
-from .on_the_pump import (
+from tests.faults import on_spark, on_the_pump
+from tests.faults.on_spark import EndedBeforeCompletion, StoppedMidBatch
+from tests.faults.on_the_pump import (
     BadAliases,
     BatchRefused,
     CredentialsRotated,
@@ -17,7 +17,7 @@ from .on_the_pump import (
     ResetDuringSend,
     WrongClock,
 )
-from .scenario import Ending, Scenario
+from tests.faults.scenario import Ending, Scenario
 
 
 def _kinds(module: ModuleType) -> list[type[Scenario]]:

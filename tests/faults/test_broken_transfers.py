@@ -10,17 +10,16 @@ import pytest
 
 from syphon.amqp import Map, Message, Section, section_bytes
 from syphon.backlog import Restored, Unrestorable, restore
+from syphon.bus.factory import namespace_of
 from syphon.bus.links import Arrival, Settled
-from syphon.bus.opening import namespace_of
+from syphon.model.outcome import Result
 from syphon.transfer import destination, pump
 from syphon.transfer.batches import Batch, encoded
 from syphon.transfer.destination import Destination, Progress
-from syphon.transfer.outcomes import Result
 from syphon.transfer.pump import Pump, PumpOptions
-
-from .checker import Verdict, check
-from .messages import ORDERS, Input, mixed, plain
-from .site import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
+from tests.faults.checker import Verdict, check
+from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
+from tests.faults.messages import ORDERS, Input, mixed, plain
 
 MESSAGES = 200
 

@@ -24,9 +24,8 @@ from syphon.amqp import (
     section_bytes,
 )
 from syphon.emulator.broker.message import BrokeredMessage
-
-from .checker import BACKLOG, DEAD, HOME, Found, check
-from .messages import EVENTS, ORDERS, Input, every_kind, made, mixed, plain, with_bad_aliases
+from tests.faults.checker import BACKLOG, DEAD, HOME, Found, check
+from tests.faults.messages import EVENTS, ORDERS, Input, every_kind, made, mixed, plain, with_bad_aliases
 
 PUT = [*mixed(random.Random(7), 50), *every_kind(), *with_bad_aliases()]
 PROPERTIES = Properties(message_id="m", group_id="s", subject="subject")
@@ -103,22 +102,26 @@ WHOLE = made(
 )
 
 
-@pytest.mark.parametrize(("part", "section", "changed"), [
-    ("time to live", Section.HEADER, header_bytes(Header(True, None, UInt(4999)))),
-    ("time to live", Section.HEADER, b""),
-    ("priority", Section.HEADER, header_bytes(Header(True, Symbol("x"), UInt(5000)))),
-    ("durable", Section.HEADER, header_bytes(Header(False, None, UInt(5000)))),
-    ("annotations", Section.MESSAGE_ANNOTATIONS, b""),
-    ("properties", Section.PROPERTIES, properties_bytes(replace(PROPERTIES, group_id="other"))),
-    ("properties", Section.PROPERTIES, properties_bytes(replace(PROPERTIES, subject=Symbol("subject")))),
-    ("application properties", Section.APPLICATION_PROPERTIES, b""),
-    (
-        "application properties", Section.APPLICATION_PROPERTIES,
-        section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"a": Long(1), "b": "text"})),
-    ),
-    ("body", Section.DATA, data_section(b"Body")),
-    ("body", Section.FOOTER, b""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("part", "section", "changed"),
+    [
+        ("time to live", Section.HEADER, header_bytes(Header(True, None, UInt(4999)))),
+        ("time to live", Section.HEADER, b""),
+        ("priority", Section.HEADER, header_bytes(Header(True, Symbol("x"), UInt(5000)))),
+        ("durable", Section.HEADER, header_bytes(Header(False, None, UInt(5000)))),
+        ("annotations", Section.MESSAGE_ANNOTATIONS, b""),
+        ("properties", Section.PROPERTIES, properties_bytes(replace(PROPERTIES, group_id="other"))),
+        ("properties", Section.PROPERTIES, properties_bytes(replace(PROPERTIES, subject=Symbol("subject")))),
+        ("application properties", Section.APPLICATION_PROPERTIES, b""),
+        (
+            "application properties",
+            Section.APPLICATION_PROPERTIES,
+            section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"a": Long(1), "b": "text"})),
+        ),
+        ("body", Section.DATA, data_section(b"Body")),
+        ("body", Section.FOOTER, b""),
+    ],
+)
 def test_any_piece_that_is_not_as_it_was_is_named(part: str, section: Section, changed: bytes) -> None:
     altered = Message(WHOLE.original).replace(section, changed)
     verdict = check([WHOLE], {WHOLE.identity}, [Found(HOME, ORDERS, altered)])

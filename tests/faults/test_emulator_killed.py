@@ -31,7 +31,7 @@ from azure.servicebus import (
 from azure.servicebus.exceptions import ServiceBusError
 
 from syphon.cli import ExitCode
-from tests.cli.processes import Syphon, run_syphon, syphon
+from tests.support.cli_process import Syphon, run_syphon, syphon
 
 # The client forgets to close its sockets when the other end is gone.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<socket.socket:pytest.PytestUnraisableExceptionWarning")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from syphon.cli import ExitCode
-from tests.cli.processes import Syphon, syphon
+from tests.support.cli_process import Syphon, syphon
 
 KEYS = ("the-first-key", "the-second-key")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from .scenario import Ending, Scenario, play
-from .table import ALL, WITH_EVERY_CHANGE
+from tests.faults.scenario import Ending, Scenario, play
+from tests.faults.table import ALL, WITH_EVERY_CHANGE
 
 SEED = int(os.environ.get("SEED") or 1)
 

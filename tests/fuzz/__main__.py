@@ -26,10 +26,9 @@ from syphon.amqp import encode
 from syphon.amqp.frames import Accepted, Disposition, Transfer
 from syphon.backlog import to_backlog
 from syphon.emulator.broker.message import BrokeredMessage
-from tests.amqp.strategies import values
-from tests.backlog.messages import Sent, sent
-
-from .targets import NOW, TARGETS
+from tests.fuzz.targets import NOW, TARGETS
+from tests.support.amqp_strategies import values
+from tests.support.backlog_messages import Sent, sent
 
 T = TypeVar("T")
 DRAWN = 1500
@@ -37,13 +36,26 @@ ROOM = 512 * 1024 * 1024
 LONGEST = 1.0
 LIMIT = 65_536
 PIECES = [
-    b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x00", b"\xff", b"\x00" * 80, b"\x00\x43" * 80,
+    b"\xff\xff\xff\xff",
+    b"\x7f\xff\xff\xff",
+    b"\x00\x00\x00\x00",
+    b"\xff",
+    b"\x00" * 80,
+    b"\x00\x43" * 80,
     b"\x45" * 300,
-    b"\xd0\x00\x00\x00\x05\xff\xff\xff\xff", b"\xf0\x00\x00\x00\x05\x00\xff\xff\xff\x40", b"\xc0\x02\x01" * 40,
-    b"\xa1\x09x-ms-path\xa1\x06orders", b"\xa1\x0ex-ms-sessionid\xa1\x01s", b"\xa1\x0fx-ms-timetolive",
-    b"\xa1\x1cx-ms-scheduledenqueuetimeutc", b"\xa1\x04PT1M", b"\xa1\x142026-02-30T00:00:00Z", b"\x00\x53\x74",
-    b"\x00\xa3\x16com.microsoft:timespan\x81\x7f\xff\xff\xff\xff\xff\xff\xff", b"\x83\x80" + bytes(7),
-]  # fmt: skip
+    b"\xd0\x00\x00\x00\x05\xff\xff\xff\xff",
+    b"\xf0\x00\x00\x00\x05\x00\xff\xff\xff\x40",
+    b"\xc0\x02\x01" * 40,
+    b"\xa1\x09x-ms-path\xa1\x06orders",
+    b"\xa1\x0ex-ms-sessionid\xa1\x01s",
+    b"\xa1\x0fx-ms-timetolive",
+    b"\xa1\x1cx-ms-scheduledenqueuetimeutc",
+    b"\xa1\x04PT1M",
+    b"\xa1\x142026-02-30T00:00:00Z",
+    b"\x00\x53\x74",
+    b"\x00\xa3\x16com.microsoft:timespan\x81\x7f\xff\xff\xff\xff\xff\xff\xff",
+    b"\x83\x80" + bytes(7),
+]
 """What tears at the seams: sizes that are not there, nesting, the aliases' own bytes."""
 
 
@@ -127,9 +139,12 @@ def drawn(strategy: SearchStrategy[T], seed: int) -> list[T]:
 
     @seeded(seed)
     @settings(
-        max_examples=DRAWN, database=None, deadline=None, phases=[Phase.generate],
+        max_examples=DRAWN,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
     @given(strategy)
     def draw(one: T) -> None:
         found.append(one)

@@ -12,12 +12,12 @@ from itertools import pairwise
 from syphon.amqp import Malformed, Message, Section, Span, batch_parts, decode, encode, split
 from syphon.amqp.codec import skip
 from syphon.amqp.frames import read_performative
-from syphon.backlog import NotForBacklog, Restored, Ttl, Unrestorable, facts_of, restore, to_backlog
+from syphon.backlog import NotForBacklog, Restored, Ttl, Unrestorable, restore, stamps_of, to_backlog
 from syphon.backlog.aliases import NOT_CARRIED
-from syphon.backlog.cutting import content, fields, keys
-from syphon.backlog.layout import Layout, layout_of, walk
-from syphon.bus.usual import usual_disposition, usual_transfer
-from tests.amqp.same import assert_same
+from syphon.backlog.layout_cache import Layout, layout_of, walk
+from syphon.backlog.section_edit import content, fields, keys
+from syphon.bus.fast_frames import usual_disposition, usual_transfer
+from tests.support.amqp_equality import assert_same
 
 NOW = 1_700_000_000_000
 ALIASES = keys(("x-ms-path", "x-ms-sessionid", "x-ms-timetolive", "x-ms-scheduledenqueuetimeutc"))
@@ -77,7 +77,7 @@ def a_known_layout_is_what_a_walk_finds(data: bytes) -> None:
 
 
 def restoring_takes_the_aliases_off_and_nothing_else(data: bytes) -> None:  # M2, M4
-    facts = facts_of(data)
+    facts = stamps_of(data)
     for rule in Ttl:
         back = restore(data, enqueued_at=None, now=NOW, ttl=rule)
         if isinstance(back, Unrestorable):

@@ -19,7 +19,7 @@ from azure.servicebus import (
 from pydantic import SecretStr
 
 from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
-from syphon.backlog.choosing import Assignment, choose
+from syphon.backlog.queue_selection import SelectedQueue, choose
 from syphon.bus.connection import Connection
 from syphon.config import DestinationSettings, NamespaceSettings, PairSettings, TimeToLive
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, PolicySettings, QueueDescription
@@ -66,7 +66,7 @@ class Bench:
             time_to_live=time_to_live,
         )
 
-    def assignments(self, **options: Any) -> list[Assignment]:
+    def assignments(self, **options: Any) -> list[SelectedQueue]:
         return choose([self.pair(**options)])
 
     def config(self, folder: Path, allow: str = "'*'") -> Path:

@@ -17,10 +17,9 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from syphon.cli import main
+from syphon.cost.prices import LIST_PRICES
 from syphon.emulator import Action, Fault, Operation
-from syphon.prices import LIST_PRICES
-
-from .conftest import FIRST, KEY, SECOND, Bench, aliased
+from tests.inspecting.conftest import FIRST, KEY, SECOND, Bench, aliased
 
 
 class Done(NamedTuple):
@@ -100,10 +99,14 @@ def test_credentials_that_are_refused_have_their_own_exit_code(
     assert syphon(*command, "-c", file).returncode == 77
 
 
-@pytest.mark.parametrize(("option", "value", "words"), [
-    ("--queue", "7", "No backlog queue fits '7'"), ("--pair", "fabrikam", "no pair 'fabrikam'"),
-    ("--before", "soon", "is no time"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--queue", "7", "No backlog queue fits '7'"),
+        ("--pair", "fabrikam", "no pair 'fabrikam'"),
+        ("--before", "soon", "is no time"),
+    ],
+)
 def test_what_means_nothing_is_a_matter_of_usage(
     bench: Bench, tmp_path: Path, syphon: Run, option: str, value: str, words: str
 ) -> None:
@@ -125,8 +128,11 @@ def test_dead_letters_are_listed_by_reason_and_destination(bench: Bench, tmp_pat
     assert (missing["reason"], missing["destination"], missing["messages"]) == ("DestinationMissing", "gone", 3)
     assert (lacking["reason"], lacking["destination"], lacking["messages"]) == ("NoDestination", None, 1)
     assert lacking["example"] == {
-        "queue": SECOND, "sequence_number": 1, "message_id": "m9", "description": "x-ms-path is missing",
-    }  # fmt: skip
+        "queue": SECOND,
+        "sequence_number": 1,
+        "message_id": "m9",
+        "description": "x-ms-path is missing",
+    }
     only = answer(syphon("dead-letters", "list", "-c", config, "--json", "--destination", "", "--after", "1h"))
     assert [group["reason"] for group in only["groups"]] == ["NoDestination"]
     assert answer(syphon("dead-letters", "list", "-c", config, "--json", "--before", "1h"))["groups"] == []

@@ -14,10 +14,9 @@ from syphon.amqp import Timestamp
 from syphon.cli import main
 from syphon.config import PipelineSettings, TimeToLive
 from syphon.emulator import Action, Fault, Kind, Operation
-from syphon.pipeline.inspect import BacklogUnseen, BadQuery, asking, backlog_frame, looking, objections, summary
-from syphon.pipeline.session import spark_session
-
-from .conftest import FIRST, KEY, SECOND, Bench, aliased
+from syphon.spark.backlog_frame import BacklogUnseen, BadQuery, asking, backlog_frame, looking, objections, summary
+from syphon.spark.session import spark_session
+from tests.inspecting.conftest import FIRST, KEY, SECOND, Bench, aliased
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,10 +31,16 @@ def spark() -> Iterator[SparkSession]:
 def test_every_message_of_every_queue_is_a_row(bench: Bench, spark: SparkSession) -> None:
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     bench.put(
-        aliased("hello", "orders", "m1", x_ms_sessionid="alice", x_ms_timetolive="PT2H",
-                x_ms_scheduledenqueuetimeutc=Timestamp(int(due.timestamp() * 1000))),
+        aliased(
+            "hello",
+            "orders",
+            "m1",
+            x_ms_sessionid="alice",
+            x_ms_timetolive="PT2H",
+            x_ms_scheduledenqueuetimeutc=Timestamp(int(due.timestamp() * 1000)),
+        ),
         aliased("lost", None, "m2"),
-    )  # fmt: skip
+    )
     bench.put(aliased("other", "billing", "m3"), queue=SECOND)
     first, second, third = backlog_frame(spark, bench.assignments()).orderBy("queue", "sequence_number").collect()
     assert (first.pair, first.queue, first.sequence_number, first.message_id) == ("contoso", FIRST, 1, "m1")
@@ -69,8 +74,10 @@ def test_the_summary_counts_by_destination_what_waits_and_what_would_be_refused(
         assert orders.oldest is not None
         assert abs(orders.oldest - datetime.now(UTC)) < timedelta(minutes=5)
         assert {(found.destination, found.reason, found.messages) for found in objections(frame)} == {
-            ("orders", "Expired", 1), ("orders", "BadAlias", 1), ("secret", "DestinationNotAllowed", 1),
-        }  # fmt: skip
+            ("orders", "Expired", 1),
+            ("orders", "BadAlias", 1),
+            ("secret", "DestinationNotAllowed", 1),
+        }
         assert any("'soon'" in found.example for found in objections(frame))
     finally:
         frame.unpersist()
@@ -170,9 +177,20 @@ def test_the_overview_as_json_is_what_the_documents_promise(
     assert code == 0
     result = json.loads(out)
     assert set(result) == {"destinations", "dead_letters", "unseen"}
-    assert {frozenset(one) for one in result["destinations"]} == {frozenset((
-        "pair", "destination", "messages", "bytes", "oldest", "scheduled", "expired", "dead_letters",
-    ))}  # fmt: skip
+    assert {frozenset(one) for one in result["destinations"]} == {
+        frozenset(
+            (
+                "pair",
+                "destination",
+                "messages",
+                "bytes",
+                "oldest",
+                "scheduled",
+                "expired",
+                "dead_letters",
+            )
+        )
+    }
     (refused,) = result["dead_letters"]
     assert set(refused) == {"pair", "destination", "reason", "messages", "example"}
 

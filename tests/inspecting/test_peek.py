@@ -10,9 +10,8 @@ from azure.servicebus import ServiceBusMessage
 from syphon.amqp import Message
 from syphon.bus.peek import PAGE_BYTES, MessageState, peek
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
-from syphon.errors import DestinationMissing, DestinationSilent, Interrupted, NotAllowedByEntity, NotAuthorized
-
-from .conftest import DEAD, FIRST, Bench, aliased, received
+from syphon.model.errors import DestinationMissing, DestinationSilent, Interrupted, NotAllowedByEntity, NotAuthorized
+from tests.inspecting.conftest import DEAD, FIRST, Bench, aliased, received
 
 
 def test_everything_is_seen_in_order_page_after_page(bench: Bench) -> None:

@@ -10,8 +10,7 @@ from syphon.backlog.dead_letters import Wanted, dead_letter_path, dead_letters
 from syphon.bus.peek import peek
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.transfer.replay import Replay, ReplayTally, Route, to_backlog, to_destination
-
-from .conftest import FIRST, Bench, aliased, received
+from tests.inspecting.conftest import FIRST, Bench, aliased, received
 
 ALL = Wanted()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.ops.chart import CHART, manifests, of_kind
-from tests.ops.tools import ROOT, run, said
+from tests.support.chart import CHART, manifests, of_kind
+from tests.support.tools import ROOT, run, said
 
 RULES = CHART / "files" / "alerts.yaml"
 CASES = Path(__file__).parent / "alerts_test.yaml"
@@ -53,7 +53,7 @@ def test_an_alert_that_never_fires_would_be_found(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("up{job=\"syphon\"} == 1", "up{job=\"syphon\"}"),
+        ('up{job="syphon"} == 1', 'up{job="syphon"}'),
         ("and on (pair)", "or on (pair)"),
         ("> 900", "> 9"),
         ("unless syphon_messages_dead_lettered_total offset 15m", "offset 15m"),

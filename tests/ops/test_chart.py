@@ -11,8 +11,8 @@ import yaml
 
 from syphon import __version__
 from syphon.config import Config, load_config
-from tests.ops.chart import CASES, CHART, KUBERNETES, containers, manifests, of_kind, pods, rendered, template
-from tests.ops.tools import run, said
+from tests.support.chart import CASES, CHART, KUBERNETES, containers, manifests, of_kind, pods, rendered, template
+from tests.support.tools import run, said
 
 CASE = pytest.mark.parametrize("case", CASES)
 OPERATORS_KINDS = {"ServiceMonitor", "PrometheusRule"}
@@ -129,10 +129,10 @@ def test_who_makes_no_queues_is_not_asked_for_the_claim_that_makes_them() -> Non
     def checks(*more: str) -> dict[str, bool]:
         found = [pod for pod in pods(manifests("drain", *more)) if "initContainers" in pod["spec"]]
         return {
-            pod["metadata"]["labels"]["app.kubernetes.io/component"]:
-            "--no-provision" in pod["spec"]["initContainers"][0]["command"][-1]
+            pod["metadata"]["labels"]["app.kubernetes.io/component"]: "--no-provision"
+            in pod["spec"]["initContainers"][0]["command"][-1]
             for pod in found
-        }  # fmt: skip
+        }
 
     assert checks() == {"worker": False, "drain": True}
     assert checks("--set", "extraArgs={--no-provision}") == {"worker": True, "drain": True}

@@ -10,8 +10,8 @@ from importlib import import_module
 import click
 import pytest
 
-from tests.ops.chart import CASES, containers, manifests, pods
-from tests.ops.tools import ROOT
+from tests.support.chart import CASES, containers, manifests, pods
+from tests.support.tools import ROOT
 
 
 def understood(words: list[str]) -> bool:

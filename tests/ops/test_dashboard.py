@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from tests.ops.chart import CHART, manifests
-from tests.ops.tools import run, said
+from tests.support.chart import CHART, manifests
+from tests.support.tools import run, said
 
 DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text())
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
@@ -18,9 +18,7 @@ PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 
 def overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
     a, b = one["gridPos"], other["gridPos"]
-    return all(
-        p[start] < q[start] + q[size] for start, size in (("x", "w"), ("y", "h")) for p, q in ((a, b), (b, a))
-    )
+    return all(p[start] < q[start] + q[size] for start, size in (("x", "w"), ("y", "h")) for p, q in ((a, b), (b, a)))
 
 
 def test_panels_have_their_own_ids_and_places_on_a_grid_of_24() -> None:

@@ -14,8 +14,8 @@ from typing import IO
 import pyspark
 import pytest
 
-from syphon.pipeline.java import java_environment
-from tests.ops.tools import ROOT
+from syphon.spark.java import java_environment
+from tests.support.tools import ROOT
 
 SPARK = Path(pyspark.__file__).parent
 

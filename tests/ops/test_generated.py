@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.ops.chart import CASES, CHART, GOLDEN
-from tests.ops.generated import FILES, defaults, described, with_table
-from tests.ops.tools import ROOT
+from tests.support.chart import CASES, CHART, GOLDEN
+from tests.support.generated import FILES, defaults, described, with_table
+from tests.support.tools import ROOT
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

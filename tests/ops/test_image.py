@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tests.ops.chart import CASES, containers, manifests, pods
-from tests.ops.tools import ROOT, run, said
+from tests.support.chart import CASES, containers, manifests, pods
+from tests.support.tools import ROOT, run, said
 
 DOCKERFILE = ROOT / "Dockerfile"
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"

@@ -18,21 +18,21 @@ import pytest
 
 from syphon.config import Config
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
-from syphon.ops.attending import Attendant
-from syphon.ops.counting import EVERY, SOON, Count, Counting
+from syphon.ledger.store import Ledger
+from syphon.ledger.writer import LedgerWriter
+from syphon.model.stats import QueueKey
+from syphon.ops.backlog_counts import EVERY, SOON, Count, Counting
 from syphon.ops.events import MOST, RecentEvents
 from syphon.ops.history import SPAN, SPANS, History
 from syphon.ops.observer import HUNG, Observer
+from syphon.ops.runtime import Attendant
 from syphon.ops.status import QueueState, SideState
-from syphon.pipeline.census import QueueKey
-from syphon.pipeline.clerk import Clerk
-from syphon.pipeline.desk import Desk
-from syphon.pipeline.duty import Duty
-from syphon.pipeline.jobs import Jobs
-from syphon.pipeline.ledger import Ledger
-from syphon.pipeline.pauses import Pause, Pauses
-from syphon.pipeline.worker import Worker
-from tests.pipeline.plant import eventually
+from syphon.spark.control_server import ControlServer
+from syphon.spark.jobs import Jobs
+from syphon.worker.pair_worker import PairWorker
+from syphon.worker.pauses import Pause, Pauses
+from syphon.worker.run import Worker
+from tests.support.processes import eventually
 
 QUEUE = "contoso/x-servicebus-transfer/0"
 
@@ -74,9 +74,9 @@ def scene(emulator: BackgroundEmulator) -> Iterator[Scene]:
     }
     config = Config.model_validate({"pairs": [pair]})
     pauses = Pauses()
-    with Desk() as desk:
+    with ControlServer() as desk:
         spark = cast(Any, None)
-        clerk = Clerk(Ledger(spark, "nowhere"))
+        clerk = LedgerWriter(Ledger(spark, "nowhere"))
         worker = Worker(config, Jobs(spark, desk, clerk), desk, pauses=pauses)
         found = Scene(emulator, worker, cast(Any, None), pauses)
         found.observer = Observer(config, pauses, RecentEvents(), now=lambda: time.monotonic() + found.later)
@@ -119,7 +119,7 @@ def test_readiness_names_the_side_that_is_out_and_health_stays_green(emulator: B
 def test_a_secondary_that_is_out_at_the_start_is_told_by_what_stands_in_the_way(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Duty, "_rest", lambda *_: None)  # 30 s between tries to make queues (P5)
+    monkeypatch.setattr(PairWorker, "_rest", lambda *_: None)  # 30 s between tries to make queues (P5)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
     with scene(emulator) as found:
         eventually(lambda: any("secondary" in why and "starting" not in why for why in found.not_ready()))
@@ -129,8 +129,8 @@ def test_a_secondary_that_is_out_at_the_start_is_told_by_what_stands_in_the_way(
 def test_while_queues_are_being_made_readiness_says_so_and_health_is_green(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # P3
-    asked, make = threading.Event(), Duty._queues
-    monkeypatch.setattr(Duty, "_queues", lambda duty: asked.wait() and make(duty))
+    asked, make = threading.Event(), PairWorker._queues
+    monkeypatch.setattr(PairWorker, "_queues", lambda duty: asked.wait() and make(duty))
     with scene(emulator) as found:
         primary, secondary = found.not_ready()
         pair = found.look().pairs[0]

@@ -8,9 +8,9 @@ from typing import Any, cast
 from rich.console import Console
 
 from syphon.ops.progress import _Table
-from syphon.pipeline.account import Account
-from syphon.pipeline.drain import Drain, QueueState
-from syphon.transfer.pump import WaitingDestination
+from syphon.spark.totals import Totals
+from syphon.transfer.pump import DestinationBackoff
+from syphon.worker.drain import Drain, QueueState
 
 HOSTILE = "[/nothing] [link=https://evil.example]see[/link] \x1b[2J\x9b31m\r\n\u202e"
 
@@ -25,11 +25,11 @@ class Draining:
 
     queues = (Queue(),)
 
-    def live(self, queue: Queue) -> Account:
-        return Account(forwarded=1)
+    def live(self, queue: Queue) -> Totals:
+        return Totals(forwarded=1)
 
-    def waiting(self) -> list[WaitingDestination]:
-        return [WaitingDestination("orders", 3.0, HOSTILE, 2)]
+    def waiting(self) -> list[DestinationBackoff]:
+        return [DestinationBackoff("orders", 3.0, HOSTILE, 2)]
 
 
 def test_what_others_have_written_is_shown_as_it_is_and_does_nothing() -> None:

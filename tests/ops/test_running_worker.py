@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from syphon.ops.names import METRICS
+from syphon.ops.metric_names import METRICS
 from syphon.ops.status import Destination, DestinationState, Queue, QueueState, Status
-from tests.ops.tools import ROOT, run, said, tool
-from tests.pipeline.plant import Plant, Running, aliased, eventually, plant
+from tests.support.processes import Plant, Running, aliased, eventually, plant
+from tests.support.tools import ROOT, run, said, tool
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -118,8 +118,12 @@ class Stage:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SYPHON_STATUS_TOKEN": TOKEN}
         return subprocess.run(
             [sys.executable, "-m", "syphon", words[0], "--url", self.url, *words[1:]],
-            env=environment, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
 
     def reload(self, **pair: Any) -> None:
         """Other settings of the pair, and a signal to take them over."""
@@ -256,9 +260,12 @@ def test_the_status_command_shows_the_same_in_a_terminal(stage: Stage) -> None:
 
 def test_without_the_token_a_command_is_told_what_is_missing(stage: Stage) -> None:
     refused = subprocess.run(
-        [sys.executable, "-m", "syphon", "status", "--url", stage.url], capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "syphon", "status", "--url", stage.url],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    )
     assert refused.returncode == 77
     assert "SYPHON_STATUS_TOKEN" in refused.stderr
 

@@ -18,9 +18,9 @@ from syphon.ops import server as module
 from syphon.ops.observer import STARTING
 from syphon.ops.server import PortTaken
 from syphon.ops.status import Status
-from syphon.pipeline.pauses import Pause
-from tests.ops.served import Served, answer_of, rest_of, served
-from tests.pipeline.plant import eventually
+from syphon.worker.pauses import Pause
+from tests.support.processes import eventually
+from tests.support.status_server import Served, answer_of, rest_of, served
 
 TOKEN = "a-token-of-the-operator"
 HIDDEN = ("/", "/status", "/metrics")
@@ -233,9 +233,20 @@ def test_a_wrong_method_is_refused(local: Served, method: str, path: str) -> Non
 
 @pytest.mark.parametrize(
     "path",
-    ["/../status", "/%2e%2e/etc/passwd", "//status", "/status/", "/status%00", "/page.html", "/%2fstatus", "/STATUS",
-     "/healthz/../status", "/..;/metrics", "http://evil.example/status/x"],
-)  # fmt: skip
+    [
+        "/../status",
+        "/%2e%2e/etc/passwd",
+        "//status",
+        "/status/",
+        "/status%00",
+        "/page.html",
+        "/%2fstatus",
+        "/STATUS",
+        "/healthz/../status",
+        "/..;/metrics",
+        "http://evil.example/status/x",
+    ],
+)
 def test_tricks_with_paths_lead_nowhere(local: Served, path: str) -> None:
     assert local.ask(path).status in (400, 404)
 
@@ -305,8 +316,9 @@ def test_too_many_at_once_are_turned_away_and_the_rest_is_served(monkeypatch: py
 def test_a_port_that_is_taken_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(PortTaken, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*Set status\.listen"), served(
-            f"127.0.0.1:{port}"
+        with (
+            pytest.raises(PortTaken, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*Set status\.listen"),
+            served(f"127.0.0.1:{port}"),
         ):
             pass
 

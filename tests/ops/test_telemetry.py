@@ -12,15 +12,15 @@ from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 from prometheus_client.parser import text_string_to_metric_families
 
 from syphon.config import Config
+from syphon.model.stats import QueueKey, Stats
 from syphon.ops import otlp
 from syphon.ops.events import RecentEvents
 from syphon.ops.observer import LOOK_EVERY, Observer
 from syphon.ops.telemetry import Telemetry
-from syphon.pipeline.census import Census, QueueKey
-from syphon.pipeline.desk import Standing
-from syphon.pipeline.pauses import Pauses
-from tests.ops.collector import collector
-from tests.ops.served import PAIRS
+from syphon.spark.control_server import QueueTotals
+from syphon.worker.pauses import Pauses
+from tests.support.otlp_collector import collector
+from tests.support.status_server import PAIRS
 
 
 @contextmanager
@@ -46,11 +46,11 @@ def test_a_histogram_is_what_tasks_have_counted_all_of_them_together() -> None: 
     with telemetry() as made:
         standings = {}
         for number in range(2):
-            census = Census()
+            census = Stats()
             for seconds in (0.02, 0.02, 0.3, 30.0):
                 census.process.note(seconds)
                 census.send.note(seconds)
-            standings[QueueKey("contoso", f"q{number}")] = Standing(census=census)
+            standings[QueueKey("contoso", f"q{number}")] = QueueTotals(census=census)
         made._observer.standings = standings
         assert list(samples(made, "messaging_process_duration_seconds_count").values()) == [4, 4]
         sent = samples(made, "messaging_client_operation_duration_seconds_sum")

@@ -10,25 +10,25 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
 from syphon.config import Config
-from syphon.ops import names
+from syphon.model.stats import QueueKey
+from syphon.ops import metric_names
 from syphon.ops.events import RecentEvents
 from syphon.ops.observer import Observer
 from syphon.ops.telemetry import Telemetry
-from syphon.pipeline.census import QueueKey
-from syphon.pipeline.desk import Traced
-from syphon.pipeline.pauses import Pauses
+from syphon.spark.control_server import Traced
 from syphon.transfer.traces import BatchTrace
+from syphon.worker.pauses import Pauses
 from tests.faults.checker import imprint
+from tests.faults.environment import PRIMARY, QUEUE, Site, site
 from tests.faults.messages import ORDERS, Input, made
-from tests.faults.site import PRIMARY, QUEUE, Site, site
-from tests.ops.collector import Collector, collector
-from tests.ops.served import PAIRS
-from tests.pipeline.plant import Running, eventually
+from tests.support.otlp_collector import Collector, collector
+from tests.support.processes import Running, eventually
+from tests.support.status_server import PAIRS
 
 pytestmark = [pytest.mark.timeout(300)]
 
 BODY = b"what nobody else may read"
-OPERATIONS = [span.operation for span in names.SPANS]
+OPERATIONS = [span.operation for span in metric_names.SPANS]
 
 
 def sent(number: int) -> Input:
@@ -46,7 +46,7 @@ def sent(number: int) -> Input:
 def patient(place: Site, endpoint: str) -> Running:
     """A worker that listens. It would wait for a collector for hours, if it waited at all."""
     config = place.config(telemetry={"otlp_endpoint": endpoint, "traces": True})
-    running = Running(["run", "-c", str(config)], place.folder, module="tests.ops.patient")
+    running = Running(["run", "-c", str(config)], place.folder, module="tests.support.slow_exporters")
     place.running.append(running)
     running.until("listening to")
     return running
@@ -95,13 +95,19 @@ def test_a_senders_trace_is_linked_to_from_the_batch_that_carried_its_message_ho
         assert (whole.name, send.name, settle.name) == (f"process {QUEUE}", "send orders", f"settle {QUEUE}")
         assert (whole.parent_span_id, send.parent_span_id, settle.parent_span_id) == (b"", whole.span_id, whole.span_id)
         assert (whole.kind, send.kind, settle.kind) == (Span.SPAN_KIND_CONSUMER, *[Span.SPAN_KIND_CLIENT] * 2)
-        times = [whole.start_time_unix_nano, send.start_time_unix_nano, send.end_time_unix_nano,
-                 settle.start_time_unix_nano, settle.end_time_unix_nano, whole.end_time_unix_nano]  # fmt: skip
+        times = [
+            whole.start_time_unix_nano,
+            send.start_time_unix_nano,
+            send.end_time_unix_nano,
+            settle.start_time_unix_nano,
+            settle.end_time_unix_nano,
+            whole.end_time_unix_nano,
+        ]
         assert times == sorted(times)
         assert str(attributes(send)["server.address"]) in place.primary
         assert str(attributes(whole)["server.address"]) in place.secondary
         for span in (whole, send, settle):
-            assert set(attributes(span)) <= set(names.SPAN_ATTRIBUTES)
+            assert set(attributes(span)) <= set(metric_names.SPAN_ATTRIBUTES)
             assert attributes(span)["syphon.pair"] == "contoso"
     arrived = place.contents(PRIMARY, ORDERS)
     assert sorted(map(imprint, arrived)) == sorted(imprint(each.original) for each in inputs)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from syphon.cli.exit_codes import ExitCode
-from tests.ops.tools import ROOT, run, said, tool
+from tests.support.tools import ROOT, run, said, tool
 
 WORKER = ROOT / "systemd" / "syphon@.service"
 DRAIN = ROOT / "systemd" / "syphon-drain@.service"
@@ -96,9 +96,16 @@ def test_the_drain_is_locked_up_as_the_worker_is_and_shares_its_folder() -> None
     """All that is different is how they start and end."""
     own = {"Description", "ExecStart", "Type", "TimeoutStartSec"}
     only_worker = {
-        "StartLimitIntervalSec", "StartLimitBurst", "ExecReload", "NotifyAccess", "WatchdogSec", "Restart",
-        "RestartSec", "RestartPreventExitStatus", "WantedBy",
-    }  # fmt: skip
+        "StartLimitIntervalSec",
+        "StartLimitBurst",
+        "ExecReload",
+        "NotifyAccess",
+        "WatchdogSec",
+        "Restart",
+        "RestartSec",
+        "RestartPreventExitStatus",
+        "WantedBy",
+    }
     worker, drain = settings(WORKER), settings(DRAIN)
     assert set(worker) - set(drain) == only_worker
     assert {key: value for key, value in worker.items() if key not in own | only_worker} == {

@@ -23,7 +23,7 @@ from syphon.emulator import (
 )
 from syphon.emulator.broker.namespace import Namespace
 from syphon.sender import Change, PairOptions
-from tests.sender.fronts import FRONTS, Front, HandClock
+from tests.support.sender_faces import FRONTS, Front, HandClock
 
 AT_ONCE = timedelta(0)
 QUEUE_0, QUEUE_1 = "contoso/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/1"
@@ -107,9 +107,12 @@ class Bench:
     def pair(self, *, hand_clock: bool = True, **options: Any) -> Any:
         """A pair whose clients try nothing twice, so that each failure is seen at once."""
         settings = {
-            "backlog_queue_count": 2, "failover_interval": AT_ONCE, "primary_name": "contoso",
-            "on_change": self.changes.append, **options,
-        }  # fmt: skip
+            "backlog_queue_count": 2,
+            "failover_interval": AT_ONCE,
+            "primary_name": "contoso",
+            "on_change": self.changes.append,
+            **options,
+        }
         primary, secondary = (
             self.front.client(self.emulator[name].connection_string) for name in ("contoso", "contoso-dr")
         )

@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import (
 
 from syphon.emulator import Action, Fault, Operation, Outage
 from tests.sender.conftest import QUEUE_0, Bench, leftovers
-from tests.sender.fronts import eventually, in_thread
+from tests.support.sender_faces import eventually, in_thread
 
 pytestmark = leftovers
 SOON = timedelta(seconds=3)

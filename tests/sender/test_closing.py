@@ -12,7 +12,7 @@ from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusError
 from syphon.emulator import Outage
 from syphon.sender import PairOptions, SenderClosed, aio, links, sync
 from tests.sender.conftest import Bench, leftovers
-from tests.sender.fronts import eventually, in_thread
+from tests.support.sender_faces import eventually, in_thread
 
 pytestmark = leftovers
 
@@ -110,7 +110,7 @@ def test_a_link_that_opens_too_late_is_closed_when_it_is_open(bench: Bench) -> N
     bench.outage(Outage.HANG)
     made = client.primary.get_queue_sender("orders")
     with pytest.raises(ServiceBusError, match="could not be opened"):
-        links.Link(lambda: made).use(lambda sender, left: None, 0.3)  # noqa: ARG005
+        links.SenderLink(lambda: made).use(lambda sender, left: None, 0.3)  # noqa: ARG005
     bench.outage(None)
     eventually(lambda: made._shutdown.is_set())
 

@@ -11,7 +11,7 @@ from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusErr
 from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.sender import BothSidesFailed, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut
 from tests.sender.conftest import QUEUE_0, QUEUE_1, Bench, leftovers
-from tests.sender.fronts import eventually
+from tests.support.sender_faces import eventually
 
 pytestmark = leftovers
 MINUTE = timedelta(minutes=1)

@@ -1,4 +1,4 @@
-"""The primary taken away and given back three times under load: twenty senders, 2,000 messages a second.
+"""The primary taken away and given back three times under sender_load: twenty senders, 2,000 messages a second.
 
 Every message whose send returned is looked for at its destination, by its identity, after the syphon has run.
 """
@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.bus.opening import namespace_of
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import (
     Action,
@@ -34,11 +34,11 @@ from syphon.emulator import (
     SubscriptionDescription,
     TopicDescription,
 )
-from syphon.transfer.outcomes import Outcome, Result
+from syphon.model.outcome import Outcome, Result
 from syphon.transfer.pump import Pump, PumpOptions
-from tests.sender import load
 from tests.sender.conftest import QUEUE_0, QUEUE_1
-from tests.sender.fronts import eventually
+from tests.support import sender_load
+from tests.support.sender_faces import eventually
 
 PLACES = ("orders", "invoices", "parts", "news/subscriptions/all")
 
@@ -66,7 +66,7 @@ def senders(emulator: BackgroundEmulator, front: str, record: Path) -> Iterator[
         "PRIMARY": emulator["contoso"].connection_string,
         "SECONDARY": emulator["contoso-dr"].connection_string,
     }
-    command = [sys.executable, "-m", "tests.sender.load", front, str(record)]
+    command = [sys.executable, "-m", "tests.support.sender_load", front, str(record)]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **strings}, cwd=root) as process:
         try:
@@ -125,7 +125,7 @@ def take_away(emulator: BackgroundEmulator, kind: Outage) -> tuple[float, float]
 
 
 def grows(measure: Callable[[], int], by: int) -> None:
-    """Waits until so many more messages are there: the load goes on meanwhile."""
+    """Waits until so many more messages are there: the sender_load goes on meanwhile."""
     start = measure()
     eventually(lambda: measure() >= start + by, within=60)
 
@@ -165,4 +165,4 @@ def carry_home(emulator: BackgroundEmulator) -> None:
 
 
 def test_the_load_is_what_it_says() -> None:
-    assert load.SENDERS * load.BATCH / load.PAUSE == 2000
+    assert sender_load.SENDERS * sender_load.BATCH / sender_load.PAUSE == 2000

@@ -43,9 +43,13 @@ def home(payload: bytes) -> Restored:
 
 def test_aliases_are_typed_as_the_old_sdk_wrote_them_and_the_properties_are_cleared(bench: Bench) -> None:  # M1, M3
     message = ServiceBusMessage(
-        b"body", message_id="m", session_id="s1", time_to_live=timedelta(hours=2), scheduled_enqueue_time_utc=DUE,
+        b"body",
+        message_id="m",
+        session_id="s1",
+        time_to_live=timedelta(hours=2),
+        scheduled_enqueue_time_utc=DUE,
         application_properties={"mine": 7},
-    )  # fmt: skip
+    )
     failed_over(bench).send_messages(message)
     (payload,) = in_backlog(bench)
     stored = Message(payload)
@@ -70,17 +74,27 @@ def test_a_message_with_none_of_the_three_has_its_path_alone(bench: Bench) -> No
 
 def message_with_everything() -> ServiceBusMessage:
     return ServiceBusMessage(
-        b"\x00\xff body", message_id="m", correlation_id="c", content_type="text/x", subject="s", to="t", reply_to="r",
-        reply_to_session_id="rs", session_id="s1", partition_key="s1",
+        b"\x00\xff body",
+        message_id="m",
+        correlation_id="c",
+        content_type="text/x",
+        subject="s",
+        to="t",
+        reply_to="r",
+        reply_to_session_id="rs",
+        session_id="s1",
+        partition_key="s1",
         application_properties={"text": "t", "number": 5, "flag": True, "ratio": 0.5},
-    )  # fmt: skip
+    )
 
 
 def annotated_value() -> AmqpAnnotatedMessage:
     return AmqpAnnotatedMessage(
-        value_body={"key": [1, "two", 3.0]}, header=AmqpMessageHeader(durable=True, priority=3),
-        properties=AmqpMessageProperties(message_id="v"), annotations={"x-opt-mine": "kept"},
-    )  # fmt: skip
+        value_body={"key": [1, "two", 3.0]},
+        header=AmqpMessageHeader(durable=True, priority=3),
+        properties=AmqpMessageProperties(message_id="v"),
+        annotations={"x-opt-mine": "kept"},
+    )
 
 
 def annotated_sequence() -> AmqpAnnotatedMessage:

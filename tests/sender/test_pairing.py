@@ -11,7 +11,7 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.backlog.provisioning import NoBacklogQueue
-from syphon.bus.seam import way_in
+from syphon.bus.sdk_internals import way_in
 from syphon.emulator import (
     Action,
     BackgroundEmulator,
@@ -23,7 +23,7 @@ from syphon.emulator import (
     Outage,
     PolicySettings,
 )
-from syphon.errors import NotAuthorized
+from syphon.model.errors import NotAuthorized
 from syphon.sender import BadOptions, PairOptions, pair
 from syphon.sender.pairing import set_up
 from tests.sender.conftest import QUEUE_0, QUEUE_1, Bench, leftovers

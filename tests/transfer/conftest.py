@@ -15,8 +15,8 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 from pydantic import SecretStr
 
 from syphon.bus.connection import Connection
+from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.bus.opening import namespace_of
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import (
     BackgroundEmulator,
@@ -29,8 +29,8 @@ from syphon.emulator import (
 )
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import Namespace as Broker
+from syphon.model.outcome import Outcome
 from syphon.transfer import pump as pumping
-from syphon.transfer.outcomes import Outcome
 from syphon.transfer.pump import Pump, PumpOptions
 
 BACKLOG = "contoso/x-servicebus-transfer/0"

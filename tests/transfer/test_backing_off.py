@@ -8,18 +8,17 @@ import pytest
 
 from syphon.amqp.frames import Composite, Disposition
 from syphon.emulator import Action, Fault, Operation
-from syphon.emulator.front.entity_links import EntityInlet
-from syphon.emulator.front.session import AmqpSession
-from syphon.errors import DestinationBusy, DestinationMissing, DestinationSilent
-from syphon.transfer.breaker import Closed, Open, Waiting
+from syphon.emulator.amqp_front.entity_links import EntityInlet
+from syphon.emulator.amqp_front.session import AmqpSession
+from syphon.model.errors import DestinationBusy, DestinationMissing, DestinationSilent
+from syphon.transfer.breaker import Available, BackingOff, Rejecting
 from syphon.transfer.destination import Destination
 from syphon.transfer.destinations import Destinations
 from syphon.transfer.options import PumpOptions
 from syphon.transfer.pump import PERMANENT
 from syphon.transfer.traces import Traces
-
-from .conftest import Bench, aliased
-from .trial import Trial, trial
+from tests.support.destination_trial import Trial, trial
+from tests.transfer.conftest import Bench, aliased
 
 __all__ = ["trial"]
 
@@ -50,7 +49,7 @@ def test_a_success_starts_over(trial: Trial) -> None:  # S9
     trial.bench.emulator.call(trial.bench.primary.faults.clear)
     trial.send()
     assert len(trial.progress.accepted) == 1
-    assert isinstance(trial.destination.state, Open)
+    assert isinstance(trial.destination.state, Available)
     trial.bench.fault(busy)
     assert trial.pause() == 10
 
@@ -71,7 +70,7 @@ def test_many_batches_that_fail_together_are_one_failure(trial: Trial) -> None: 
     trial.turn(lambda: len(trial.progress.left) == 10)
     assert busy.struck == 10
     state = trial.destination.state
-    assert isinstance(state, Waiting)
+    assert isinstance(state, BackingOff)
     assert (state.until - trial.now, trial.destination.breaker.failures) == (10, 1)
 
 
@@ -82,7 +81,7 @@ def test_what_fails_beside_it_does_not_shorten_the_wait_of_a_busy_one(trial: Tri
     trial.offer("second")
     trial.turn(lambda: len(trial.progress.left) == 2)
     state = trial.destination.state
-    assert isinstance(state, Waiting)
+    assert isinstance(state, BackingOff)
     assert (state.until - trial.now, type(state.because)) == (10, DestinationBusy)
 
 
@@ -134,7 +133,7 @@ def test_what_was_settled_without_a_word_is_not_sent_again_and_again(  # D10, S3
 def test_a_destination_that_refused_everything_is_looked_at_again_in_half_a_minute(trial: Trial) -> None:  # S4
     trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="com.microsoft:entity-disabled"))
     trial.send()
-    assert isinstance(trial.destination.state, Closed)
+    assert isinstance(trial.destination.state, Rejecting)
     trial.bench.emulator.call(trial.bench.primary.faults.clear)
     trial.now += 29.9
     trial.send()
@@ -152,11 +151,11 @@ def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Tr
     after = time.monotonic()
     trial.now = before + 60
     trial.turn_once()
-    assert isinstance(trial.destination.state, Open)
+    assert isinstance(trial.destination.state, Available)
     trial.now = after + 60.001
     trial.turn(lambda: len(trial.progress.left) == 1)
     state = trial.destination.state
-    assert isinstance(state, Waiting)
+    assert isinstance(state, BackingOff)
     assert isinstance(state.because, DestinationSilent)
     assert "'orders' has not answered for 60 seconds" in str(state.because)
     assert trial.progress.left[0][0].possible_duplicate  # it has arrived, and nobody was told

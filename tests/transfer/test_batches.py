@@ -17,15 +17,14 @@ from syphon.amqp import (
     properties_bytes,
     section_bytes,
 )
-from syphon.backlog import Facts, Restored
+from syphon.backlog import BrokerStamps, Restored
 from syphon.bus.links import Arrival
-from syphon.bus.seam import payloads_of
+from syphon.bus.sdk_internals import payloads_of
 from syphon.emulator import QueueDescription, Tier
+from syphon.model.outcome import Result
 from syphon.transfer.batches import Transfer, encoded
-from syphon.transfer.outcomes import Result
-
-from .conftest import Bench
-from .trial import Trial, trial
+from tests.support.destination_trial import Trial, trial
+from tests.transfer.conftest import Bench
 
 __all__ = ["trial"]
 
@@ -63,7 +62,7 @@ def test_the_envelope_of_a_batch_is_the_sdks() -> None:  # S8: by it a partition
     batch = []
     for payload in payloads_of(theirs):
         message = Message(payload).properties()
-        restored = Restored(payload, "orders", message.message_id, "s", "s", len(payload), Facts())
+        restored = Restored(payload, "orders", message.message_id, "s", "s", len(payload), BrokerStamps())
         batch.append(Transfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
     ours = Message(encoded(batch)[0])
     assert ours.properties() == envelope.properties() == Properties(message_id="m0", group_id="s")
@@ -108,5 +107,8 @@ def test_a_long_line_of_one_key_lets_the_others_have_their_turn(trial: Trial) ->
     trial.offer("b")
     trial.turn(lambda: trial.answered() == 251)
     assert [(answer.batch[0].restored.partition_key, len(answer.batch)) for answer in trial.progress.answers] == [
-        ("a", 100), ("b", 1), ("a", 100), ("a", 50),
-    ]  # fmt: skip
+        ("a", 100),
+        ("b", 1),
+        ("a", 100),
+        ("a", 50),
+    ]

@@ -18,10 +18,9 @@ from syphon.amqp import (
 )
 from syphon.backlog import to_backlog
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.transfer.outcomes import Result
-
-from .conftest import BACKLOG, Bench
-from .kinds import BODIES, TYPES
+from syphon.model.outcome import Result
+from tests.support.property_kinds import BODIES, TYPES
+from tests.transfer.conftest import BACKLOG, Bench
 
 
 def messages() -> dict[str, bytes]:

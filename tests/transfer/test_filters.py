@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from syphon.backlog import Ttl
+from syphon.model.outcome import Result
 from syphon.transfer.options import PumpOptions
-from syphon.transfer.outcomes import Result
-
-from .conftest import BACKLOG, PATIENT, Bench, aliased
+from tests.transfer.conftest import BACKLOG, PATIENT, Bench, aliased
 
 
 def test_only_the_destinations_that_were_asked_for_are_served(bench: Bench) -> None:  # X2
@@ -22,9 +21,11 @@ def test_only_the_destinations_that_were_asked_for_are_served(bench: Bench) -> N
     tally = pump.tally
     assert (tally.received, tally.forwarded, tally.dead_lettered, tally.left, tally.outside) == (6, 2, 0, 4, 4)
     assert {(o.destination, o.reason) for o in outcomes if o.result is Result.LEFT} == {
-        ("orders", "outside the filter"), ("gone", "outside the filter"), ("", "outside the filter"),
+        ("orders", "outside the filter"),
+        ("gone", "outside the filter"),
+        ("", "outside the filter"),
         ("a/$management", "outside the filter"),
-    }  # fmt: skip
+    }
     assert bench.active(BACKLOG, "contoso-dr") == 4
     assert bench.dead(BACKLOG) == 0
 
@@ -40,9 +41,7 @@ def test_only_the_time_that_was_asked_for_is_served(bench: Bench) -> None:  # X2
     assert [str(message) for message in bench.take("orders", 1)] == ["new"]
 
 
-@pytest.mark.parametrize(
-    ("enqueued_at", "wanted"), [(99, False), (100, True), (199, True), (200, False)]
-)  # fmt: skip
+@pytest.mark.parametrize(("enqueued_at", "wanted"), [(99, False), (100, True), (199, True), (200, False)])
 def test_the_first_moment_is_within_and_the_last_is_not(enqueued_at: int, wanted: bool) -> None:
     options = PumpOptions(after=100, before=200)
     assert options.wants("orders", enqueued_at) is wanted

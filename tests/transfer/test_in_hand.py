@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation
-from syphon.transfer.outcomes import Result
-
-from .conftest import BACKLOG, PATIENT, Bench, aliased
+from syphon.model.outcome import Result
+from tests.transfer.conftest import BACKLOG, PATIENT, Bench, aliased
 
 
 def test_nine_of_ten_messages_are_for_destinations_that_do_not_work_and_the_tenth_arrives(bench: Bench) -> None:  # S3

@@ -9,15 +9,14 @@ from math import ceil
 import pytest
 
 from syphon.emulator import Action, Fault, Operation
-from syphon.errors import DestinationBusy, DestinationDisabled
+from syphon.model.errors import DestinationBusy, DestinationDisabled
 from syphon.transfer import destination
 from syphon.transfer.batches import MOST
-from syphon.transfer.breaker import Breaker, Waiting
+from syphon.transfer.breaker import BackingOff, Breaker
 from syphon.transfer.destinations import UNDER_WAY
 from syphon.transfer.options import PERMANENT
-from syphon.transfer.pump import PumpOptions, Tally, WaitingDestination
-
-from .conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
+from syphon.transfer.pump import DestinationBackoff, PumpOptions, Tally
+from tests.transfer.conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
 
 @pytest.fixture
@@ -53,10 +52,11 @@ def test_a_destination_that_never_answers_does_not_hold_up_the_others(  # S3
     hung = hurried.fault(Fault(Action.HANG, operation, "dead"))
     hurried.put(*(aliased(f"{i}", "orders" if i % 10 == 0 else "dead") for i in range(6000)))
     tally = run(
-        hurried, replace(PATIENT, window=2000),
+        hurried,
+        replace(PATIENT, window=2000),
         is_over=lambda tally: tally.forwarded == 600,
         is_stuck=lambda tally: tally.in_hand == 2000 and tally.forwarded == ceil(tally.received / 10),
-    )  # fmt: skip
+    )
     assert hung.struck > 0
     assert tally.received == tally.forwarded + tally.left
     assert (tally.forwarded, tally.dead_lettered) == (600, 0)
@@ -74,9 +74,11 @@ def test_many_that_never_answer_leave_room_for_the_others(hurried: StillBench) -
         return (tally.in_hand == 4000 or tally.received == 6000) and tally.forwarded == ceil(tally.received / 5)
 
     tally = run(
-        hurried, replace(PATIENT, window=4000),
-        is_over=lambda tally: tally.forwarded == 1200 and tally.in_hand <= most, is_stuck=is_stuck,
-    )  # fmt: skip
+        hurried,
+        replace(PATIENT, window=4000),
+        is_over=lambda tally: tally.forwarded == 1200 and tally.in_hand <= most,
+        is_stuck=is_stuck,
+    )
     assert tally.forwarded == 1200
 
 
@@ -87,10 +89,11 @@ def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(hurried: Sti
     hurried.put(*(aliased("x" * 2000, "dead" if i % 10 else "orders") for i in range(2000)))
     most = UNDER_WAY * 3_000_000 + 256 * 1024
     tally = run(
-        hurried, replace(PATIENT, window_bytes=3_000_000),
+        hurried,
+        replace(PATIENT, window_bytes=3_000_000),
         is_over=lambda tally: tally.forwarded == 200 and tally.bytes_in_hand <= most,
         is_stuck=lambda tally: tally.bytes_in_hand > most and tally.forwarded == ceil(tally.received / 10),
-    )  # fmt: skip
+    )
     assert tally.forwarded == 200
 
 
@@ -112,7 +115,7 @@ def test_who_gets_no_link_does_not_keep_its_messages_in_hand(  # S3
                 still.advance(step)
 
         turn(lambda: hung.struck == 1)
-        pump.leave_alone(WaitingDestination("waits", 60.0, "it was busy", 0))
+        pump.leave_alone(DestinationBackoff("waits", 60.0, "it was busy", 0))
         still.put(*(aliased("x", path) for path in ("waits", "later")))
         turn(lambda: pump.tally.received == 3)
         turn(lambda: len(outcomes) == 3, step=destination.STUCK + 1)  # the third is the one that was not answered
@@ -121,8 +124,9 @@ def test_who_gets_no_link_does_not_keep_its_messages_in_hand(  # S3
         pump.stop()
         turn(lambda: False, step=1)
     assert {outcome.destination: outcome.reason for outcome in outcomes[:2]} == {
-        "waits": "it was busy", "later": "'later' takes nothing at the moment.",
-    }  # fmt: skip
+        "waits": "it was busy",
+        "later": "'later' takes nothing at the moment.",
+    }
 
 
 @pytest.mark.parametrize("condition", ["amqp:link:message-size-exceeded", "amqp:decode-error", "amqp:not-allowed"])
@@ -187,5 +191,5 @@ def test_a_destination_that_has_failed_for_days_still_has_two_minutes_to_wait() 
     breaker = Breaker("orders", PERMANENT)
     breaker.failures = 5000
     breaker.failed(DestinationBusy(), 0.0)
-    assert isinstance(breaker.state, Waiting)
+    assert isinstance(breaker.state, BackingOff)
     assert breaker.state.until == 120.0

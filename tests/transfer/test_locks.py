@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from syphon.emulator import Action, Fault, Operation, QueueDescription
-from syphon.transfer.outcomes import Result
-
-from .conftest import BACKLOG, Bench, StillBench, aliased
+from syphon.model.outcome import Result
+from tests.transfer.conftest import BACKLOG, Bench, StillBench, aliased
 
 
 def short_locks(bench: Bench) -> str:

@@ -10,11 +10,10 @@ import pytest
 from syphon.bus.connection import Connection
 from syphon.bus.namespace import Namespace
 from syphon.emulator import Action, Fault, Operation, Outage
-from syphon.errors import DestinationUnreachable
-from syphon.transfer.outcomes import Outcome
+from syphon.model.errors import DestinationUnreachable
+from syphon.model.outcome import Outcome
 from syphon.transfer.pump import Pump
-
-from .conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
+from tests.transfer.conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
 
 def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_management_node(  # D10

@@ -7,9 +7,8 @@ from collections import Counter
 from azure.servicebus import ServiceBusMessage
 
 from syphon.emulator import Action, Fault, Operation
-from syphon.transfer.outcomes import Result
-
-from .conftest import Bench, aliased
+from syphon.model.outcome import Result
+from tests.transfer.conftest import Bench, aliased
 
 
 def keyed(number: int, path: str) -> ServiceBusMessage:
@@ -43,10 +42,12 @@ def test_mixed_keys_arrive_at_a_partitioned_queue_each_with_its_own(bench: Bench
 
 def test_sessions_of_a_partitioned_queue_arrive_whole(bench: Bench) -> None:  # S8
     bench.queue("sessions", enable_partitioning=True, requires_session=True)
-    bench.put(*(
-        aliased(f"{number}", "sessions", application_properties={"x-ms-sessionid": f"s{number % 3}"})
-        for number in range(90)
-    ))  # fmt: skip
+    bench.put(
+        *(
+            aliased(f"{number}", "sessions", application_properties={"x-ms-sessionid": f"s{number % 3}"})
+            for number in range(90)
+        )
+    )
     pump, _ = bench.run()
     assert pump.tally.forwarded == 90
     for number in range(3):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from syphon.transfer.outcomes import Result
-
-from .conftest import Bench, aliased
+from syphon.model.outcome import Result
+from tests.transfer.conftest import Bench, aliased
 
 
 def test_a_paused_destination_is_left_alone_whatever_its_capitals_and_the_others_are_served(bench: Bench) -> None:  # S3

@@ -6,14 +6,13 @@ import pytest
 
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.emulator import Action, Fault, Operation
-from syphon.errors import DestinationFailed, MessageTooLarge, NotAllowedByEntity
-from syphon.transfer.breaker import Open, Waiting
+from syphon.model.errors import DestinationFailed, MessageTooLarge, NotAllowedByEntity
+from syphon.model.outcome import Result
+from syphon.transfer.breaker import Available, BackingOff
 from syphon.transfer.destination import Destination
-from syphon.transfer.outcomes import Result
 from syphon.transfer.pump import PERMANENT
-
-from .conftest import Bench, aliased
-from .trial import Trial, trial
+from tests.support.destination_trial import Trial, trial
+from tests.transfer.conftest import Bench, aliased
 
 __all__ = ["trial"]
 
@@ -44,7 +43,7 @@ def test_its_companions_arrive_once_and_the_destination_goes_on(trial: Trial, ba
         f"{number}" for number in set(range(100)) - bad
     }
     assert trial.bench.active("orders") == 0
-    assert isinstance(trial.destination.state, Open)
+    assert isinstance(trial.destination.state, Available)
     assert sum(fault.struck for fault in faults) <= 8 * len(bad)  # 100, 50, 25, 13, 7, 4, 2, 1
 
 
@@ -64,7 +63,7 @@ def test_it_is_found_as_well_if_the_link_ends_over_it(trial: Trial) -> None:  # 
     trial.turn(lambda: trial.answered() == 100)
     assert (left(trial), len(trial.progress.accepted)) == ({"7"}, 99)
     assert trial.bench.active("orders") == 99
-    assert isinstance(trial.destination.state, Open)
+    assert isinstance(trial.destination.state, Available)
 
 
 def test_a_destination_that_fails_over_everything_soon_waits(trial: Trial) -> None:  # S4, S9
@@ -75,7 +74,7 @@ def test_a_destination_that_fails_over_everything_soon_waits(trial: Trial) -> No
         trial.turn(lambda tries=tries: trial.answered() == 10 * tries)  # type: ignore[misc]
         assert failing.struck == tries  # down to the first message, and two from afar
         state = trial.destination.state
-        assert isinstance(state, Waiting)
+        assert isinstance(state, BackingOff)
         pauses.append(state.until - trial.now)
         trial.now = state.until
     assert pauses == [1, 2, 4]
@@ -91,7 +90,7 @@ def test_what_others_took_between_two_accidents_speaks_for_the_destination(trial
     offer(trial, 9)
     trial.turn(lambda: trial.answered() == 9)
     assert (len(trial.progress.accepted), len(trial.progress.left)) == (3, 6)
-    assert isinstance(trial.destination.state, Open)
+    assert isinstance(trial.destination.state, Available)
 
 
 def test_a_message_that_is_refused_and_may_not_be_given_up_does_not_hold_up_others(trial: Trial) -> None:  # S4
@@ -102,7 +101,7 @@ def test_a_message_that_is_refused_and_may_not_be_given_up_does_not_hold_up_othe
         trial.offer(None, data_section(bytes(300_000)), message_id=f"large {number}")
     trial.turn(lambda: trial.answered() == 84)
     assert (left(trial), trial.progress.refused) == ({"40", *(f"large {number}" for number in range(4))}, [])
-    assert isinstance(trial.destination.state, Open)
+    assert isinstance(trial.destination.state, Available)
 
 
 def test_a_message_too_large_for_a_new_link_takes_no_companions_with_it(trial: Trial) -> None:  # M7

@@ -24,11 +24,10 @@ from syphon.amqp import (
 from syphon.backlog import to_backlog
 from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.errors import DestinationMissing
-from syphon.transfer.outcomes import Result
+from syphon.model.errors import DestinationMissing
+from syphon.model.outcome import Result
 from syphon.transfer.pump import PERMANENT
-
-from .conftest import BACKLOG, PATIENT, Bench, aliased
+from tests.transfer.conftest import BACKLOG, PATIENT, Bench, aliased
 
 
 def test_messages_go_to_the_destinations_they_were_meant_for(bench: Bench) -> None:  # S2, S3
@@ -66,10 +65,17 @@ def test_an_outcome_says_all_that_can_be_known_of_a_transfer(bench: Bench) -> No
 
 def test_the_aliases_are_gone_and_the_rest_is_as_the_sender_made_it(bench: Bench) -> None:  # M2
     bench.queue("sessions", requires_session=True)
-    bench.put(aliased(
-        "hello", "sessions", message_id="m1", subject="s", content_type="text/plain", correlation_id="c",
-        application_properties={"x-ms-sessionid": "alice", "colour": "red"},
-    ))  # fmt: skip
+    bench.put(
+        aliased(
+            "hello",
+            "sessions",
+            message_id="m1",
+            subject="s",
+            content_type="text/plain",
+            correlation_id="c",
+            application_properties={"x-ms-sessionid": "alice", "colour": "red"},
+        )
+    )
     bench.run()
     with bench.client("contoso").get_queue_receiver("sessions", session_id="alice") as receiver:
         (message,) = receiver.receive_messages(1, max_wait_time=20)
@@ -142,9 +148,10 @@ def test_a_refused_batch_is_split_until_the_bad_message_stands_alone(bench: Benc
     bench.queue("orders")
     good = [aliased(f"{i}", "orders", message_id=f"{i}") for i in range(199)]
     bench.put(*good[:50])
-    bench.smuggle(section_bytes(Section.PROPERTIES, ["x" * 129]) + section_bytes(
-        Section.APPLICATION_PROPERTIES, Map.of({"x-ms-path": "orders"})
-    ))  # fmt: skip
+    bench.smuggle(
+        section_bytes(Section.PROPERTIES, ["x" * 129])
+        + section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"x-ms-path": "orders"}))
+    )
     bench.put(*good[50:99])
     with bench.running() as (pump, outcomes, _):
         bench.wait(lambda: (pump.tally.forwarded, pump.tally.dead_lettered) == (99, 1))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 
 from syphon.emulator import Action, Fault, Operation
-from syphon.transfer.outcomes import Result
-
-from .conftest import BACKLOG, Bench, aliased
+from syphon.model.outcome import Result
+from tests.transfer.conftest import BACKLOG, Bench, aliased
 
 REFUSALS = {
     "amqp:not-found": "DestinationMissing",
@@ -36,9 +35,7 @@ def test_a_refusal_for_good_is_a_dead_letter_with_the_path_the_type_and_the_text
     _, outcomes = bench.run()
     assert {outcome.result for outcome in outcomes} == {Result.DEAD_LETTERED}
     letters = dead_letters(bench, len(expected))
-    told = {
-        letter.message_id: (letter.dead_letter_reason, letter.dead_letter_error_description) for letter in letters
-    }
+    told = {letter.message_id: (letter.dead_letter_reason, letter.dead_letter_error_description) for letter in letters}
     assert told == expected
     for letter in letters:  # and all that is needed to put it back
         assert str(letter) == f"for {letter.message_id}"
@@ -62,9 +59,12 @@ def test_a_text_that_is_too_long_for_a_dead_letter_is_cut(bench: Bench) -> None:
 def test_an_alias_that_makes_no_sense_is_a_dead_letter_and_nothing_of_it_is_forwarded(bench: Bench) -> None:  # M4
     bench.queue("orders")
     bad = {"x-ms-timetolive": "soon", "x-ms-scheduledenqueuetimeutc": "tomorrow", "x-ms-sessionid": 7, "x-ms-path": ""}
-    bench.put(*(
-        aliased("x", "orders", message_id=alias, application_properties={alias: value}) for alias, value in bad.items()
-    ))  # fmt: skip
+    bench.put(
+        *(
+            aliased("x", "orders", message_id=alias, application_properties={alias: value})
+            for alias, value in bad.items()
+        )
+    )
     _, outcomes = bench.run()
     letters = {str(letter.message_id): letter for letter in dead_letters(bench, len(bad))}
     assert letters.keys() == bad.keys()

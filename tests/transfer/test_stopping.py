@@ -11,12 +11,11 @@ from syphon.backlog import to_backlog
 from syphon.bus.connection import Connection
 from syphon.bus.namespace import Namespace, Status
 from syphon.emulator import Action, Fault, Operation
-from syphon.errors import NotAuthorized
+from syphon.model.errors import NotAuthorized
 from syphon.transfer.batches import MOST
 from syphon.transfer.destinations import UNDER_WAY
 from syphon.transfer.pump import Ended, Pump
-
-from .conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
+from tests.transfer.conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
 
 def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(still: StillBench) -> None:  # C2

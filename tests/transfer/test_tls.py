@@ -12,13 +12,12 @@ from pydantic import SecretStr
 
 from syphon.backlog.preflight import Level, looks, queue_names, secondary_administration
 from syphon.backlog.provisioning import plan, provision
+from syphon.bus.factory import client_of, namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.bus.opening import client_of, namespace_of
 from syphon.config import DestinationSettings, PairSettings
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
-
-from .conftest import BACKLOG, Bench, aliased
+from tests.transfer.conftest import BACKLOG, Bench, aliased
 
 
 class SecureBench(Bench):
@@ -66,9 +65,11 @@ def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: SecureBe
 def test_queues_are_made_and_doors_are_tried(secure: SecureBench) -> None:  # P1, P6
     secure.queue("orders")
     pair = PairSettings(
-        name="contoso", primary=secure.settings("contoso"), secondary=secure.settings("contoso-dr"),
+        name="contoso",
+        primary=secure.settings("contoso"),
+        secondary=secure.settings("contoso-dr"),
         destinations=DestinationSettings(allow=["orders"]),
-    )  # fmt: skip
+    )
     administration = secondary_administration(pair)
     assert provision(administration, plan(administration, queue_names(pair))).count == 10
     administration.close()

@@ -12,8 +12,7 @@ from syphon.amqp import Map, Section, section_bytes
 from syphon.backlog import TraceContext
 from syphon.transfer import traces
 from syphon.transfer.traces import BatchTrace, Traces
-
-from .conftest import Bench
+from tests.transfer.conftest import Bench
 
 
 def sent(number: int, path: str = "orders", recorded: bool = True) -> ServiceBusMessage:

@@ -97,7 +97,7 @@ def test_a_variable_that_is_not_set_is_told_with_its_line_and_nothing_else_is_sa
 def test_a_file_that_cannot_be_had_is_told_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfa")
     (tmp_path / "large").write_bytes(b"x" * (1 << 20) + b"x")
-    text = "tags:\n- ${file:missing}\n- ${file:.}\n- ${file:binary}\n- ${file:large}\n- \"${file:a\\0b}\""
+    text = 'tags:\n- ${file:missing}\n- ${file:.}\n- ${file:binary}\n- ${file:large}\n- "${file:a\\0b}"'
     lines = told(resolved(text, tmp_path))
     assert [line.partition(" names the file ")[0] for line in lines] == [
         f"shop.yaml:{place + 2}: tags[{place}]" for place in range(5)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from syphon.cli.dead_letters.listing import list_letters
-from syphon.cli.dead_letters.replaying import replay
-from syphon.cli.dead_letters.showing import show
+from .listing import list_letters
+from .replaying import replay
+from .showing import show
 
 
 @click.group("dead-letters", short_help="List, explain and put back dead letters.")

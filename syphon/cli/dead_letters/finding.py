@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.chosen_queues import queue_options
-from syphon.cli.moments import Moment, millis_of
-from syphon.cli.settings_file import config_option
+from ..chosen_queues import queue_options
+from ..moments import Moment, millis_of
+from ..settings_file import config_option
 
 if TYPE_CHECKING:
-    from syphon.backlog.choosing import Assignment
     from syphon.backlog.dead_letters import DeadLetter, Wanted
+    from syphon.backlog.queue_selection import SelectedQueue
     from syphon.bus.connection import Connection
-    from syphon.cli.chosen_queues import Unseen
+
+    from ..chosen_queues import Unseen
 
 FILTERS = (
     click.option("--reason", default="*", metavar="PATTERN", help="Only with such a reason, as in 'Destination*'."),
     click.option("--destination", default="*", metavar="PATTERN", help="Only for such a destination; '' is for none."),
-    click.option("--after", type=Moment(),
-                 help="Only what came into the backlog at or after: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago)."),
+    click.option(
+        "--after",
+        type=Moment(),
+        help="Only what came into the backlog at or after: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
+    ),
     click.option("--before", type=Moment(), help="Only what came into the backlog before that."),
     click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of them."),
-)  # fmt: skip
+)
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +53,7 @@ class Search:
     """The dead letters that are meant, queue after queue. One that cannot be looked into does not hide the others."""
 
     def __init__(
-        self, chosen: Sequence[Assignment], wanted: Wanted, limit: int | None = None, start: int = 1
+        self, chosen: Sequence[SelectedQueue], wanted: Wanted, limit: int | None = None, start: int = 1
     ) -> None:
         self.unseen: list[Unseen] = []
         self._chosen = chosen
@@ -57,13 +61,13 @@ class Search:
         self._limit = limit
         self._start = start
 
-    def __iter__(self) -> Iterator[tuple[Assignment, DeadLetter]]:
+    def __iter__(self) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
         return islice(self._all(), self._limit)
 
-    def _all(self) -> Iterator[tuple[Assignment, DeadLetter]]:
-        from syphon.backlog.choosing import by_pair
-        from syphon.bus.opening import connected
-        from syphon.errors import SyphonError
+    def _all(self) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
+        from syphon.backlog.queue_selection import by_pair
+        from syphon.bus.factory import connected
+        from syphon.model.errors import SyphonError
 
         for pair, ours in by_pair(self._chosen):
             try:
@@ -73,9 +77,9 @@ class Search:
             except SyphonError as error:
                 self.unseen += [(assignment, error) for assignment in ours]
 
-    def _one(self, connection: Connection, assignment: Assignment) -> Iterator[tuple[Assignment, DeadLetter]]:
+    def _one(self, connection: Connection, assignment: SelectedQueue) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
         from syphon.backlog.dead_letters import dead_letters
-        from syphon.errors import SyphonError
+        from syphon.model.errors import SyphonError
 
         try:
             for letter in dead_letters(connection, assignment.queue, self._start):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.chosen_queues import assignments, exit_code_for, unseen_records
-from syphon.cli.dead_letters.finding import Search, filter_options, wanted
-from syphon.cli.moments import shown, written
-from syphon.cli.settings_file import load
-from syphon.cli.tables import show_table
+from ..chosen_queues import assignments, exit_code_for, unseen_records
+from ..moments import shown, written
+from ..settings_file import load
+from ..tables import show_table
+from .finding import Search, filter_options, wanted
 
 if TYPE_CHECKING:
     from syphon.backlog.dead_letters import Group
@@ -65,10 +65,16 @@ def show_groups(groups: list[Group]) -> None:
         click.echo("There are no such dead letters.")
         return
     rows = [
-        (group.reason or "(none)", group.destination or "(none)", group.count, shown(group.example.enqueued_at),
-         f"{group.example.queue} #{group.example.sequence_number}", group.example.description)
+        (
+            group.reason or "(none)",
+            group.destination or "(none)",
+            group.count,
+            shown(group.example.enqueued_at),
+            f"{group.example.queue} #{group.example.sequence_number}",
+            group.example.description,
+        )
         for group in groups
-    ]  # fmt: skip
+    ]
     show_table(("reason", "destination", "messages", "oldest", "for example", "which says"), rows)
     total = sum(group.count for group in groups)
     click.echo(f"\n{total:,} dead letter{'s'[: total != 1]}.")

@@ -14,36 +14,59 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.chosen_queues import assignments, exit_code_for, unseen_records
-from syphon.cli.dead_letters.finding import Search, filter_options, wanted
-from syphon.cli.dead_letters.listing import as_record, show_groups
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.settings_file import load
-from syphon.cli.signals import stop_on_signal
-from syphon.pipeline.wording import harmless
+from syphon.model.formatting import harmless
+
+from ..chosen_queues import assignments, exit_code_for, unseen_records
+from ..exit_codes import ExitCode
+from ..settings_file import load
+from ..signals import stop_on_signal
+from .finding import Search, filter_options, wanted
+from .listing import as_record, show_groups
 
 if TYPE_CHECKING:
-    from syphon.backlog.choosing import Assignment
     from syphon.backlog.dead_letters import Group
-    from syphon.cli.chosen_queues import Unseen
+    from syphon.backlog.queue_selection import SelectedQueue
     from syphon.transfer.replay import ReplayTally, Route
+
+    from ..chosen_queues import Unseen
 
 
 @click.command(short_help="Put dead letters back.")
 @filter_options
-@click.option("--to", "target", required=True, type=click.Choice(["backlog", "destination"]),
-              help="Into the backlog queue again, or straight to the primary's queue or topic.")  # fmt: skip
-@click.option("--set-path", "path", metavar="PATH",
-              help="The destination of each, instead of the one it has or lacks (x-ms-path).")  # fmt: skip
-@click.option("--ttl", type=click.Choice(["restore", "remaining"]),
-              help="Lifetimes start again, or are less the time in the backlog. [default: the pair's]")  # fmt: skip
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    type=click.Choice(["backlog", "destination"]),
+    help="Into the backlog queue again, or straight to the primary's queue or topic.",
+)
+@click.option(
+    "--set-path",
+    "path",
+    metavar="PATH",
+    help="The destination of each, instead of the one it has or lacks (x-ms-path).",
+)
+@click.option(
+    "--ttl",
+    type=click.Choice(["restore", "remaining"]),
+    help="Lifetimes start again, or are less the time in the backlog. [default: the pair's]",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be put back, and put nothing back.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def replay(
-    config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], limit: int | None, target: str,
-    path: str | None, ttl: str | None, dry_run: bool, yes: bool, as_json: bool, **filters: Any,
-) -> None:  # fmt: skip
+    config_file: Path,
+    pairs: tuple[str, ...],
+    queues: tuple[str, ...],
+    limit: int | None,
+    target: str,
+    path: str | None,
+    ttl: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **filters: Any,
+) -> None:
     """Put back the dead letters that the filters choose, each as it was before: its bytes, its message id, without what
     made it a dead letter. It is removed from the dead letters only after its copy was accepted. What cannot be put back
     stays, and the summary says why.
@@ -82,7 +105,7 @@ def replay(
     raise SystemExit(max(exit_code_for(unseen), ExitCode.LEFT if left else ExitCode.OK))
 
 
-def _check_path(chosen: list[Assignment], path: str | None) -> None:
+def _check_path(chosen: list[SelectedQueue], path: str | None) -> None:
     """A destination that would be refused is refused before anything is touched (D13)."""
     from syphon.backlog import not_allowed
     from syphon.backlog.aliases import PATH_LIMIT
@@ -111,10 +134,10 @@ class _Plan:
     path: str | None
     ttl: str | None
     groups: list[Group] = field(default_factory=list)
-    work: list[tuple[Assignment, set[int]]] = field(default_factory=list)
+    work: list[tuple[SelectedQueue, set[int]]] = field(default_factory=list)
     """The queues, and in each the sequence numbers of what is meant."""
     would_stay: Counter[str] = field(default_factory=Counter)
-    tallies: list[tuple[Assignment, ReplayTally]] = field(default_factory=list)
+    tallies: list[tuple[SelectedQueue, ReplayTally]] = field(default_factory=list)
     unseen: list[Unseen] = field(default_factory=list)
 
     @property
@@ -142,7 +165,7 @@ class _Plan:
 
         self.groups = grouped(noted())
 
-    def _route(self, assignment: Assignment) -> Route:
+    def _route(self, assignment: SelectedQueue) -> Route:
         from syphon.backlog import Ttl
         from syphon.transfer.replay import to_backlog, to_destination
 
@@ -151,8 +174,8 @@ class _Plan:
         return to_destination(assignment.pair, Ttl(self.ttl or assignment.pair.time_to_live.value), self.path)
 
     def carry_out(self) -> None:
-        from syphon.bus.opening import connected
-        from syphon.errors import SyphonError
+        from syphon.bus.factory import connected
+        from syphon.model.errors import SyphonError
         from syphon.transfer.replay import Replay
 
         for assignment, numbers in self.work:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.cli.chosen_queues import assignments, exit_code_for, queue_options, unseen_records
-from syphon.cli.dead_letters.finding import Search
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.moments import written
-from syphon.cli.settings_file import config_option, load
-from syphon.pipeline.wording import harmless
+from syphon.model.formatting import harmless
+
+from ..chosen_queues import assignments, exit_code_for, queue_options, unseen_records
+from ..exit_codes import ExitCode
+from ..moments import written
+from ..settings_file import config_option, load
+from .finding import Search
 
 if TYPE_CHECKING:
     from syphon.amqp import Header, Map, Message, Properties, Value
@@ -97,14 +98,15 @@ def _pairs(section: Map) -> list[dict[str, Any]]:
 
 
 def _entry(name: Value, value: Value) -> dict[str, Any]:
-    from syphon.cli.amqp_text import plain, type_of
+    from ..amqp_text import plain, type_of
 
     return {"name": plain(name), "type": type_of(value), "value": plain(value)}
 
 
 def _body(message: Message, with_body: bool) -> dict[str, Any]:
     from syphon.amqp import Section, decode
-    from syphon.cli.amqp_text import plain
+
+    from ..amqp_text import plain
 
     spans = [span for span in message.spans if Section.DATA <= span.section <= Section.VALUE]
     kind = Section(spans[0].section).name.lower() if spans else "none"

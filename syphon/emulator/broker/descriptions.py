@@ -348,9 +348,14 @@ def _authorization(entity: EntityDescription, _tier: Tier) -> None:
 
 
 _BEYOND_BASIC = (
-    "requires_duplicate_detection", "requires_session", "default_message_time_to_live", "auto_delete_on_idle",
-    "duplicate_detection_history_time_window", "enable_express", "forward_to",
-)  # fmt: skip
+    "requires_duplicate_detection",
+    "requires_session",
+    "default_message_time_to_live",
+    "auto_delete_on_idle",
+    "duplicate_detection_history_time_window",
+    "enable_express",
+    "forward_to",
+)
 
 
 def _basic(entity: EntityDescription) -> None:

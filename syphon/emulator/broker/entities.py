@@ -178,11 +178,17 @@ class Receivable(Entity):
 
     def runtime(self) -> EntityRuntime:
         return EntityRuntime(
-            created_at=self.created_at, updated_at=self.updated_at, accessed_at=self.accessed_at,
-            size_in_bytes=self.size, active=self.main.count(State.ACTIVE) + self.main.count(State.DEFERRED),
-            dead_letter=len(self.dead), scheduled=self.main.count(State.SCHEDULED), transfer=0,
-            transfer_dead_letter=len(self.transfer_dead), subscription_count=0,
-        )  # fmt: skip
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            accessed_at=self.accessed_at,
+            size_in_bytes=self.size,
+            active=self.main.count(State.ACTIVE) + self.main.count(State.DEFERRED),
+            dead_letter=len(self.dead),
+            scheduled=self.main.count(State.SCHEDULED),
+            transfer=0,
+            transfer_dead_letter=len(self.transfer_dead),
+            subscription_count=0,
+        )
 
     def end(self, why: Refusal) -> None:
         super().end(why)
@@ -240,10 +246,11 @@ class Intake:
     ) -> None:
         by_id = description.requires_duplicate_detection
         keys = {
-            message.session_id or message.partition_key
+            message.session_id
+            or message.partition_key
             or (str(message.message_id) if by_id and message.message_id is not None else None)
             for message in messages
-        }  # fmt: skip
+        }
         if len(keys) > 1:
             raise NotAllowed(
                 f"A batch sent to the partitioned entity '{self._path}' must have one partition key, not {len(keys)}."
@@ -302,11 +309,15 @@ class Subscription(Receivable):
         """Takes its own copy of a message that one of its rules wants."""
         if self.description.requires_session and message.session_id is None:
             # The sender was not told to have sessions, by the topic it knows: the message is not refused but put aside.
-            self._dead_letter(message, {
-                "DeadLetterReason": "Session ID is null",
-                "DeadLetterErrorDescription":
-                    "Session enabled entity doesn't allow a message without a session identifier.",
-            })  # fmt: skip
+            self._dead_letter(
+                message,
+                {
+                    "DeadLetterReason": "Session ID is null",
+                    "DeadLetterErrorDescription": (
+                        "Session enabled entity doesn't allow a message without a session identifier."
+                    ),
+                },
+            )
             return
         self.main.enqueue([message])
 
@@ -357,10 +368,17 @@ class Topic(Entity):
 
     def runtime(self) -> EntityRuntime:
         return EntityRuntime(
-            created_at=self.created_at, updated_at=self.updated_at, accessed_at=self.accessed_at,
-            size_in_bytes=self.size, active=0, dead_letter=0, scheduled=len(self.main), transfer=0,
-            transfer_dead_letter=0, subscription_count=len(self.subscriptions),
-        )  # fmt: skip
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            accessed_at=self.accessed_at,
+            size_in_bytes=self.size,
+            active=0,
+            dead_letter=0,
+            scheduled=len(self.main),
+            transfer=0,
+            transfer_dead_letter=0,
+            subscription_count=len(self.subscriptions),
+        )
 
     def end(self, why: Refusal) -> None:
         super().end(why)

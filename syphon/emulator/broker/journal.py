@@ -70,6 +70,8 @@ class NoJournal:
         pass
 
     def when_durable(
-        self, callback: Callable[[], None], failed: Callable[[str], None] | None = None  # noqa: ARG002  it never does
+        self,
+        callback: Callable[[], None],
+        failed: Callable[[str], None] | None = None,  # noqa: ARG002  it never does
     ) -> None:
         callback()

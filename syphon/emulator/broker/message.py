@@ -12,18 +12,7 @@ import uuid
 from dataclasses import replace
 from enum import IntEnum
 
-from syphon.amqp import (
-    Malformed,
-    Map,
-    Message,
-    Section,
-    Symbol,
-    Timestamp,
-    UInt,
-    Value,
-    encode,
-    properties_bytes,
-)
+from syphon.amqp import Malformed, Map, Message, Section, Symbol, Timestamp, UInt, Value, encode, properties_bytes
 from syphon.amqp.codec import compound
 from syphon.amqp.sections import entries, map_section
 
@@ -47,25 +36,60 @@ class State(IntEnum):
     SCHEDULED = 2
 
 
-_BROKERS_OWN = frozenset({
-    "x-opt-enqueued-time", "x-opt-locked-until", "x-opt-sequence-number", "x-opt-enqueue-sequence-number",
-    "x-opt-message-state", "x-opt-deadletter-source",
-})  # fmt: skip
+_BROKERS_OWN = frozenset(
+    {
+        "x-opt-enqueued-time",
+        "x-opt-locked-until",
+        "x-opt-sequence-number",
+        "x-opt-enqueue-sequence-number",
+        "x-opt-message-state",
+        "x-opt-deadletter-source",
+    }
+)
 
 _AS_SENT = (
-    "bare", "header_fields", "annotations", "annotation_count", "message_id", "session_id", "partition_key", "ttl",
-    "size", "enqueued_sequence", "dead_letter_source", "fragment",
-)  # fmt: skip
+    "bare",
+    "header_fields",
+    "annotations",
+    "annotation_count",
+    "message_id",
+    "session_id",
+    "partition_key",
+    "ttl",
+    "size",
+    "enqueued_sequence",
+    "dead_letter_source",
+    "fragment",
+)
 
 
 class BrokeredMessage:
     """A message in an entity."""
 
     __slots__ = (
-        "annotation_count", "annotations", "bare", "dead_letter_source", "delivery_count", "due", "enqueued_at",
-        "enqueued_sequence", "expires_at", "fragment", "header_fields", "hops", "lock_token", "locked_until",
-        "message_id", "ordinal", "partition_key", "ping", "session_id", "size", "state", "ttl",
-    )  # fmt: skip
+        "annotation_count",
+        "annotations",
+        "bare",
+        "dead_letter_source",
+        "delivery_count",
+        "due",
+        "enqueued_at",
+        "enqueued_sequence",
+        "expires_at",
+        "fragment",
+        "header_fields",
+        "hops",
+        "lock_token",
+        "locked_until",
+        "message_id",
+        "ordinal",
+        "partition_key",
+        "ping",
+        "session_id",
+        "size",
+        "state",
+        "ttl",
+    )
 
     def __init__(self) -> None:
         self.bare = b""
@@ -199,10 +223,17 @@ class BrokeredMessage:
         ttl = b"\x40" if self.ttl >= _UINT_LIMIT else b"\x70" + _UINT(self.ttl)
         header = self.header_fields + ttl + b"\x40\x70" + _UINT(self.delivery_count)
         parts = [
-            b"\x00\x53\x70", compound(0xC0, 5, header), b"", self.annotations,
-            _ENQUEUED, _LONG(self.enqueued_at), _SEQUENCE, _LONG(self.sequence),
-            _STATE, _BYTE(self.state),
-        ]  # fmt: skip
+            b"\x00\x53\x70",
+            compound(0xC0, 5, header),
+            b"",
+            self.annotations,
+            _ENQUEUED,
+            _LONG(self.enqueued_at),
+            _SEQUENCE,
+            _LONG(self.sequence),
+            _STATE,
+            _BYTE(self.state),
+        ]
         count = self.annotation_count + 3
         if self.enqueued_sequence:
             parts += (_ENQUEUED_SEQUENCE, _LONG(self.enqueued_sequence))

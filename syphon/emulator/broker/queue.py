@@ -10,13 +10,13 @@ from typing import Protocol
 from syphon.amqp import Value
 
 from ..clock import FOREVER, Clock, Millis
-from .agenda import Agenda, Locks
 from .journal import Journal
-from .line import Line
 from .message import BrokeredMessage, State
+from .message_store import Shelf
+from .ready_queue import Line
 from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal
-from .shelf import Shelf
 from .terms import Terms
+from .timers import Agenda, Locks
 
 DeadLetter = Callable[[BrokeredMessage, dict[str, Value]], None]
 
@@ -261,10 +261,13 @@ class MessageQueue(Shelf):
             message.delivery_count += 1
             most = self.terms.max_delivery_count
             if most is not None and message.delivery_count >= most and self._dead_letter is not None:
-                self._bury(message, {
-                    "DeadLetterReason": "MaxDeliveryCountExceeded",
-                    "DeadLetterErrorDescription": f"Message could not be consumed after {most} delivery attempts.",
-                })  # fmt: skip
+                self._bury(
+                    message,
+                    {
+                        "DeadLetterReason": "MaxDeliveryCountExceeded",
+                        "DeadLetterErrorDescription": f"Message could not be consumed after {most} delivery attempts.",
+                    },
+                )
                 return
         if message.expires_at <= self._clock.now() and message.state is State.ACTIVE:
             self._expire(message)
@@ -306,10 +309,13 @@ class MessageQueue(Shelf):
 
     def _expire(self, message: BrokeredMessage) -> None:
         if self.terms.dead_letter_on_expiry and self._dead_letter is not None:
-            self._bury(message, {
-                "DeadLetterReason": "TTLExpiredException",
-                "DeadLetterErrorDescription": "The message expired and was dead lettered.",
-            })  # fmt: skip
+            self._bury(
+                message,
+                {
+                    "DeadLetterReason": "TTLExpiredException",
+                    "DeadLetterErrorDescription": "The message expired and was dead lettered.",
+                },
+            )
         else:
             self._remove(message)
 

@@ -26,10 +26,19 @@ from .filters import CorrelationFilter, FalseFilter, SqlFilter, TrueFilter
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        QueueDescription, TopicDescription, SubscriptionDescription, RuleDescription, AuthorizationRule,
-        TrueFilter, FalseFilter, CorrelationFilter, SqlFilter, EntityStatus, Claim,
+        QueueDescription,
+        TopicDescription,
+        SubscriptionDescription,
+        RuleDescription,
+        AuthorizationRule,
+        TrueFilter,
+        FalseFilter,
+        CorrelationFilter,
+        SqlFilter,
+        EntityStatus,
+        Claim,
     )
-}  # fmt: skip
+}
 
 
 def to_json(record: object) -> str:

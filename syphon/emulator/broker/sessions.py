@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..clock import FOREVER, Millis
-from .line import Line
 from .message import BrokeredMessage, State
 from .queue import Consumer, MessageQueue
+from .ready_queue import Line
 from .refusals import BadArgument, MessageNotFound, NotAllowed, Refusal, SessionCannotBeLocked, SessionLockLost
 
 

@@ -51,10 +51,28 @@ create table seen (path text, id text, at integer, primary key (path, id)) witho
 create table numbers (path text primary key, last integer) without rowid;
 """
 _KEPT = (
-    "ordinal", "fragment", "bare", "header_fields", "annotations", "annotation_count", "message_id", "session_id",
-    "partition_key", "ttl", "due", "size", "enqueued_sequence", "enqueued_at", "expires_at", "dead_letter_source",
-    "state", "delivery_count", "lock_token", "locked_until", "hops",
-)  # fmt: skip
+    "ordinal",
+    "fragment",
+    "bare",
+    "header_fields",
+    "annotations",
+    "annotation_count",
+    "message_id",
+    "session_id",
+    "partition_key",
+    "ttl",
+    "due",
+    "size",
+    "enqueued_sequence",
+    "enqueued_at",
+    "expires_at",
+    "dead_letter_source",
+    "state",
+    "delivery_count",
+    "lock_token",
+    "locked_until",
+    "hops",
+)
 _PUT = f"insert or replace into messages (path, {', '.join(_KEPT)}) values ({', '.join('?' * (len(_KEPT) + 1))})"  # noqa: S608
 _TOUCH = "update messages set state=?, delivery_count=?, lock_token=?, locked_until=? where path=? and ordinal=?"
 _BELOW = "path = ? or (path >= ? and path < ?)"
@@ -124,8 +142,10 @@ class SqliteJournal:
         self._places += 1
         self._write(
             "insert into entities values (?, ?, ?) on conflict (path) do update set description = excluded.description",
-            path, self._places, to_json(description),
-        )  # fmt: skip
+            path,
+            self._places,
+            to_json(description),
+        )
 
     def forget(self, path: str) -> None:
         # Below an entity are its sub-queues, and their names start with a dollar, which no entity's can. So the range

@@ -33,13 +33,24 @@ SYSTEM_PROPERTIES: Mapping[str, str] = {
     **{
         name: name
         for name in (
-            "messageid", "correlationid", "to", "replyto", "label", "sessionid", "replytosessionid", "contenttype",
-            "timetolive", "enqueuedtimeutc", "sequencenumber", "deliverycount", "partitionkey",
+            "messageid",
+            "correlationid",
+            "to",
+            "replyto",
+            "label",
+            "sessionid",
+            "replytosessionid",
+            "contenttype",
+            "timetolive",
+            "enqueuedtimeutc",
+            "sequencenumber",
+            "deliverycount",
+            "partitionkey",
             "scheduledenqueuetimeutc",
         )
     },
     "subject": "label",
-}  # fmt: skip
+}
 """What `sys.` may be followed by, and the name to ask a message for. Newer SDKs call the label a subject."""
 
 _NAMES = ("word", "name")

@@ -17,16 +17,29 @@ LONGEST_TEXT = 65_536
 LONGEST_PATTERN = 1024
 
 _KINDS: Mapping[type, type] = {  # bool comes first because Python's bools are ints
-    bool: bool, int: float, float: float, str: str, bytes: bytes, uuid.UUID: uuid.UUID, datetime: datetime,
+    bool: bool,
+    int: float,
+    float: float,
+    str: str,
+    bytes: bytes,
+    uuid.UUID: uuid.UUID,
+    datetime: datetime,
     timedelta: timedelta,
-}  # fmt: skip
+}
 EQUALITY: Mapping[str, Callable[[Any, Any], bool]] = {"=": operator.eq, "<>": operator.ne, "!=": operator.ne}
 ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _ARITHMETIC: Mapping[str, Callable[[Any, Any], float]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": math.fmod,
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": math.fmod,
+}
 _ORDERED_KINDS = frozenset({float, str, datetime, timedelta})
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 """The AMQP integers, signed or not."""

@@ -1,0 +1,209 @@
+"""Attaching: from the address a client names to the link it gets, or to the reason why it gets none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from syphon.amqp import Described, Long, Map, Symbol, UInt
+from syphon.amqp.frames import Attach, Coordinator, Detach, Error, Source, Target
+
+from ..broker.descriptions import Claim
+from ..broker.faults import Action, Fault, Operation
+from ..broker.refusals import BadArgument, NotAllowed, NotImplementedHere, QuotaExceeded, Refusal
+from ..broker.sessions import Session, SessionQueue
+from .cbs import CbsNode
+from .entity_links import EntityInlet, EntityOutlet
+from .links import Inlet, Link
+from .management import ManagementNode
+from .requests import Node, ReplyOutlet, RequestInlet
+
+if TYPE_CHECKING:
+    from .session import AmqpSession
+
+SESSION_FILTER = "com.microsoft:session-filter"
+LOCKED_UNTIL = "com.microsoft:locked-until-utc"
+BATCH_SIZE = "com.microsoft:max-message-batch-size"
+OPERATION_TIMEOUT = "com.microsoft:timeout"
+LINKS_MAX = 5000
+"""How many links one connection may have: each costs memory, and who needs more can open another connection."""
+SETTLED, RECEIVER_SETTLES_SECOND = 1, 1
+TICKS_AT_1970 = 621_355_968_000_000_000
+SESSION_WAIT = 60_000
+"""How long, in milliseconds, a client waits for the next free session unless it says otherwise."""
+
+
+def open_link(session: AmqpSession, attach: Attach) -> None:
+    """Answers an attach: with the link, now or (when a session must come free first) later, or with a refusal."""
+    try:
+        path = _path_of(attach)
+        fault: Fault | None = None
+        if path != "$cbs":
+            faults = session.connection.namespace.faults
+            faults.charge(0)  # a link costs nothing, but a busy namespace opens none
+            fault = faults.strike(Operation.ATTACH, path)
+        if fault is not None:
+            if fault.action is Action.DROP:
+                session.connection.abort()
+                return
+            if fault.action is Action.HANG:
+                session.ignore(attach.handle)
+                return
+            if fault.action is not Action.DELAY:
+                raise fault.refusal()
+            clock = session.connection.namespace.clock
+            session.delay(attach)
+            clock.call_at(clock.now() + round(fault.seconds * 1000), lambda: _open_later(session, attach, path))
+            return
+    except Refusal as refusal:
+        refuse(session, attach, refusal)
+    else:
+        _open(session, attach, path)
+
+
+def _open_later(session: AmqpSession, attach: Attach, path: str) -> None:
+    if session.resume(attach):
+        _open(session, attach, path)
+
+
+def _open(session: AmqpSession, attach: Attach, path: str) -> None:
+    try:
+        if session.connection.link_count >= LINKS_MAX:
+            raise QuotaExceeded(f"This connection has {LINKS_MAX} links, and cannot have more.")
+        node = _node(session, path)
+        if node is not None:
+            _attach_node(session, attach, path, node)
+        elif attach.role:
+            _attach_receiver(session, attach, path)
+        else:
+            _attach_sender(session, attach, path)
+    except Refusal as refusal:
+        refuse(session, attach, refusal)
+
+
+def refuse(session: AmqpSession, attach: Attach, refusal: Refusal) -> None:
+    """Attached without a terminus and detached at once: AMQP's way to say no to a link."""
+    session.send(Attach(attach.name, attach.handle, not attach.role, initial_delivery_count=0 if attach.role else None))
+    session.send(Detach(attach.handle, True, Error(refusal.condition, refusal.description)))
+    session.ignore(attach.handle)
+
+
+def _path_of(attach: Attach) -> str:
+    terminus = attach.source if attach.role else attach.target
+    if isinstance(terminus, Coordinator):
+        raise NotImplementedHere("Transactions are not offered by this emulator.")
+    if not isinstance(terminus, Source | Target) or not isinstance(terminus.address, str) or not terminus.address:
+        raise BadArgument("The link names no address.", "amqp:invalid-field")
+    address = terminus.address
+    try:
+        return (urlsplit(address).path if "://" in address else address).strip("/")
+    except ValueError:  # such as half an IPv6 address
+        raise BadArgument(f"'{address:.300}' is no address.", "amqp:invalid-field") from None
+
+
+def _node(session: AmqpSession, path: str) -> Node | None:
+    connection = session.connection
+    if path == "$cbs":
+        return CbsNode(connection)
+    entity, found, rest = path.lower().rpartition("/$management")
+    if found and not rest:
+        namespace = connection.namespace
+        grants = list(connection.grants.values())
+        try:
+            namespace.authorize(grants, path, Claim.LISTEN)  # the whole path: some tokens are for the node alone
+        except Refusal:
+            namespace.authorize(grants, path, Claim.SEND)
+        return ManagementNode(connection, path[: len(entity)])
+    return None
+
+
+def _attach_node(session: AmqpSession, attach: Attach, path: str, node: Node) -> None:
+    link: Link = ReplyOutlet(session, attach, path) if attach.role else RequestInlet(session, attach, path, node)
+    _welcome(session, attach, link)
+
+
+def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
+    namespace = session.connection.namespace
+    namespace.authorize(list(session.connection.grants.values()), path, Claim.SEND)
+    entity = namespace.target(path)
+    entity.check_sends()
+    link = EntityInlet(session, attach, entity)
+    batch = namespace.max_batch_size(entity)
+    _welcome(session, attach, link, Map.symbols({BATCH_SIZE: UInt(batch)}))
+
+
+def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
+    namespace = session.connection.namespace
+    namespace.authorize(list(session.connection.grants.values()), path, Claim.LISTEN)
+    entity, line = namespace.source(path)
+    entity.check_receives()
+    wants_session, session_id = _session_filter(attach)
+    if not isinstance(line, SessionQueue) and wants_session:
+        raise NotAllowed(f"'{path}' does not require sessions: a session receiver cannot be created on it.")
+    if isinstance(line, SessionQueue) and not wants_session:
+        raise NotAllowed(
+            f"It is not possible for an entity that requires sessions to create a non-sessionful receiver: '{path}'."
+        )
+    link = EntityOutlet(session, attach, path, entity, line, attach.snd_settle_mode == SETTLED)
+    if not isinstance(line, SessionQueue):
+        _welcome(session, attach, link)
+        return
+
+    def grant(granted: Session) -> None:
+        source = attach.source
+        assert isinstance(source, Source)  # _path_of has seen it
+        source.filter = Map(((Symbol(SESSION_FILTER), granted.id),))
+        ticks = granted.locked_until * 10_000 + TICKS_AT_1970
+        _welcome(session, attach, link, Map(((Symbol(LOCKED_UNTIL), Long(ticks)),)))
+
+    if session_id is not None:
+        try:
+            grant(line.accept(session_id, link))
+        except Refusal:
+            link.closed()
+            raise
+    else:
+        wait = attach.properties.get(OPERATION_TIMEOUT) if attach.properties is not None else None
+        link.wait_for_session(line, int(wait) if isinstance(wait, int) else SESSION_WAIT, grant, attach)
+
+
+def _session_filter(attach: Attach) -> tuple[bool, str | None]:
+    """Whether the receiver asks for a session, and for which: none is whichever comes free."""
+    source = attach.source
+    if not isinstance(source, Source) or source.filter is None or SESSION_FILTER not in source.filter:
+        return False, None
+    wanted = source.filter.get(SESSION_FILTER)
+    if isinstance(wanted, Described):
+        wanted = wanted.value
+    if wanted is not None and not isinstance(wanted, str):
+        raise BadArgument(f"A session id is a string, not {wanted!r:.200}.")
+    return True, wanted
+
+
+def _welcome(session: AmqpSession, attach: Attach, link: Link, properties: Map | None = None) -> None:
+    """Attaches our end."""
+    session.add(link)
+    session.send(
+        Attach(
+            attach.name,
+            attach.handle,
+            not attach.role,
+            attach.snd_settle_mode,
+            attach.rcv_settle_mode,
+            attach.source,
+            attach.target,
+            None,
+            None,
+            0 if attach.role else None,
+            link.max_size if isinstance(link, Inlet) else None,
+            None,
+            None,
+            properties,
+        )
+    )
+    if isinstance(link, Inlet):
+        link.give_credit()
+    if link.path != "$cbs":
+        link.active()  # it may have waited for this longer than a link may be idle
+        link.watch_idleness()
+    session.catch_up(link)

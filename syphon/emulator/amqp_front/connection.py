@@ -1,0 +1,371 @@
+"""One AMQP connection: from the first bytes to the last, frame by frame.
+
+Everything happens in the event loop and nothing waits: a frame comes in, the broker is asked, answers are collected and
+written together. A peer that breaks the protocol is told so and cut off; the server and everybody else go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from syphon.amqp import Malformed
+from syphon.amqp.frames import (
+    EMPTY_FRAME,
+    FRAME_AMQP,
+    MIN_MAX_FRAME_SIZE,
+    Begin,
+    Close,
+    Composite,
+    End,
+    Error,
+    Open,
+    frame,
+    read_performative,
+)
+
+from ..broker.access import Grant
+from ..broker.faults import Action, Fault, Operation, Outage
+from ..broker.namespace import Namespace
+from ..broker.refusals import Unauthorized
+from ..clock import Millis
+from .framing import MAX_FRAME_SIZE, ProtocolError, cut, fitted
+from .handshake import Handshake
+from .heartbeat import Pulse
+from .outbox import Outbox
+from .session import AmqpSession
+
+log = logging.getLogger(__name__)
+
+CHANNEL_MAX = 4999
+SHORTEST_IDLE_TIMEOUT = 100
+"""In milliseconds: a peer that wants to hear from us more often than this would keep us busy with nothing else."""
+FAREWELL_WITHIN = 5.0
+"""How many seconds a peer has to take our last words and close its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontSettings:
+    """How patient the front is, in milliseconds."""
+
+    link_idle_timeout: Millis = 600_000
+    connection_idle_timeout: Millis = 240_000
+    handshake_timeout: Millis = 30_000
+
+
+class AmqpConnection(asyncio.Protocol):
+    """A client's connection to a namespace."""
+
+    def __init__(self, namespace: Namespace, settings: FrontSettings, gone: Callable[[AmqpConnection], None]) -> None:
+        self.namespace = namespace
+        self.settings = settings
+        self.outbox = Outbox(namespace.journal, self._put)
+        self.grants: dict[str, Grant] = {}
+        self.peer_max_frame_size = MIN_MAX_FRAME_SIZE
+        self.link_count = 0
+        self.unfinished = 0
+        self.is_hung = False
+        self.broken_off = False
+        """Whether it ends by our doing: what the peer was waiting for then did not end by the peer's."""
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._handshake = Handshake(namespace.access, self.outbox)
+        self._pulse = Pulse(lambda: self.outbox.write(EMPTY_FRAME), self._give_up_peer)
+        self._rest = b""
+        self._read: Callable[[bytes, int], int] = self._shake_hands
+        self._refusal: Error | None = None
+        self._held_up = False
+        self._opened = False
+        self._closing = False
+        self._peer_closed = False
+        self._sessions: dict[int, AmqpSession] = {}
+        self._rights_timer: asyncio.TimerHandle | None = None
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    # --- the socket ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transports are not asyncio's by type
+        self._after(self.settings.handshake_timeout / 1000, self._give_up_handshake)
+        if self.namespace.faults.outage in (Outage.REFUSE, Outage.DROP):
+            self.abort()
+        elif self.namespace.faults.outage is Outage.HANG:
+            self.hang()
+        elif self.namespace.journal.trouble is not None:
+            self._refusal = Error("amqp:internal-error", self.namespace.journal.trouble)
+        elif (fault := self.namespace.faults.strike(Operation.CONNECT, "")) is not None:
+            self._suffer(fault)
+
+    def _suffer(self, fault: Fault) -> None:
+        if fault.action is Action.HANG:
+            self.hang()
+        elif fault.action is Action.DELAY:
+            assert self._transport is not None  # it was just given
+            self._transport.pause_reading()
+            self._held_up = True
+            clock = self.namespace.clock
+            clock.call_at(clock.now() + round(fault.seconds * 1000), self._let_through)
+        elif fault.action is Action.ERROR:
+            refusal = fault.refusal()
+            self._refusal = Error(refusal.condition, refusal.description)
+        else:
+            self.abort()
+
+    def _let_through(self) -> None:
+        self._held_up = False
+        self._resume()
+        self.data_received(b"")  # what came with the connection itself
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  why a peer went does not matter here
+        self._transport = None
+        self.outbox.end()
+        self._pulse.stop()
+        for timer in self._timers:
+            timer.cancel()
+        if self._rights_timer is not None:
+            self._rights_timer.cancel()
+        self._end_sessions()
+        self._gone(self)
+
+    def pause_writing(self) -> None:
+        # A peer that does not read gets no more to read: what it asks for must wait.
+        self.outbox.is_blocked = True
+        if self._transport is not None and not self._closing:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.outbox.is_blocked = False
+        self._resume()
+        self._go_on()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self.outbox.is_blocked and not self._held_up:
+            self._transport.resume_reading()
+
+    def _go_on(self) -> None:
+        if not self.outbox.is_congested:
+            for session in list(self._sessions.values()):
+                session.go_on()
+
+    # --- what comes in -------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_hung or self._closing:
+            return
+        self._pulse.heard()
+        if self._rest:
+            data = self._rest + data
+        if self._held_up:
+            self._rest = data
+            return
+        pos = 0
+        try:
+            while True:
+                after = self._read(data, pos)
+                if after == pos:
+                    break
+                pos = after
+        except ProtocolError as error:
+            self.close(error.condition, error.description)
+        except Malformed as error:
+            self.close("amqp:decode-error", str(error))
+        except Exception:  # one connection's trouble must not be another's
+            log.exception("a connection of namespace %s failed", self.namespace.name)
+            self.close("amqp:internal-error", "The emulator failed on this connection; its log says how.")
+        self._rest = data[pos:]
+
+    def _shake_hands(self, data: bytes, pos: int) -> int:
+        try:
+            after = self._handshake.read(data, pos)
+        except Unauthorized as refusal:
+            log.info("namespace %s refused a connection: %s", self.namespace.name, refusal.description)
+            self.close()
+            return len(data)
+        if self._handshake.is_over:
+            if self._handshake.grant is not None:
+                self.grants[""] = self._handshake.grant
+            self._read = self._read_frame
+        return after
+
+    def _read_frame(self, data: bytes, pos: int) -> int:
+        found = cut(data, pos, FRAME_AMQP)
+        if found is None:
+            return pos
+        channel, body, after = found
+        if not body:
+            return after  # a heartbeat
+        performative, payload = read_performative(body)
+        if isinstance(performative, Open):
+            self._on_open(performative)
+        elif not self._opened:
+            raise ProtocolError("amqp:illegal-state", f"open was expected, not {performative.NAME}")
+        elif isinstance(performative, Begin):
+            self._on_begin(channel, performative)
+        elif isinstance(performative, Close):
+            self._peer_closed = True
+            self.close()
+        elif (session := self._sessions.get(channel)) is None:
+            raise ProtocolError("amqp:not-allowed", f"{performative.NAME} on channel {channel}, which has no session")
+        elif isinstance(performative, End):
+            del self._sessions[channel]
+            if not session.is_over:
+                session.end()
+                self.send(channel, End())
+        else:
+            session.on(performative, body[payload:])
+        return after if not self._closing else len(data)
+
+    def _on_open(self, peer: Open) -> None:
+        if self._opened:
+            raise ProtocolError("amqp:illegal-state", "The connection is open already.")
+        if peer.idle_time_out is not None and 0 < peer.idle_time_out < SHORTEST_IDLE_TIMEOUT:
+            raise ProtocolError("amqp:not-allowed", f"open.idle-time-out is under {SHORTEST_IDLE_TIMEOUT} ms.")
+        if peer.max_frame_size is not None:
+            if peer.max_frame_size < MIN_MAX_FRAME_SIZE:
+                raise ProtocolError("amqp:invalid-field", f"open.max-frame-size is under {MIN_MAX_FRAME_SIZE}.")
+            self.peer_max_frame_size = min(peer.max_frame_size, MAX_FRAME_SIZE)
+        else:
+            self.peer_max_frame_size = MAX_FRAME_SIZE
+        self._opened = True
+        idle = self.settings.connection_idle_timeout
+        self.send(0, Open(self.namespace.name, None, MAX_FRAME_SIZE, CHANNEL_MAX, idle))
+        if self._refusal is not None:
+            self.close(self._refusal.condition, self._refusal.description or "")
+            return
+        if peer.idle_time_out:
+            self._pulse.keep_alive(peer.idle_time_out / 1000)
+        self._pulse.watch(2 * idle / 1000)
+
+    def _on_begin(self, channel: int, peer: Begin) -> None:
+        if channel > CHANNEL_MAX:
+            raise ProtocolError("amqp:connection:framing-error", f"Channel {channel} is over {CHANNEL_MAX}.")
+        if channel in self._sessions:
+            raise ProtocolError("amqp:not-allowed", f"Channel {channel} has a session already.")
+        self._sessions[channel] = AmqpSession(self, channel, peer)
+
+    # --- what goes out -------------------------------------------------------------------------------------------
+
+    def send(self, channel: int, performative: Composite) -> None:
+        body = fitted(performative, self.peer_max_frame_size)
+        if body is not None:
+            self.outbox.write(frame(channel, body))
+        else:
+            room = f"a frame of {self.peer_max_frame_size} bytes"
+            self.close("amqp:frame-size-too-small", f"{performative.NAME} does not fit into {room}.")
+
+    def _put(self, data: bytes, last: bool) -> None:
+        if self._transport is not None and not self.is_hung:
+            self._transport.write(data)
+            self._pulse.spoke()
+            if last:
+                self._part()
+        self._go_on()
+
+    def hush(self) -> None:
+        """Drops what was about to be said: it speaks of things that could not be kept."""
+        self.outbox.hush()
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def close(self, condition: str | None = None, description: str = "") -> None:
+        """Closes in the way of the protocol, with an error if there is one."""
+        if self._closing:
+            return
+        self._closing = True
+        self._pulse.stop()
+        self.broken_off = self.broken_off or condition is not None
+        self._end_sessions()
+        if self._opened:
+            error = Error(condition, description) if condition else None
+            self.send(0, Close(error))
+        elif condition and self._handshake.is_over:
+            # AMQP wants an open before a close, even if all it says is goodbye.
+            self.send(0, Open(self.namespace.name))
+            self.send(0, Close(Error(condition, description)))
+        else:
+            self.outbox.write(b"")
+        self.outbox.end()
+
+    def fail(self, why: str) -> None:
+        """Ends the connection because what happened on it cannot be kept."""
+        for session in list(self._sessions.values()):
+            session.detach_all(Error("amqp:internal-error", why))  # clients look for the reason on their links
+        self.close("amqp:internal-error", why)
+
+    def abort(self) -> None:
+        """Cuts the connection without a word."""
+        self.broken_off = self._closing = True
+        self.outbox.end()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def hang(self) -> None:
+        """Not one byte more, in either direction."""
+        self.is_hung = self.broken_off = True
+
+    def _part(self) -> None:
+        """All is said. The peer may still be sending: cutting it off now could destroy our last words on their way."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._peer_closed or not transport.can_write_eof():
+            transport.close()
+        else:
+            with contextlib.suppress(OSError):  # the peer may have gone while we were speaking
+                transport.write_eof()
+            transport.resume_reading()  # to nowhere, until the peer closes its end as well
+        self._after(FAREWELL_WITHIN, self.abort)
+
+    def _end_sessions(self) -> None:
+        # First those that wait: what the others give up must not go to a link that is about to end too.
+        for session in self._sessions.values():
+            session.stop_waiting()
+        for session in self._sessions.values():
+            session.end()
+        self._sessions.clear()
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def _after(self, seconds: float, callback: Callable[[], None]) -> None:
+        def ring() -> None:
+            self._timers.discard(timer)
+            callback()
+
+        timer = self._loop.call_later(seconds, ring)
+        self._timers.add(timer)
+
+    def _give_up_handshake(self) -> None:
+        if not self._opened and not self.is_hung:
+            self.abort()
+
+    def _give_up_peer(self, silent: float) -> None:
+        self.close("amqp:resource-limit-exceeded", f"Nothing was heard from the peer for {silent:.0f} seconds.")
+
+    # --- rights --------------------------------------------------------------------------------------------------
+
+    def grant(self, grant: Grant) -> None:
+        """A token was put: it stands for its path until it expires, and then the links that lived on it end."""
+        self.grants[grant.path] = grant
+        self._watch_rights()
+
+    def _watch_rights(self) -> None:
+        """One timer for the next token to expire. Those that have are forgotten."""
+        now = self.namespace.access.seconds()
+        self.grants = {path: grant for path, grant in self.grants.items() if grant.expires_at > now}
+        if self._rights_timer is not None:
+            self._rights_timer.cancel()
+            self._rights_timer = None
+        expiries = [grant.expires_at for grant in self.grants.values() if grant.expires_at < float("inf")]
+        if expiries:
+            remaining = min(min(expiries) - now, 86_400.0)
+            self._rights_timer = self._loop.call_later(remaining + 0.01, self._recheck_links)
+
+    def _recheck_links(self) -> None:
+        self._watch_rights()
+        for session in list(self._sessions.values()):
+            session.recheck_rights()

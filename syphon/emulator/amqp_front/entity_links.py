@@ -1,0 +1,309 @@
+"""Links to entities: what a sender puts into one, and what a receiver gets out of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from syphon.amqp import Map, Value, batch_parts
+from syphon.amqp.codec import Malformed
+from syphon.amqp.frames import BATCH_FORMAT, Accepted, Attach, Composite, Flow, Modified, Rejected
+
+from ..broker.counters import Kind
+from ..broker.descriptions import Claim
+from ..broker.entities import Queue, Subscription, Topic
+from ..broker.faults import Action, Fault, Operation
+from ..broker.message import BrokeredMessage
+from ..broker.queue import MessageQueue
+from ..broker.refusals import BadArgument, MessageTooLarge, Refusal, ServerBusy, TimedOut
+from ..broker.sessions import Session, SessionQueue, Waiter
+from ..clock import Millis, Timer
+from .links import Inlet, Outlet
+
+if TYPE_CHECKING:
+    from .session import AmqpSession
+
+SAME_POLL = 1_000
+"""Credit granted within this many milliseconds belongs to the same receive: clients open a link with one credit and ask
+for more at once."""
+
+
+class EntityInlet(Inlet):
+    """A client's sender to a queue or topic."""
+
+    def __init__(self, session: AmqpSession, attach: Attach, entity: Queue | Topic) -> None:
+        super().__init__(session, attach, entity.path)
+        self._entity = entity
+        self.max_size = self.namespace.max_message_size(entity)
+        self._max_batch = self.namespace.max_batch_size(entity)
+        entity.links.add(self)
+
+    def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:
+        fault = self.strike(Operation.SEND, partial(self._message_ids, data, message_format))
+        if fault is None or not self.suffers(fault):
+            self.in_turn(fault, partial(self._submit, delivery_id, data, message_format, settled, fault))
+
+    def _submit(self, delivery_id: int, data: bytes, message_format: int, settled: bool, fault: Fault | None) -> None:
+        try:
+            if fault is not None and fault.action in (Action.ERROR, Action.REFUSE):
+                raise fault.refusal()
+            messages = self._messages(data, message_format)
+            self.namespace.faults.charge(len(messages))
+            self._entity.submit(messages)
+        except Refusal as refusal:
+            if not settled:
+                self.session.refuse(True, delivery_id, refusal)
+        else:
+            self.namespace.counters.add(self.path, Kind.SEND, len(messages))
+            if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:
+                self.namespace.journal.when_durable(self.session.connection.abort)
+            elif not settled and not (fault is not None and fault.action is Action.LOSE_REPLY):
+                accept = partial(self.session.answer, True, delivery_id, Accepted())
+                self.namespace.journal.when_durable(accept, partial(self.session.regret, True, delivery_id))
+
+    def _messages(self, data: bytes, message_format: int) -> list[BrokeredMessage]:
+        if message_format != BATCH_FORMAT:
+            self._check_size("message", len(data), self.max_size)
+            return [BrokeredMessage.parse(data)]
+        self._check_size("batch", len(data), self._max_batch)
+        try:
+            parts = batch_parts(data)
+        except Malformed as error:
+            raise BadArgument(f"The batch is not well-formed: {error}.", "amqp:decode-error") from None
+        return [BrokeredMessage.parse(part) for part in parts]
+
+    def _message_ids(self, data: bytes, message_format: int) -> list[object]:
+        try:
+            return [message.message_id for message in self._messages(data, message_format)]
+        except Refusal:
+            return []  # what cannot be read has no id
+
+    def _check_size(self, what: str, size: int, limit: int) -> None:
+        if size > limit:
+            raise MessageTooLarge(
+                f"The received {what} (size:{size} bytes) exceeds the limit ({limit} bytes) allowed on the link."
+            )
+
+    def recheck_rights(self) -> None:
+        try:
+            self.namespace.authorize(list(self.session.connection.grants.values()), self.path, Claim.SEND)
+        except Refusal as refusal:
+            self.detach(refusal)
+
+    def recheck(self) -> None:
+        try:
+            self._entity.check_sends()
+        except Refusal as refusal:
+            self.detach(refusal)
+
+    def closed(self) -> None:
+        super().closed()
+        self._entity.left_by(self)
+
+
+class EntityOutlet(Outlet):
+    """A client's receiver on a queue, a subscription or their dead letters."""
+
+    def __init__(
+        self,
+        session: AmqpSession,
+        attach: Attach,
+        path: str,
+        entity: Queue | Subscription,
+        line: MessageQueue,
+        deletes: bool,
+    ) -> None:
+        super().__init__(session, attach, path)
+        self.deletes = deletes
+        self.owner: object = session.connection
+        self._entity = entity
+        self._line = line
+        self._polling_since: int | None = None
+        self._next_fault: Fault | None = None
+        self._excused = False
+        self._not_before: Millis = 0
+        self._waiter: Waiter | None = None
+        self._wait_timer: Timer | None = None
+        entity.links.add(self)
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    def wait_for_session(
+        self, line: SessionQueue, timeout: int, grant: Callable[[Session], None], attach: Attach
+    ) -> None:
+        """Attaches when a session comes free; when none does in time, the attach is refused."""
+        from .attach import refuse
+
+        def granted(session: Session) -> None:
+            self._stop_waiting()
+            grant(session)
+
+        def give_up() -> None:
+            self._stop_waiting()
+            self.closed()
+            refuse(self.session, attach, TimedOut(f"No session of '{self.path}' came free within {timeout} ms."))
+
+        self._waiter = Waiter(self, granted)
+        self._wait_timer = self._clock.call_at(self._clock.now() + timeout, give_up)
+        self.session.waits(self)
+        line.accept_next(self._waiter)
+
+    def _stop_waiting(self) -> None:
+        if self._wait_timer is not None:
+            self._wait_timer.cancel()
+        if self._waiter is not None and isinstance(self._line, SessionQueue):
+            self._line.stop_waiting(self._waiter)
+        self._waiter = self._wait_timer = None
+        self.session.waits_no_more(self)
+
+    # --- out -----------------------------------------------------------------------------------------------------
+
+    def on_flow(self, flow: Flow) -> None:
+        if flow.link_credit and not (flow.drain and self._polling_since is not None):
+            self._begin_poll()
+        super().on_flow(flow)
+        if flow.drain or flow.link_credit == 0:
+            self._end_poll()
+
+    def granted(self, drain: bool) -> None:  # noqa: ARG002  what is there is given at once either way
+        if self.credit > 0:
+            self._line.feed(self)
+
+    def _begin_poll(self) -> None:
+        now = self._clock.now()
+        if self._polling_since is not None and now - self._polling_since >= SAME_POLL:
+            self._end_poll()
+        if self._polling_since is None:
+            self._polling_since = now
+            self._entity.touch()
+
+    def _end_poll(self) -> None:
+        """A receive that brought nothing is billed all the same."""
+        if self._polling_since is not None:
+            self.namespace.counters.add(self.path, Kind.EMPTY_RECEIVE)
+            self._polling_since = None
+
+    def admits(self) -> bool:
+        if self._clock.now() < self._not_before:
+            return False  # what holds it up has set a timer, and asking again does not shorten it
+        if self.session.is_congested:
+            self.session.stall(self)
+            return False
+        fault = None if self._excused else self.strike(Operation.RECEIVE)
+        self._excused = False
+        if fault is not None:
+            if self.suffers(fault):
+                return False
+            if fault.action in (Action.ERROR, Action.REFUSE):
+                self.detach(fault.refusal())
+                return False
+            if fault.action is Action.DELAY:
+                self._try_again(round(fault.seconds * 1000), excused=True)
+                return False
+            self._next_fault = fault
+        try:
+            self.namespace.faults.charge(1)
+        except ServerBusy:
+            self._try_again(1000 - self._clock.now() % 1000, excused=False)
+            return False
+        return True
+
+    def _try_again(self, delay: int, excused: bool) -> None:
+        def again() -> None:
+            self._excused = excused
+            if not self.is_closed and self.credit > 0:
+                self._line.feed(self)
+
+        self._not_before = self._clock.now() + delay
+        self._clock.call_at(self._not_before, again)
+
+    def deliver(self, message: BrokeredMessage) -> None:
+        fault, self._next_fault = self._next_fault, None
+        self._polling_since = None
+        self.namespace.counters.add(self.path, Kind.RECEIVE)
+        token = message.lock_token
+        tag = token if token is not None else message.sequence.to_bytes(16, "big")
+        if fault is not None and fault.action in (Action.LOSE_REPLY, Action.LOSE_REPLY_AND_DROP):
+            self.credit -= 1
+            if fault.action is Action.LOSE_REPLY_AND_DROP:
+                self.session.connection.abort()
+            return
+        self.give(tag, message.to_bytes(), self.deletes)
+        if fault is not None and fault.action is Action.LOSE_LOCK and token is not None:
+            # Not here: the line is in the middle of handing out, and would hand out the same one again and again.
+            asyncio.get_running_loop().call_soon(self._line.lose_lock, token)
+
+    # --- settling ------------------------------------------------------------------------------------------------
+
+    def settle(self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool) -> None:
+        self.active()
+        fault = self.strike(Operation.SETTLE)
+        if fault is None or not self.suffers(fault):
+            self.in_turn(fault, partial(self._settle, tag, outcome, delivery_id, answer, fault))
+
+    def _settle(
+        self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool, fault: Fault | None
+    ) -> None:
+        try:
+            if fault is not None and fault.action in (Action.ERROR, Action.REFUSE):
+                raise fault.refusal()
+            if fault is not None and fault.action is Action.LOSE_LOCK:
+                self._line.lose_lock(tag)
+            self.namespace.faults.charge(0)
+            self._carry_out(tag, outcome)
+        except Refusal as refusal:
+            if answer:
+                self.session.refuse(False, delivery_id, refusal)
+        else:
+            self.namespace.counters.add(self.path, Kind.SETTLE)
+            if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:
+                self.namespace.journal.when_durable(self.session.connection.abort)
+            elif answer and outcome is not None and not (fault is not None and fault.action is Action.LOSE_REPLY):
+                # The same outcome and nothing in it: an error inside a rejected one would say that settling has failed.
+                echo = partial(self.session.answer, False, delivery_id, type(outcome)())
+                self.namespace.journal.when_durable(echo, partial(self.session.regret, False, delivery_id))
+
+    def _carry_out(self, tag: bytes, outcome: Composite | None) -> None:
+        if isinstance(outcome, Accepted):
+            self._line.complete(tag)
+        elif isinstance(outcome, Modified):
+            if outcome.undeliverable_here:
+                self._line.defer(tag, entries_of(outcome.message_annotations))
+            else:
+                self._line.abandon(tag, entries_of(outcome.message_annotations))
+        elif isinstance(outcome, Rejected):
+            self._line.reject(tag, entries_of(outcome.error.info if outcome.error else None))
+        else:
+            self._line.release(tag)
+
+    def recheck_rights(self) -> None:
+        try:
+            self.namespace.authorize(list(self.session.connection.grants.values()), self.path, Claim.LISTEN)
+        except Refusal as refusal:
+            self.detach(refusal)
+
+    def recheck(self) -> None:
+        try:
+            self.namespace.source(self.path)  # which refuses if the entity forwards from now on
+            self._entity.check_receives()
+        except Refusal as refusal:
+            self.detach(refusal)
+
+    def end(self, condition: str, description: str) -> None:
+        self._polling_since = None  # the service ended this receive; nobody is billed for it
+        super().end(condition, description)
+
+    def closed(self) -> None:
+        if not self.is_closed and not self.session.connection.broken_off:
+            self._end_poll()
+        super().closed()
+        self._stop_waiting()
+        self._line.leave(self)
+        self._entity.left_by(self)
+
+
+def entries_of(changes: Map | None) -> dict[str, Value]:
+    """What a receiver wants changed in a message's application properties; nothing is not a change."""
+    return {str(key): value for key, value in changes or () if isinstance(key, str) and value is not None}

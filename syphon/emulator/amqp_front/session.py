@@ -1,0 +1,347 @@
+"""One AMQP session: its links by handle, its windows, and what was delivered but not settled."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from syphon.amqp import Malformed
+from syphon.amqp.codec import encode
+from syphon.amqp.frames import (
+    Accepted,
+    Attach,
+    Begin,
+    Composite,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Received,
+    Rejected,
+    Transfer,
+    frame,
+)
+
+from ..broker.refusals import Refusal
+from .attach import open_link
+from .links import Inlet, Link, Outlet
+
+if TYPE_CHECKING:
+    from .connection import AmqpConnection
+
+WINDOW = 0x7FFFFFFF
+HANDLE_MAX = 255
+_UINTS = struct.Struct(">II").pack
+
+
+class AmqpSession:
+    """A session on a channel of a connection."""
+
+    def __init__(self, connection: AmqpConnection, channel: int, peer: Begin) -> None:
+        self.connection = connection
+        self.channel = channel
+        self._links: dict[int, Link] = {}
+        self._pending: dict[int, Link] = {}
+        self._early: dict[int, Flow] = {}
+        self._detached: set[int] = set()
+        self._delayed: dict[int, Attach] = {}
+        self._stalled: dict[Outlet, None] = {}
+        self.is_over = False
+        self._next_incoming_id = peer.next_outgoing_id
+        self._next_outgoing_id = 0
+        self._peer_window = peer.incoming_window
+        self._waiting: deque[bytes] = deque()
+        self._unsettled: dict[int, tuple[Outlet, bytes]] = {}
+        self._next_delivery_id = 0
+        connection.send(channel, Begin(channel, 0, WINDOW, WINDOW, HANDLE_MAX))
+
+    # --- frames in -----------------------------------------------------------------------------------------------
+
+    def on(self, performative: Composite, payload: bytes) -> None:
+        if self.is_over:
+            return  # it was on its way when we ended the session
+        if isinstance(performative, Transfer):
+            self._on_transfer(performative, payload)
+        elif isinstance(performative, Disposition):
+            self._on_disposition(performative)
+        elif isinstance(performative, Flow):
+            self._on_flow(performative)
+        elif isinstance(performative, Attach):
+            self._on_attach(performative)
+        elif isinstance(performative, Detach):
+            self._on_detach(performative)
+        else:
+            raise Malformed(f"{performative.NAME} is nothing a session takes")
+
+    def _on_attach(self, attach: Attach) -> None:
+        if attach.handle in self._links or attach.handle in self._pending or attach.handle in self._delayed:
+            self._fail("amqp:session:handle-in-use", f"Handle {attach.handle} is in use.")
+            return
+        if attach.handle > HANDLE_MAX:
+            self.connection.close("amqp:connection:framing-error", f"Handle {attach.handle} is over {HANDLE_MAX}.")
+            return
+        self._detached.discard(attach.handle)
+        open_link(self, attach)
+
+    def _on_detach(self, detach: Detach) -> None:
+        pending = self._pending.get(detach.handle)
+        if pending is not None:
+            # The peer is tired of waiting. AMQP wants our attach first, even if it attaches nothing any more.
+            pending.closed()
+            self._early.pop(detach.handle, None)
+            self.send(Attach(pending.name, pending.handle, False, initial_delivery_count=0))
+            self.send(Detach(detach.handle, detach.closed))
+            return
+        delayed = self._delayed.pop(detach.handle, None)
+        if delayed is not None:
+            count = 0 if delayed.role else None
+            self.send(Attach(delayed.name, delayed.handle, not delayed.role, initial_delivery_count=count))
+            self.send(Detach(detach.handle, detach.closed))
+            return
+        link = self._links.get(detach.handle)
+        if link is None:
+            if detach.handle not in self._detached:
+                self._unattached(detach)
+            self._detached.discard(detach.handle)  # we detached it first, and this is the peer's answer
+            return
+        self._drop(link)
+        self.send(Detach(detach.handle, detach.closed))
+
+    def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
+        link = self._links.get(transfer.handle)
+        if link is None:
+            if transfer.handle not in self._detached:  # else it was on its way when we detached the link
+                self._unattached(transfer)
+            return
+        if not isinstance(link, Inlet):
+            self._fail("amqp:not-allowed", "A transfer came in on a link that only sends.")
+            return
+        link.on_transfer(transfer, payload)
+
+    def _on_flow(self, flow: Flow) -> None:
+        # We may be ahead of what the peer had seen when it wrote this: what we sent since then counts against it.
+        ahead = (self._next_outgoing_id - (flow.next_incoming_id or 0)) & 0xFFFFFFFF
+        self._peer_window = max(0, flow.incoming_window - (ahead if ahead < 0x80000000 else 0))
+        while self._waiting and self._peer_window > 0:
+            self._transmit(self._waiting.popleft())
+        self.go_on()
+        if flow.handle is None:
+            if flow.echo:
+                self.send_flow()
+            return
+        link = self._links.get(flow.handle)
+        if link is not None:
+            link.on_flow(flow)
+        elif flow.handle in self._pending or flow.handle in self._delayed:
+            self._early[flow.handle] = flow  # peers need not wait for our attach before they grant credit
+        elif flow.handle not in self._detached:
+            self._unattached(flow)
+
+    def _on_disposition(self, disposition: Disposition) -> None:
+        if not disposition.role:
+            return  # about what we received: we answered with the outcome and have forgotten it
+        if not disposition.settled and (disposition.state is None or isinstance(disposition.state, Received)):
+            return  # it says nothing that would end a delivery
+        last = disposition.first if disposition.last is None else disposition.last
+        deliveries: Iterable[int] = range(disposition.first, last + 1)
+        if last - disposition.first > len(self._unsettled):  # a peer may name four billion, and have three
+            deliveries = [each for each in self._unsettled if disposition.first <= each <= last]
+        for delivery_id in deliveries:
+            delivery = self._unsettled.pop(delivery_id, None)
+            if delivery is not None:
+                outlet, tag = delivery
+                outlet.settle(tag, disposition.state, delivery_id, not disposition.settled)
+
+    # --- frames out ----------------------------------------------------------------------------------------------
+
+    def send(self, performative: Composite) -> None:
+        if not self.is_over:
+            self.connection.send(self.channel, performative)
+
+    def send_flow(
+        self,
+        handle: int | None = None,
+        delivery_count: int | None = None,
+        credit: int | None = None,
+        available: int | None = None,
+        drain: bool | None = None,
+    ) -> None:
+        window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
+        self.send(Flow(*window, handle, delivery_count, credit, available, drain))
+
+    def deliver(self, outlet: Outlet, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
+        """Sends a message, in as many frames as it takes, when the peer's window has room. Returns its delivery id."""
+        if self.is_over:
+            return 0
+        delivery_id = self._next_delivery_id
+        self._next_delivery_id = (delivery_id + 1) & 0xFFFFFFFF
+        if not settled:
+            self._unsettled[delivery_id] = (outlet, tag)
+        room = self.connection.peer_max_frame_size - 64 - len(tag)
+        first = b"\x70" + _UINTS(outlet.handle, 0)[:4] + b"\x70" + _UINTS(delivery_id, 0)[:4] + encode(tag)
+        first += b"\x70" + _UINTS(message_format, 0)[:4] + (b"\x41" if settled else b"\x42")
+        sent = 0
+        while True:
+            piece = payload[sent : sent + room]
+            sent += len(piece)
+            fields = first + (b"\x42" if sent >= len(payload) else b"\x41")
+            body = b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 6)) + fields + piece
+            self._queue(frame(self.channel, body))
+            if sent >= len(payload):
+                return delivery_id
+
+    def _queue(self, data: bytes) -> None:
+        if self._peer_window > 0 and not self._waiting:
+            self._transmit(data)
+        else:
+            self._waiting.append(data)
+
+    def _transmit(self, data: bytes) -> None:
+        self._peer_window -= 1
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & 0xFFFFFFFF
+        self.connection.outbox.write(data)
+
+    def answer(self, role: bool, delivery_id: int, outcome: Composite) -> None:
+        """Tells the outcome of a delivery, and that it is settled."""
+        if self.is_over:
+            return
+        state = _ACCEPTED if isinstance(outcome, Accepted) else outcome.to_bytes()
+        fields = (b"\x41" if role else b"\x42") + b"\x70" + _UINTS(delivery_id, 0)[:4] + b"\x40\x41" + state
+        if len(fields) < 255:
+            body = b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields
+            self.connection.outbox.write(frame(self.channel, body))
+        else:
+            self.send(Disposition(role, delivery_id, None, True, outcome))
+
+    def refuse(self, role: bool, delivery_id: int, refusal: Refusal) -> None:
+        self.answer(role, delivery_id, Rejected(Error(refusal.condition, refusal.description)))
+
+    def regret(self, role: bool, delivery_id: int, why: str) -> None:
+        """What was done with a delivery could not be kept."""
+        self.refuse(role, delivery_id, Refusal(why))
+
+    # --- links ---------------------------------------------------------------------------------------------------
+
+    def add(self, link: Link) -> None:
+        self._links[link.handle] = link
+        self.connection.link_count += 1
+
+    def catch_up(self, link: Link) -> None:
+        """Our attach is on its way: what the peer had to say before it saw that is heard now."""
+        flow = self._early.pop(link.handle, None)
+        if flow is not None and not link.is_closed:
+            link.on_flow(flow)
+
+    def delay(self, attach: Attach) -> None:
+        """The attach will be answered later, unless the peer or the session has gone by then."""
+        self._delayed[attach.handle] = attach
+
+    def resume(self, attach: Attach) -> bool:
+        """Whether a delayed attach still wants its answer."""
+        return self._delayed.pop(attach.handle, None) is attach
+
+    def ignore(self, handle: int) -> None:
+        """Nothing is attached there any more, or never will be, and until the peer has detached too it may not know."""
+        self._detached.add(handle)
+        self._early.pop(handle, None)
+
+    def _drop(self, link: Link) -> None:
+        del self._links[link.handle]
+        self.connection.link_count -= 1
+        self._stalled.pop(link, None)  # type: ignore[call-overload]  # inlets never stall
+        self.forget(link)
+        link.closed()
+
+    def waits(self, link: Link) -> None:
+        """A link whose attach is not answered yet: it waits for something, and must not outlive us."""
+        self._pending[link.handle] = link
+
+    def waits_no_more(self, link: Link) -> None:
+        if self._pending.get(link.handle) is link:
+            del self._pending[link.handle]
+
+    def detach(self, link: Link, error: Error | None) -> None:
+        """Ends a link from our side."""
+        if self._links.get(link.handle) is link:
+            self._drop(link)
+            self.send(Detach(link.handle, True, error))
+            self.ignore(link.handle)
+        elif self._pending.get(link.handle) is link:
+            link.closed()
+            self.send(Attach(link.name, link.handle, False, initial_delivery_count=0))
+            self.send(Detach(link.handle, True, error))
+            self.ignore(link.handle)
+
+    def forget(self, link: Link) -> None:
+        for delivery_id in [key for key, (outlet, _) in self._unsettled.items() if outlet is link]:
+            del self._unsettled[delivery_id]
+
+    def detach_all(self, error: Error) -> None:
+        for link in list(self._links.values()):
+            self.detach(link, error)
+
+    def outlets(self) -> list[Outlet]:
+        return [link for link in self._links.values() if isinstance(link, Outlet)]
+
+    def recheck_rights(self) -> None:
+        for link in [*self._links.values(), *self._pending.values()]:
+            link.recheck_rights()
+
+    # --- more than the peer can take -----------------------------------------------------------------------------
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether a message delivered now would wait in our memory: for the peer's window, or for the socket."""
+        return self._peer_window <= 0 or self.connection.outbox.is_congested
+
+    def stall(self, outlet: Outlet) -> None:
+        """A link has something to deliver and must wait until the peer can take it."""
+        self._stalled[outlet] = None
+
+    def is_stalled(self, outlet: Outlet) -> bool:
+        return outlet in self._stalled
+
+    def go_on(self) -> None:
+        if self._stalled and not self.is_congested:
+            stalled, self._stalled = self._stalled, {}
+            for outlet in stalled:
+                outlet.go_on()
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def stop_waiting(self) -> None:
+        for link in list(self._pending.values()):
+            link.closed()
+        self._pending.clear()
+
+    def end(self) -> None:
+        """The session is over, by the peer's will or with the connection."""
+        self.is_over = True
+        self.stop_waiting()
+        for link in list(self._links.values()):
+            link.closed()
+        self.connection.link_count -= len(self._links)
+        self._links.clear()
+        self._early.clear()
+        self._delayed.clear()
+        self._stalled.clear()
+        self._unsettled.clear()
+        self._waiting.clear()
+
+    def _fail(self, condition: str, description: str) -> None:
+        """Ends the session. It is kept until the peer has ended it too, to hear what was on its way."""
+        self.end()
+        self.connection.send(self.channel, End(Error(condition, description)))
+
+    def _unattached(self, performative: Attach | Detach | Flow | Transfer) -> None:
+        self._fail(
+            "amqp:session:unattached-handle",
+            f"{performative.NAME} on handle {performative.handle}, to which no link is attached.",
+        )
+
+
+_ACCEPTED = Accepted().to_bytes()

@@ -1,0 +1,184 @@
+"""Enough of Azure Resource Manager for `azure-mgmt-servicebus` to manage queues and topics of one namespace."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from ..broker.descriptions import QueueDescription, TopicDescription, default_message_size
+from ..broker.refusals import BadArgument, EntityNotFound, NotImplementedHere
+from .directory import Directory
+from .entities import COUNTS, QUEUE, TOPIC, Fact, Nested, Setting, properties_of, read_settings, settings_of
+from .paging import page_of
+from .paths import Resource
+from .values import write_instant
+
+Json = dict[str, Any]
+Entity = QueueDescription | TopicDescription
+
+_LOCATION = "emulator"
+_DATA_PLANE_ONLY = frozenset(
+    {
+        "IsAnonymousAccessible",
+        "EntityAvailabilityStatus",
+        "FilteringMessagesBeforePublishing",
+        "EnableSubscriptionPartitioning",
+    }
+)
+
+
+class ResourceManager:
+    """Answers requests about the queues and topics of one namespace, whose name the path must have."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self._directory.authorize_arm(request.headers.get("Authorization"))
+        if "api-version" not in request.query:
+            raise BadArgument("The api-version query parameter (?api-version=) is required for all requests.")
+        resource = self._resource(request.path)
+        match request.method, resource:
+            case "GET", Resource(kind=""):
+                return web.json_response(self._namespace(request, resource))
+            case "GET", Resource(name=""):
+                return self._list(request, resource)
+            case "GET", Resource():
+                return web.json_response(self._entity(resource, self._find(resource)))
+            case "PUT", Resource(name=name) if name:
+                return self._put(resource, await request.read())
+            case "DELETE", Resource(name=name) if name:
+                return self._delete(resource)
+        raise NotImplementedHere(
+            f"{request.method} {request.path}: this emulator creates, reads, lists and deletes queues and topics."
+        )
+
+    def _resource(self, path: str) -> Resource:
+        resource = Resource.of(path)
+        if resource is None:
+            raise NotImplementedHere(f"'{path}': this emulator manages the queues and topics of a namespace.")
+        if resource.namespace.lower() != self._directory.name.lower():
+            raise EntityNotFound(
+                f"The Resource 'Microsoft.ServiceBus/namespaces/{resource.namespace}' under resource group "
+                f"'{resource.group}' was not found: this port belongs to the namespace '{self._directory.name}'."
+            )
+        return resource
+
+    def _find(self, resource: Resource) -> Entity:
+        found = self._directory.describe(resource.entity)
+        # A topic is not found among the queues, although it has taken the name.
+        if isinstance(found, QueueDescription if resource.kind == "queues" else TopicDescription):
+            return found
+        raise EntityNotFound(f"The requested resource {resource.name} does not exist among the {resource.kind}.")
+
+    def _list(self, request: web.Request, resource: Resource) -> web.Response:
+        entities: list[Entity] = []
+        entities += self._directory.queues() if resource.kind == "queues" else self._directory.topics()
+        page = page_of(request, entities)
+        answer: Json = {"value": [self._entity(resource, entity) for entity in page.items]}
+        if page.following is not None:
+            # Whoever came over TLS to something in front of us goes on over TLS, or the client keeps its token back.
+            scheme = request.headers.get("X-Forwarded-Proto", request.scheme)
+            query = {"api-version": request.query["api-version"], "$skip": page.following, "$top": page.top}
+            answer["nextLink"] = f"{scheme}://{request.host}{request.rel_url.raw_path}?{urlencode(query)}"
+        return web.json_response(answer)
+
+    def _put(self, resource: Resource, body: bytes) -> web.Response:
+        given = _read_properties(body)
+        try:
+            self._find(resource)
+            update = True
+        except EntityNotFound:
+            update = False
+        kept: Entity
+        if resource.kind == "queues":
+            queue = QueueDescription(resource.entity, **read_settings(QUEUE, given))
+            kept = (self._directory.update_queue if update else self._directory.create_queue)(queue)
+        else:
+            topic = TopicDescription(resource.entity, **read_settings(TOPIC, given))
+            kept = (self._directory.update_topic if update else self._directory.create_topic)(topic)
+        return web.json_response(self._entity(resource, kept))
+
+    def _delete(self, resource: Resource) -> web.Response:
+        try:
+            self._directory.delete(self._find(resource).path)
+        except EntityNotFound:
+            return web.Response(status=204)
+        return web.Response()
+
+    # Answers
+
+    def _namespace(self, request: web.Request, resource: Resource) -> Json:
+        created_at = write_instant(self._directory.created_at)
+        return {
+            "id": resource.namespace_id,
+            "name": self._directory.name,
+            "type": "Microsoft.ServiceBus/namespaces",
+            "location": _LOCATION,
+            "sku": {"name": self._directory.tier, "tier": self._directory.tier},
+            "properties": {
+                "provisioningState": "Succeeded",
+                "status": "Active",
+                "createdAt": created_at,
+                "updatedAt": created_at,
+                "serviceBusEndpoint": f"https://{request.host}/",
+            },
+        }
+
+    def _entity(self, resource: Resource, entity: Entity) -> Json:
+        name = entity.name.replace("/", "~")
+        return {
+            "id": f"{resource.namespace_id}/{resource.kind}/{name}",
+            "name": name,
+            "type": f"Microsoft.ServiceBus/namespaces/{resource.kind}",
+            "location": _LOCATION,
+            "properties": self._properties(entity),
+        }
+
+    def _properties(self, entity: Entity) -> Json:
+        runtime = self._directory.runtime(entity.path)
+        answer: Json = {"maxMessageSizeInKilobytes": default_message_size(self._directory.tier)}
+        for item in properties_of(entity):
+            match item:
+                case Setting(name):
+                    value = item.plain(entity)
+                    if value is not None:
+                        answer[_camel(name)] = value
+                case Fact(name, fact) if name not in _DATA_PLANE_ONLY:
+                    answer[_camel(name)] = fact(runtime)
+                case Nested.COUNT_DETAILS:
+                    answer["countDetails"] = {_camel(name): count(runtime) for name, count in COUNTS.items()}
+        return answer
+
+
+def _camel(name: str) -> str:
+    return name[0].lower() + name[1:]
+
+
+_NAMES = {_camel(setting.name): setting.name for setting in settings_of(QUEUE + TOPIC)}
+
+
+def _read_properties(body: bytes) -> dict[str, str]:
+    """The settings a client sent, as text under the names the tables have. Others it may have read are passed over."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadArgument("The body is not JSON.") from None
+    properties = given.get("properties", {}) if isinstance(given, dict) else None
+    if not isinstance(properties, dict):
+        raise BadArgument("The body is not a JSON object with an object of properties.")
+    return {
+        _NAMES[name]: _plain(name, value) for name, value in properties.items() if name in _NAMES and value is not None
+    }
+
+
+def _plain(name: str, value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | str():
+            return str(value)
+    raise BadArgument(f"SubCode=40000. {name} was given as {json.dumps(value)[:100]}, which is not a plain value.")

@@ -1,0 +1,159 @@
+"""Subscription rules as XML: filters, their values and their types, both ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ..broker.descriptions import RuleDescription
+from ..broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
+from ..broker.refusals import BadArgument
+from ..clock import Millis
+from .markup import CONNECT, INSTANCE, SCHEMA, SERIALIZATION, Element, connect, element, kind_of, text, texts, typed
+from .values import read_instant, read_timedelta, write_datetime, write_instant, write_timedelta
+
+_CORRELATION = {
+    "CorrelationId": "correlation_id",
+    "MessageId": "message_id",
+    "To": "to",
+    "ReplyTo": "reply_to",
+    "Label": "label",
+    "SessionId": "session_id",
+    "ReplyToSessionId": "reply_to_session_id",
+    "ContentType": "content_type",
+}
+_INTEGERS = frozenset({"byte", "unsignedByte", "short", "unsignedShort", "int", "unsignedInt", "long", "unsignedLong"})
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def read_rule(name: str, given: Element) -> RuleDescription:
+    """The rule in a `RuleDescription` or `DefaultRuleDescription` element."""
+    condition = given.find(connect("Filter"))
+    return RuleDescription(name, TrueFilter() if condition is None else _read_filter(condition), _read_action(given))
+
+
+def _read_action(given: Element) -> str | None:
+    action = given.find(connect("Action"))
+    if action is None or kind_of(action) in {"", "EmptyRuleAction"}:
+        return None
+    return texts(action).get("SqlExpression", kind_of(action))
+
+
+def _read_filter(given: Element) -> Filter:
+    match kind_of(given):
+        case "TrueFilter":
+            return TrueFilter()
+        case "FalseFilter":
+            return FalseFilter()
+        case "SqlFilter":
+            return SqlFilter(texts(given).get("SqlExpression", ""), _read_values(given.find(connect("Parameters"))))
+        case "CorrelationFilter":
+            asked = texts(given)
+            return CorrelationFilter(
+                **{field: asked[name] for name, field in _CORRELATION.items() if name in asked},
+                properties=_read_values(given.find(connect("Properties"))),
+            )
+        case other:
+            raise BadArgument(
+                f"SubCode=40000. '{other}' is not a kind of filter: give SqlFilter, CorrelationFilter, TrueFilter or "
+                "FalseFilter as the type of Filter."
+            )
+
+
+def _read_values(given: Element | None) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for pair in [] if given is None else given:
+        key, value = pair.find(connect("Key")), pair.find(connect("Value"))
+        if key is None or value is None or not key.text:
+            raise BadArgument("SubCode=40000. A property or parameter of the filter lacks its Key or its Value.")
+        found[key.text] = _read_value(key.text, kind_of(value), value.text or "")
+    return found
+
+
+def _read_value(key: str, kind: str, given: str) -> object:
+    try:
+        match kind:
+            case "string" | "char" | "":
+                return given
+            case "boolean":
+                return _FLAGS[given]
+            case "double" | "float" | "decimal":
+                return float(given)
+            case "dateTime":
+                return read_instant(given)
+            case "duration":
+                return read_timedelta(given)
+            case "guid":
+                return UUID(given)
+            case _ if kind in _INTEGERS and re.fullmatch(r"[+-]?[0-9]{1,20}", given):
+                return int(given)
+    except (BadArgument, KeyError, ValueError):
+        pass
+    raise BadArgument(f"SubCode=40000. The value '{given[:100]}' of '{key}' in the filter is not a valid '{kind}'.")
+
+
+def rule_element(rule: RuleDescription, created_at: Millis) -> Element:
+    return element(
+        "RuleDescription",
+        _filter_element(rule.filter),
+        typed("Action", "EmptyRuleAction"),
+        text("CreatedAt", write_instant(created_at)),
+        text("Name", rule.name),
+        **{"xmlns": CONNECT, "xmlns:i": INSTANCE},
+    )
+
+
+def _filter_element(condition: Filter) -> Element:
+    match condition:
+        case TrueFilter():
+            return _sql_element("TrueFilter", "1=1", {})
+        case FalseFilter():
+            return _sql_element("FalseFilter", "1=0", {})
+        case SqlFilter():
+            return _sql_element("SqlFilter", condition.expression, condition.parameters)
+        case CorrelationFilter():
+            asked = {name: getattr(condition, field) for name, field in _CORRELATION.items()}
+            return typed(
+                "Filter",
+                "CorrelationFilter",
+                *(text(name, value) for name, value in asked.items() if value is not None),
+                element("Properties", *_value_elements(condition.properties)),
+            )
+
+
+def _sql_element(kind: str, expression: str, parameters: Mapping[str, object]) -> Element:
+    return typed(
+        "Filter",
+        kind,
+        text("SqlExpression", expression),
+        text("CompatibilityLevel", "20"),
+        element("Parameters", *_value_elements(parameters)),
+    )
+
+
+def _value_elements(values: Mapping[str, object]) -> list[Element]:
+    return [
+        element("KeyValueOfstringanyType", text("Key", key), _value_element(value)) for key, value in values.items()
+    ]
+
+
+def _value_element(value: object) -> Element:
+    namespace = SCHEMA
+    match value:
+        case bool():
+            kind, written = "boolean", str(value).lower()
+        case int():
+            kind, written = "int" if -(2**31) <= value < 2**31 else "long", str(value)
+        case float():
+            kind, written = "double", repr(value)
+        case datetime():
+            kind, written = "dateTime", write_datetime(value)
+        case timedelta():
+            kind, written, namespace = "duration", write_timedelta(value), SERIALIZATION
+        case UUID():
+            kind, written, namespace = "guid", str(value), SERIALIZATION
+        case _:
+            kind, written = "string", str(value)
+    return element("Value", text=written, **{"i:type": f"d6p1:{kind}", "xmlns:d6p1": namespace})

@@ -1,0 +1,70 @@
+"""The report as one page that stands alone: no script, nothing from elsewhere, for people who were not there.
+
+Everything on it that came with a message (ids, destinations, reasons) is somebody else's text: see `markup`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from importlib.resources import files
+
+from syphon.model.formatting import moment
+
+from ..report import Report
+from .markup import Markup, tag, together
+from .sections import sections
+
+__all__ = ["page"]
+
+
+def page(report: Report, made_at: datetime) -> str:
+    """The whole page."""
+    style = Markup(files(__package__).joinpath("style.css").read_text("utf-8"))
+    # Should a text ever get through as markup, the browser still runs and fetches nothing.
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"Syphon report – {_subject(report)}"),
+        tag("style", style),
+    )
+    body = tag("body", _header(report), tag("main", *sections(report)), _footer(report, made_at))
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _subject(report: Report) -> str:
+    return report.pair or ", ".join(report.pairs) or "no pair"
+
+
+def _header(report: Report) -> Markup:
+    headline, *rest = report.sentences
+    return tag(
+        "header",
+        tag("p", f"Syphon report · {_subject(report)} · {_period(report)}", class_="about"),
+        tag("h1", headline),
+        tag("p", " ".join(rest), class_="lede") if rest else None,
+        class_="empty" if report.empty else "complete" if report.complete else "attention",
+    )
+
+
+def _period(report: Report) -> str:
+    start, end = report.period.since or report.first, report.period.until or report.last
+    return f"{moment(start)} to {moment(end)}" if start and end else "no time"
+
+
+def _footer(report: Report, made_at: datetime) -> Markup:
+    words = (
+        ("received", "taken from a backlog queue of the secondary namespace, under a lock"),
+        ("forwarded", "accepted by its destination in the primary namespace, and completed in the backlog"),
+        ("dead-lettered", "set aside in the backlog queue, with the reason, because it can never arrive as it is"),
+        ("left", "not forwarded that time; it returns to the backlog when its lock ends"),
+        ("unaccounted", "counted by a task that was lost before its part was on record"),
+    )
+    return tag(
+        "footer",
+        tag("h2", "Words"),
+        tag("dl", *(together(tag("dt", word), tag("dd", meaning)) for word, meaning in words)),
+        tag("p", f"Made {moment(made_at)} from the ledger {report.ledger}. Times are UTC."),
+    )

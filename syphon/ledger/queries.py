@@ -1,0 +1,321 @@
+"""What is asked of the ledger, in Spark SQL. The answers are a `Report`.
+
+A message is known by pair, queue, sequence number and the time it came into the backlog: a queue that was deleted and
+made again counts from one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.functions import array, col, expr, lit
+
+from .report import (
+    Band,
+    DestinationReport,
+    Hour,
+    Messages,
+    Period,
+    ReasonCount,
+    Repeat,
+    Report,
+    Shortfall,
+    Spread,
+    Timeline,
+    TimelineStep,
+    Transfers,
+)
+from .schema import EPOCH
+from .store import Ledger, LedgerUnreadable, cause
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
+
+BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
+"""Seconds in the backlog: where one band ends and the next begins."""
+STEPS = (60, 300, 900, 3_600, 21_600, 86_400)
+"""Seconds that a step of the timeline may take: the shortest of which there are no more than MOST_STEPS."""
+MOST_STEPS = 120
+MOST_LINES = 10_000
+"""Of a list that other people's texts could make endless."""
+LONGEST_ATTEMPT = timedelta(days=2)
+"""A task lives no longer than its lease, and that is an hour at the most."""
+
+
+def report(spark: SparkSession, ledger: Ledger, period: Period | None = None, pair: str | None = None) -> Report:
+    """Everything there is to say of a period and a pair, or of all. Raises LedgerUnreadable."""
+    try:
+        with _Questions(spark, ledger, period or Period(), pair) as questions:
+            return questions.answered()
+    except (Py4JError, PySparkException) as error:
+        raise LedgerUnreadable(f"The ledger at {ledger.path} cannot be read: {cause(error)}.") from error
+
+
+class _Questions:
+    """Over the transfers of a period, and over the messages they were of."""
+
+    def __init__(self, spark: SparkSession, ledger: Ledger, period: Period, pair: str | None) -> None:
+        self._spark, self._ledger, self._period, self._pair = spark, ledger, period, pair
+        of_pair = expr("true") if pair is None else col("pair") == pair
+        near = Period(period.since and period.since - LONGEST_ATTEMPT, period.until and period.until + LONGEST_ATTEMPT)
+        everything = ledger.transfers()
+        self._views = {
+            "everything": everything,
+            "attempts": ledger.attempts().where(of_pair & _within(period, "ended_at")),
+            # An attempt has rows before and after the borders of the period, too.
+            "recorded": everything.where(of_pair & _within(near, "settled_at")),
+            "transfers": everything.where(of_pair & _within(period, "settled_at")).selectExpr(*_TRANSFER).persist(),
+        }
+        self._views["messages"] = self._sql(_MESSAGES).persist()
+
+    def __enter__(self) -> _Questions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._views["messages"].unpersist()
+        self._views["transfers"].unpersist()
+
+    def answered(self) -> Report:
+        shortfalls = self.shortfalls()
+        messages, in_backlog = self.messages()
+        dead_letters, left = self.reasons()
+        (totals,) = self._ask("""
+            select count_if(outcome = 'forwarded') as forwarded, count_if(outcome = 'dead_lettered') as dead_lettered,
+                   count_if(outcome = 'left') as left, count_if(possible_duplicate) as possible_duplicates,
+                   coalesce(sum(size), 0) as bytes,
+                   unix_millis(min(settled_at)) as first, unix_millis(max(settled_at)) as last
+            from {transfers}
+        """)
+        return Report(
+            ledger=self._ledger.path,
+            period=self._period,
+            pair=self._pair,
+            pairs=[row.pair for row in self._ask("select distinct pair from {everything} order by pair")],
+            first=_when(totals.first),
+            last=_when(totals.last),
+            transfers=Transfers(
+                forwarded=totals.forwarded,
+                dead_lettered=totals.dead_lettered,
+                left=totals.left,
+                unaccounted=sum(each.unaccounted for each in shortfalls),
+                possible_duplicates=totals.possible_duplicates,
+                bytes=totals.bytes,
+            ),
+            messages=messages,
+            in_backlog=in_backlog,
+            waits=self.waits(),
+            timeline=self.timeline(totals.first, totals.last),
+            destinations=self.destinations(),
+            hours=self.hours(),
+            dead_letters=dead_letters,
+            left=left,
+            repeats=self.repeats(),
+            shortfalls=shortfalls,
+            unreadable_files=self._ledger.unreadable_files(),
+        )
+
+    def messages(self) -> tuple[Messages, Spread | None]:
+        (row,) = self._ask("""
+            select count_if(outcome = 'forwarded') as forwarded,
+                   count_if(outcome = 'dead_lettered') as dead_lettered, count_if(outcome = 'left') as left,
+                   count_if(forwards > 1) as repeated,
+                   coalesce(sum(forwards - 1) filter (where forwards > 1), 0) as copies,
+                   percentile_approx(waited, array(0.5, 0.95)) as points, max(waited) as longest
+            from {messages}
+        """)
+        messages = Messages(row.forwarded, row.dead_lettered, row.left, row.repeated, row.copies)
+        return messages, _spread(row.points, row.longest)
+
+    def waits(self) -> list[Band]:
+        rows = self._ask(
+            """
+            select size(filter(:bands, band -> band * 1000 <= waited)) as band, count(*)
+            from {messages} where waited is not null group by band
+            """,
+            bands=array(*map(lit, BANDS)),
+        )
+        found = dict(map(tuple, rows))
+        return [Band(below, found.get(band, 0)) for band, below in enumerate((*BANDS, None))]
+
+    def timeline(self, first: int | None, last: int | None) -> Timeline:
+        if first is None or last is None:
+            return Timeline(STEPS[0], [])
+        fitting = (step for step in STEPS if last // (step * 1000) - first // (step * 1000) < MOST_STEPS)
+        seconds = next(fitting, STEPS[-1])
+        rows = self._ask(
+            """
+            select floor(unix_seconds(settled_at) / :seconds) as step, count_if(outcome = 'forwarded'),
+                   count_if(outcome = 'dead_lettered'), count_if(outcome = 'left')
+            from {transfers} group by step
+            """,
+            seconds=seconds,
+        )
+        found = {row.step: row[1:] for row in rows}
+        numbers = range(first // (seconds * 1000), last // (seconds * 1000) + 1)
+        return Timeline(
+            seconds, [TimelineStep(_at(number * seconds * 1000), *found.get(number, (0, 0, 0))) for number in numbers]
+        )
+
+    def destinations(self) -> list[DestinationReport]:
+        rows = self._ask(
+            """
+            select destination as name, count(*) as messages, count_if(outcome = 'forwarded') as forwarded,
+                   count_if(outcome = 'dead_lettered') as dead_lettered, count_if(outcome = 'left') as left,
+                   count_if(possible_duplicate) as possible_duplicates, count_if(forwards > 1) as repeated,
+                   sum(size) as bytes,
+                   struct(percentile_approx(waited, array(0.5, 0.95)), max(waited)) as in_backlog,
+                   struct(percentile_approx(carried, array(0.5, 0.95)), max(carried)) as carrying
+            from {messages} group by destination order by messages desc, name limit :most
+            """,
+            most=MOST_LINES,
+        )
+        return [
+            DestinationReport(**_values(row, in_backlog=_spread(*row.in_backlog), carrying=_spread(*row.carrying)))
+            for row in rows
+        ]
+
+    def hours(self) -> list[Hour]:
+        rows = self._ask(
+            """
+            select floor(unix_seconds(settled_at) / 3600) as hour, destination, count_if(outcome = 'forwarded'),
+                   count_if(outcome = 'dead_lettered'), count_if(outcome = 'left')
+            from {transfers} group by hour, destination order by hour, destination limit :most
+            """,
+            most=MOST_LINES,
+        )
+        return [Hour(_at(row.hour * 3_600_000), *row[1:]) for row in rows]
+
+    def reasons(self) -> tuple[list[ReasonCount], list[ReasonCount]]:
+        """Of dead letters, and of what is left."""
+        rows = self._ask(
+            """
+            select outcome, kind as reason, destination, count(*) as messages,
+                   unix_millis(min(enqueued_at)) as oldest, unix_millis(max(settled_at)) as last_tried,
+                   max_by(reason, settled_at) as example
+            from {messages} where outcome != 'forwarded'
+            group by all order by messages desc, reason, destination limit :most
+            """,
+            most=MOST_LINES,
+        )
+
+        def of(outcome: str) -> list[ReasonCount]:
+            return [
+                ReasonCount(
+                    row.reason, row.destination, row.messages, _when(row.oldest), _at(row.last_tried), row.example
+                )
+                for row in rows
+                if row.outcome == outcome
+            ]
+
+        return of("dead_lettered"), of("left")
+
+    def repeats(self) -> list[Repeat]:
+        rows = self._ask(
+            """
+            select pair, queue, sequence_number, message_id, destination, forwards
+            from {messages} where forwards > 1 order by forwards desc, pair, queue, sequence_number limit :most
+            """,
+            most=MOST_LINES,
+        )
+        return [Repeat(*row) for row in rows]
+
+    def shortfalls(self) -> list[Shortfall]:
+        rows = self._ask("""
+            with counted as (
+                select pair, job, slot, attempt, max(queue) as queue, max(coalesce(ended_at, started_at)) as ended_at,
+                       max(received) as received, max(forwarded) as forwarded, max(error) as error
+                from {attempts} group by pair, job, slot, attempt
+            ), found as (
+                select pair, job, slot, attempt, count(*) as rows, count_if(outcome = 'forwarded') as forwarded
+                from {recorded} group by pair, job, slot, attempt
+            )
+            select pair, queue, job, slot, attempt, unix_millis(ended_at) as ended_at, received,
+                   received - coalesce(rows, 0) as unaccounted,
+                   greatest(0, counted.forwarded - coalesce(found.forwarded, 0)) as forwarded, error
+            from counted left join found using (pair, job, slot, attempt)
+            where received > coalesce(rows, 0) order by ended_at, job, slot, attempt
+        """)
+        return [Shortfall(**_values(row, ended_at=_at(row.ended_at))) for row in rows]
+
+    def _ask(self, query: str, **values: Any) -> list[Row]:
+        return self._sql(query, **values).collect()
+
+    def _sql(self, query: str, **values: Any) -> DataFrame:
+        """The answer to a query, which names our views in braces and its values with a colon."""
+        return self._spark.sql(query, values, **self._views)
+
+
+_TRANSFER = (
+    "pair",
+    "queue",
+    "sequence_number",
+    "message_id",
+    "enqueued_at",
+    "settled_at",
+    "size",
+    "outcome",
+    "reason",
+    "possible_duplicate",
+    # Names of entities: capitals and slashes around them make no difference to Service Bus.
+    "lower(trim(both '/' from destination)) as destination",
+    "unix_millis(forwarded_at) - unix_millis(received_at) as carried",
+    # The broker's clock, which the first of these times is from, and ours may differ a little.
+    "unix_millis(greatest(enqueued_at, coalesce(forwarded_at, settled_at))) - unix_millis(enqueued_at) as waited",
+    # What a reason begins with if that is one word; else all of it, but for what differs each time.
+    r"coalesce(nullif(regexp_extract(reason, r'^(\S+): ', 1), ''), regexp_replace(reason, ' ?TrackingId:.*', ''))"
+    " as kind",
+)
+
+_MESSAGES = """
+    select best.*, pair, queue, sequence_number, enqueued_at, message_id, size, forwards, possible_duplicate, waited,
+           carried
+    from (
+        select pair, queue, sequence_number, enqueued_at, max(message_id) as message_id, max(size) as size,
+               max(named_struct(
+                   'rank', case outcome when 'forwarded' then 2 when 'dead_lettered' then 1 else 0 end,
+                   'settled_at', settled_at, 'outcome', outcome, 'destination', destination, 'kind', kind,
+                   'reason', reason
+               )) as best,
+               count_if(outcome = 'forwarded') as forwards,
+               bool_or(possible_duplicate) as possible_duplicate,
+               min(waited) filter (where outcome = 'forwarded') as waited,
+               max(carried) filter (where outcome = 'forwarded') as carried
+        from {transfers} group by pair, queue, sequence_number, enqueued_at
+    )
+"""
+
+
+def _within(period: Period, time: str) -> Column:
+    """Rows of a period. Their date is asked for as well: it says which folders need not be looked into."""
+    date, micros, found = col("date"), expr(f"unix_micros({time})"), expr("true")
+    if period.since is not None:
+        found &= (date >= period.since.astimezone(UTC).date()) & (micros >= _micros(period.since))
+    if period.until is not None:
+        found &= (date <= period.until.astimezone(UTC).date()) & (micros < _micros(period.until))
+    return found
+
+
+def _micros(when: datetime) -> int:
+    return (when - EPOCH) // timedelta(microseconds=1)
+
+
+def _at(millis: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=millis)
+
+
+def _when(millis: int | None) -> datetime | None:
+    return None if millis is None else _at(millis)
+
+
+def _values(row: Row, **others: Any) -> dict[str, Any]:
+    """A row by the names of its columns, some of which Python says differently."""
+    return row.asDict() | others
+
+
+def _spread(points: list[int] | None, longest: int | None) -> Spread | None:
+    if points is None or longest is None:
+        return None
+    return Spread(points[0] / 1000, points[1] / 1000, longest / 1000)

@@ -1,0 +1,245 @@
+"""What a report says: plain values, and the verdict on them. `questions` gets them out of the ledger.
+
+Two things are counted. A **transfer** is one receipt and what became of it. A **message** may take several: left while
+its destination was down, forwarded an hour later. The best of its ends is what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from syphon.model.formatting import counted
+
+
+@dataclass(frozen=True)
+class Period:
+    """From a moment, up to but not including another; without end where there is none."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """They balance: received = forwarded + dead_lettered + left + unaccounted."""
+
+    forwarded: int
+    dead_lettered: int
+    left: int
+    unaccounted: int
+    """Counted by a task that was lost before its rows were on record."""
+    possible_duplicates: int
+    bytes: int
+
+    @property
+    def received(self) -> int:
+        return self.forwarded + self.dead_lettered + self.left + self.unaccounted
+
+
+@dataclass(frozen=True)
+class Messages:
+    """total = forwarded + dead_lettered + left."""
+
+    forwarded: int
+    dead_lettered: int
+    left: int
+    repeated: int
+    """Those that were forwarded more than once."""
+    copies: int
+    """How many times too often, all of them together."""
+
+    @property
+    def total(self) -> int:
+        return self.forwarded + self.dead_lettered + self.left
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of durations, in seconds."""
+
+    p50: float
+    p95: float
+    longest: float
+
+
+@dataclass(frozen=True)
+class Band:
+    """How many messages waited less than so many seconds, and no less than the band before."""
+
+    below: int | None
+    messages: int
+
+
+@dataclass(frozen=True)
+class DestinationReport:
+    name: str
+    messages: int
+    forwarded: int
+    dead_lettered: int
+    left: int
+    possible_duplicates: int
+    repeated: int
+    bytes: int
+    in_backlog: Spread | None
+    carrying: Spread | None
+    """From received to accepted by the destination: how quick it is."""
+
+
+@dataclass(frozen=True)
+class TimelineStep:
+    """What ended in a stretch of time, in transfers."""
+
+    start: datetime
+    forwarded: int
+    dead_lettered: int
+    left: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    seconds: int
+    """How long each step is."""
+    steps: list[TimelineStep]
+    """Without gaps: where nothing happened, there is a step of zeros."""
+
+
+@dataclass(frozen=True)
+class Hour:
+    """What ended within an hour, for one destination, in transfers."""
+
+    start: datetime
+    destination: str
+    forwarded: int
+    dead_lettered: int
+    left: int
+
+
+@dataclass(frozen=True)
+class ReasonCount:
+    """Why messages of a destination went to the dead letters, or are left."""
+
+    reason: str
+    destination: str
+    messages: int
+    oldest: datetime | None
+    """When the oldest of them came into the backlog."""
+    last_tried: datetime
+    example: str
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A message that was forwarded more than once."""
+
+    pair: str
+    queue: str
+    sequence_number: int
+    message_id: str
+    destination: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """An attempt of a task that had counted more than there are rows of it."""
+
+    pair: str
+    queue: str
+    job: str
+    slot: int
+    attempt: int
+    ended_at: datetime
+    received: int
+    unaccounted: int
+    forwarded: int
+    """How many of the unaccounted it had counted as forwarded."""
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a report says."""
+
+    ledger: str
+    period: Period
+    pair: str | None
+    pairs: list[str]
+    """Those that are in the ledger at all."""
+    first: datetime | None
+    last: datetime | None
+    transfers: Transfers
+    messages: Messages
+    in_backlog: Spread | None
+    waits: list[Band]
+    timeline: Timeline
+    destinations: list[DestinationReport]
+    hours: list[Hour]
+    dead_letters: list[ReasonCount]
+    left: list[ReasonCount]
+    repeats: list[Repeat]
+    shortfalls: list[Shortfall]
+    unreadable_files: list[str]
+
+    @property
+    def empty(self) -> bool:
+        return not self.transfers.received
+
+    @property
+    def complete(self) -> bool:
+        """Nothing is left to do: every message on record has arrived, and every receipt is on record."""
+        return not (self.messages.dead_lettered or self.messages.left or self.transfers.unaccounted)
+
+    @property
+    def slowest(self) -> list[DestinationReport]:
+        measured = [each for each in self.destinations if each.carrying is not None]
+        return sorted(measured, key=lambda each: each.carrying.p95 if each.carrying else 0, reverse=True)
+
+    @property
+    def verdict(self) -> str:
+        """In one line."""
+        return " ".join(self.sentences)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict, what matters most first."""
+        return list(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        messages, transfers = self.messages, self.transfers
+        if self.empty:
+            yield "Nothing is on record."
+            return
+        if messages.total and messages.forwarded == messages.total:
+            yield "The message arrived." if messages.total == 1 else f"All {messages.total:,} messages arrived."
+        elif messages.total:
+            yield f"{messages.forwarded:,} of {counted(messages.total, 'message')} arrived."
+        if messages.dead_lettered:
+            yield f"{messages.dead_lettered:,} went to the dead letters."
+        if messages.left:
+            yield f"{messages.left:,} stayed in the backlog."
+        if messages.repeated:
+            yield f"{messages.repeated:,} arrived more than once."
+        if transfers.unaccounted:
+            yield f"{counted(transfers.unaccounted, 'receipt')} cannot be accounted for."
+        else:
+            yield "Every receipt is accounted for."
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The report as documented for machines: times in ISO-8601, durations in seconds."""
+    head = {"verdict": report.verdict, "complete": report.complete}
+    values = asdict(report)
+    values["transfers"] = {"received": report.transfers.received, **values["transfers"]}
+    values["messages"] = {"total": report.messages.total, **values["messages"]}
+    return head | {key: _plain(value) for key, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value

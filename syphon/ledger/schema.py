@@ -1,0 +1,112 @@
+"""The rows of the ledger: one per transfer, one per attempt of a task. Bodies are in neither.
+
+A transfer's row says what became of one message. An attempt's row says what a task had counted, as far as the driver
+heard of it: what a killed task took with it is the difference between the two (D9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from syphon.model.outcome import Outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+TRANSFERS = (
+    "pair string, queue string, sequence_number bigint, message_id string, destination string, session_id string, "
+    "enqueued_at timestamp, received_at timestamp, forwarded_at timestamp, settled_at timestamp, size bigint, "
+    "delivery_count int, outcome string, reason string, possible_duplicate boolean, job string, slot int, attempt int"
+)
+"""One row per transfer, as Spark is told of it."""
+
+ATTEMPTS = (
+    "pair string, queue string, job string, slot int, attempt int, started_at timestamp, ended_at timestamp, "
+    "received bigint, forwarded bigint, dead_lettered bigint, left bigint, possible_duplicates bigint, "
+    "finished boolean, error string"
+)
+"""One row per attempt of a task. `finished` is false for one that was never heard of again."""
+
+
+class Attempt(NamedTuple):
+    """What a task had counted in one of its attempts, as the driver last heard of it. Times are as in an Outcome."""
+
+    pair: str
+    queue: str
+    job: str
+    slot: int
+    attempt: int
+    started_at: int
+    ended_at: int
+    received: int
+    forwarded: int
+    dead_lettered: int
+    left: int
+    possible_duplicates: int
+    finished: bool
+    error: str | None = None
+
+
+class Origin(NamedTuple):
+    """Who made a row: a task of a job, in one of its attempts."""
+
+    pair: str
+    job: str
+    slot: int
+    attempt: int
+
+
+def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
+    """Outcomes as Spark takes them from a task."""
+    import pyarrow as pa
+
+    text, number, when = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
+    by_column = list(zip(*outcomes, strict=True)) or [()] * len(Outcome._fields)
+    by_name = dict(zip(Outcome._fields, by_column, strict=True))
+
+    def times(name: str) -> pa.Array:
+        return pa.array([value * 1000 if value else None for value in by_name[name]], number).cast(when)
+
+    def same(value: object, kind: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, kind), len(outcomes))
+
+    def each(name: str, kind: pa.DataType) -> pa.Array:
+        return pa.array(by_name[name], kind)
+
+    columns = {
+        "pair": same(origin.pair, text),
+        "queue": each("queue", text),
+        "sequence_number": each("sequence_number", number),
+        "message_id": each("message_id", text),
+        "destination": each("destination", text),
+        "session_id": each("session_id", text),
+        "enqueued_at": times("enqueued_at"),
+        "received_at": times("received_at"),
+        "forwarded_at": times("forwarded_at"),
+        "settled_at": times("settled_at"),
+        "size": each("size", number),
+        "delivery_count": each("delivery_count", pa.int32()),
+        "outcome": each("result", text),
+        "reason": each("reason", text),
+        "possible_duplicate": each("possible_duplicate", pa.bool_()),
+        "job": same(origin.job, text),
+        "slot": same(origin.slot, pa.int32()),
+        "attempt": same(origin.attempt, pa.int32()),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[object, ...]]:
+    """Attempts as Spark takes them from the driver."""
+
+    def when(millis: int) -> datetime:
+        return EPOCH + timedelta(milliseconds=millis)
+
+    return [
+        tuple({**it._asdict(), "started_at": when(it.started_at), "ended_at": when(it.ended_at)}.values())
+        for it in attempts
+    ]

@@ -1,0 +1,204 @@
+"""What is in the backlog now: one Spark task per queue peeks at it, and each message becomes a row.
+
+Nothing is locked, received or changed, and bodies stay where they are: a task reads a page, keeps what is known of its
+messages, and forgets it. Connection strings travel inside the pickled task, and are in no row and no plan.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from syphon.backlog import Ttl
+from syphon.backlog.preview import Judged, Rules, judge
+from syphon.backlog.queue_selection import SelectedQueue
+from syphon.bus.factory import connected
+from syphon.bus.peek import Peeked, peek
+from syphon.model.errors import SyphonError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = (
+    "pair string, queue string, sequence_number bigint, message_id string, destination string, session_id string, "
+    "enqueued_at timestamp, scheduled_for timestamp, expires_at timestamp, size bigint, delivery_count int, "
+    "state string, dead_letter_reason string, dead_letter_description string"
+)
+"""One row per message of the backlog, as Spark is told of it."""
+BATCH = 1000
+"""Rows that a task hands to Spark at once."""
+VIEW = "backlog"
+
+
+class BacklogUnseen(SyphonError):
+    """The backlog could not be looked at to its end."""
+
+
+class BadQuery(SyphonError):
+    """Spark does not take the query."""
+
+
+@dataclass(frozen=True)
+class DestinationSummary:
+    """What waits for one destination. `destination` is None for messages that name none."""
+
+    pair: str
+    destination: str | None
+    messages: int
+    bytes: int
+    oldest: datetime | None
+    scheduled: int
+    """For a time that is yet to come."""
+    expired: int
+    """Older than their senders wanted them to get."""
+    dead_letters: int
+    """Would be dead-lettered, as they are and as the settings are."""
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Why messages of one destination would be dead-lettered, and how many."""
+
+    pair: str
+    destination: str | None
+    reason: str
+    messages: int
+    example: str
+
+
+def backlog_frame(spark: SparkSession, assignments: Sequence[SelectedQueue]) -> DataFrame:
+    """A row (`ROWS`) per message in these queues, peeked at anew each time it is computed: persist it to ask twice."""
+    work = tuple(assignments)
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield from rows_of(work[index])
+
+    return spark.range(0, len(work), 1, len(work)).mapInArrow(look, ROWS)
+
+
+def rows_of(assignment: SelectedQueue) -> Iterator[pa.RecordBatch]:
+    """The rows of one queue."""
+    pair = assignment.pair
+    rules = Rules(tuple(pair.destinations.allow), Ttl(pair.time_to_live.value))
+    with connected(pair.secondary, assignment.queue) as connection:
+        rows = (_row(message, rules) for message in peek(connection, assignment.queue))
+        while some := list(islice(rows, BATCH)):
+            yield _batch(assignment, some)
+
+
+class _Row(NamedTuple):
+    message: Judged
+    sequence_number: int
+    state: str
+
+
+def _row(peeked: Peeked, rules: Rules) -> _Row:
+    judged = judge(peeked.payload, time.time_ns() // 1_000_000, rules)
+    return _Row(judged, peeked.sequence_number, peeked.state.name.lower())
+
+
+def _batch(assignment: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    text, number, when = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
+
+    def same(value: str) -> pa.Array:
+        return pa.array([value] * len(rows), text)
+
+    def each(name: str, kind: pa.DataType) -> pa.Array:
+        return pa.array([getattr(row.message, name) for row in rows], kind)
+
+    def times(name: str) -> pa.Array:
+        values = [getattr(row.message, name) for row in rows]
+        return pa.array([None if value is None else value * 1000 for value in values], when)
+
+    columns = {
+        "pair": same(assignment.pair.name),
+        "queue": same(assignment.queue),
+        "sequence_number": pa.array([row.sequence_number for row in rows], number),
+        "message_id": each("message_id", text),
+        "destination": each("destination", text),
+        "session_id": each("session_id", text),
+        "enqueued_at": times("enqueued_at"),
+        "scheduled_for": times("scheduled_for"),
+        "expires_at": times("expires_at"),
+        "size": each("size", number),
+        "delivery_count": each("delivery_count", pa.int32()),
+        "state": pa.array([row.state for row in rows], text),
+        "dead_letter_reason": each("reason", text),
+        "dead_letter_description": each("description", text),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def summary(frame: DataFrame) -> list[DestinationSummary]:
+    """What waits for each destination, the most first."""
+    from pyspark.sql import functions as f
+
+    now = f.current_timestamp()
+    totals = frame.groupBy("pair", "destination").agg(
+        f.count("*").alias("messages"),
+        f.sum("size").alias("bytes"),
+        f.min("enqueued_at").cast("double").alias("oldest"),
+        f.count(f.when(f.col("scheduled_for") > now, 1)).alias("scheduled"),
+        f.count(f.when(f.col("expires_at") <= now, 1)).alias("expired"),
+        f.count("dead_letter_reason").alias("dead_letters"),
+    )
+    rows = totals.orderBy("pair", f.desc("messages"), "destination").collect()
+    return [DestinationSummary(**{**row.asDict(), "oldest": _moment(row["oldest"])}) for row in rows]
+
+
+def objections(frame: DataFrame) -> list[Objection]:
+    """What would be dead-lettered, and why, the most first."""
+    from pyspark.sql import functions as f
+
+    refused = frame.where(f.col("dead_letter_reason").isNotNull())
+    grouped = refused.groupBy("pair", "destination", f.col("dead_letter_reason").alias("reason")).agg(
+        f.count("*").alias("messages"), f.min("dead_letter_description").alias("example")
+    )
+    return [Objection(**row.asDict()) for row in grouped.orderBy("pair", f.desc("messages"), "reason").collect()]
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    # Spark would give a datetime in the machine's time zone, without saying so.
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """What goes wrong in a task comes as BacklogUnseen, without the pages of stack that Spark wraps around it."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        words = re.findall(r"^syphon\.[\w.]+: (.+)$", str(error), re.MULTILINE)
+        raise BacklogUnseen(words[-1] if words else _first_line(error)) from None
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """What Spark has to say against a query comes as BadQuery, in one line."""
+    from pyspark.errors import PySparkException
+
+    with suppress(ImportError):  # Spark 4 prints its own inside to stderr as well; Spark 3.5 has no such logger
+        from pyspark.logger import PySparkLogger
+
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    try:
+        yield
+    except PySparkException as error:
+        raise BadQuery(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(";")

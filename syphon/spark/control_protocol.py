@@ -1,0 +1,101 @@
+"""What a task tells the driver, and what the driver answers (D7).
+
+A task posts its sheet about once a second: what it has counted so far. The answer is an order: go on, at this rate, or
+stop. The last sheet of an attempt says how it ended; an attempt without one was killed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from syphon.model.stats import QueueKey, Stats
+from syphon.transfer.pump import DestinationBackoff, Ended
+from syphon.transfer.traces import BatchTrace
+
+
+class SlotKey(NamedTuple):
+    """One attempt of one task."""
+
+    job: str
+    slot: int
+    attempt: int
+
+
+class SideFault(BaseModel):
+    """A namespace that cannot be used any more, as a task found it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    side: Literal["primary", "secondary"]
+    denied: bool
+    """Credentials or claims were refused."""
+    text: str
+
+
+class SlotReport(BaseModel):
+    """One attempt's account so far."""
+
+    pair: str
+    queue: str
+    job: str
+    slot: int
+    attempt: int
+    started_at: int
+    """Milliseconds since 1970."""
+    received: int = 0
+    forwarded: int = 0
+    dead_lettered: int = 0
+    left: int = 0
+    outside: int = 0
+    """Those of the left that the filter did not ask for."""
+    possible_duplicates: int = 0
+    in_hand: int = 0
+    bytes_forwarded: int = 0
+    waiting: tuple[DestinationBackoff, ...] = ()
+    closed: tuple[DestinationBackoff, ...] = ()
+    """Destinations whose messages go to the dead letters."""
+    census: Stats = Field(default_factory=Stats)
+    traces: tuple[BatchTrace, ...] = ()
+    """Of batches that were settled since the last sheet."""
+    finished: bool = False
+    ended: Ended | None = None
+    """Why it stopped taking messages; none if it was an error that ended it."""
+    busy: bool = False
+    """There is more to do."""
+    error: str = ""
+    fault: SideFault | None = None
+
+    @property
+    def key(self) -> SlotKey:
+        return SlotKey(self.job, self.slot, self.attempt)
+
+    @property
+    def queue_key(self) -> QueueKey:
+        return QueueKey(self.pair, self.queue)
+
+
+class SlotOrder(BaseModel):
+    """What a task is to do next."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stop: bool = False
+    rate: float | None = None
+    """Messages a second it may take: none says as many as it can, 0 is a pause."""
+    paused: tuple[str, ...] = ()
+    """Destinations that the operator wants left alone."""
+    traces: bool = False
+    """Somebody wants traces."""
+
+
+class ControlAddress(NamedTuple):
+    """Where the driver is to be found, and the secret of this run."""
+
+    host: str
+    port: int
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"ControlAddress({self.host}:{self.port})"

@@ -1,0 +1,61 @@
+"""Waiting for sockets, in a process that has many of them, and on one that has just broken."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from pydantic import SecretStr
+
+from syphon.bus.factory import connected
+from syphon.bus.peek import peek
+from syphon.bus.polling import wait_for_traffic
+from syphon.config import NamespaceSettings as Side
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+
+SELECT_ENDS_AT = 1024
+
+
+@pytest.fixture
+def connection_string() -> Iterator[str]:
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("orders")))
+        yield emulator["contoso"].connection_string
+
+
+@pytest.fixture
+def _many_files() -> Iterator[None]:
+    """As in a server: the next socket has a number that select() cannot name."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2 * SELECT_ENDS_AT:
+        pytest.skip("this machine allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * SELECT_ENDS_AT), hard))
+    with ExitStack() as held:
+        while (number := os.open(os.devnull, os.O_RDONLY)) < SELECT_ENDS_AT:
+            held.callback(os.close, number)
+        os.close(number)
+        yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_many_files")
+def test_an_application_may_have_more_than_a_thousand_open_files(connection_string: str) -> None:
+    with ServiceBusClient.from_connection_string(connection_string) as client, client.get_queue_sender("orders") as to:
+        to.send_messages(ServiceBusMessage("x"))
+    with connected(Side(connection_string=SecretStr(connection_string)), "orders") as connection:
+        assert connection.wire.fileno() >= SELECT_ENDS_AT
+        assert len(list(peek(connection, "orders"))) == 1
+
+
+def test_a_connection_that_breaks_while_it_is_written_to_is_not_waited_for(connection_string: str) -> None:
+    with connected(Side(connection_string=SecretStr(connection_string)), "orders") as connection:
+        wire = connection.wire
+        wire._socket.shutdown(socket.SHUT_WR)
+        wire.write(b"what cannot be written")
+        wait_for_traffic([wire], 60)
+        assert wire.failure is not None

@@ -1,0 +1,241 @@
+"""What we use of the SDK's private layer: it says loudly when it no longer fits."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import re
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, TransportType
+from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBusConnectionError
+from pydantic import SecretStr
+
+from syphon.bus import sdk_internals
+from syphon.bus.connection import Connection
+from syphon.bus.factory import client_of
+from syphon.config import NamespaceSettings as Settings
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
+from syphon.emulator.broker.access import Grant
+from syphon.emulator.broker.refusals import Unauthorized
+from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
+
+STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
+
+
+def test_the_installed_sdk_has_everything_the_seam_relies_on() -> None:
+    sdk_internals.check_contract()
+
+
+@pytest.mark.parametrize("version", ["7.14.2", "7.16.0", "8.0.0"])
+def test_another_version_of_the_sdk_is_refused_by_name(version: str) -> None:
+    with pytest.raises(sdk_internals.SdkMismatch, match=rf"version is {version}.*azure-servicebus==7\.15"):
+        sdk_internals.check_contract(version)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [(place, name) for place, names in sdk_internals.CONTRACT.items() for name in names]
+)
+def test_a_private_name_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch, place: str, name: str) -> None:
+    module, _, owner = place.partition(":")
+    others = {other: None for other in sdk_internals.CONTRACT[place] if other != name}
+    monkeypatch.setattr(f"{module}.{owner}", type(owner, (), others))
+    with pytest.raises(sdk_internals.SdkMismatch) as broken:
+        sdk_internals.check_contract()
+    assert str(broken.value).startswith(f"azure-servicebus does not fit: {place}.{name} is gone. Install ")
+
+
+def test_what_only_instances_have_is_looked_for_as_well() -> None:
+    class Before:
+        def __init__(self) -> None:
+            self._handler = None
+
+    class After:
+        def __init__(self) -> None:
+            self._connection = None
+
+    assert sdk_internals._has(Before, "_handler")
+    assert not sdk_internals._has(After, "_handler")
+
+
+def test_every_private_name_that_is_used_is_in_the_contract() -> None:
+    """Ours begin with `self.`; whatever else begins with an underscore is the SDK's."""
+    used: dict[str, str] = {}
+    for folder in ("bus", "backlog", "transfer", "sender"):
+        for file in (Path(sdk_internals.__file__).parents[1] / folder).glob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "super()"):
+                    used[node.attr] = file.name
+                elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
+                    used[ast.unparse(node.args[1]).strip("'")] = file.name
+    private = {name: file for name, file in used.items() if re.fullmatch("_[a-z]\\w*", name)}
+    known = {name for names in sdk_internals.CONTRACT.values() for name in names}
+    assert private.keys() - known - NAMED_TUPLES == set()
+    assert set(private.values()) <= {"sdk_internals.py", "connection.py"}, "one place knows the SDK's private side"
+    assert {name for name in known if name.startswith("_")} <= private.keys(), "nothing is asked for that is not used"
+
+
+NAMED_TUPLES = {"_replace", "_asdict", "_fields"}
+
+
+def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sdk_internals.CONTRACT, "azure.servicebus._no_such_module:Thing", ("x",))
+    with pytest.raises(sdk_internals.SdkMismatch, match="_no_such_module:Thing is gone"):
+        sdk_internals.check_contract()
+
+
+@pytest.mark.parametrize("text", ["Name or service not known", "nodename nor servname provided, or not known"])
+def test_a_name_that_does_not_exist_is_a_namespace_that_is_gone(text: str) -> None:  # C3
+    found = sdk_internals.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
+    assert isinstance(found, NamespaceGone)
+    assert "contoso.example" in str(found)
+
+
+@pytest.mark.parametrize("text", ["[Errno -3] Temporary failure in name resolution", "[Errno 111] Connection refused"])
+def test_a_name_service_that_is_away_is_an_outage_as_is_a_closed_port(text: str) -> None:  # C3
+    found = sdk_internals.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
+    assert isinstance(found, DestinationUnreachable)
+    assert text in str(found)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), NamespaceGone),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), DestinationUnreachable),
+    ],
+)
+def test_what_the_resolver_says_comes_through_the_sdk(  # C3
+    monkeypatch: pytest.MonkeyPatch, failure: OSError, kind: type[Exception]
+) -> None:
+    def resolve(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)  # the one thing outside this machine that is stood in for
+    with ServiceBusClient.from_connection_string(STRING, retry_total=0) as client, pytest.raises(kind, match="contoso"):
+        Connection(client, "orders", timeout=5)
+
+
+def test_of_an_error_of_the_sdk_only_the_first_line_is_told() -> None:  # it goes on with a trace, and what was sent
+    error = ServiceBusConnectionError(message="It broke.\nAuthorization: a-key")
+    found = sdk_internals.explain(error, "contoso.example", "orders")
+    assert "It broke." in str(found)
+    assert "a-key" not in str(found)
+
+
+def test_a_client_is_not_even_made_with_another_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdk_internals, "SUPPORTED", "7.99.")
+    with pytest.raises(sdk_internals.SdkMismatch, match=r"7\.99\.\* is needed"):
+        client_of(Settings(connection_string=SecretStr(STRING)))
+
+
+def test_a_refused_token_is_no_outage() -> None:  # C3
+    class Refused(Exception):
+        status_code = 401
+
+    for error in (Refused("CBS Token authentication failed."), ServiceBusAuthorizationError(message="no")):
+        assert isinstance(sdk_internals.explain(error, "contoso.example", "orders"), NotAuthorized)
+
+
+def test_a_connection_that_breaks_while_it_is_opened_leaves_no_socket_behind() -> None:
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        namespace = emulator["contoso"].namespace
+
+        def cut_off(token: str, address: str) -> Grant:
+            namespace.faults.begin_outage(Outage.DROP)
+            raise Unauthorized("nobody is there any more to hear this")
+
+        namespace.access.token = cut_off  # type: ignore[method-assign]  # the last step but one
+        gc.collect()  # what others have left behind is none of our business
+        with pytest.raises(DestinationUnreachable):
+            Connection(ServiceBusClient.from_connection_string(emulator["contoso"].connection_string), "orders")
+        with warnings.catch_warnings(record=True) as complaints:
+            warnings.simplefilter("always")
+            gc.collect()
+    assert [str(complaint.message) for complaint in complaints] == []
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A port that takes connections, as a load balancer does whose service is gone, and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_peer_that_takes_the_connection_and_is_silent_is_an_outage(silent: str) -> None:  # C3
+    string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
+    client = ServiceBusClient.from_connection_string(string, retry_total=0)
+    with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.2 s"):
+        Connection(client, "orders", timeout=0.2)
+
+
+@pytest.mark.timeout(20)
+def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C3
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is up before there is a socket to cut, and then there is one."""
+    bitten = threading.Event()
+    find = socket.getaddrinfo
+
+    class Watchdog(sdk_internals._Watchdog):
+        def __init__(self, patience: float, bite: Callable[[], None]) -> None:
+            def bite_and_tell() -> None:
+                try:
+                    bite()
+                finally:
+                    bitten.set()
+
+            super().__init__(patience, bite_and_tell)
+
+    def find_late(*arguments: Any, **options: Any) -> Any:
+        bitten.wait()
+        return find(*arguments, **options)
+
+    monkeypatch.setattr(sdk_internals, "_Watchdog", Watchdog)
+    monkeypatch.setattr(socket, "getaddrinfo", find_late)
+    string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
+    client = ServiceBusClient.from_connection_string(string, retry_total=0)
+    with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.2 s"):
+        Connection(client, "orders", timeout=0.2)
+
+
+@pytest.mark.parametrize("first", ["watchdog", "handshake"])
+def test_a_peer_that_is_silent_in_the_middle_of_tls_is_an_outage(  # C3
+    silent: str, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both limits are the same, and whichever is reached first makes no difference."""
+    if first == "handshake":
+        monkeypatch.setattr(sdk_internals._Watchdog, "run", lambda watchdog: None)  # noqa: ARG005
+    client = ServiceBusClient.from_connection_string(
+        STRING, retry_total=0, custom_endpoint_address=f"sb://{silent}", transport_type=TransportType.Amqp
+    )
+    with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.2 s"):
+        Connection(client, "orders", timeout=0.2)
+
+
+def test_a_certificate_is_still_held_against_those_we_trust(tmp_path: Path) -> None:
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")], tls=True, state=tmp_path)
+    with BackgroundEmulator(settings) as emulator:
+        port = emulator["contoso"].amqp_port
+        string = emulator["contoso"].connection_string.replace("UseDevelopmentEmulator=true;", "")
+
+        def connect(ca_file: str | None) -> None:
+            client = ServiceBusClient.from_connection_string(
+                string.replace(f"127.0.0.1:{port}", "localhost"),
+                retry_total=0,
+                connection_verify=ca_file,
+                custom_endpoint_address=f"sb://localhost:{port}",
+                transport_type=TransportType.Amqp,
+            )
+            with client:
+                Connection(client, "").close()
+
+        connect(str(tmp_path / "tls" / "ca.pem"))
+        with pytest.raises(DestinationUnreachable, match="certificate verify failed"):
+            connect(None)

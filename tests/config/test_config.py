@@ -1,0 +1,461 @@
+"""The worker's settings: what can be said, and what is told when it is said wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from syphon.config import (
+    Address,
+    Config,
+    Credential,
+    DestinationSettings,
+    NamespaceSettings,
+    PairSettings,
+    PermanentError,
+    TimeToLive,
+    Via,
+    load_config,
+)
+from syphon.model.errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity
+from syphon.yaml_settings import SettingsError, parse
+
+EXAMPLE = Path(__file__).parents[1] / "config.example.yaml"
+KEY = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlYz0="
+STRING = f"Endpoint=sb://contoso-dr.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={KEY}"
+EMULATOR = "Endpoint=sb://127.0.0.1:{};SharedAccessKeyName=Root;SharedAccessKey=x;UseDevelopmentEmulator=true"
+SMALLEST = f"""
+pairs:
+  - name: contoso
+    primary: {{namespace: contoso.servicebus.windows.net}}
+    secondary:
+      connection_string: {STRING}
+"""
+
+
+def load(folder: Path, text: str, **environ: str) -> Config:
+    file = folder / "syphon.yaml"
+    file.write_text(text)
+    return load_config(file, environ)
+
+
+def told(folder: Path, text: str, **environ: str) -> list[str]:
+    """What is wrong with a file, each problem from its line on. Never a key among it."""
+    with pytest.raises(SettingsError) as caught:
+        load(folder, text, **environ)
+    shown = str(caught.value) + repr(caught.value) + repr(caught.value.problems)
+    assert KEY not in shown
+    assert caught.value.__cause__ is None
+    assert all(problem.remedy for problem in caught.value.problems)
+    return [str(problem).removeprefix(f"{folder}/syphon.yaml:") for problem in caught.value.problems]
+
+
+def pair(primary: str = "{namespace: a.example}", secondary: str = "{namespace: b.example}", more: str = "") -> str:
+    return f"pairs:\n- name: contoso\n  primary: {primary}\n  secondary: {secondary}\n{more}"
+
+
+# --- what can be said ------------------------------------------------------------------------------------------------
+
+
+def test_a_pair_is_all_that_must_be_said(tmp_path: Path) -> None:
+    config = load(tmp_path, SMALLEST)
+    (only,) = config.pairs
+    assert (only.backlog_queue_count, only.destinations.allow) == (10, ["*"])  # P1, D13
+    assert only.destinations.permanent_errors == frozenset(PermanentError)  # S4
+    assert (only.time_to_live, only.provision.via) == (TimeToLive.RESTORE, Via.ADMIN)  # M5, P6
+    pipeline = config.pipeline
+    assert (pipeline.master, pipeline.ledger, pipeline.long_poll, pipeline.lease, pipeline.spark) == (
+        "local[*]",
+        "./ledger",
+        15 * 60_000,
+        60_000,
+        {},
+    )
+    assert config.status.listen == Address("127.0.0.1", 8080)
+
+
+def seen_keys(model: type[BaseModel], data: Any, seen: dict[type[BaseModel], set[str]]) -> None:
+    """For each model of the settings, the keys that were seen where it judges."""
+    seen.setdefault(model, set()).update(data)
+    for name, field in model.model_fields.items():
+        for inner in models_in(field.annotation):
+            seen.setdefault(inner, set())
+            values = data.get(name, [])
+            for value in values if isinstance(values, list) else [values]:
+                seen_keys(inner, value, seen)
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in models_in(argument)]
+
+
+def write_secrets(folder: Path) -> None:
+    (folder / "secrets").mkdir()
+    (folder / "secrets" / "contoso-dr").write_text(STRING + "\n")
+    (folder / "secrets" / "status-token").write_text("a token\n")
+
+
+def test_the_example_loads_and_names_every_setting(tmp_path: Path) -> None:
+    write_secrets(tmp_path)
+    text = EXAMPLE.read_text()
+    config = load(tmp_path, text, FABRIKAM_PRIMARY=EMULATOR.format(5672))
+
+    contoso, fabrikam = config.pairs
+    assert contoso.secondary.host == "contoso-dr.servicebus.windows.net"
+    assert contoso.destinations.allow == ["orders", "billing/*"]
+    assert fabrikam.secondary.arm is not None
+    assert fabrikam.secondary.arm.resource_group == "messaging"
+
+    seen: dict[type[BaseModel], set[str]] = {}
+    seen_keys(Config, parse(text, "example").data, seen)
+    missing = {name for model, keys in seen.items() for name in set(model.model_fields) - keys}
+    assert missing == {"ca_file"}  # a file that must be there, and is not everywhere: it stands there as a comment
+    assert "# ca_file: " in text
+    assert len(seen) == 10
+
+
+def test_certificates_are_a_file_that_is_there(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    text = pair(f"{{namespace: a.example, ca_file: {file}}}")
+    (problem,) = told(tmp_path, text)
+    # A long value is cut, and how long the folder's name is depends on who runs this.
+    assert problem.startswith('3: pairs[0].primary.ca_file = "/')
+    assert problem.endswith(" is no file; name the certificates' file, in PEM form")
+    file.touch()
+    assert load(tmp_path, text).pairs[0].primary.ca_file == file
+
+
+def test_what_the_example_calls_a_default_is_one(tmp_path: Path) -> None:
+    write_secrets(tmp_path)
+    example = load(tmp_path, EXAMPLE.read_text(), FABRIKAM_PRIMARY=EMULATOR.format(5672))
+    default = load(tmp_path, SMALLEST)
+    assert example.status.model_copy(update={"token": None, "state": None}) == default.status
+    assert example.state_file == default.state_file
+    assert example.pipeline.model_copy(update={"spark": {}}) == default.pipeline
+    usual = {"destinations": DestinationSettings(), "primary": default.pairs[0].primary, "rate": None}
+    assert example.pairs[0].model_copy(update=usual) == default.pairs[0]
+    assert example.pairs[0].destinations.permanent_errors == DestinationSettings().permanent_errors
+
+
+@pytest.mark.parametrize(
+    ("more", "file"),
+    [
+        ("", "syphon-state.json"),
+        ("pipeline: {ledger: /var/lib/syphon/ledger}", "/var/lib/syphon/syphon-state.json"),
+        ("pipeline: {ledger: 'abfss://box@contoso.dfs.core.windows.net/ledger'}", "syphon-state.json"),
+        ("pipeline: {ledger: 'abfss://box@c.dfs.core.windows.net/ledger'}\nstatus: {state: /srv/state}", "/srv/state"),
+    ],
+)
+def test_what_is_paused_is_remembered_beside_a_local_ledger(tmp_path: Path, more: str, file: str) -> None:
+    assert load(tmp_path, pair(more=more)).state_file == Path(file)
+
+
+@pytest.mark.parametrize(
+    "address", ["collector:4318", "http://a b", "ftp://a", "http://user:pass@a", "http://a/?key=1"]
+)
+def test_a_collector_has_a_plain_address(tmp_path: Path, address: str) -> None:
+    (problem,) = told(tmp_path, pair(more=f"telemetry: {{otlp_endpoint: '{address}'}}"))
+    assert "is not the address of a collector" in problem
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "said"),
+    [
+        ("traces: true", "have nowhere to go"),
+        ("traces: true, otlp_endpoint: 'http://a/custom'", "does not tell where traces go"),
+    ],
+)
+def test_traces_need_a_collector_that_has_a_place_for_them(tmp_path: Path, telemetry: str, said: str) -> None:
+    (problem,) = told(tmp_path, pair(more=f"telemetry: {{{telemetry}}}"))
+    assert said in problem
+    for endpoint in ("http://a", "http://a:4318/", "https://a/tenant/v1/metrics"):
+        config = load(tmp_path, pair(more=f"telemetry: {{traces: true, otlp_endpoint: '{endpoint}'}}"))
+        assert config.telemetry.traces
+
+
+def test_a_credential_may_be_any_of_azure_identitys(tmp_path: Path) -> None:
+    for credential in Credential:
+        config = load(tmp_path, pair(f"{{namespace: a.example, credential: {credential}}}"))
+        assert config.pairs[0].primary.credential is credential
+
+
+def test_secrets_come_from_files_and_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY + "\n")
+    start = (
+        "Endpoint=sb://contoso-dr.servicebus.windows.net/;SharedAccessKeyName=${env:POLICY};SharedAccessKey=${file:key}"
+    )
+    config = load(tmp_path, pair(secondary=f'{{connection_string: "{start}"}}'), POLICY="Root")
+    secret = config.pairs[0].secondary.connection_string
+    assert secret is not None
+    assert secret.get_secret_value() == STRING
+
+
+def test_a_namespace_says_its_host(tmp_path: Path) -> None:
+    text = pair(f'{{connection_string: "{EMULATOR.format(5672)}"}}', "{namespace: Contoso.ServiceBus.Windows.net}")
+    only = load(tmp_path, text).pairs[0]
+    assert (only.primary.host, only.secondary.host) == ("127.0.0.1:5672", "contoso.servicebus.windows.net")
+    string = SecretStr("Endpoint=sb://[::1]:5673;SharedAccessKeyName=a;SharedAccessKey=b")
+    assert NamespaceSettings(connection_string=string).host == "[::1]:5673"
+
+
+def test_two_ports_of_one_host_are_two_namespaces_of_an_emulator(tmp_path: Path) -> None:
+    first, second = (f'{{connection_string: "{EMULATOR.format(port)}"}}' for port in (5672, 5673))
+    assert len(load(tmp_path, pair(first, second)).pairs) == 1
+
+
+def test_permanent_errors_are_those_a_transfer_knows(tmp_path: Path) -> None:  # S4
+    every = frozenset({DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity})
+    assert DestinationSettings().permanent() == every
+    config = load(tmp_path, pair(more="  destinations: {permanent_errors: [message-too-large]}"))
+    assert config.pairs[0].destinations.permanent() == {MessageTooLarge}
+    config = load(tmp_path, pair(more="  destinations: {permanent_errors: []}"))
+    assert config.pairs[0].destinations.permanent() == frozenset()
+
+
+def test_spark_gets_text_whatever_people_write(tmp_path: Path) -> None:
+    more = "pipeline: {spark: {spark.a: 4, spark.b: true, spark.c: x, spark.d: 0.5}}"
+    spark = load(tmp_path, pair(more=more)).pipeline.spark
+    assert [value.get_secret_value() for value in spark.values()] == ["4", "true", "x", "0.5"]
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("0.0.0.0:80", Address("0.0.0.0", 80)),
+        ("localhost:0", Address("localhost", 0)),
+        ("'[::1]:8080'", Address("::1", 8080)),
+    ],
+)
+def test_the_status_server_listens_where_it_is_told(tmp_path: Path, written: str, address: Address) -> None:
+    listen = load(tmp_path, pair(more=f"status: {{listen: {written}}}")).status.listen
+    assert listen == address
+    assert str(listen) == written.strip("'")
+
+
+# --- what is wrong ---------------------------------------------------------------------------------------------------
+
+
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    text = f"""
+pairs:
+  - name: contoso
+    primary: {{namespace: contoso, credential: magic}}
+    secondary: {{connection_string: "Endpoint=sb://x;SharedAccessKey={KEY}", crednetial: cli}}
+    backlog_queue_count: 0
+    destinations: {{allow: [], permanent_errors: [gone]}}
+    provision: {{via: arm}}
+  - name: Contoso
+    primary: {{}}
+    secondary: {{namespace: b.example, connection_string: "${{env:NO}}"}}
+    time_to_live: forever
+pipeline: {{long_poll: 15, lease: 2h, spark: {{executor: 1}}}}
+status: {{listen: 8080}}
+stauts: 1
+"""
+    assert told(tmp_path, text) == [
+        '4: pairs[0].primary.namespace = "contoso" is not a full host name; '
+        "write it whole and alone, as in contoso.servicebus.windows.net",
+        '4: pairs[0].primary.credential = "magic" is unknown; '
+        "write 'default', 'managed_identity', 'workload_identity', 'environment' or 'cli'",
+        "5: pairs[0].secondary.connection_string has SharedAccessKey, but no SharedAccessKeyName; "
+        "add the name of its policy",
+        "5: pairs[0].secondary.crednetial is not a known key; did you mean credential?",
+        "6: pairs[0].backlog_queue_count = 0 is too small; write 1 or more",
+        "7: pairs[0].destinations.allow is empty; name at least one",
+        '7: pairs[0].destinations.permanent_errors[0] = "gone" is unknown; '
+        "write 'entity-not-found', 'entity-disabled', 'message-too-large' or 'not-allowed'",
+        '8: pairs[0].provision.via = "arm" needs to know where to find the secondary; '
+        "add arm with subscription_id and resource_group there",
+        '9: pairs[1].name = "Contoso" is the name of another pair; give each its own',
+        "10: pairs[1].primary has neither connection_string nor namespace; add one of them",
+        "11: pairs[1].secondary.connection_string names the environment variable NO, which is not set; set it",
+        '11: pairs[1].secondary.namespace = "b.example" stands beside a connection_string; keep one of them',
+        "12: pairs[1].time_to_live = \"forever\" is unknown; write 'restore' or 'remaining'",
+        "13: pipeline.long_poll = 15 has no unit; write it as 30s, 1h30m, 500ms, 14d, PT30S or never",
+        '13: pipeline.lease = "2h" is longer than 1h; write 5s to 1h',
+        "13: pipeline.spark.executor is no setting of Spark; its names begin with spark.",
+        "14: status.listen = 8080 is no address to listen on; "
+        "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port",
+        "15: stauts is not a known key; did you mean status?",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "pairs:", "status: {listen: 'a:1'}"])
+def test_a_file_without_pairs_is_no_use(tmp_path: Path, text: str) -> None:
+    assert any("pairs is missing; add it" in line for line in told(tmp_path, text))
+
+
+def test_an_empty_list_of_pairs_is_no_use_either(tmp_path: Path) -> None:
+    assert told(tmp_path, "pairs: []") == ["1: pairs is empty; name at least one"]
+
+
+@pytest.mark.parametrize(
+    ("primary", "secondary"),
+    [
+        ("{namespace: a.example}", "{namespace: A.Example.}"),
+        ("{namespace: contoso-dr.servicebus.windows.net}", f"{{connection_string: '{STRING}'}}"),
+        (f"{{connection_string: '{STRING.replace('net/', 'net:5671/')}'}}", f"{{connection_string: '{STRING}'}}"),
+        (f"{{connection_string: '{EMULATOR.format(5672)}'}}",) * 2,
+    ],
+)
+def test_a_pair_is_two_namespaces(tmp_path: Path, primary: str, secondary: str) -> None:
+    assert told(tmp_path, pair(primary, secondary)) == [
+        "4: pairs[0].secondary is the same namespace as primary; name one that is up when the primary is not"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("{namespace: a.example}", "{namespace: A.example.}"),
+        ("{namespace: a.example}", "{namespace: other.example, name: a}"),
+        (f"{{connection_string: '{EMULATOR.format(1)}', name: x}}", "{namespace: x.example}"),
+    ],
+)
+def test_no_two_pairs_are_at_one_backlog(tmp_path: Path, first: str, second: str) -> None:
+    text = pair(first) + f"- name: other\n  primary: {second}\n  secondary: {{namespace: b.example}}\n  colour: red\n"
+    same, unknown = told(tmp_path, text)
+    assert same.startswith("5: pairs[1] has the backlog queues of pairs[0]: ")
+    assert "give its primary another name" in same
+    assert "pairs[1].colour is not a known key" in unknown
+
+
+def test_pairs_may_share_a_secondary(tmp_path: Path) -> None:
+    text = pair() + "- name: other\n  primary: {namespace: c.example}\n  secondary: {namespace: b.example}\n"
+    assert [pair.name for pair in load(tmp_path, text).pairs] == ["contoso", "other"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("backlog_queue_count: true", "is not a number"),
+        ("backlog_queue_count: ten", "is not a whole number"),
+        ("rate: 0", "is too small; write more than 0"),
+        ("rate: 500/s", "is not a number; write digits only"),
+        ("rate: 1e999", "is not a number; write digits only"),
+    ],
+)
+def test_a_number_is_a_number(tmp_path: Path, setting: str, problem: str) -> None:
+    (line,) = told(tmp_path, pair(more=f"  {setting}\n"))
+    assert problem in line
+
+
+def test_a_token_does_not_travel_in_the_clear(tmp_path: Path) -> None:
+    def told_of(endpoint: str) -> list[str]:
+        arm = f"{{subscription_id: s, resource_group: g, endpoint: '{endpoint}'}}"
+        return told(tmp_path, pair(secondary=f"{{namespace: b.example, arm: {arm}}}", more="  colour: red\n"))
+
+    assert "travel in the clear; write https://" in told_of("http://10.0.0.1:80")[0]
+    assert len(told_of("http://localhost:5300")) == 1
+
+
+def test_a_credential_beside_a_connection_string_is_a_mistake(tmp_path: Path) -> None:
+    assert told(tmp_path, pair(f"{{connection_string: '{STRING}', credential: cli}}")) == [
+        '3: pairs[0].primary.credential = "cli" stands beside a connection_string, which has a key of its own; '
+        "remove it"
+    ]
+
+
+def test_resource_manager_wants_to_know_all_of_it(tmp_path: Path) -> None:  # P6
+    text = pair(secondary="{namespace: b.example, arm: {endpoint: management}}", more="  provision: {via: arm}")
+    assert [line.partition("; ")[0] for line in told(tmp_path, text)] == [
+        "4: pairs[0].secondary.arm.subscription_id is missing",
+        "4: pairs[0].secondary.arm.resource_group is missing",
+        '4: pairs[0].secondary.arm.endpoint = "management" is not the address of a Resource Manager',
+    ]
+
+
+@pytest.mark.parametrize("namespace", ["sb://a.example", "a.example/x", "a b.example", "a.example:5671", "-a.b", ""])
+def test_a_namespace_is_a_host_name_alone(tmp_path: Path, namespace: str) -> None:
+    (line,) = told(tmp_path, pair(f"{{namespace: '{namespace}'}}"))
+    assert "is not the host name of a namespace; write it whole and alone" in line
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "-a", "a" * 51, "''", "é"])
+def test_a_pairs_name_is_good_for_a_queues_name(tmp_path: Path, name: str) -> None:
+    (line,) = told(tmp_path, pair().replace("contoso", name))
+    assert "is no name; write up to 50 letters, digits and hyphens" in line
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+MISPLACED = [
+    pair(f"{{namespace: '{STRING}'}}"),
+    pair(f"{{namespace: '{KEY}'}}"),
+    pair(f"'{STRING}'"),
+    pair(f"['{STRING}']"),
+    pair(f"{{connectionstring: '{STRING}'}}"),
+    pair(f"{{namespace: a.example, credential: '{KEY}'}}"),
+    pair(f"{{namespace: a.example, name: '{KEY}'}}"),
+    pair().replace("contoso", f"'{KEY}'"),
+    pair(f"{{namespace: a.example, arm: {{subscription_id: '{KEY}', resource_group: x}}}}"),
+    pair(more=f"  destinations: {{allow: ['{KEY}']}}"),
+    pair(more=f"  time_to_live: '{STRING}'"),
+    pair(more=f"pipeline: {{ledger: 'abfss://x;AccountKey={KEY}'}}"),
+    pair(more=f"pipeline: {{master: '{STRING}'}}"),
+    pair(more=f"pipeline: {{lease: '{KEY}'}}"),
+    pair(more=f"pipeline: {{spark: {{key: '{KEY}'}}}}"),
+    pair(more=f"pipeline: {{spark: '{KEY}'}}"),
+    pair(more=f"status: {{listen: '{STRING}'}}"),
+    pair(more=f"status: '{KEY}'"),
+    pair(f"{{connection_string: ['{STRING}']}}"),
+    pair(f"{{connection_string: {{key: '{STRING}'}}}}"),
+    pair(f"{{connection_string: '{STRING};{KEY}'}}"),
+    pair(f"{{connection_string: '{KEY}'}}"),
+    pair(f"{{connection_string: *{KEY[:-1]}}}"),
+    pair(f"{{connection_string: '{STRING}', namespace: '{STRING}'}}"),
+    pair("{namespace: '${env:KEY}'}"),
+    pair("{connection_string: '${env:KEY}'}"),
+    pair(more="status: {listen: '${env:KEY}'}"),
+]
+
+
+@pytest.mark.parametrize("text", MISPLACED)
+def test_a_secret_in_the_wrong_place_is_a_mistake_and_never_shown(tmp_path: Path, text: str) -> None:
+    assert told(tmp_path, text, KEY=KEY)
+
+
+def test_a_key_where_any_text_would_do_is_told(tmp_path: Path) -> None:
+    assert told(tmp_path, pair(more=f"pipeline: {{ledger: 'abfss://x;AccountKey={KEY}'}}")) == [
+        "5: pipeline.ledger holds a key, and is no place for one; "
+        "take it out; a connection string belongs under connection_string"
+    ]
+
+
+def test_nothing_of_sparks_settings_is_shown(tmp_path: Path) -> None:
+    (line,) = told(tmp_path, pair(more="pipeline: {spark: {password: hunter2}}"))
+    assert "hunter2" not in line
+
+
+def test_a_connection_string_for_a_namespace_is_told_where_it_belongs(tmp_path: Path) -> None:
+    assert told(tmp_path, pair(f"{{namespace: '{STRING}'}}")) == [
+        "3: pairs[0].primary.namespace is a connection string; write it under connection_string"
+    ]
+
+
+def test_no_secret_is_in_the_repr_of_settings(tmp_path: Path) -> None:
+    more = f"pipeline: {{spark: {{spark.hadoop.fs.azure.account.key.x: '{KEY}'}}}}"
+    config = load(tmp_path, SMALLEST + more)
+    assert KEY in str([value.get_secret_value() for value in config.pipeline.spark.values()])
+    for shown in (repr(config), str(config), str(config.model_dump()), config.model_dump_json()):
+        assert KEY not in shown
+
+
+def test_in_python_mistakes_show_no_secret_either() -> None:
+    side = NamespaceSettings(namespace="a.example")
+    with pytest.raises(ValidationError) as caught:
+        NamespaceSettings(connection_string=SecretStr(f"SharedAccessKey={KEY}"))
+    assert KEY not in str(caught.value)
+    with pytest.raises(ValidationError, match="same namespace"):
+        Config(pairs=[PairSettings(name="x", primary=side, secondary=side)])
+
+
+def test_settings_are_not_changed_later() -> None:
+    side = NamespaceSettings(namespace="a.example")
+    with pytest.raises(ValidationError):
+        side.namespace = "b.example"  # type: ignore[misc]

@@ -1,0 +1,204 @@
+"""Where faults are let loose: an emulator in a process of its own, what is put into it, and what is found in it."""
+
+from __future__ import annotations
+
+import json
+import select
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import SecretStr
+
+from syphon.bus.connection import Connection
+from syphon.bus.factory import connected
+from syphon.bus.links import LinkState, RawSender
+from syphon.bus.peek import peek
+from syphon.config import NamespaceSettings
+from syphon.model.errors import DestinationMissing, SyphonError
+from tests.faults.checker import BACKLOG, DEAD, HOME, Found
+from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input
+from tests.support.processes import WITHIN, Plant, Running
+
+QUEUE = "contoso/x-servicebus-transfer/0"
+LOCK = 5.0
+"""Seconds; as short as the service allows, so that what a killed process held is soon back."""
+PRIMARY, SECONDARY = "contoso", "contoso-dr"
+ENTITIES: dict[str, list[dict[str, Any]]] = {
+    "queues": [
+        {"name": ORDERS},
+        {"name": ONCE, "requires_duplicate_detection": True},
+        {"name": SESSIONS, "requires_session": True},
+    ],
+    "topics": [{"name": EVENTS, "subscriptions": [{"name": "all"}]}],
+}
+BACKLOG_QUEUE: dict[str, Any] = {
+    "name": QUEUE,
+    "max_delivery_count": 2147483647,
+    "max_size_in_megabytes": 5120,
+    "lock_duration": "5s",
+    "dead_lettering_on_message_expiration": True,
+}
+
+
+@dataclass
+class Site(Plant):
+    """A primary and a secondary, and a record of what the backlog has acknowledged."""
+
+    emulator: Running | None = None
+    attempted: list[Input] = field(default_factory=list)
+    acknowledged: set[bytes] = field(default_factory=set)
+    removed: set[bytes] = field(default_factory=set)
+    """What its owner has deleted."""
+
+    # --- messages ------------------------------------------------------------------------------------------------
+
+    def load(self, inputs: Sequence[Input]) -> None:
+        """Puts messages into the backlog, byte for byte as they are, and remembers what was acknowledged."""
+        self.attempted += inputs
+        with connected(self.side(SECONDARY), QUEUE) as connection:
+            converse(connection, lambda: connection.tokens.allow(QUEUE))
+            sender: RawSender[Input] = RawSender(connection.wire, QUEUE)
+            waiting = list(reversed(inputs))
+
+            def is_done() -> bool:
+                while waiting and sender.has_room():
+                    sender.send(waiting[-1].backlogged, 0, waiting.pop())
+                while sender.results:
+                    sent = sender.results.popleft()
+                    if sent.error is None:
+                        self.acknowledged.add(sent.ticket.identity)
+                return sender.state is LinkState.LOST or not (waiting or sender.under_way)
+
+            converse(connection, is_done)
+
+    def found(self) -> list[Found]:
+        """Every message there is, by peeking."""
+        places = [entity["name"] for kind in ENTITIES.values() for entity in kind]
+        found = [
+            Found(HOME, place, payload)
+            for place in places
+            for payload in self.contents(PRIMARY, f"{place}/subscriptions/all" if place == EVENTS else place)
+        ]
+        found += (Found(DEAD, "", payload) for payload in self.contents(SECONDARY, f"{QUEUE}/$deadletterqueue"))
+        return found + [Found(BACKLOG, "", payload) for payload in self.contents(SECONDARY, QUEUE)]
+
+    def contents(self, name: str, path: str) -> list[bytes]:
+        try:
+            with connected(self.side(name), path) as connection:
+                return [message.payload for message in peek(connection, path)]
+        except DestinationMissing:
+            return []
+
+    def side(self, name: str) -> NamespaceSettings:
+        string = self.primary if name == PRIMARY else self.secondary
+        return NamespaceSettings(connection_string=SecretStr(string))
+
+    # --- what happens --------------------------------------------------------------------------------------------
+
+    def moved(self) -> int:
+        """How many messages the primary has accepted."""
+        return self.count(PRIMARY, "send")
+
+    def count(self, name: str, operation: str) -> int:
+        return int(self.control(name, "GET", "counters")["totals"].get(operation, 0))
+
+    def fault(self, name: str, **fault: Any) -> int:
+        """Arms a fault; its number."""
+        return int(self.control(name, "POST", "faults", fault)["id"])
+
+    def struck(self, name: str, number: int) -> int | None:
+        """How often a fault has struck; None once it has done so as often as it was to."""
+        armed = {fault["id"]: fault["struck"] for fault in self.control(name, "GET", "faults")["faults"]}
+        return armed.get(number)
+
+    def carrier(
+        self, clock: Sequence[float] | None = None, environment: dict[str, str] | None = None, **options: Any
+    ) -> Running:
+        """A pump in a process of its own, without Spark around it."""
+        strings = {"PRIMARY": self.primary, "SECONDARY": self.secondary, **(environment or {})}
+        arguments = [json.dumps({"queue": QUEUE, "lock": LOCK, **options})]
+        if clock is None:
+            running = Running(arguments, self.folder, strings, "tests.faults.pump_process")
+        else:
+            running = Running([json.dumps(clock), *arguments], self.folder, strings, "tests.faults.skewed_clock")
+        self.running.append(running)
+        return running
+
+    def restart(self, number: int, change: Callable[[dict[str, Any]], None]) -> None:
+        """Ends the emulator with a signal and starts it again on the same ports, with other settings."""
+        assert self.emulator is not None
+        self.emulator.stop(number)
+        self.emulator.close()
+        config = self.folder / "emulator.yaml"
+        settings = yaml.safe_load(config.read_text())
+        change(settings)
+        config.write_text(yaml.safe_dump(settings))
+        self.emulator, self.primary, self.secondary, self.controls = _started(self.folder)
+
+    def close(self) -> None:
+        super().close()
+        if self.emulator is not None:
+            self.emulator.close()
+
+
+@contextmanager
+def site(folder: Path, *, durable: bool = False) -> Iterator[Site]:
+    """A running one. A durable one keeps its messages while it is restarted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings: dict[str, Any] = {
+        "namespaces": [
+            {"name": PRIMARY, "amqp_port": 0, "http_port": 0, **ENTITIES},
+            {"name": SECONDARY, "amqp_port": 0, "http_port": 0, "tier": "Premium", "queues": [BACKLOG_QUEUE]},
+        ]
+    }
+    if durable:
+        settings["state"] = str(folder / "state")
+    (folder / "emulator.yaml").write_text(yaml.safe_dump(settings))
+    emulator, primary, secondary, controls = _started(folder)
+    made = Site(folder, primary, secondary, controls, queues=1, emulator=emulator)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _started(folder: Path) -> tuple[Running, str, str, dict[str, str]]:
+    config = folder / "emulator.yaml"
+    emulator = Running(["emulator", "--json", "--config", str(config)], folder)
+    assert emulator.process.stdout is not None
+    line = emulator.process.stdout.readline()
+    assert line, f"the emulator did not start: {emulator.end()} {emulator.said}"
+    sides = json.loads(line)["namespaces"]
+    settings = yaml.safe_load(config.read_text())
+    for namespace, side in zip(settings["namespaces"], sides, strict=True):
+        namespace["amqp_port"], namespace["http_port"] = side["amqp_port"], side["http_port"]
+    config.write_text(yaml.safe_dump(settings))
+    controls = {side["name"]: f"http://127.0.0.1:{side['http_port']}" for side in sides}
+    home, away = sides
+    return emulator, home["connection_string"], away["connection_string"], controls
+
+
+def converse(connection: Connection, done: Callable[[], bool]) -> None:
+    """Reads and writes until that is so."""
+    wire = connection.wire
+
+    def turn() -> bool:
+        if wire.failure is not None:
+            raise wire.failure
+        if done():
+            return True
+        wire.flush()
+        if not wire.has_unread():
+            select.select([wire], [wire] if wire.wants_to_write() else [], [], 0.2)
+        connection.read()
+        connection.tick()
+        return False
+
+    deadline = wire.now() + WITHIN
+    while not turn():
+        if wire.now() > deadline:
+            raise SyphonError(f"{wire.name} has not answered within {WITHIN:.0f} seconds")

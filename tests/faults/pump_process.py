@@ -1,0 +1,90 @@
+"""A pump in a process of its own, to be signalled and killed: `python -m tests.faults.pump_process OPTIONS`.
+
+What a worker does on an executor, without Spark around it. Connection strings are in PRIMARY and SECONDARY, options are
+JSON. SIGTERM stops it with care. In the end it prints what it did as a line of JSON, and its exit code is the one that
+a command would have.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from syphon.bus import wire
+from syphon.bus.factory import namespace_of
+from syphon.cli import ExitCode
+from syphon.config import NamespaceSettings
+from syphon.model.errors import Faulted, NotAuthorized, SyphonError
+from syphon.model.outcome import Outcome
+from syphon.transfer import destination
+from syphon.transfer.pump import Pump, PumpOptions
+from tests.faults.environment import PRIMARY, SECONDARY
+
+FOR_EVER = 1e9
+WINDOW = 200
+"""What it may have in hand: more cannot come twice when it is killed."""
+
+
+def main(options: dict[str, Any]) -> int:
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("azure").setLevel(logging.ERROR)
+    if "silence" in options:  # nobody wants to wait a minute for what is known to be silent
+        wire.SILENCE = destination.ANSWER_WITHIN = options["silence"]
+    reasons: Counter[str] = Counter()
+
+    def record(outcome: Outcome) -> None:
+        reasons[outcome.reason] += bool(outcome.reason)
+
+    queue = options["queue"]
+    primary, secondary = (
+        namespace_of(NamespaceSettings(connection_string=SecretStr(os.environ[side])), entity)
+        for side, entity in (("PRIMARY", ""), ("SECONDARY", queue))
+    )
+    bounds = PumpOptions(
+        window=options.get("window", WINDOW), quiet=FOR_EVER, lease=None, grace=10.0, lock=options["lock"]
+    )
+    pump = Pump(queue, secondary, primary, record, bounds)
+    pump.rate = options.get("rate")
+    signal.signal(signal.SIGTERM, lambda *_: pump.stop())
+    print("ready", file=sys.stderr, flush=True)
+    error: SyphonError | None = None
+    missed: set[str] = set()
+    try:
+        for _ in pump.turns():
+            for name, side in ((PRIMARY, primary), (SECONDARY, secondary)):
+                if side.error is not None and name not in missed:
+                    missed.add(name)
+                    print(f"{name} is out of reach", file=sys.stderr, flush=True)
+    except SyphonError as caught:
+        error = caught
+    for side in (secondary, primary):
+        side.close()
+    tally = {name: getattr(pump.tally, name) for name in pump.tally.__slots__}
+    print(json.dumps({**tally, "reasons": reasons, "error": str(error or ""), "megabytes": megabytes()}), flush=True)
+    return exit_code(error)
+
+
+def megabytes() -> int:
+    """The most memory this process had. getrusage would tell of the process that it was forked from."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+def exit_code(error: SyphonError | None) -> ExitCode:
+    if error is None:
+        return ExitCode.OK
+    if isinstance(error, NotAuthorized):
+        return ExitCode.NOT_AUTHORIZED
+    return ExitCode.FAULTED if isinstance(error, Faulted) else ExitCode.UNAVAILABLE
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(json.loads(sys.argv[1])))

@@ -1,0 +1,251 @@
+"""The report: an incident can be reconciled from the ledger: nothing lost, what was late, what was repeated (X3)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click.testing
+import pytest
+
+from syphon.cli import ExitCode
+from syphon.cli.report import report as report_command
+from syphon.ledger.queries import BANDS, report
+from syphon.ledger.report import Period, Report, as_json
+from syphon.ledger.schema import Origin
+from syphon.ledger.store import Ledger, LedgerUnreadable
+from syphon.model.outcome import Result
+from tests.support import ledger_incident
+from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, moment, outcome, record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def ledger(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    ledger = Ledger(spark, str(tmp_path_factory.mktemp("ledger_incident") / "ledger"))
+    ledger_incident.put_on_record(ledger, spark)
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, ledger: Ledger) -> Report:
+    return report(spark, ledger, pair="contoso")
+
+
+def test_the_account_balances(told: Report) -> None:  # D9, X3
+    transfers = told.transfers
+    assert (transfers.forwarded, transfers.dead_lettered, transfers.left, transfers.unaccounted) == (74, 3, 13, 5)
+    assert transfers.received == 95
+
+
+def test_a_message_that_came_several_times_is_one_message_and_the_best_of_its_ends_counts(told: Report) -> None:
+    messages = told.messages
+    assert (messages.total, messages.forwarded, messages.dead_lettered, messages.left) == (78, 72, 3, 3)
+
+
+def test_possible_duplicates_are_told_apart_from_real_ones(told: Report) -> None:  # S6
+    assert told.transfers.possible_duplicates == 4
+    assert (told.messages.repeated, told.messages.copies) == (2, 2)
+    assert [(each.sequence_number, each.message_id, each.times) for each in told.repeats] == [
+        (77, "message-77", 2),
+        (78, "message-78", 2),
+    ]
+
+
+def test_what_a_killed_task_took_with_it_is_told_with_its_attempt(told: Report) -> None:  # D9
+    (lost,) = told.shortfalls
+    assert (lost.job, lost.slot, lost.attempt, lost.error) == ("job-3", 0, 0, "the Python worker exited")
+    assert (lost.received, lost.unaccounted, lost.forwarded) == (5, 5, 3)
+
+
+def test_time_in_the_backlog_is_that_of_the_first_arrival(told: Report) -> None:
+    spread = told.in_backlog
+    assert spread is not None
+    assert spread.longest == (70 * MINUTE + HOUR) / 1000
+    assert spread.p50 == 16 * 60
+    assert spread.p95 == (67 * MINUTE + HOUR) / 1000
+    bands = {band.below: band.messages for band in told.waits}
+    assert list(bands) == [*BANDS, None]
+    assert bands == {1: 0, 10: 0, 60: 20, 300: 4, 900: 10, 3600: 26, 14400: 12, 86400: 0, None: 0}
+
+
+def test_destinations_are_named_as_service_bus_knows_them(told: Report) -> None:
+    lines = {each.name: (each.messages, each.forwarded, each.dead_lettered, each.left) for each in told.destinations}
+    assert lines == {"orders": (55, 52, 0, 3), "billing": (20, 20, 0, 0), "invoices": (2, 0, 2, 0), "": (1, 0, 1, 0)}
+    orders = told.destinations[0]
+    assert (orders.possible_duplicates, orders.repeated, orders.bytes) == (2, 2, 55 * 1024)
+    assert orders.carrying is not None
+    assert orders.carrying.p95 == 0.5
+    assert {each.name for each in told.slowest} == {"orders", "billing"}
+
+
+def test_each_hour_says_what_ended_in_it_by_destination(told: Report) -> None:
+    noon, one = moment(NOON), moment(NOON + HOUR)
+    lines = [(each.start, each.destination, each.forwarded, each.dead_lettered, each.left) for each in told.hours]
+    assert lines == [
+        (noon, "", 0, 1, 0),
+        (noon, "billing", 20, 0, 0),
+        (noon, "invoices", 0, 2, 0),
+        (noon, "orders", 40, 0, 13),
+        (one, "orders", 14, 0, 0),
+    ]
+
+
+def test_the_timeline_has_no_gaps(told: Report) -> None:
+    steps = told.timeline.steps
+    assert told.timeline.seconds == 60
+    assert [step.start for step in steps] == [moment(NOON) + timedelta(minutes=n) for n in range(62)]
+    assert (steps[0].forwarded, steps[0].left, steps[30].forwarded, steps[60].forwarded) == (59, 13, 0, 12)
+    assert sum(step.forwarded for step in steps) == told.transfers.forwarded
+
+
+def test_dead_letters_are_grouped_by_what_differs_and_not_by_what_always_does(told: Report) -> None:
+    lines = [(each.reason, each.destination, each.messages) for each in told.dead_letters]
+    assert lines == [("MessageTooLarge", "invoices", 2), ("NoDestination", "", 1)]
+    assert told.dead_letters[1].example == ledger_incident.NO_PATH
+
+
+def test_what_is_left_says_why_and_since_when(told: Report) -> None:
+    (line,) = told.left
+    assert (line.reason, line.destination, line.messages) == ("amqp:resource-limit-exceeded", "orders", 3)
+    assert (line.oldest, line.last_tried) == (moment(NOON - 73 * MINUTE), moment(NOON))
+
+
+def test_the_verdict_is_one_line(told: Report) -> None:
+    assert told.verdict == (
+        "72 of 78 messages arrived. 3 went to the dead letters. 3 stayed in the backlog. 2 arrived more than once. "
+        "5 receipts cannot be accounted for."
+    )
+    assert not told.complete
+
+
+def test_machines_get_the_same(told: Report) -> None:
+    values = json.loads(json.dumps(as_json(told)))
+    assert (values["verdict"], values["complete"]) == (told.verdict, False)
+    assert (values["transfers"]["received"], values["messages"]["total"]) == (95, 78)
+    assert values["first"] == "2026-10-05T12:00:00Z"
+    assert values["period"] == {"since": None, "until": None}
+    assert values["in_backlog"]["p50"] == 960.0
+
+
+def test_a_period_ends_before_its_end_and_its_messages_are_judged_by_it(spark: SparkSession, ledger: Ledger) -> None:
+    told = report(spark, ledger, Period(moment(NOON), moment(NOON + HOUR)), "contoso")
+    assert (told.transfers.forwarded, told.transfers.left) == (60, 13)
+    assert told.messages.left == 13
+    assert told.transfers.unaccounted == 0
+
+
+def test_an_attempt_that_crosses_the_border_of_a_period_is_not_short_of_rows(
+    spark: SparkSession, ledger: Ledger
+) -> None:
+    told = report(spark, ledger, Period(since=moment(NOON + 1)), "contoso")
+    assert told.transfers.forwarded == 74
+    assert told.transfers.left == 0
+    assert [each.job for each in told.shortfalls] == ["job-3"]
+
+
+def test_all_pairs_are_told_of_unless_one_is_named(spark: SparkSession, ledger: Ledger) -> None:
+    told = report(spark, ledger)
+    assert told.pairs == ["contoso", "fabrikam"]
+    assert (told.messages.total, told.transfers.received) == (79, 96)
+
+
+def test_a_clean_run_is_complete(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    record(ledger, spark, [outcome(1, result=Result.LEFT, reason="The pump was told to stop."), outcome(2)])
+    again = Origin("contoso", "job-2", 0, 0)
+    record(ledger, spark, [outcome(1, at=NOON + MINUTE, waited=HOUR + MINUTE)], again)
+    ledger.note([attempt(2), attempt(1, origin=again)])
+    told = report(spark, ledger)
+    assert told.complete
+    assert told.verdict == "All 2 messages arrived. Every receipt is accounted for."
+    assert told.transfers.left == 1
+    assert told.left == []
+
+
+def test_a_queue_that_was_made_again_has_other_messages_under_the_same_numbers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    record(ledger, spark, [outcome(1), outcome(1, at=NOON + HOUR)])
+    told = report(spark, ledger)
+    assert (told.messages.total, told.messages.repeated) == (2, 0)
+
+
+def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    record(ledger, spark, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
+    timeline = report(spark, ledger).timeline
+    assert (timeline.seconds, len(timeline.steps)) == (86_400, 31)
+    assert [step.forwarded for step in timeline.steps] == [1, *[0] * 29, 1]
+
+
+def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    ledger.note([attempt(7)])
+    told = report(spark, ledger)
+    assert (told.transfers.received, told.transfers.unaccounted, told.empty) == (7, 7, False)
+    assert told.verdict == "7 receipts cannot be accounted for."
+
+
+def test_a_file_of_the_ledger_that_is_broken_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    record(ledger, spark, [outcome(1)])
+    (tmp_path / "transfers" / "date=2026-10-05" / "part-broken.parquet").write_bytes(b"PAR1")
+    told = report(spark, ledger)
+    assert [Path(file).name for file in told.unreadable_files] == ["part-broken.parquet"]
+    assert told.messages.total == 1
+
+
+def test_a_ledger_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for table in ("a=1", "b=2/c=3"):
+        folder = tmp_path / "transfers" / table
+        folder.mkdir(parents=True)
+        (folder / "part-0.parquet").write_bytes(b"PAR1")
+    with pytest.raises(LedgerUnreadable, match=str(tmp_path)):
+        report(spark, Ledger(spark, str(tmp_path)))
+
+
+# --- the command, in this process and on its Spark -------------------------------------------------------------------
+
+
+def syphon_report(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(report_command, arguments)
+
+
+def test_the_command_shows_tables_and_its_exit_code_says_that_something_was_left(
+    spark: SparkSession, ledger: Ledger
+) -> None:  # D12
+    done = syphon_report("--ledger", ledger.path, "--to", "2026-10-05T12:00:00.001Z", "--pair", "contoso")
+    assert done.exit_code == ExitCode.LEFT
+    assert done.stdout.splitlines()[:3] == [
+        "0 of 16 messages arrived. 3 went to the dead letters. 13 stayed in the backlog. "
+        "Every receipt is accounted for.",
+        "2026-10-05 12:00:00 UTC to 2026-10-05 12:00:00 UTC, 16.0 KB",
+        "Transfers: 16 received = 0 forwarded + 3 dead-lettered + 13 left + 0 unaccounted",
+    ]
+    assert done.stderr == ""
+
+
+def test_a_period_in_which_nothing_happened_is_told_and_is_no_failure(spark: SparkSession, ledger: Ledger) -> None:
+    done = syphon_report("--ledger", ledger.path, "--from", "2026-10-06")
+    assert (done.exit_code, done.stdout) == (ExitCode.OK, "Nothing is on record.\n")
+    assert done.stderr == (
+        f"The ledger at {ledger.path} has transfers of contoso, fabrikam, but none that was asked for.\n"
+    )
+
+
+def test_an_empty_folder_is_an_empty_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    done = syphon_report("--ledger", str(tmp_path))
+    assert (done.exit_code, done.stdout) == (ExitCode.OK, "Nothing is on record.\n")
+    assert done.stderr.startswith(f"The ledger at {tmp_path} is empty: ")
+
+
+def test_a_ledger_that_cannot_be_reached_is_told(spark: SparkSession) -> None:
+    done = syphon_report("--ledger", "nowhere://host/ledger")
+    assert (done.exit_code, done.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert done.stderr.startswith("The ledger at nowhere://host/ledger cannot be read: ")

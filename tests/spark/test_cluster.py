@@ -1,0 +1,53 @@
+"""A drain on a standalone cluster on loopback, whose executors come and go (D3, X2)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Plant, aliased, eventually, plant
+from tests.support.spark_cluster import cluster
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]
+
+MESSAGES = 3000
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Plant]:
+    with plant(tmp_path, queues=2) as site:
+        yield site
+
+
+def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(site: Plant, tmp_path: Path) -> None:
+    for index in range(2):
+        share = range(index, MESSAGES, 2)
+        site.put([aliased(number, "orders") for number in share], index)
+    with cluster(tmp_path) as spark:
+        settings = {
+            "master": spark.url,
+            "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": 2},
+        }
+        drain = site.drain("--json", "--rate", "300", config=site.config(pipeline=settings))
+        eventually(lambda: drain.progress().get("moved", 0) > 200, within=120, explain=lambda: drain.said)
+        executors = spark.executors()
+        assert len(executors) == 2, "both workers take part"
+        os.kill(executors[0], signal.SIGKILL)
+        code, out = drain.end(200)
+        assert code == 0, drain.said
+    result = json.loads(out)
+    account = result["account"]
+    assert account["killed"] >= 1
+    assert account["received"] == (
+        account["forwarded"] + account["dead_lettered"] + account["left"] + account["unaccounted"]
+    )
+    arrived = site.arrived("orders")
+    assert set(arrived) == {f"m{number}" for number in range(MESSAGES)}
+    assert not site.in_backlog(0)
+    assert not site.in_backlog(1)
+    assert sum(arrived.values()) - MESSAGES <= account["possible_duplicates"] + account["unaccounted"] + 300

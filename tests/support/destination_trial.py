@@ -1,0 +1,81 @@
+"""One destination at a time, on a real connection, in a time that is moved by hand."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from syphon.amqp import data_section
+from syphon.backlog import BrokerStamps, Restored
+from syphon.bus.connection import Connection
+from syphon.bus.links import Arrival
+from syphon.transfer.batches import Transfer
+from syphon.transfer.breaker import BackingOff
+from syphon.transfer.destination import Destination, Progress, WindowShare
+from syphon.transfer.pump import PERMANENT
+from tests.transfer.conftest import Bench
+
+SHARE = WindowShare(2000, 8 * 1024 * 1024)
+
+
+@dataclass
+class Trial:
+    """A destination on a real connection, in a time that is moved by hand."""
+
+    bench: Bench
+    connection: Connection
+    destination: Destination
+    now: float = 1000.0
+    progress: Progress = field(default_factory=Progress)
+
+    def send(self) -> None:
+        """One message, until it is known what became of it."""
+        before = self.answered()
+        self.offer(None)
+        self.turn(lambda: self.answered() > before)
+
+    def answered(self) -> int:
+        return len(self.progress.accepted) + len(self.progress.left) + len(self.progress.refused)
+
+    def offer(self, key: str | None, payload: bytes = data_section(b"x"), message_id: str | None = None) -> None:
+        restored = Restored(payload, "orders", message_id, None, key, len(payload), BrokerStamps())
+        self.destination.offer(Transfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
+
+    def turn(self, until: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 20
+        while not until():
+            assert time.monotonic() < deadline, "it did not come to pass"
+            self.turn_once()
+
+    def turn_once(self) -> None:
+        done = self.destination.work(self.connection, self.now, SHARE)
+        self.progress.accepted += done.accepted
+        self.progress.left += done.left
+        self.progress.refused += done.refused
+        self.progress.answers += done.answers
+        self.connection.wire.flush()
+        select.select([self.connection.wire], [], [], 0.02)
+        self.connection.read()
+
+    def pause(self) -> float:
+        """How long it is left alone after the next failure; time then moves on to the end of it."""
+        self.send()
+        state = self.destination.state
+        assert isinstance(state, BackingOff)
+        pause, self.now = state.until - self.now, state.until
+        return pause
+
+
+@pytest.fixture
+def trial(bench: Bench) -> Iterator[Trial]:
+    bench.queue("orders")
+    namespace = bench.reach("contoso", "")
+    bench.wait(lambda: namespace.connection() is not None)
+    connection = namespace.connection()
+    assert connection is not None
+    yield Trial(bench, connection, Destination("orders", PERMANENT))
+    namespace.close()

@@ -1,0 +1,164 @@
+"""What is written by machine: the chart's table of values and schema of settings, golden renders, tables of metrics.
+
+`make generated` (python -m tests.support.generated) writes them anew; tests compare. Look at the difference before it
+is committed: a golden render that has changed is a change of what operators get.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from syphon.config import Config
+from syphon.ops.metric_names import CONVENTIONAL, OWN, SPANS, Metric
+from syphon.ops.status import Status
+from tests.support.chart import CASES, CHART, GOLDEN, rendered
+from tests.support.tools import ROOT
+
+# --- the chart's values ----------------------------------------------------------------------------------------------
+
+
+def described(text: str) -> dict[str, str]:
+    """For each key of values.yaml, by its path, the comment right above it."""
+    found: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        if remark := re.fullmatch(r"\s*# (.*)", line):
+            comment.append(remark[1])
+            continue
+        if key := re.match(r"( *)([\w-]+):", line):
+            path = [(depth, name) for depth, name in path if depth < len(key[1])] + [(len(key[1]), key[2])]
+            found[".".join(name for _, name in path)] = " ".join(comment)
+        comment = []
+    return found
+
+
+def defaults(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values that are no maps, or empty ones, by their paths."""
+    if not isinstance(values, dict) or not values:
+        yield path, values
+        return
+    for key, value in values.items():
+        yield from defaults(value, f"{path}.{key}" if path else key)
+
+
+def values_table() -> str:
+    text = (CHART / "values.yaml").read_text()
+    comments = described(text)
+    rows = ["| value | default | |", "|---|---|---|"]
+    for path, value in defaults(yaml.safe_load(text)):
+        rows.append(f"| `{path}` | `{json.dumps(value)}` | {comments[path]} |")
+    return "\n".join(rows)
+
+
+# --- the chart's schema of settings ----------------------------------------------------------------------------------
+
+REFERENCE = {
+    "type": "string",
+    "if": {"not": {"pattern": r"^\$\{(file|env):[^}]+\}$"}},
+    "then": {"const": "${file:secrets/KEY}"},
+}
+"""All that may stand for a secret in values. A plain pattern would make helm print what does not match it."""
+
+SPARK_SETTINGS = {
+    "type": "object",
+    "propertyNames": {"pattern": r"^spark\."},
+    "patternProperties": {"(key|Key|secret|Secret|password|Password|token|Token|sig|sas)(\\.|$)": REFERENCE},
+    "additionalProperties": {"type": ["string", "number", "boolean"]},
+}
+
+
+def settings_schema() -> dict[str, Any]:
+    """The schema of the worker's settings as the chart takes them: with no secret, and without what a pod decides."""
+    schema: dict[str, Any] = _plain(Config.model_json_schema(ref_template="#/definitions/{model}"))
+    # The chart says in words of its own that a pair is missing, and `helm lint` is content without one.
+    del schema["required"], schema["properties"]["pairs"]["minItems"]
+    for decided in ("listen", "token"):
+        del schema["$defs"]["StatusSettings"]["properties"][decided]
+    schema["$defs"]["PipelineSettings"]["properties"]["spark"] = SPARK_SETTINGS
+    return schema
+
+
+def _plain(schema: Any) -> Any:
+    """Less the words, and with a reference wherever the worker sees a secret."""
+    if isinstance(schema, list):
+        return [_plain(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("format") == "password":
+        return REFERENCE
+    words = [key for key in ("title", "description", "default") if not isinstance(schema.get(key), dict)]
+    return {key: _plain(value) for key, value in schema.items() if key not in words}
+
+
+def values_schema() -> str:
+    """values.schema.json: written by hand, but for `config`."""
+    whole = json.loads((CHART / "values.schema.json").read_text())
+    settings = settings_schema()
+    whole["definitions"] = settings.pop("$defs")
+    whole["properties"]["config"] = settings
+    return json.dumps(whole, indent=2) + "\n"
+
+
+# --- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def metrics_table(metrics: tuple[Metric, ...]) -> str:
+    rows = ["| Prometheus | OpenTelemetry | kind | labels | |", "|---|---|---|---|---|"]
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.prometheus_labels)
+        rows.append(f"| `{metric.prometheus}` | `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
+    return "\n".join(rows)
+
+
+def spans_table() -> str:
+    rows = ["| span | kind | |", "|---|---|---|"]
+    rows += [f"| `{span.operation} …` | {span.kind} | {span.help} |" for span in SPANS]
+    return "\n".join(rows)
+
+
+# --- the files -------------------------------------------------------------------------------------------------------
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """A page with the table between its two marks made anew."""
+    marks = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
+    page, count = marks.subn(lambda found: found[1] + table + found[2], page)
+    assert count == 1, f"no place for the table of {name}"
+    return page
+
+
+def chart_readme() -> str:
+    return with_table((CHART / "README.md").read_text(), "values", values_table())
+
+
+def metrics_page() -> str:
+    page = with_table((ROOT / "docs" / "metrics.md").read_text(), "own metrics", metrics_table(OWN))
+    page = with_table(page, "conventional metrics", metrics_table(CONVENTIONAL))
+    return with_table(page, "spans", spans_table())
+
+
+def status_schema() -> str:
+    """The contract of /status, as whoever reads it checks it."""
+    return json.dumps(Status.model_json_schema(mode="serialization"), indent=2) + "\n"
+
+
+FILES: dict[Path, Callable[[], str]] = {
+    CHART / "values.schema.json": values_schema,
+    CHART / "README.md": chart_readme,
+    ROOT / "docs" / "metrics.md": metrics_page,
+    ROOT / "docs" / "status.schema.json": status_schema,
+    **{GOLDEN / f"{case}.yaml": partial(rendered, case) for case in CASES},
+}
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for file, made in FILES.items():
+        file.write_text(made())

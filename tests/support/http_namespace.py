@@ -1,0 +1,51 @@
+"""A namespace on a real HTTP port, in the test's own loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from syphon.emulator.broker.access import Policy
+from syphon.emulator.broker.descriptions import Claim, Tier
+from syphon.emulator.broker.journal import Journal, NoJournal
+from syphon.emulator.broker.namespace import Identity, Namespace
+from syphon.emulator.clock import FakeClock
+from syphon.emulator.http_front import build_app
+
+KEY = "c2VjcmV0"
+
+
+CONTOSO = Identity(
+    name="contoso",
+    host="127.0.0.1",
+    tier=Tier.STANDARD,
+    policies=(Policy("Root", KEY, frozenset(Claim)), Policy("Sender", KEY, frozenset({Claim.SEND}))),
+    accept_any_jwt=False,
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A namespace and where it is served."""
+
+    namespace: Namespace
+    address: str
+
+    def connection_string(self, policy: str = "Root", key: str = KEY) -> str:
+        return f"Endpoint=sb://{self.address}/;SharedAccessKeyName={policy};SharedAccessKey={key}"
+
+
+@asynccontextmanager
+async def served(identity: Identity = CONTOSO, journal: Journal | None = None) -> AsyncIterator[Served]:
+    namespace = Namespace(identity, FakeClock(), journal or NoJournal())
+    runner = web.AppRunner(build_app(namespace))
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield Served(namespace, f"127.0.0.1:{runner.addresses[0][1]}")
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,94 @@
+"""Outcomes and attempts as tasks report them, and ledgers made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from syphon.ledger.schema import TRANSFERS, Attempt, Origin, transfer_rows
+from syphon.ledger.store import Ledger
+from syphon.model.outcome import Outcome, Result
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+NOON = int(datetime(2026, 10, 5, 12, tzinfo=UTC).timestamp() * 1000)
+"""When most things happen here, in milliseconds."""
+ORIGIN = Origin("contoso", "job-1", 0, 0)
+
+
+def outcome(
+    number: int = 1,
+    *,
+    at: int = NOON,
+    result: Result = Result.FORWARDED,
+    waited: int = HOUR,
+    destination: str = "orders",
+    reason: str = "",
+    message_id: str | None = None,
+    possible_duplicate: bool = False,
+) -> Outcome:
+    """A transfer that was settled at a time, of a message that had been in the backlog for a while."""
+    forwarded = result is Result.FORWARDED
+    return Outcome(
+        queue="contoso/x-servicebus-transfer/0",
+        sequence_number=number,
+        message_id=f"message-{number}" if message_id is None else message_id,
+        destination=destination,
+        session_id=None,
+        enqueued_at=at - waited,
+        received_at=at - 500,
+        forwarded_at=at if forwarded else None,
+        settled_at=at,
+        size=1024,
+        delivery_count=0,
+        result=result,
+        reason=reason,
+        possible_duplicate=possible_duplicate,
+    )
+
+
+def attempt(
+    received: int, forwarded: int | None = None, *, origin: Origin = ORIGIN, at: int = NOON, **more: object
+) -> Attempt:
+    """What a task had counted; all of it forwarded unless told otherwise."""
+    values = {"dead_lettered": 0, "left": 0, "possible_duplicates": 0, "finished": True, "error": None} | more
+    return Attempt(
+        origin.pair,
+        "contoso/x-servicebus-transfer/0",
+        origin.job,
+        origin.slot,
+        origin.attempt,
+        started_at=at - MINUTE,
+        ended_at=at,
+        received=received,
+        forwarded=received if forwarded is None else forwarded,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def rows_of(
+    spark: SparkSession, outcomes: Sequence[Outcome], origin: Origin = ORIGIN, work: Callable[[], object] = str
+) -> DataFrame:
+    """The rows as a job has them: made by a task when they are needed, `work` and all, and persisted."""
+
+    def pump(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            work()
+            yield transfer_rows(outcomes, origin)
+
+    return spark.range(0, 1, 1, 1).mapInArrow(pump, TRANSFERS).persist()
+
+
+def record(ledger: Ledger, spark: SparkSession, outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> None:
+    rows = rows_of(spark, outcomes, origin)
+    ledger.write(rows)
+    rows.unpersist()
+
+
+def moment(millis: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)

@@ -1,0 +1,291 @@
+"""Everything in processes of its own: an emulator with a primary and a secondary, workers and drains beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+WITHIN = 180.0
+"""Seconds that things may take on a machine that has other things to do."""
+
+
+class Running:
+    """A syphon command that is running, or another module; what it says on stderr is kept line by line."""
+
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None, module: str = "syphon"
+    ) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=folder,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    @property
+    def said(self) -> str:
+        return "\n".join(self.lines)
+
+    def until(self, words: str, within: float = WITHIN) -> str:
+        """The first line on stderr with these words, as soon as it is there."""
+
+        def found() -> str | None:
+            return next((line for line in self.lines if words in line), None)
+
+        line = eventually(lambda: found() or self.process.poll() is not None, within, lambda: self.said)
+        assert isinstance(line, str), f"ended with {self.process.poll()}: {self.said}"
+        return line
+
+    def progress(self) -> dict[str, Any]:
+        """The last line of progress."""
+        lines = [line for line in self.lines if line.startswith('{"progress"')]
+        return json.loads(lines[-1])["progress"] if lines else {}
+
+    def end(self, within: float = WITHIN) -> tuple[int, str]:
+        """Exit code and stdout, once it has ended."""
+        try:
+            self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running: {self.said}") from None
+        self._reader.join(10)
+        assert self.process.stdout is not None
+        return self.process.returncode, self.process.stdout.read()
+
+    def stop(self, number: int = signal.SIGTERM, within: float = WITHIN) -> tuple[int, str]:
+        self.process.send_signal(number)
+        return self.end(within)
+
+    def descendants(self) -> list[tuple[int, str]]:
+        """Process ids and command lines of all that it has started."""
+        parents: dict[int, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    stat = (entry / "stat").read_text()
+                except OSError:
+                    continue
+                parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+        found, frontier = [], [self.process.pid]
+        while frontier:
+            children = parents.get(frontier.pop(), [])
+            frontier += children
+            found += children
+        return [(pid, command_line(pid)) for pid in found]
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                self._reader.join(10)
+                pipe.close()
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def parent_of(pid: int) -> int:
+    """Its parent, or 0 if it is not there."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def python_workers(running: Running) -> list[int]:
+    """Spark's Python workers: children of the daemon they are forked from."""
+    found = [pid for pid, command in running.descendants() if "syphon.spark.daemon" in command]
+    return [pid for pid in found if parent_of(pid) in found]
+
+
+def eventually(condition: Callable[[], Any], within: float = WITHIN, explain: Callable[[], object] = lambda: "") -> Any:
+    """Waits until something is so."""
+    deadline = time.monotonic() + within
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not so within {within:.0f} s: {explain()}"
+        time.sleep(0.05)
+    return found
+
+
+def aliased(number: int, path: str, **options: Any) -> ServiceBusMessage:
+    """A message as it lies in the backlog."""
+    properties: dict[str | bytes, Any] = {"x-ms-path": path, "number": number}
+    return ServiceBusMessage(f"body of {number}", message_id=f"m{number}", application_properties=properties, **options)
+
+
+@dataclass
+class Plant:
+    """Two namespaces in another process, and what tests do with them."""
+
+    folder: Path
+    primary: str
+    secondary: str
+    controls: dict[str, str]
+    queues: int = 2
+    running: list[Running] = field(default_factory=list)
+
+    # --- messages ------------------------------------------------------------------------------------------------
+
+    def backlog(self, index: int = 0) -> str:
+        return f"contoso/x-servicebus-transfer/{index}"
+
+    def put(self, messages: Sequence[ServiceBusMessage], index: int = 0) -> None:
+        """Into a backlog queue, as a sender's failover would."""
+        with (
+            ServiceBusClient.from_connection_string(self.secondary) as client,
+            client.get_queue_sender(self.backlog(index)) as sender,
+        ):
+            for start in range(0, len(messages), 100):
+                sender.send_messages(list(messages[start : start + 100]))
+
+    def arrived(self, *paths: str) -> Counter[str]:
+        """The ids of all messages at destinations, by peeking."""
+        found: Counter[str] = Counter()
+        with ServiceBusClient.from_connection_string(self.primary) as client:
+            for path in paths:
+                found.update(_peeked(client, path))
+        return found
+
+    def in_backlog(self, index: int = 0, dead: bool = False) -> Counter[str]:
+        with ServiceBusClient.from_connection_string(self.secondary) as client:
+            return _peeked(client, self.backlog(index), dead)
+
+    # --- the emulator --------------------------------------------------------------------------------------------
+
+    def control(self, name: str, method: str, what: str, body: Any = None) -> Any:
+        """A request to the emulator's own controls: outages, faults, counters."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.controls[name]}/$emulator/{what}", data, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read()
+            return json.loads(text) if text else None
+
+    # --- syphon --------------------------------------------------------------------------------------------------
+
+    def config(self, name: str = "config.yaml", **more: Any) -> Path:
+        """Settings of a worker on this pair; `more` goes over them."""
+        pair = {
+            "name": "contoso",
+            "primary": {"connection_string": self.primary},
+            "secondary": {"connection_string": self.secondary},
+            "backlog_queue_count": self.queues,
+            **more.pop("pair", {}),
+        }
+        settings = {
+            "pairs": [pair],
+            "pipeline": {"ledger": str(self.folder / "ledger"), **more.pop("pipeline", {})},
+            "status": {"listen": "127.0.0.1:0"},  # any port: workers of other tests run beside this one
+        }
+        path = self.folder / name
+        path.write_text(yaml.safe_dump({**settings, **more}))
+        return path
+
+    def start(self, *arguments: str, environment: dict[str, str] | None = None) -> Running:
+        running = Running(arguments, self.folder, environment)
+        self.running.append(running)
+        return running
+
+    def drain(self, *arguments: str, config: Path | None = None) -> Running:
+        return self.start("drain", "-c", str(config or self.config()), "--yes", *arguments)
+
+    def drained(self, *arguments: str, config: Path | None = None) -> tuple[int, dict[str, Any]]:
+        """A drain from start to end: its exit code and its result."""
+        drain = self.drain("--json", *arguments, config=config)
+        code, out = drain.end()
+        assert out, f"exit code {code}: {drain.said}"
+        return code, json.loads(out)
+
+    def worker(self, *arguments: str, config: Path | None = None) -> Running:
+        """A worker that listens."""
+        worker = self.start("run", "-c", str(config or self.config()), *arguments)
+        worker.until("listening to")
+        return worker
+
+    def close(self) -> None:
+        for running in self.running:
+            running.close()
+
+
+def _peeked(client: ServiceBusClient, path: str, dead: bool = False) -> Counter[str]:
+    from azure.servicebus import ServiceBusSubQueue
+
+    found: Counter[str] = Counter()
+    queue = ServiceBusSubQueue.DEAD_LETTER if dead else None
+    with client.get_queue_receiver(path, sub_queue=queue) as receiver:
+        start = 1
+        while page := receiver.peek_messages(250, sequence_number=start):
+            found.update(str(message.message_id) for message in page)
+            start = max(message.sequence_number or 0 for message in page) + 1
+    return found
+
+
+DESTINATIONS = ("orders", "billing/invoices", "news")
+
+
+@contextmanager
+def plant(
+    folder: Path, queues: int = 2, lock: str = "10s", destinations: Sequence[str] = DESTINATIONS
+) -> Iterator[Plant]:
+    """A running one. Locks are short, so that what a killed task held is back before the test is over."""
+    folder.mkdir(parents=True, exist_ok=True)
+    backlog = [
+        {
+            "name": f"contoso/x-servicebus-transfer/{index}",
+            "max_delivery_count": 2147483647,
+            "max_size_in_megabytes": 5120,
+            "lock_duration": lock,
+        }
+        for index in range(queues)
+    ]
+    entities = [{"name": name, "max_size_in_megabytes": 5120} for name in destinations]
+    settings = {
+        "namespaces": [
+            {"name": "contoso", "amqp_port": 0, "http_port": 0, "queues": entities},
+            {"name": "contoso-dr", "amqp_port": 0, "http_port": 0, "queues": backlog},
+        ]
+    }
+    config = folder / "emulator.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    emulator = Running(["emulator", "--json", "--config", str(config)], folder)
+    assert emulator.process.stdout is not None
+    made: Plant | None = None
+    try:
+        home, away = json.loads(emulator.process.stdout.readline())["namespaces"]
+        controls = {side["name"]: f"http://127.0.0.1:{side['http_port']}" for side in (home, away)}
+        made = Plant(folder, home["connection_string"], away["connection_string"], controls, queues)
+        yield made
+    finally:
+        if made is not None:
+            made.close()
+        emulator.close()

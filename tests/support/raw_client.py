@@ -1,0 +1,189 @@
+"""A bare AMQP client, signed in with SASL PLAIN: it sends bytes that no SDK would send and sees those that arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from syphon.amqp import Map, Properties, Section, Value, properties_bytes, section_bytes
+from syphon.amqp.frames import (
+    AMQP_HEADER,
+    FRAME_SASL,
+    SASL_HEADER,
+    Attach,
+    Begin,
+    Composite,
+    Detach,
+    Disposition,
+    Error,
+    Flow,
+    Open,
+    Rejected,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    Source,
+    Target,
+    Transfer,
+    frame,
+    read_performative,
+)
+from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
+from tests.emulator.conftest import Bench
+from tests.support.waiting import PATIENCE
+
+F = TypeVar("F", bound=Composite)
+PIECE = 60_000
+
+
+class LinkEnded(Exception):
+    """The broker has detached the link."""
+
+    def __init__(self, error: Error | None) -> None:
+        super().__init__(error)
+        self.condition = error.condition if error else None
+
+
+@dataclass
+class Arrival:
+    """A message as it came: its bytes and its delivery's id."""
+
+    payload: bytes
+    delivery_id: int
+
+
+class RawClient:
+    """One connection with one session; its links have the handles 0, 1, 2 …"""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._handles = itertools.count()
+        self._deliveries = itertools.count()
+
+    async def sign_in(self) -> None:
+        plain = f"\0{ROOT_POLICY}\0{ROOT_KEY}".encode()
+        self._writer.write(SASL_HEADER + frame(0, SaslInit("PLAIN", plain).to_bytes(), FRAME_SASL))
+        assert await self._reader.readexactly(8) == SASL_HEADER
+        await self.next(SaslMechanisms)
+        assert (await self.next(SaslOutcome))[0].code == 0
+        self._writer.write(AMQP_HEADER)
+        self.post(Open("raw"))
+        self.post(Begin(None, 0, 1 << 20, 1 << 20))
+        assert await self._reader.readexactly(8) == AMQP_HEADER
+        await self.next(Begin)
+
+    async def attach_sender(self, address: str) -> int:
+        handle = next(self._handles)
+        self.post(
+            Attach(
+                f"sender-{handle}",
+                handle,
+                False,
+                source=Source("raw"),
+                target=Target(address),
+                initial_delivery_count=0,
+            )
+        )
+        await self.next(Flow)
+        return handle
+
+    async def send(self, handle: int, payload: bytes, message_format: int = 0) -> Composite | None:
+        """The outcome of one delivery, sent in as many pieces as it takes."""
+        self.put(handle, payload, message_format)
+        return await self.outcome()
+
+    def put(self, handle: int, payload: bytes, message_format: int = 0) -> None:
+        """Sends one delivery without waiting for its outcome."""
+        delivery = next(self._deliveries)
+        for start in range(0, max(1, len(payload)), PIECE):
+            more = start + PIECE < len(payload)
+            transfer = Transfer(handle, delivery, delivery.to_bytes(4, "big"), message_format, False, more)
+            self._writer.write(frame(0, transfer.to_bytes() + payload[start : start + PIECE]))
+
+    async def outcome(self) -> Composite | None:
+        """The next outcome, of whichever delivery it is."""
+        return (await self.next(Disposition))[0].state
+
+    async def refusal_of(self, handle: int, payload: bytes, message_format: int = 0) -> Error:
+        outcome = await self.send(handle, payload, message_format)
+        assert isinstance(outcome, Rejected)
+        assert outcome.error is not None
+        return outcome.error
+
+    async def attach_receiver(self, address: str) -> int:
+        handle = next(self._handles)
+        self.post(Attach(f"receiver-{handle}", handle, True, 0, 1, source=Source(address), target=Target("raw")))
+        await self.next(Attach)
+        return handle
+
+    def grant(self, handle: int, credit: int) -> None:
+        self.post(Flow(0, 1 << 20, 0, 1 << 20, handle, None, credit))
+
+    async def receive(self, handle: int) -> Arrival:
+        """The next message, once credit was granted for it."""
+        pieces: list[bytes] = []
+        while True:
+            transfer, payload = await self.next(Transfer)
+            assert transfer.handle == handle
+            pieces.append(payload)
+            if not transfer.more:
+                assert transfer.delivery_id is not None
+                return Arrival(b"".join(pieces), transfer.delivery_id)
+
+    async def settle(self, arrival: Arrival, outcome: Composite, settled: bool = False) -> Composite | None:
+        """Settles, and gives back what the broker echoes."""
+        self.post(Disposition(True, arrival.delivery_id, None, settled, outcome))
+        return (await self.next(Disposition))[0].state if not settled else None
+
+    async def detach(self, handle: int) -> None:
+        self.post(Detach(handle, True))
+        while True:
+            try:
+                await self.next(Detach)
+            except LinkEnded:
+                return
+
+    def post(self, performative: Composite) -> None:
+        self._writer.write(frame(0, performative.to_bytes()))
+
+    async def next(self, kind: type[F]) -> tuple[F, bytes]:
+        """The next frame of that kind; those of other kinds are passed over, and an ended link is an error."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                head = await self._reader.readexactly(8)
+                rest = await self._reader.readexactly(int.from_bytes(head[:4], "big") - 8)
+                if not rest:
+                    continue
+                performative, after = read_performative(rest[head[4] * 4 - 8 :])
+                if isinstance(performative, Detach):
+                    raise LinkEnded(performative.error)
+                if isinstance(performative, kind):
+                    return performative, rest[after:]
+
+    _send, _next = post, next
+
+
+@asynccontextmanager
+async def raw_client(bench: Bench) -> AsyncIterator[RawClient]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", bench.running.amqp_port)
+    try:
+        client = RawClient(reader, writer)
+        await client.sign_in()
+        yield client
+    finally:
+        writer.transport.abort()
+
+
+def request(operation: str, body: dict[str, Value], message_id: str = "1") -> bytes:
+    """A request to an entity's management node."""
+    return b"".join(
+        (
+            properties_bytes(Properties(message_id=message_id)),
+            section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"operation": f"com.microsoft:{operation}"})),
+            section_bytes(Section.VALUE, Map.of(body)),
+        )
+    )

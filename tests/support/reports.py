@@ -1,0 +1,76 @@
+"""A report as a value, for those who show one: no Spark needed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from syphon.ledger.report import (
+    Band,
+    DestinationReport,
+    Hour,
+    Messages,
+    Period,
+    ReasonCount,
+    Repeat,
+    Report,
+    Shortfall,
+    Spread,
+    Timeline,
+    TimelineStep,
+    Transfers,
+)
+
+NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)
+QUEUE = "contoso/x-servicebus-transfer/0"
+
+
+def a_report(destination: str = "orders", reason: str = "MessageTooLarge", message_id: str = "m-1") -> Report:
+    """Something of everything. The texts are those that come with messages."""
+    example = f"{reason}: more of it, {reason}"
+    line = ReasonCount(reason, destination, 7, NOON, NOON, example)
+    return Report(
+        ledger="/var/lib/syphon/ledger",
+        period=Period(),
+        pair=None,
+        pairs=["contoso"],
+        first=NOON,
+        last=NOON + timedelta(minutes=2),
+        transfers=Transfers(1_200, 7, 9, 5, 2, 1_500_000),
+        messages=Messages(1_199, 7, 3, 1, 1),
+        in_backlog=Spread(90, 4_000, 90_000),
+        waits=[Band(60, 0), Band(300, 1_000), Band(3_600, 0), Band(None, 199)],
+        timeline=Timeline(60, [TimelineStep(NOON, 1_150, 7, 0), TimelineStep(NOON + timedelta(minutes=1), 0, 0, 0)]),
+        destinations=[
+            DestinationReport(destination, 1_209, 1_199, 7, 3, 2, 1, 1_500_000, Spread(1, 2, 3), Spread(0.1, 0.2, 3))
+        ],
+        hours=[Hour(NOON, destination, 1_200, 7, 9)],
+        dead_letters=[line],
+        left=[line],
+        repeats=[Repeat("contoso", QUEUE, 42, message_id, destination, 2)],
+        shortfalls=[Shortfall("contoso", QUEUE, "job-3", 1, 0, NOON, 5, 5, 3, reason)],
+        unreadable_files=["file:/var/lib/syphon/ledger/part-1.parquet"],
+    )
+
+
+def an_empty_report() -> Report:
+    nothing = Transfers(0, 0, 0, 0, 0, 0)
+    return Report(
+        "/ledger",
+        Period(),
+        None,
+        [],
+        None,
+        None,
+        nothing,
+        Messages(0, 0, 0, 0, 0),
+        None,
+        [],
+        Timeline(60, []),
+        [],
+        [],
+        [],
+        [],
+        [],
+        [],
+        [],
+    )

@@ -1,0 +1,125 @@
+"""A standalone Spark cluster on loopback: a master and two workers, all from the Python package."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from syphon.spark.java import java_environment
+from tests.support.processes import command_line, eventually
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Cluster:
+    """A running one."""
+
+    url: str
+    page: str
+    workers: list[subprocess.Popen[bytes]]
+
+    def state(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.page}/json/", timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    def executors(self) -> list[int]:
+        """The JVMs that run tasks: each is a child of a worker."""
+        found = []
+        for worker in self.workers:
+            children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
+            # A JVM forks from any of its threads.
+            for task in children.parent.parent.iterdir():
+                found += [int(pid) for pid in (task / "children").read_text().split()]
+        return [pid for pid in found if "CoarseGrainedExecutorBackend" in command_line(pid)]
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    home = Path(pyspark.__file__).parent
+    # The executors' Python has what syphon depends on; syphon itself has to come from the driver.
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {
+        **clean,
+        **java_environment(os.environ),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    port, page = free_port(), free_port()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*command: str) -> subprocess.Popen[bytes]:
+        log = (folder / f"spark-{len(started)}.log").open("wb")
+        with log:
+            process = subprocess.Popen(
+                [str(home / "bin" / "spark-class"), *command], env=environment, stdout=log, stderr=log, cwd=folder
+            )
+        started.append(process)
+        return process
+
+    try:
+        start(
+            "org.apache.spark.deploy.master.Master",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--webui-port",
+            str(page),
+        )
+        url = f"spark://127.0.0.1:{port}"
+        workers = [
+            start(
+                "org.apache.spark.deploy.worker.Worker",
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                str(free_port()),
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                url,
+            )
+            for _ in range(2)
+        ]
+        made = Cluster(url, f"http://127.0.0.1:{page}", workers)
+        eventually(lambda: _alive(made) == 2, explain=lambda: (folder / "spark-0.log").read_text()[-2000:])
+        yield made
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _alive(made: Cluster) -> int:
+    try:
+        return sum(worker["state"] == "ALIVE" for worker in made.state()["workers"])
+    except (OSError, ValueError):  # while it starts it does not answer, or with a page for people
+        return 0

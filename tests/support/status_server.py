@@ -1,0 +1,88 @@
+"""A status server without a worker, and bare HTTP to talk to it: what libraries would put right goes out as it is."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from syphon.config import Config
+from syphon.ops.events import RecentEvents
+from syphon.ops.observer import Observer
+from syphon.ops.pause_api import Pausing
+from syphon.ops.server import StatusServer
+from syphon.ops.telemetry import Telemetry
+from syphon.worker.pauses import Pauses
+
+PAIRS = [
+    {"name": name, "primary": {"namespace": f"{name}.example"}, "secondary": {"namespace": f"{name}-dr.example"}}
+    for name in ("contoso", "fabrikam")
+]
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+@dataclass
+class Served:
+    port: int
+    observer: Observer
+    pauses: Pauses
+    host: str = "127.0.0.1"
+
+    def ask(
+        self, path: str, method: str = "GET", body: str | None = None, host: str | None = None, **headers: str
+    ) -> Answer:
+        """A whole request and its answer."""
+        fields = {"Host": host or f"{self.host}:{self.port}"}
+        fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None:
+            fields["Content-Length"] = str(len(body.encode()))
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", body or ""]
+        return answer_of(self.say("\r\n".join(lines).encode()))
+
+    def say(self, text: bytes) -> bytes:
+        """These bytes, and all that comes back until the server hangs up."""
+        with self.connect() as connection:
+            with suppress(ConnectionError):  # it may have heard enough before it has heard all
+                connection.sendall(text)
+            return rest_of(connection)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((self.host, self.port), timeout=30)
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    heard = b""
+    try:
+        while part := connection.recv(65536):
+            heard += part
+    except ConnectionResetError:
+        pass
+    return heard
+
+
+def answer_of(heard: bytes) -> Answer:
+    head, _, body = heard.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return Answer(int(first.split()[1]), headers, body.decode())
+
+
+@contextmanager
+def served(listen: str = "127.0.0.1:0", token: str | None = None, state: Path | None = None) -> Iterator[Served]:
+    config = Config.model_validate({"pairs": PAIRS, "status": {"listen": listen, "token": token}})
+    pauses = Pauses(state)
+    observer = Observer(config, pauses, RecentEvents())
+    telemetry = Telemetry(config, observer)
+    try:
+        with StatusServer(config.status, observer, Pausing(config.pairs, pauses), telemetry.prometheus) as server:
+            yield Served(server.port, observer, pauses)
+    finally:
+        telemetry.close()

@@ -1,0 +1,286 @@
+"""The idle cost: one receive per queue and quarter of an hour, whatever the service does to idle links."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from syphon.amqp import Message, Section
+from syphon.amqp.frames import EMPTY_FRAME
+from syphon.bus import sdk_internals
+from syphon.bus.connection import Connection
+from syphon.bus.namespace import Namespace
+from syphon.emulator import (
+    Action,
+    BackgroundEmulator,
+    EmulatorSettings,
+    FakeClock,
+    Fault,
+    Kind,
+    NamespaceSettings,
+    Operation,
+    Outage,
+    QueueDescription,
+)
+from syphon.emulator.amqp_front.entity_links import EntityOutlet
+from syphon.model.errors import DestinationMissing
+from syphon.transfer.doorbell import Doorbell
+
+QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(10)]
+
+
+class Street:
+    """Ten backlog queues with their doorbells on one connection, in a time that is moved by hand."""
+
+    def __init__(self, emulator: BackgroundEmulator, clock: FakeClock, connection: Connection) -> None:
+        self.emulator = emulator
+        self.clock = clock
+        self.connection = connection
+        self.bells = [Doorbell(queue, lambda: clock.now() / 1000) for queue in QUEUES]
+
+    def turn(self, until: Callable[[], bool]) -> list[str]:
+        """Lets the bells listen until something is so; gives back who rang."""
+        rang: list[str] = []
+        deadline = time.monotonic() + 20
+        while not until():
+            assert time.monotonic() < deadline, "it did not come to pass"
+            rang += [bell.queue for bell in self.bells if bell.listen(self.connection)]
+            self.connection.wire.flush()
+            select.select([self.connection.wire], [], [], 0.05)
+            self.connection.read()
+        return rang
+
+    def listen(self) -> None:
+        """Each bell once: what is due now is done now."""
+        for bell in self.bells:
+            bell.listen(self.connection)
+        self.connection.wire.flush()
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 20
+        while not until():
+            assert time.monotonic() < deadline, "it did not come to pass"
+            time.sleep(0.01)
+
+    def waiting(self) -> int:
+        """How many queues have a receiver waiting at them, with credit for a message."""
+        namespace = self.emulator["contoso-dr"].namespace
+
+        def count() -> int:
+            links = [link for queue in QUEUES for link in namespace.entity(queue).links]
+            return sum(isinstance(link, EntityOutlet) and link.credit == 1 for link in links)
+
+        return self.emulator.call(count)
+
+    def count(self, kind: Kind) -> int:
+        counters = self.emulator["contoso-dr"].namespace.counters
+        return self.emulator.call(lambda: sum(counters.of(queue, kind) for queue in QUEUES))
+
+    def only(self, worth: Callable[[bytes], bool] = lambda payload: b"stuck" not in payload) -> Doorbell:
+        """One bell alone, on the first queue; not every message is worth its ring."""
+        self.bells = [Doorbell(QUEUES[0], lambda: self.clock.now() / 1000, worth=worth)]
+        return self.bells[0]
+
+    def put(self, *bodies: str, queue: str = QUEUES[0]) -> None:
+        with (
+            ServiceBusClient.from_connection_string(self.emulator["contoso-dr"].connection_string) as client,
+            client.get_queue_sender(queue) as sender,
+        ):
+            sender.send_messages([ServiceBusMessage(body) for body in bodies])
+
+    def locked(self) -> list[str]:
+        """The bodies of the messages in the first queue that are under somebody's lock."""
+        line = self.emulator["contoso-dr"].namespace.line(QUEUES[0])
+        found = self.emulator.call(lambda: [(m.bare, m.lock_token) for m in line.peek(0, 1000)])
+        return [str(Message(bare).read(Section.DATA), "ascii") for bare, token in found if token is not None]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def street() -> Iterator[Street]:
+    clock = FakeClock(round(time.time() * 1000))
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso-dr")])
+    with BackgroundEmulator(settings, clock=clock) as emulator:
+        namespace = emulator["contoso-dr"].namespace
+        for queue in QUEUES:
+            emulator.call(lambda queue=queue: namespace.create_queue(QueueDescription(queue)))  # type: ignore[misc]
+        client = ServiceBusClient.from_connection_string(emulator["contoso-dr"].connection_string)
+        connection = Connection(client, QUEUES[0])
+        yield Street(emulator, clock, connection)
+        connection.close()
+        client.close()
+
+
+def test_ten_idle_queues_cost_forty_receives_an_hour(street: Street) -> None:  # S1
+    street.turn(lambda: all(bell.polls == 1 for bell in street.bells))
+    for minute in range(1, 61):
+        street.emulator.advance(60)
+        street.listen()
+        ended = minute // 15
+        # Links that were idle for ten minutes have been detached: the poll goes on with a new one.
+        street.turn(lambda ended=ended: street.waiting() == 10 and street.count(Kind.EMPTY_RECEIVE) == 10 * ended)  # type: ignore[misc]
+        assert {bell.polls for bell in street.bells} == {1 + ended}
+    assert street.count(Kind.EMPTY_RECEIVE) == 40
+    assert street.count(Kind.RECEIVE) == 0
+
+
+def test_a_message_rings_and_is_let_go_as_it_was(street: Street) -> None:  # D3
+    street.turn(lambda: all(bell.polls == 1 for bell in street.bells))
+    street.put("hello", queue=QUEUES[3])
+    assert street.turn(lambda: street.count(Kind.SETTLE) == 1) == [QUEUES[3]]
+    namespace = street.emulator["contoso-dr"].namespace
+    (message,) = street.emulator.call(lambda: namespace.line(QUEUES[3]).peek(0, 10))
+    assert message.delivery_count == 0
+
+
+def test_a_link_that_breaks_as_soon_as_it_is_open_is_opened_again_after_a_pause(street: Street) -> None:  # S9
+    refused = Fault(Action.DETACH, Operation.ATTACH, QUEUES[0])
+    street.emulator.call(lambda: street.emulator["contoso-dr"].namespace.faults.add(refused))
+    bell = street.only()
+    for struck, pause in ((2, 1), (3, 2), (4, 4)):  # the first time at once
+        street.turn(lambda struck=struck: refused.struck >= struck and bell._receiver is None)  # type: ignore[misc]
+        turns = iter(range(100))
+        street.turn(lambda turns=turns: next(turns) > 20)  # type: ignore[misc]
+        assert refused.struck == struck
+        street.emulator.advance(pause)
+
+
+def test_a_queue_that_is_not_there_is_told(street: Street) -> None:
+    street.bells = [Doorbell("no-such-queue", lambda: 0.0)]
+    with pytest.raises(DestinationMissing, match="no-such-queue"):
+        street.turn(lambda: False)
+
+
+def test_a_message_that_is_not_worth_a_ring_is_kept_and_the_one_behind_it_rings(street: Street) -> None:  # S3
+    bell = street.only()
+    street.put("stuck 1", "stuck 2", "fresh", "stuck 3", "fresh too")
+    assert street.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+    street.turn(lambda: bell.is_silent and street.count(Kind.SETTLE) >= 1)
+    assert {"fresh", "fresh too"}.isdisjoint(street.locked())
+    assert {"stuck 1", "stuck 2"} <= set(street.locked())
+
+
+def test_a_stuck_message_is_received_once_in_a_lock_period(street: Street) -> None:  # S3
+    bell = street.only()
+    street.put(*(f"stuck {number}" for number in range(5)))
+    assert street.turn(lambda: bell.kept == 5) == []
+    for _ in range(59):
+        street.emulator.advance(1)
+        street.turn(lambda: street.waiting() == 1)
+    assert street.count(Kind.RECEIVE) == 5
+    street.emulator.advance(1)
+    assert street.turn(lambda: street.count(Kind.RECEIVE) == 10) == []
+
+
+def test_what_was_stuck_rings_when_it_returns_and_its_destination_is_back(street: Street) -> None:
+    stuck = True
+    bell = street.only(lambda payload: not stuck)  # noqa: ARG005
+    street.put("stuck")
+    street.turn(lambda: bell.kept == 1)
+    stuck = False
+    street.emulator.advance(60)
+    assert street.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+
+
+def test_many_stuck_messages_are_read_past_in_large_steps_and_then_in_small_ones_again(street: Street) -> None:
+    bell = street.only()
+    namespace = street.emulator["contoso-dr"].namespace
+    granted: set[int] = set()
+
+    def read_past() -> bool:
+        links = [link for link in namespace.entity(QUEUES[0]).links if isinstance(link, EntityOutlet)]
+        granted.update(street.emulator.call(lambda: [link.credit for link in links]))
+        return bell.kept == 400
+
+    for start in range(0, 400, 100):
+        street.put(*(f"stuck {number}" for number in range(start, start + 100)))
+    street.turn(read_past)
+    assert bell.polls < 40
+    assert max(granted) <= 100
+    street.emulator.advance(0.6)
+    street.turn(lambda: street.waiting() == 1)
+
+
+def test_a_ring_lets_go_of_all_that_had_come_with_it(street: Street) -> None:  # D3
+    bell = street.only()
+    street.put(*(f"stuck {number}" for number in range(20)))
+    street.turn(lambda: bell.kept == 20)
+    street.put(*(f"fresh {number}" for number in range(50)))
+    assert street.turn(lambda: bell.is_silent) == [QUEUES[0]]
+    came = street.count(Kind.RECEIVE) - 20
+    street.turn(lambda: street.count(Kind.SETTLE) == came)
+    assert sorted(street.locked()) == sorted(f"stuck {number}" for number in range(20))
+
+
+def test_a_silent_bell_costs_nothing_and_arming_it_costs_one_receive(street: Street) -> None:  # S1
+    bell = street.only()
+    street.turn(lambda: street.waiting() == 1)
+    bell.silence()
+    street.turn(lambda: bell.is_silent)
+    assert street.count(Kind.EMPTY_RECEIVE) == 1
+    street.emulator.advance(3600)
+    street.put("hello")
+    bell.listen(street.connection)
+    assert (street.count(Kind.RECEIVE), street.count(Kind.EMPTY_RECEIVE)) == (0, 1)
+    bell.arm()
+    assert street.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+    assert (street.count(Kind.RECEIVE), street.count(Kind.EMPTY_RECEIVE)) == (1, 1)
+
+
+def test_closing_gives_back_what_the_bell_keeps(street: Street) -> None:
+    bell = street.only()
+    street.put("stuck 1", "stuck 2")
+    street.turn(lambda: bell.kept == 2)
+    assert len(street.locked()) == 2
+    bell.close()
+    street.turn(lambda: not street.locked())
+
+
+def test_a_peer_that_falls_silent_is_noticed_and_the_poll_goes_on_elsewhere(street: Street) -> None:  # S1, WIRE
+    later = 0.0
+    client = ServiceBusClient.from_connection_string(street.emulator["contoso-dr"].connection_string)
+    opened = [Connection(client, QUEUES[0], now=lambda: time.monotonic() + later)]
+    namespace = Namespace("contoso-dr", lambda: opened.pop() if opened else Connection(client, QUEUES[0]))
+    faults = street.emulator["contoso-dr"].namespace.faults
+
+    def connected() -> bool:
+        found = namespace.connection()
+        street.connection = found or street.connection
+        return found is not None
+
+    bell = street.only()
+    street.wait(connected)
+    street.turn(lambda: street.waiting() == 1)
+    first = street.connection
+    street.emulator.call(lambda: faults.begin_outage(Outage.HANG))
+    later = 2 * sdk_internals.IDLE_TIMEOUT - 5
+    first.tick()
+    assert first.wire.failure is None
+    later = 2 * sdk_internals.IDLE_TIMEOUT + 5
+    first.tick()
+    assert "silent for 120 seconds" in str(first.wire.failure)
+    street.emulator.call(faults.end_outage)
+    street.wait(lambda: connected() and street.connection is not first)
+    street.put("hello")
+    assert street.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+    assert bell.polls == 1
+    namespace.close()
+    client.close()
+
+
+def test_a_peer_is_asked_for_heartbeats(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:  # WIRE
+    monkeypatch.setattr(sdk_internals, "IDLE_TIMEOUT", 1)
+    with ServiceBusClient.from_connection_string(street.emulator["contoso-dr"].connection_string) as client:
+        connection = Connection(client, QUEUES[0])
+        heard: list[bytes] = []
+        monkeypatch.setattr(connection.wire, "_take", heard.append)
+
+        def beats() -> bool:
+            connection.wire.read()
+            return any(EMPTY_FRAME in data for data in heard)
+
+        street.wait(beats)
+        connection.close()

@@ -1,0 +1,91 @@
+"""Processes killed with -9 while they carry messages: nothing is lost, and what is repeated was in flight (S2, D9)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Plant, aliased, eventually, parent_of, plant, python_workers
+
+pytestmark = [pytest.mark.timeout(600)]
+
+MESSAGES = 3000
+WINDOW = 4000
+"""What a slot may have in hand: more cannot come twice."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Plant]:
+    with plant(tmp_path, queues=1) as site:
+        yield site
+
+
+def check(site: Plant) -> int:
+    """Every message is at its destination; how many came twice."""
+    arrived = site.arrived("orders")
+    assert set(arrived) == {f"m{number}" for number in range(MESSAGES)}
+    assert not site.in_backlog(0)
+    repeated = sum(arrived.values()) - MESSAGES
+    assert repeated <= WINDOW
+    return repeated
+
+
+def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(site: Plant) -> None:
+    site.put([aliased(number, "orders") for number in range(MESSAGES)])
+    drain = site.drain("--json", "--rate", "300")
+    eventually(lambda: drain.progress().get("moved", 0) > 200, explain=lambda: drain.said)
+    killed = python_workers(drain)
+    assert killed
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    code, out = drain.end(150)
+    assert code == 0, drain.said
+    result = json.loads(out)
+    account = result["account"]
+    assert account["killed"] >= 1
+    balance = account["forwarded"] + account["dead_lettered"] + account["left"] + account["unaccounted"]
+    assert account["received"] == balance
+    check(site)
+
+
+def test_a_drain_whose_driver_is_killed_can_be_started_again(site: Plant) -> None:
+    site.put([aliased(number, "orders") for number in range(MESSAGES)])
+    drain = site.drain("--json", "--rate", "300")
+    eventually(lambda: drain.progress().get("moved", 0) > 200, explain=lambda: drain.said)
+    children = [pid for pid, _ in drain.descendants()]
+    drain.process.kill()
+    drain.process.wait()
+    # Spark and its workers do not outlive their driver
+    eventually(lambda: not any(parent_of(pid) for pid in children), within=30)
+    code, result = site.drained()
+    assert code == 0, result
+    check(site)
+
+
+def test_a_drain_beside_a_running_worker_moves_every_message_once(site: Plant) -> None:  # X1
+    config = site.config(pair={"rate": 300})
+    worker = site.worker(config=config)
+    site.put([aliased(number, "orders") for number in range(MESSAGES)])
+    code, result = site.drained(config=site.config("drain.yaml"))
+    assert code == 0, result
+    eventually(lambda: sum(site.arrived("orders").values()) >= MESSAGES, explain=lambda: worker.said)
+    assert worker.stop()[0] == 0
+    assert site.arrived("orders") == Counter(f"m{number}" for number in range(MESSAGES))
+    assert result["account"]["forwarded"] <= MESSAGES
+
+
+def test_a_ledger_that_cannot_be_written_stops_no_transfer_and_is_told(site: Plant) -> None:  # D9
+    (site.folder / "taken").write_text("a file where a folder should be")
+    config = site.config(pipeline={"ledger": str(site.folder / "taken" / "ledger")})
+    site.put([aliased(number, "orders") for number in range(100)])
+    code, result = site.drained(config=config)
+    assert code == 0, result
+    assert result["account"]["forwarded"] == 100
+    assert "cannot be written" in result["ledger_error"]
+    assert site.arrived("orders") == Counter(f"m{number}" for number in range(100))
