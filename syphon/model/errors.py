@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class SyphonError(Exception):
     """Something the operator should know of."""
@@ -107,34 +110,38 @@ class NamespaceGone(Faulted):
     """The namespace does not exist any more."""
 
 
-_KINDS: dict[str, type[SyphonError]] = {
-    "com.microsoft:server-busy": DestinationBusy,
-    "com.microsoft:timeout": DestinationSilent,
-    "com.microsoft:operation-cancelled": DestinationSilent,
-    "amqp:internal-error": DestinationFailed,
-    "amqp:resource-locked": Waits,
-    "com.microsoft:store-lock-lost": Waits,
-    "com.microsoft:partition-not-owned": Waits,
-    "amqp:resource-limit-exceeded": DestinationFull,
-    "amqp:not-found": DestinationMissing,
-    "com.microsoft:entity-disabled": DestinationDisabled,
-    "amqp:link:message-size-exceeded": MessageTooLarge,
-    "com.microsoft:message-lock-lost": LockLost,
-    "com.microsoft:session-lock-lost": LockLost,
-    "amqp:unauthorized-access": NotAuthorized,
-    "com.microsoft:auth-failed": NotAuthorized,
-    "amqp:link:detach-forced": Interrupted,
-    "amqp:link:stolen": Interrupted,
-    "amqp:connection:forced": Interrupted,
-    "amqp:resource-deleted": DestinationMissing,
-    "amqp:not-allowed": NotAllowedByEntity,
-    "amqp:not-implemented": NotAllowedByEntity,
-    "amqp:precondition-failed": NotAllowedByEntity,
-    "amqp:invalid-field": NotAllowedByEntity,
-    "amqp:decode-error": NotAllowedByEntity,
-    "com.microsoft:argument-error": NotAllowedByEntity,
-    "com.microsoft:argument-out-of-range": NotAllowedByEntity,
-}
+CONDITIONS: Mapping[str, type[SyphonError]] = MappingProxyType(
+    {
+        "com.microsoft:server-busy": DestinationBusy,
+        "com.microsoft:timeout": DestinationSilent,
+        "com.microsoft:operation-cancelled": DestinationSilent,
+        "amqp:internal-error": DestinationFailed,
+        "amqp:resource-locked": Waits,
+        "com.microsoft:store-lock-lost": Waits,
+        "com.microsoft:partition-not-owned": Waits,
+        "amqp:resource-limit-exceeded": DestinationFull,
+        "amqp:not-found": DestinationMissing,
+        "com.microsoft:entity-disabled": DestinationDisabled,
+        "amqp:link:message-size-exceeded": MessageTooLarge,
+        "com.microsoft:message-lock-lost": LockLost,
+        "com.microsoft:session-lock-lost": LockLost,
+        "amqp:unauthorized-access": NotAuthorized,
+        "com.microsoft:auth-failed": NotAuthorized,
+        "amqp:link:detach-forced": Interrupted,
+        "amqp:link:stolen": Interrupted,
+        "amqp:connection:forced": Interrupted,
+        "amqp:resource-deleted": DestinationMissing,
+        "amqp:not-allowed": NotAllowedByEntity,
+        "amqp:not-implemented": NotAllowedByEntity,
+        "amqp:precondition-failed": NotAllowedByEntity,
+        "amqp:invalid-field": NotAllowedByEntity,
+        "amqp:decode-error": NotAllowedByEntity,
+        "com.microsoft:argument-error": NotAllowedByEntity,
+        "com.microsoft:argument-out-of-range": NotAllowedByEntity,
+    }
+)
+"""The one table of AMQP error conditions. The transfer asks it what to do with a message, the sender whether an entity
+is available; both read the same class."""
 
 
 def from_condition(condition: str, description: str) -> SyphonError:
@@ -143,12 +150,12 @@ def from_condition(condition: str, description: str) -> SyphonError:
     What is not known is taken as refused by the entity: the service said no to this message and gave a reason, and the
     operator can say otherwise (`permanent_errors`).
     """
-    return _KINDS.get(condition, NotAllowedByEntity)(f"{condition}: {description}", condition)
+    return CONDITIONS.get(condition, NotAllowedByEntity)(f"{condition}: {description}", condition)
 
 
 def link_ended(condition: str, description: str) -> SyphonError:
     """The same of a link that the service has ended. What is not known is no word about any message: open another."""
-    return _KINDS.get(condition, Interrupted)(f"{condition}: {description}", condition)
+    return CONDITIONS.get(condition, Interrupted)(f"{condition}: {description}", condition)
 
 
 def connection_ended(condition: str, description: str) -> SyphonError:
