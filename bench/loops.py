@@ -154,7 +154,7 @@ def _drain(task: Task, watch: Watch, slots: int) -> None:
             watch.begin()
             options = [PumpOptions(lease=None, limit=task.count // slots)] * slots
             done = ready.jobs.carry(config.pairs[0], task.queue, options)
-            watch.add(done.sum("forwarded"))
+            watch.add(done.counters.forwarded)
             watch.end()
 
 

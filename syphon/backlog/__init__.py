@@ -12,13 +12,14 @@ from .names import (
     parse_queue_name,
     primary_label,
 )
-from .restoring import Reason, Restored, Ttl, Unrestorable, restore
+from .restoring import Reason, Restored, Ttl, Unrestorable, destination_of, restore
 from .times import FOREVER, iso_duration
 from .trace_context import TraceContext, trace_context
 
 __all__ = [
     "to_backlog",
     "restore",
+    "destination_of",
     "Restored",
     "Unrestorable",
     "Reason",

@@ -15,7 +15,9 @@ from typing import NamedTuple
 from syphon.amqp import Malformed, Message, Section, encode
 from syphon.bus.connection import Connection
 from syphon.bus.peek import Peeked, peek
+from syphon.model.entity_path import EntityPath, PathPatterns
 from syphon.model.errors import SyphonError
+from syphon.model.message_filter import MessageFilter
 
 from .aliases import NOT_CARRIED, PATH
 from .broker_stamps import stamps_of
@@ -93,17 +95,11 @@ class Wanted:
     """Enqueued at or after, and before, in milliseconds since 1970."""
 
     def takes(self, letter: DeadLetter) -> bool:
-        at = letter.enqueued_at or 0
-        return (
-            _fits(letter.reason, self.reason)
-            and _fits(letter.destination or "", self.destination)
-            and (self.after is None or at >= self.after)
-            and (self.before is None or at < self.before)
+        messages = MessageFilter(PathPatterns.of([self.destination]), self.before, self.after)
+        destination = EntityPath.of(letter.destination or "")
+        return fnmatchcase(letter.reason.lower(), self.reason.lower()) and messages.matches(
+            destination, letter.enqueued_at or 0
         )
-
-
-def _fits(text: str, pattern: str) -> bool:
-    return fnmatchcase(text.lower(), pattern.lower())
 
 
 @dataclass(slots=True)

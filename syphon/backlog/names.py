@@ -7,12 +7,11 @@ difference between capitals and small letters in a name, and neither does readin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import NewType
 
 from syphon.model.connection_string import first_label
+from syphon.model.entity_path import EntityPath, PathPatterns
 
 QueueName = NewType("QueueName", str)
 
@@ -54,10 +53,10 @@ def primary_label(host: str, pair: str, override: str | None = None) -> str:
     return override or first_label(host) or pair
 
 
-def never_a_destination(path: str) -> str | None:
+def never_a_destination(path: EntityPath) -> str | None:
     """Why nothing may ever be forwarded there (D13), whatever the operator allows; None if something may."""
-    parts = path.strip("/").lower().split("/")
-    if not path.isprintable() or _NOT_IN_A_NAME & set(path) or not {"", ".", ".."}.isdisjoint(parts):
+    parts = path.key.split("/")
+    if not path.name.isprintable() or _NOT_IN_A_NAME & set(path.name) or not {"", ".", ".."}.isdisjoint(parts):
         return "no queue or topic can be called that"
     if parts[-2:-1] == [MARK]:
         return "it is a backlog queue: the message would go round in circles"
@@ -68,10 +67,9 @@ def never_a_destination(path: str) -> str | None:
     return None
 
 
-def not_allowed(path: str, allow: Iterable[str]) -> str | None:
+def not_allowed(path: EntityPath, allow: PathPatterns) -> str | None:
     """Why a message may not be forwarded there, by nature or by the operator's patterns (D13); None if it may."""
     never = never_a_destination(path)
-    place = path.strip("/").lower()
-    if never is None and not any(fnmatchcase(place, pattern.strip("/").lower()) for pattern in allow):
+    if never is None and not allow.fit(path):
         return "the configuration does not allow it"
     return never

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 from syphon.bus.administration import OPERATION_TIMEOUT, Administration, Unanswered
 from syphon.bus.connection import Connection
 from syphon.bus.factory import administration_of, client_of
 from syphon.bus.probe import try_receiver, try_sender
 from syphon.config import NamespaceSettings, PairSettings, Via
+from syphon.model.entity_path import EntityPath, PathPatterns
 from syphon.model.errors import (
     DestinationDisabled,
     DestinationMissing,
@@ -225,7 +225,7 @@ class _Primary(Look):
         allow = self.pair.destinations.allow
         patterns = [path for path in allow if any(mark in path for mark in "*?[")]
         named = [path for path in allow if path not in patterns]
-        useless = {path: why for path in named if (why := never_a_destination(path)) is not None}
+        useless = {path: why for path in named if (why := never_a_destination(EntityPath.of(path))) is not None}
         for path, why in useless.items():
             text = f"never takes a message: {why}; take it out of destinations.allow"
             yield self._finding(Level.WARNING, text, path)
@@ -242,14 +242,16 @@ class _Primary(Look):
             return
         try:
             with closing(administration_of(self.pair.primary, Via.ADMIN, "", ANSWER_WITHIN)) as administration:
-                names = [name for name in administration.entity_names() if never_a_destination(name) is None]
+                names = [
+                    name for name in administration.entity_names() if never_a_destination(EntityPath.of(name)) is None
+                ]
         except SyphonError:
             for pattern in patterns:
                 text = "a pattern; without the Manage claim nobody can see which queues and topics it is good for"
                 yield self._finding(Level.FINE, text, pattern)
             return
         for pattern in patterns:
-            covered = [name for name in names if fnmatchcase(name.lower(), pattern.strip("/").lower())]
+            covered = [name for name in names if PathPatterns.of([pattern]).fit(EntityPath.of(name))]
             if covered:
                 more = f" and {len(covered) - 3} more" if len(covered) > 3 else ""
                 yield self._finding(Level.FINE, f"good for {', '.join(covered[:3])}{more}", pattern)
@@ -258,7 +260,7 @@ class _Primary(Look):
                 yield self._finding(Level.WARNING, text, pattern)
 
     def _door(self, connection: Connection, path: str) -> Finding:
-        error = try_sender(connection, path.strip("/"))
+        error = try_sender(connection, EntityPath.of(path).name)
         if error is None:
             return self._finding(Level.FINE, "can be sent to", path)
         if isinstance(error, NotAuthorized):

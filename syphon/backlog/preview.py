@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from syphon.amqp import Header, Malformed, Map, Message, Properties, Value
+from syphon.model.entity_path import PathPatterns
 
 from .aliases import PATH, SCHEDULED_TIME, TIME_TO_LIVE
 from .broker_stamps import stamps_of
@@ -25,7 +26,7 @@ _NO_LIMIT = 2**32 - 1
 class Rules(NamedTuple):
     """What a pair says about its messages."""
 
-    allow: tuple[str, ...] = ("*",)
+    allow: PathPatterns = PathPatterns()
     ttl: Ttl = Ttl.RESTORE
 
 
@@ -77,7 +78,7 @@ def _objection(
         return found.reason.value, found.description
     forbidden = not_allowed(found.destination, rules.allow)
     if forbidden is not None:
-        return NOT_ALLOWED, f"{PATH} names {found.destination!r} as the destination: {forbidden}."
+        return NOT_ALLOWED, f"{PATH} names {found.destination.name!r} as the destination: {forbidden}."
     return None, None
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from syphon.amqp import Malformed, Section, Span, Symbol, Timestamp, UInt, Value, encode, split
 from syphon.amqp.codec import compound
+from syphon.model.entity_path import EntityPath
 
 from .aliases import (
     CREATION,
@@ -62,7 +63,7 @@ class Restored(NamedTuple):
     """A message as its sender made it, and what is needed to forward it."""
 
     payload: bytes
-    destination: str
+    destination: EntityPath
     message_id: Value
     session_id: str | None
     partition_key: str | None
@@ -167,14 +168,22 @@ def read(data: bytes, layout: Layout) -> tuple[Value, str | None, str | None, St
     )
 
 
-def _destination(data: bytes, aliases: dict[str, Place]) -> str:
+def destination_of(payload: bytes) -> EntityPath | None:
+    """Where a message is to go, without restoring it; None if it does not say. Never raises."""
+    try:
+        return _destination(payload, layout_of(payload).aliases.found)
+    except (_Refused, Malformed):
+        return None
+
+
+def _destination(data: bytes, aliases: dict[str, Place]) -> EntityPath:
     if PATH not in aliases:
         raise _Refused(Reason.NO_DESTINATION, f"{PATH} is missing: nothing says where the message was meant to go.")
     path = value_at(data, *aliases[PATH])
     if not is_string(path) or not path.strip() or len(path) > PATH_LIMIT:
         text = f"{PATH} is {shown(path)}, expected is the path of an entity, a string of 1 to {PATH_LIMIT} characters."
         raise _Refused(Reason.NO_DESTINATION, text)
-    return path
+    return EntityPath.of(path)
 
 
 def _session_id(value: Value) -> str:

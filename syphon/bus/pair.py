@@ -6,7 +6,10 @@ side has ended and the other has not followed within five seconds, it is faulted
 
 from __future__ import annotations
 
-from syphon.model.errors import Faulted, SyphonError
+from dataclasses import dataclass
+from typing import Literal
+
+from syphon.model.errors import Faulted, NotAuthorized, SyphonError
 
 from .namespace import Namespace, Status
 
@@ -16,6 +19,23 @@ GRACE = 5.0
 
 class PartnerEnded(Faulted):
     """The other side of the pair has ended, and this one had not followed in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideFault:
+    """A side that cannot be used any more, as a value that one process can tell another."""
+
+    side: Literal["primary", "secondary"]
+    denied: bool
+    """Credentials or claims were refused."""
+    text: str
+
+    @staticmethod
+    def of(side: Literal["primary", "secondary"], error: SyphonError) -> SideFault:
+        return SideFault(side, isinstance(error, NotAuthorized), str(error))
+
+    def error(self) -> Faulted:
+        return NotAuthorized(self.text) if self.denied else Faulted(self.text)
 
 
 class Pair:
@@ -28,6 +48,11 @@ class Pair:
     @property
     def sides(self) -> tuple[Namespace, Namespace]:
         return self.primary, self.secondary
+
+    def fault_side(self, fault: SideFault) -> None:
+        """Another process found that a side cannot be used any more."""
+        side = self.primary if fault.side == "primary" else self.secondary
+        side.fault(fault.error())
 
     @property
     def has_ended(self) -> bool:

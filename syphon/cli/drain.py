@@ -90,6 +90,8 @@ def drain(
     """
     from syphon.backlog import Ttl
     from syphon.config import LogLevel
+    from syphon.model.entity_path import PathPatterns
+    from syphon.model.message_filter import MessageFilter
     from syphon.ops import logs
     from syphon.worker.drain import DrainOptions
 
@@ -100,9 +102,7 @@ def drain(
     if before is not None and after is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
     options = DrainOptions(
-        only=only or ("*",),
-        before=millis_of(before),
-        after=millis_of(after),
+        messages=MessageFilter(PathPatterns.of(only or ["*"]), millis_of(before), millis_of(after)),
         limit=limit,
         rate=rate,
         timeout=timeout,

@@ -14,8 +14,6 @@ from .exit_codes import ExitCode
 from .tables import show_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from syphon.backlog.queue_selection import SelectedQueue
     from syphon.config import Config
     from syphon.worker.drain import DrainOptions
@@ -35,7 +33,7 @@ def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOption
     click.echo(f"Looking into {len(chosen)} backlog queues …", err=True)
     try:
         with spark_session(config.pipeline, "syphon drain --dry-run") as spark:
-            frame = backlog_frame(spark, chosen).where(_wanted(options)).persist()
+            frame = backlog_frame(spark, chosen).where("state = 'active'").where(options.messages.sql()).persist()
             with looking():
                 frame.count()
             destinations, refused = summary(frame), objections(frame)
@@ -60,39 +58,19 @@ def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOption
     return ExitCode.LEFT if refused or missing else ExitCode.OK
 
 
-def _wanted(options: DrainOptions) -> Column:
-    """The same filter as a drain's, as Spark sees it."""
-    from pyspark.sql import functions as f
-
-    wanted = f.col("state") == "active"
-    if options.before is not None:
-        wanted &= f.unix_millis("enqueued_at") < options.before
-    if options.after is not None:
-        wanted &= f.unix_millis("enqueued_at") >= options.after
-    if options.only != ("*",):
-        wanted &= f.coalesce(f.lower("destination").rlike("|".join(map(_pattern, options.only))), f.lit(False))
-    return wanted
-
-
-def _pattern(glob: str) -> str:
-    """A pattern as Java reads it: * and ? and [abc], everything else as it is."""
-    import fnmatch
-
-    # Python's own way ends in \Z, which Java reads otherwise.
-    return "^" + fnmatch.translate(glob.lower()).removeprefix("(?s:").removesuffix(")\\Z").removesuffix(")\\z") + "$"
-
-
 def _missing(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Destinations that would take nothing now, and why."""
     from syphon.backlog import not_allowed
     from syphon.backlog.queue_selection import by_pair
     from syphon.bus.factory import connected
     from syphon.bus.probe import try_sender
+    from syphon.model.entity_path import EntityPath
 
     found: dict[tuple[str, str], str] = {}
     for pair, _ in by_pair(chosen):
-        allow = pair.destinations.allow
-        paths = [path for name, path in wanted if name == pair.name and not_allowed(path, allow) is None][:MOST_TRIED]
+        allow = pair.destinations.allowed
+        ours = (path for name, path in wanted if name == pair.name)
+        paths = [path for path in ours if not_allowed(EntityPath.of(path), allow) is None][:MOST_TRIED]
         if not paths:
             continue
         with connected(pair.primary, paths[0]) as connection:

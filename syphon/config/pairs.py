@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from syphon.model.connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
+from syphon.model.entity_path import PathPatterns
 from syphon.model.errors import (
     DestinationDisabled,
     DestinationMissing,
@@ -154,6 +155,10 @@ class DestinationSettings(Settings):
     permanent_errors: frozenset[PermanentError] = frozenset(PermanentError)
     """A message that gets one of these goes to the dead letters; with any other it stays and is tried again."""
 
+    @property
+    def allowed(self) -> PathPatterns:
+        return PathPatterns.of(self.allow)
+
     def permanent(self) -> frozenset[type[SyphonError]]:
         return frozenset(kind.error for kind in self.permanent_errors)
 
@@ -194,6 +199,11 @@ class PairSettings(Settings):
     rate: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_switch)] | None = None
     """Messages a second that may be taken from all backlog queues together."""
     provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
+
+    @property
+    def home_entity(self) -> str:
+        """An entity of the primary to open its connection with: a policy may cover a single queue."""
+        return next((path for path in self.destinations.allow if not any(mark in path for mark in "*?[")), "")
 
 
 def _two_sides(pair: Any) -> Iterator[Fault]:

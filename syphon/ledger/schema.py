@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from syphon.model.counters import Counters
 from syphon.model.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -42,11 +43,7 @@ class Attempt(NamedTuple):
     attempt: int
     started_at: int
     ended_at: int
-    received: int
-    forwarded: int
-    dead_lettered: int
-    left: int
-    possible_duplicates: int
+    counters: Counters
     finished: bool
     error: str | None = None
 
@@ -106,7 +103,19 @@ def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[object, ...]]:
     def when(millis: int) -> datetime:
         return EPOCH + timedelta(milliseconds=millis)
 
-    return [
-        tuple({**it._asdict(), "started_at": when(it.started_at), "ended_at": when(it.ended_at)}.values())
-        for it in attempts
-    ]
+    def row(attempt: Attempt) -> tuple[object, ...]:
+        counters = attempt.counters
+        return (
+            *attempt[:5],
+            when(attempt.started_at),
+            when(attempt.ended_at),
+            counters.received,
+            counters.forwarded,
+            counters.dead_lettered,
+            counters.left,
+            counters.possible_duplicates,
+            attempt.finished,
+            attempt.error,
+        )
+
+    return [row(attempt) for attempt in attempts]

@@ -11,9 +11,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from syphon.spark.control_protocol import SlotReport
-from syphon.transfer.in_hand import wall_clock
-
 from .schema import Attempt
 from .store import Ledger, LedgerUnwritable
 
@@ -33,13 +30,13 @@ class LedgerWriter:
         self.error = ""
         """Why the last rows could not be written, if they could not."""
         self._ledger = ledger
-        self._work: queue.Queue[tuple[DataFrame | None, Sequence[SlotReport]] | None] = queue.Queue(MOST_WAITING)
+        self._work: queue.Queue[tuple[DataFrame | None, Sequence[Attempt]] | None] = queue.Queue(MOST_WAITING)
         self._thread = threading.Thread(target=self._run, name="clerk", daemon=True)
         self._thread.start()
 
-    def write(self, transfers: DataFrame | None, sheets: Sequence[SlotReport]) -> None:
+    def write(self, transfers: DataFrame | None, attempts: Sequence[Attempt]) -> None:
         """Puts a job on record, in its time. The rows, if there are any, are persisted, and let go of when written."""
-        self._work.put((transfers, sheets))
+        self._work.put((transfers, attempts))
 
     def catch_up(self) -> None:
         """Waits until everything that was handed in so far is written."""
@@ -56,10 +53,10 @@ class LedgerWriter:
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
-            transfers, sheets = work
+            transfers, attempts = work
             written = transfers is None or self._done(partial(self._ledger.write, transfers))
             # Noted even if the rows could not be written: what is missing is the difference between the two.
-            noted = self._done(partial(self._ledger.note, [attempt_of(sheet) for sheet in sheets]))
+            noted = self._done(partial(self._ledger.note, attempts))
             if written and noted:
                 self.error = ""
             let_go(transfers)
@@ -80,26 +77,6 @@ class LedgerWriter:
         if text != self.error:
             log.error("%s", text)
         self.error = text
-
-
-def attempt_of(sheet: SlotReport) -> Attempt:
-    """An attempt, as it goes on record."""
-    return Attempt(
-        sheet.pair,
-        sheet.queue,
-        sheet.job,
-        sheet.slot,
-        sheet.attempt,
-        sheet.started_at,
-        wall_clock(),
-        sheet.received,
-        sheet.forwarded,
-        sheet.dead_lettered,
-        sheet.left,
-        sheet.possible_duplicates,
-        sheet.finished,
-        sheet.error or None,
-    )
 
 
 def let_go(transfers: DataFrame | None) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .durations import Durations
+from .entity_path import EntityPath
 from .outcome import Outcome, Result
 
 MOST_DESTINATIONS = 200
@@ -98,12 +99,12 @@ class Stats:
         self.settle.add(other.settle)
 
     def _tally(self, path: str) -> DestinationStats:
-        key = path_key(path)
-        found = self.destinations.get(key)
+        entity = EntityPath.of(path)
+        found = self.destinations.get(entity.key)
         if found is None:
             if len(self.destinations) >= MOST_DESTINATIONS:
-                path = key = OTHERS
-            found = self.destinations.setdefault(key, DestinationStats(path.strip("/")))
+                entity = EntityPath.of(OTHERS)
+            found = self.destinations.setdefault(entity.key, DestinationStats(entity.name))
         return found
 
 
@@ -112,11 +113,6 @@ class QueueKey(NamedTuple):
 
     pair: str
     queue: str
-
-
-def path_key(path: str) -> str:
-    """What a destination is known by."""
-    return path.strip("/").lower()
 
 
 def earlier(one: int | None, other: int | None) -> int | None:

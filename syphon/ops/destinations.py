@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from syphon.model.stats import MOST_DESTINATIONS, DestinationStats, QueueKey, Stats, path_key
+from syphon.model.entity_path import EntityPath
+from syphon.model.stats import MOST_DESTINATIONS, DestinationStats, QueueKey, Stats
 from syphon.spark.control_protocol import SlotReport
 from syphon.spark.control_server import QueueTotals
 from syphon.transfer.pump import DestinationBackoff
@@ -73,7 +74,7 @@ class Destinations:
             self._find(path).saw(queue, now, away.messages, away.oldest)
         for found in waiting:
             self._wait(now, found)
-        held = {path_key(path): path for path in paused}
+        held = {EntityPath.of(path).key: path for path in paused}
         for path in held.values():
             known = self._find(path)
             known.since = known.since or now
@@ -93,7 +94,7 @@ class Destinations:
         return sum(known.stuck[queue].left for known in self._known.values() if queue in known.stuck)
 
     def _find(self, path: str) -> Known:
-        return self._known.setdefault(path_key(path), Known(DestinationStats(path)))
+        return self._known.setdefault(EntityPath.of(path).key, Known(DestinationStats(path)))
 
     def _count(self, standings: Mapping[QueueKey, QueueTotals]) -> None:
         census = Stats()
@@ -116,7 +117,7 @@ class Destinations:
         """One by one: two jobs after each other have left the same messages."""
         left = Stats()
         for sheet in sheets:
-            left.add(sheet.census)
+            left.add(sheet.stats)
             for found in sheet.waiting:
                 if found.seconds > 0:
                     self._wait(now, found)

@@ -267,7 +267,7 @@ class PairView:
 
 def _front(standing: QueueTotals) -> int | None:
     """How old what is being carried is."""
-    fronts = [sheet.census.front for sheet in standing.live if not sheet.finished and sheet.census.front is not None]
+    fronts = [sheet.stats.front for sheet in standing.live if not sheet.finished and sheet.stats.front is not None]
     return min(fronts, default=None)
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syphon.backlog.preflight import queue_names
 from syphon.config import PairSettings
+from syphon.model.entity_path import EntityPath
 from syphon.worker.pauses import Pause, Pauses
 
 Name = Annotated[str, Field(min_length=1, max_length=260, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -64,7 +65,7 @@ class Pausing:
                 known = ", ".join(queue for pair in pairs for queue in self._queues[pair])
                 raise UnknownThing(f"There is no backlog queue {asked.queue}; there are: {known}.")
         if asked.destination is not None:
-            meant += [Pause(pair=pair, destination=asked.destination.strip("/").lower()) for pair in pairs]
+            meant += [Pause(pair=pair, destination=EntityPath.of(asked.destination).key) for pair in pairs]
         return meant or [Pause(pair=pair) for pair in pairs]
 
     def _named(self, pair: str, name: str) -> Iterator[str]:

@@ -71,7 +71,7 @@ class _Table:
         for queue, account in zip(self._drain.queues, accounts, strict=True):
             rate = self._paces[queue.queue].at(account.moved)
             table.add_row(*map(_text, _cells(queue.queue, _state(queue), account, queue.hint, rate)))
-        total = Totals.together(accounts)
+        total = Totals.total(accounts)
         rate = self._pace.at(total.moved)
         stopping = "stopping" if self._drain.is_stopping else ""
         table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")

@@ -42,7 +42,7 @@ class Attendant:
         self._worker = worker
         self.observer.attend(worker, desk, clerk)
         if self.telemetry.tracing is not None:
-            desk.traces = self.telemetry.tracing.waiting
+            desk.collect_traces(self.telemetry.tracing.waiting)
 
     def turned(self) -> None:
         """The worker's loop has turned. Who only looks on must not end a worker that works: what fails here is told."""

@@ -88,7 +88,7 @@ def backlog_frame(spark: SparkSession, assignments: Sequence[SelectedQueue]) -> 
 def rows_of(assignment: SelectedQueue) -> Iterator[pa.RecordBatch]:
     """The rows of one queue."""
     pair = assignment.pair
-    rules = Rules(tuple(pair.destinations.allow), Ttl(pair.time_to_live.value))
+    rules = Rules(pair.destinations.allowed, Ttl(pair.time_to_live.value))
     with connected(pair.secondary, assignment.queue) as connection:
         rows = (_row(message, rules) for message in peek(connection, assignment.queue))
         while some := list(islice(rows, BATCH)):

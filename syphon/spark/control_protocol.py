@@ -6,10 +6,12 @@ stop. The last sheet of an attempt says how it ended; an attempt without one was
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from syphon.bus.pair import SideFault
+from syphon.model.counters import Counters
 from syphon.model.stats import QueueKey, Stats
 from syphon.transfer.pump import DestinationBackoff, Ended
 from syphon.transfer.traces import BatchTrace
@@ -23,17 +25,6 @@ class SlotKey(NamedTuple):
     attempt: int
 
 
-class SideFault(BaseModel):
-    """A namespace that cannot be used any more, as a task found it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    side: Literal["primary", "secondary"]
-    denied: bool
-    """Credentials or claims were refused."""
-    text: str
-
-
 class SlotReport(BaseModel):
     """One attempt's account so far."""
 
@@ -44,19 +35,12 @@ class SlotReport(BaseModel):
     attempt: int
     started_at: int
     """Milliseconds since 1970."""
-    received: int = 0
-    forwarded: int = 0
-    dead_lettered: int = 0
-    left: int = 0
-    outside: int = 0
-    """Those of the left that the filter did not ask for."""
-    possible_duplicates: int = 0
+    counters: Counters = Field(default_factory=Counters)
     in_hand: int = 0
-    bytes_forwarded: int = 0
     waiting: tuple[DestinationBackoff, ...] = ()
     closed: tuple[DestinationBackoff, ...] = ()
     """Destinations whose messages go to the dead letters."""
-    census: Stats = Field(default_factory=Stats)
+    stats: Stats = Field(default_factory=Stats)
     traces: tuple[BatchTrace, ...] = ()
     """Of batches that were settled since the last sheet."""
     finished: bool = False

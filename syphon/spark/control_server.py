@@ -15,14 +15,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 from pydantic import ValidationError
 
 from syphon.model.stats import QueueKey, Stats
 from syphon.transfer.traces import BatchTrace
-from syphon.worker.pauses import Pauses
 
 from .control_protocol import ControlAddress, SlotKey, SlotOrder, SlotReport
 from .totals import Totals
@@ -46,14 +45,14 @@ class QueueTotals:
     def close(self, sheets: Iterable[SlotReport]) -> None:
         """A job has ended."""
         self.last = tuple(sheets)
-        self.account.add(self.last)
+        self.account = self.account.add(self.last)
         for sheet in self.last:
-            self.census.add(sheet.census)
+            self.census.add(sheet.stats)
 
     def now(self, live: Iterable[SlotReport]) -> QueueTotals:
         """This and what is under way."""
         census, sheets = Stats(), tuple(live)
-        for part in (self.census, *(sheet.census for sheet in sheets)):
+        for part in (self.census, *(sheet.stats for sheet in sheets)):
             census.add(part)
         return QueueTotals(self.account.plus(sheets), census, sheets, self.last)
 
@@ -65,11 +64,33 @@ class Traced(NamedTuple):
     trace: BatchTrace
 
 
+class PausedByOperator(Protocol):
+    """What the operator has paused, as far as a slot has to obey it."""
+
+    def holds_queue(self, pair: str, queue: str) -> bool: ...
+
+    def destinations(self, pair: str) -> tuple[str, ...]: ...
+
+
+class NothingPaused:
+    """For a drain, which cannot be paused."""
+
+    def holds_queue(self, pair: str, queue: str) -> bool:  # noqa: ARG002
+        return False
+
+    def destinations(self, pair: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+
 class ControlServer:
     """Keeps the sheets of all attempts, and gives orders. Its server has a thread of its own."""
 
     def __init__(
-        self, host: str = "127.0.0.1", listen: str | None = None, now: Callable[[], float] = time.monotonic
+        self,
+        host: str = "127.0.0.1",
+        listen: str | None = None,
+        now: Callable[[], float] = time.monotonic,
+        pauses: PausedByOperator | None = None,
     ) -> None:
         """`host` is what tasks are told; it listens on `listen`, if that is another address."""
         self._host = host
@@ -83,9 +104,8 @@ class ControlServer:
         self._stopping = False
         self._rates: dict[str, float | None] = {}
         self._standings: dict[QueueKey, QueueTotals] = {}
-        self.pauses = Pauses()
-        self.traces: deque[Traced] | None = None
-        """Where what tasks have traced is put, for who wants it. None: nobody does, and they do not trace."""
+        self._pauses = pauses or NothingPaused()
+        self._traces: deque[Traced] | None = None
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self.address = ControlAddress(host, 0, self._secret)
@@ -108,6 +128,10 @@ class ControlServer:
             if sheets:
                 self._standings.setdefault(sheets[0].queue_key, QueueTotals()).close(sheets)
             return sheets
+
+    def collect_traces(self, into: deque[Traced]) -> None:
+        """Tasks trace their batches from now on, and the traces go there."""
+        self._traces = into
 
     def stop_all(self) -> None:
         """Every task is told to stop when it reports next."""
@@ -145,12 +169,12 @@ class ControlServer:
                 key.job == sheet.job and key.slot == sheet.slot and key.attempt > sheet.attempt for key in self._sheets
             )
             superseded = sheet.job in self._superseded.get(sheet.pair, ())
-            paused = self.pauses.holds_queue(sheet.pair, sheet.queue)
+            paused = self._pauses.holds_queue(sheet.pair, sheet.queue)
             if self._stopping or sheet.job not in self._open_jobs or outdated or superseded or paused:
                 return SlotOrder(stop=True)
             rate = self._rates.get(sheet.pair)
             share = None if rate is None else rate / max(1, self._working(sheet.pair))
-            return SlotOrder(rate=share, paused=self.pauses.destinations(sheet.pair), traces=self.traces is not None)
+            return SlotOrder(rate=share, paused=self._pauses.destinations(sheet.pair), traces=self._traces is not None)
 
     def _working(self, pair: str) -> int:
         now = self._now()
@@ -161,9 +185,9 @@ class ControlServer:
 
     def take(self, sheet: SlotReport) -> SlotOrder:
         """A sheet comes in, an order goes out."""
-        traces, sheet.traces = sheet.traces, ()  # once told, they are nobody's account
-        if self.traces is not None:
-            self.traces.extend(Traced(sheet.queue_key, trace) for trace in traces)
+        traces, sheet.traces = sheet.traces, ()  # told once: they are no part of the account
+        if self._traces is not None:
+            self._traces.extend(Traced(sheet.queue_key, trace) for trace in traces)
         with self._lock:
             if sheet.job in self._open_jobs:
                 self._sheets[sheet.key] = sheet
@@ -222,8 +246,3 @@ class ControlServer:
         except ValidationError:
             return web.Response(status=400)
         return web.Response(body=self.take(sheet).model_dump_json(), content_type="application/json")
-
-
-def added_up(sheets: Iterable[SlotReport], field: str) -> int:
-    """One number of all sheets."""
-    return sum(getattr(sheet, field) for sheet in sheets)

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from syphon.bus.pair import SideFault
 from syphon.config import PairSettings
-from syphon.ledger.schema import TRANSFERS
+from syphon.ledger.schema import TRANSFERS, Attempt
 from syphon.ledger.writer import LedgerWriter, let_go
+from syphon.model.clock import wall_clock
+from syphon.model.counters import Counters
 from syphon.model.errors import SyphonError
 from syphon.transfer.pump import DestinationBackoff, PumpOptions
 
-from .control_protocol import SideFault, SlotReport
-from .control_server import ControlServer, added_up
+from .control_protocol import SlotReport
+from .control_server import ControlServer
 from .task import SlotAssignment, Task, slots, warm_up
 
 if TYPE_CHECKING:
@@ -62,8 +65,9 @@ class JobResult:
         """A lease was over while messages still came."""
         return any(sheet.busy for sheet in self.sheets)
 
-    def sum(self, field: str) -> int:
-        return added_up(self.sheets, field)
+    @property
+    def counters(self) -> Counters:
+        return Counters.total(sheet.counters for sheet in self.sheets)
 
 
 class Jobs:
@@ -105,7 +109,7 @@ class Jobs:
         self._desk.open_job(job)
         rows, failure = self._run(queue, assignments)
         sheets = tuple(self._desk.close_job(job))
-        self._clerk.write(rows, sheets)
+        self._clerk.write(rows, [_attempt(sheet) for sheet in sheets])
         return JobResult(sheets, failure)
 
     def _run(self, queue: str, assignments: list[SlotAssignment]) -> tuple[DataFrame | None, str]:
@@ -139,6 +143,22 @@ class Jobs:
             return bool(self._spark.sparkContext._jsc.sc().isStopped())
         except (Py4JError, OSError, AttributeError):
             return True
+
+
+def _attempt(report: SlotReport) -> Attempt:
+    """An attempt, as it goes on record."""
+    return Attempt(
+        report.pair,
+        report.queue,
+        report.job,
+        report.slot,
+        report.attempt,
+        report.started_at,
+        wall_clock(),
+        report.counters,
+        report.finished,
+        report.error or None,
+    )
 
 
 def _evaluate(rows: DataFrame) -> None:

@@ -12,20 +12,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Status
-from syphon.bus.pair import Pair
+from syphon.bus.pair import Pair, SideFault
 from syphon.config import PairSettings
 from syphon.ledger.schema import Origin, transfer_rows
-from syphon.model.errors import Faulted, NotAuthorized, SyphonError
+from syphon.model.clock import wall_clock
+from syphon.model.entity_path import EntityPath
+from syphon.model.errors import Faulted, SyphonError
 from syphon.model.outcome import Outcome
-from syphon.model.stats import MOST_DESTINATIONS, Stats, path_key
-from syphon.transfer.in_hand import wall_clock
+from syphon.model.stats import MOST_DESTINATIONS, Stats
 from syphon.transfer.pump import DestinationBackoff, Pump, PumpOptions
 
-from .control_protocol import ControlAddress, SideFault, SlotOrder, SlotReport
+from .control_protocol import ControlAddress, SlotOrder, SlotReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +95,7 @@ class Slot:
         self._outcomes: list[Outcome] = []
         pair = assignment.pair
         self._pair = Pair(
-            namespace_of(pair.primary, home_entity(pair)),
+            namespace_of(pair.primary, pair.home_entity),
             namespace_of(pair.secondary, assignment.queue),
         )
         self._paused: tuple[str, ...] = ()
@@ -111,7 +112,7 @@ class Slot:
             slot=number,
             attempt=attempt,
             started_at=wall_clock(),
-            census=self._census,
+            stats=self._census,
         )
         self._reporter = Reporter(assignment.desk, self._pump, sheet)
 
@@ -149,7 +150,7 @@ class Slot:
         """Takes over which destinations are paused. In the pump's thread: the reporter has another one."""
         if self._reporter.paused != self._paused:
             self._paused = self._reporter.paused
-            self._pump.pause(frozenset(map(path_key, self._paused)))
+            self._pump.pause(frozenset(map(EntityPath.of, self._paused)))
 
     def _record(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
@@ -163,9 +164,7 @@ class Slot:
     def _fault(self, error: SyphonError) -> SideFault:
         """Which side it is; the driver applies the pair's rule (C1), and ends the worker."""
         primary = self._pair.primary.status is Status.FAULTED
-        return SideFault(
-            side="primary" if primary else "secondary", denied=isinstance(error, NotAuthorized), text=str(error)
-        )
+        return SideFault.of("primary" if primary else "secondary", error)
 
 
 class Reporter:
@@ -241,39 +240,8 @@ class Reporter:
 
     def _filled_in(self) -> SlotReport:
         tally, sheet = self._pump.tally, self._sheet
-        for name in COUNTED:
-            setattr(sheet, name, getattr(tally, name))
+        sheet.counters, sheet.in_hand, sheet.busy = tally.counters(), tally.in_hand, tally.busy
         sheet.waiting = tuple(self._pump.waiting()[:MOST_WAITING])
         sheet.traces = self._pump.traces.take()
         sheet.closed = tuple(self._pump.closed()[:MOST_DESTINATIONS])
         return sheet
-
-
-COUNTED = (
-    "received",
-    "forwarded",
-    "dead_lettered",
-    "left",
-    "outside",
-    "possible_duplicates",
-    "in_hand",
-    "bytes_forwarded",
-    "busy",
-)
-
-
-def home_entity(pair: PairSettings) -> str:
-    """An entity of the primary to open its connection with: a policy may be one of a single queue."""
-    return next((path for path in pair.destinations.allow if not any(mark in path for mark in "*?[")), "")
-
-
-def pump_options(pair: PairSettings, **options: Any) -> PumpOptions:
-    """A pair's settings, as its pumps take them."""
-    from syphon.backlog import Ttl
-
-    return PumpOptions(
-        ttl=Ttl(pair.time_to_live.value),
-        allow=tuple(pair.destinations.allow),
-        permanent=pair.destinations.permanent(),
-        **options,
-    )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from syphon.backlog import not_allowed
 from syphon.bus.connection import Connection
 from syphon.model.durations import Durations
+from syphon.model.entity_path import EntityPath
 from syphon.model.errors import Waits
 
 from .batches import Transfer
@@ -45,27 +46,26 @@ class Destinations:
         self._traces = traces
         self._known: dict[str, Destination] = {}
         self._busy: dict[str, Destination] = {}
-        self._paused: frozenset[str] = frozenset()
+        self._paused: frozenset[EntityPath] = frozenset()
         self._next_look_at_all = 0.0
         self.send_times = Durations()
         """How long destinations took to answer, all of them together."""
 
     def __getitem__(self, path: str) -> Destination:
-        return self._known[path.strip("/").lower()]
+        return self._known[EntityPath.of(path).key]
 
     def __iter__(self) -> Iterator[Destination]:
         return iter(list(self._known.values()))
 
-    def find(self, path: str) -> Destination | str:
+    def find(self, path: EntityPath) -> Destination | str:
         """Where a message is to go, or why it must not go there (D13)."""
-        key = path.strip("/").lower()
-        destination = self._known.get(key)
+        destination = self._known.get(path.key)
         if destination is None:
             forbidden = not_allowed(path, self._options.allow)
             if forbidden is not None:
                 return forbidden
-            destination = self._known[key] = Destination(path.strip("/"), self._options.permanent)
-            destination.is_paused = key in self._paused
+            destination = self._known[path.key] = Destination(path.name, self._options.permanent)
+            destination.is_paused = path in self._paused
         return destination
 
     def offer(self, destination: Destination, transfer: Transfer) -> None:
@@ -139,15 +139,15 @@ class Destinations:
                 )
         return found
 
-    def pause(self, paths: frozenset[str]) -> None:
-        """Those of these paths, in lower case, are left alone from now on, and no others."""
+    def pause(self, paths: frozenset[EntityPath]) -> None:
+        """Leaves these destinations alone from now on, and no others."""
         self._paused = paths
-        for key, destination in self._known.items():
-            destination.is_paused = key in paths
+        for destination in self:
+            destination.is_paused = EntityPath.of(destination.path) in paths
 
     def leave_alone(self, known: DestinationBackoff, now: float) -> None:
         """What another pump has found out counts here as well."""
-        destination = self.find(known.path)
+        destination = self.find(EntityPath.of(known.path))
         if isinstance(destination, Destination):
             destination.breaker.leave_alone(now + known.seconds, Waits(known.reason), known.failures)
 

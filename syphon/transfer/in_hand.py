@@ -5,13 +5,14 @@ At every moment: received = forwarded + dead-lettered + left + in hand.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from syphon.backlog import stamps_of
 from syphon.bus.links import Arrival
+from syphon.model.clock import wall_clock
+from syphon.model.counters import Counters
 from syphon.model.outcome import Outcome, Result
 
 from .batches import Transfer
@@ -28,18 +29,9 @@ class Ended(StrEnum):
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a pump has done so far."""
+class PumpCounters(Counters):
+    """What a pump has done so far, and what it has in hand."""
 
-    received: int = 0
-    forwarded: int = 0
-    dead_lettered: int = 0
-    left: int = 0
-    """Still in the backlog."""
-    outside: int = 0
-    """Those of `left` that were not asked for: outside the filter."""
-    possible_duplicates: int = 0
-    bytes_forwarded: int = 0
     in_hand: int = 0
     bytes_in_hand: int = 0
     ended: Ended | None = None
@@ -51,7 +43,7 @@ class InHand:
     """What is in hand, and what became of the rest."""
 
     def __init__(self, queue: str, record: Callable[[Outcome], None], now: Callable[[], float], traces: Traces) -> None:
-        self.tally = Tally()
+        self.tally = PumpCounters()
         self.in_hand: dict[Arrival, Transfer | None] = {}
         """Oldest first. None: it has no way to go, and is only being settled."""
         self._queue = queue
@@ -101,8 +93,8 @@ class InHand:
             facts = stamps_of(arrival.payload)
             message_id, destination, session_id, forwarded_at = "", "", None, None
         else:
-            _, destination, found_id, session_id, _, _, facts = transfer.restored
-            message_id = "" if found_id is None else str(found_id)
+            _, path, found_id, session_id, _, _, facts = transfer.restored
+            message_id, destination = "" if found_id is None else str(found_id), path.name
             forwarded_at = transfer.forwarded_at
         # By position, for every message comes here: names would cost as much as all else in it.
         return Outcome(
@@ -121,8 +113,3 @@ class InHand:
             reason,
             duplicate,
         )
-
-
-def wall_clock() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

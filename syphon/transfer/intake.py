@@ -15,7 +15,7 @@ from syphon.bus.links import Arrival, LinkState, RawReceiver, Settled
 from syphon.bus.namespace import Namespace
 from syphon.model.errors import NotAuthorized, Waits
 
-from .in_hand import Tally
+from .in_hand import PumpCounters
 from .options import PumpOptions
 from .rate_limiter import RateLimiter
 
@@ -29,7 +29,7 @@ class Intake:
     """Messages of one backlog queue, as they come."""
 
     def __init__(
-        self, queue: str, namespace: Namespace, options: PumpOptions, tally: Tally, now: Callable[[], float]
+        self, queue: str, namespace: Namespace, options: PumpOptions, tally: PumpCounters, now: Callable[[], float]
     ) -> None:
         self.last_arrival = now()
         self._queue = queue

@@ -14,12 +14,10 @@ from functools import partial
 from syphon.bus.connection import Connection
 from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.bus.pair import Pair
+from syphon.bus.pair import Pair, SideFault
 from syphon.bus.polling import wait_for_traffic
 from syphon.config import PairSettings
-from syphon.model.errors import Faulted, NotAuthorized, SyphonError
-from syphon.spark.control_protocol import SideFault
-from syphon.spark.task import home_entity
+from syphon.model.errors import Faulted, SyphonError
 
 from .doorbell import Doorbell
 
@@ -49,7 +47,7 @@ class Listener:
         names = list(queues)
         self.name = settings.name
         self.pair = Pair(
-            namespace_of(settings.primary, home_entity(settings), now),
+            namespace_of(settings.primary, settings.home_entity, now),
             namespace_of(settings.secondary, names[0], now),
         )
         self.heard_at = now()
@@ -87,8 +85,7 @@ class Listener:
 
     def fault(self, fault: SideFault) -> None:
         """A slot found that a namespace cannot be used any more."""
-        side = self.pair.primary if fault.side == "primary" else self.pair.secondary
-        side.fault(NotAuthorized(fault.text) if fault.denied else Faulted(fault.text))
+        self.pair.fault_side(fault)
 
     def stop(self, within: float = 5.0) -> None:
         """Closes both sides."""

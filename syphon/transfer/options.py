@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
+from typing import Any
 
 from syphon.backlog import Ttl
+from syphon.config import PairSettings
+from syphon.model.entity_path import PathPatterns
 from syphon.model.errors import (
     DestinationDisabled,
     DestinationMissing,
@@ -14,6 +15,7 @@ from syphon.model.errors import (
     NotAllowedByEntity,
     SyphonError,
 )
+from syphon.model.message_filter import MessageFilter
 
 PERMANENT: frozenset[type[SyphonError]] = frozenset(
     (DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity)
@@ -39,26 +41,21 @@ class PumpOptions:
     lock: float = 60.0
     """Seconds a lock lasts, as backlog queues are made (P2). What a message says of its own may only shorten it."""
     ttl: Ttl = Ttl.RESTORE
-    allow: tuple[str, ...] = ("*",)
+    allow: PathPatterns = field(default_factory=PathPatterns)
     """Where messages may go. One for another place is dead-lettered (D13)."""
     permanent: frozenset[type[SyphonError]] = PERMANENT
     limit: int | None = None
-    only: tuple[str, ...] = ("*",)
-    """Which destinations are served this time. A message for another stays as it is."""
-    before: int | None = None
-    after: int | None = None
-    """When a message must have come into the backlog to be served this time, in milliseconds since 1970."""
+    messages: MessageFilter = field(default_factory=MessageFilter)
+    """Which messages are asked for this time. The others stay in the backlog."""
 
-    def wants(self, destination: str | None, enqueued_at: int) -> bool:
-        """Whether a message is within the filter. One of no readable destination is, unless some are asked for."""
-        if self.before is not None and enqueued_at >= self.before:
-            return False
-        if self.after is not None and enqueued_at < self.after:
-            return False
-        return "*" in self.only or (destination is not None and _fits(destination, self.only))
-
-
-def _fits(path: str, patterns: Iterable[str]) -> bool:
-    """Capitals make no difference, as in Service Bus, and `*` is any text, slashes included."""
-    path = path.strip("/").lower()
-    return any(fnmatchcase(path, pattern.strip("/").lower()) for pattern in patterns)
+    @classmethod
+    def for_pair(cls, pair: PairSettings, **options: Any) -> PumpOptions:
+        """The settings of a pair, and what a caller adds to them."""
+        return cls(
+            **{
+                "ttl": Ttl(pair.time_to_live.value),
+                "allow": pair.destinations.allowed,
+                "permanent": pair.destinations.permanent(),
+                **options,
+            }
+        )

@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from syphon.backlog import Reason, Restored, Ttl, Unrestorable, restore, stamps_of
+from syphon.backlog import Unrestorable, destination_of, restore, stamps_of
 from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival, LinkState, Settled
 from syphon.bus.namespace import Namespace
 from syphon.bus.polling import wait_for_traffic
+from syphon.model.clock import wall_clock
+from syphon.model.entity_path import EntityPath
 from syphon.model.errors import Faulted, Interrupted, SyphonError, Waits
 from syphon.model.outcome import Outcome, Result
 
@@ -21,13 +23,13 @@ from .batches import Transfer
 from .completions import Completions
 from .destination import Destination, Progress
 from .destinations import DestinationBackoff, Destinations
-from .in_hand import Ended, InHand, Tally, wall_clock
+from .in_hand import Ended, InHand, PumpCounters
 from .intake import Intake
 from .locks import LockKeeper
 from .options import PERMANENT, PumpOptions
 from .traces import Traces
 
-__all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "Tally", "DestinationBackoff"]
+__all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "DestinationBackoff"]
 
 TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
@@ -75,7 +77,7 @@ class Pump:
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
-    def run(self) -> Tally:
+    def run(self) -> PumpCounters:
         """Moves messages until the queue is quiet, the lease or limit is reached, or we are told to stop."""
         for _ in self.turns():
             pass
@@ -104,7 +106,7 @@ class Pump:
         """An earlier pump has found that a destination takes nothing now. To be said before this one begins."""
         self.destinations.leave_alone(known, self._now())
 
-    def pause(self, paths: frozenset[str]) -> None:
+    def pause(self, paths: frozenset[EntityPath]) -> None:
         """The operator wants these destinations left alone, and no others. For the pump's own thread."""
         self.destinations.pause(paths)
 
@@ -226,7 +228,7 @@ class Pump:
         """Restored → its destination, or → dead letters with a reason."""
         restored = restore(arrival.payload, enqueued_at=None, now=wall, ttl=self._options.ttl)
         if isinstance(restored, Unrestorable):
-            if self._is_outside(arrival, restored):
+            if self._is_outside(arrival):
                 self._leave_outside(arrival)
             else:
                 self._dead_letter(arrival, restored.reason.value, restored.description)
@@ -234,22 +236,20 @@ class Pump:
         self._locks.learn(restored.facts.locked_until, wall)
         transfer = self._account.in_hand[arrival] = Transfer(arrival, restored, len(arrival.payload))
         arrival.payload = b""  # it has been restored: once in memory is enough
-        if not self._options.wants(restored.destination, restored.facts.enqueued_at):
+        if not self._options.messages.matches(restored.destination, restored.facts.enqueued_at):
             self._leave_outside(arrival)
             return
         destination = self.destinations.find(restored.destination)
         if isinstance(destination, str):
-            description = f"x-ms-path names {restored.destination!r} as the destination: {destination}."
+            description = f"x-ms-path names {restored.destination.name!r} as the destination: {destination}."
             self._dead_letter(arrival, "DestinationNotAllowed", description)
             return
         self.destinations.offer(destination, transfer)
 
-    def _is_outside(self, arrival: Arrival, unrestorable: Unrestorable) -> bool:
-        destination = None
-        if unrestorable.reason is Reason.EXPIRED:
-            as_it_was = restore(arrival.payload, enqueued_at=None, now=0, ttl=Ttl.RESTORE)
-            destination = as_it_was.destination if isinstance(as_it_was, Restored) else None
-        return not self._options.wants(destination, stamps_of(arrival.payload).enqueued_at)
+    def _is_outside(self, arrival: Arrival) -> bool:
+        """Whether the filter leaves out a message that cannot be restored. Its destination may be readable still."""
+        enqueued_at = stamps_of(arrival.payload).enqueued_at
+        return not self._options.messages.matches(destination_of(arrival.payload), enqueued_at)
 
     def _forward(self) -> None:
         now = self._now()

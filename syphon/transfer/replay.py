@@ -19,6 +19,7 @@ from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival, LinkState, RawReceiver, Settled
 from syphon.bus.polling import wait_for_traffic
 from syphon.config import PairSettings
+from syphon.model.entity_path import EntityPath
 from syphon.model.errors import Interrupted, SyphonError, Waits
 
 from .batches import Transfer
@@ -63,7 +64,7 @@ def to_backlog(queue: str, path: str | None = None) -> Route:
 
     def route(payload: bytes) -> Restored:
         copy = put_back(payload, path)
-        return Restored(copy, queue, None, None, None, len(copy), stamps_of(payload))
+        return Restored(copy, EntityPath.of(queue), None, None, None, len(copy), stamps_of(payload))
 
     return route
 
@@ -76,9 +77,9 @@ def to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Rou
         restored = restore(put_back(payload, path), enqueued_at=enqueued_at, now=_wall(), ttl=ttl)
         if isinstance(restored, Unrestorable):
             raise NotPutBack(f"{restored.reason}: {restored.description}")
-        forbidden = not_allowed(restored.destination, pair.destinations.allow)
+        forbidden = not_allowed(restored.destination, pair.destinations.allowed)
         if forbidden is not None:
-            raise NotPutBack(f"Nothing may go to {restored.destination!r}: {forbidden}.")
+            raise NotPutBack(f"Nothing may go to {restored.destination.name!r}: {forbidden}.")
         return restored
 
     return route
@@ -215,10 +216,10 @@ class Replay:
         except NotPutBack as error:
             self._leave(arrival, str(error))
             return
-        path = restored.destination.strip("/")
-        destination = self._destinations.get(path.lower())
+        path = restored.destination
+        destination = self._destinations.get(path.key)
         if destination is None:
-            destination = self._destinations[path.lower()] = Destination(path, PERMANENT)
+            destination = self._destinations[path.key] = Destination(path.name, PERMANENT)
         destination.offer(Transfer(arrival, restored, len(arrival.payload)))
 
     def _forward(self) -> None:

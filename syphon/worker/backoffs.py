@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from syphon.backlog import Restored, restore
-from syphon.model.stats import path_key
+from syphon.backlog import destination_of, stamps_of
+from syphon.model.entity_path import EntityPath
 from syphon.transfer.pump import DestinationBackoff
 
 from .pauses import Pauses
@@ -48,10 +48,10 @@ class Backoffs:
         """What a slot has found out. Said to the operator when it is news."""
         for destination in found:
             with self._lock:
-                known = self._until.get(destination.path.lower())
+                known = self._until.get(EntityPath.of(destination.path).key)
                 until = self._now() + destination.seconds
                 if known is None or until > known[0]:
-                    self._until[destination.path.lower()] = until, destination
+                    self._until[EntityPath.of(destination.path).key] = until, destination
                 if len(self._until) > MOST_REMEMBERED:
                     self._until = {path: held for path, held in self._until.items() if held[0] > self._now()}
             if known is None or known[1].reason != destination.reason:
@@ -75,23 +75,24 @@ class Backoffs:
     def forget(self, path: str) -> None:
         """It is to be tried again."""
         with self._lock:
-            self._until.pop(path.lower(), None)
+            self._until.pop(EntityPath.of(path).key, None)
 
     def is_worth_a_job(self, queue: str, payload: bytes) -> bool:
         """Whether a message can be moved now. One that cannot be restored can: to the dead letters."""
         if not self._until and not self._pauses.destinations(self._pair):
             return True
-        restored = restore(payload, enqueued_at=None, now=0)
-        if not isinstance(restored, Restored):
+        destination = destination_of(payload)
+        if destination is None:
             return True
-        path = path_key(restored.destination)
+        path = destination.key
         with self._lock:
             known = self._until.get(path)
             waits = known is not None and known[0] > self._now()
             if not waits and not self._pauses.holds_destination(self._pair, path):
                 return True
-            count, oldest = self._turned_away.get((queue, path), TurnedAway(0, restored.facts.enqueued_at))
-            self._turned_away[queue, path] = TurnedAway(count + 1, min(oldest, restored.facts.enqueued_at))
+            enqueued_at = stamps_of(payload).enqueued_at
+            count, oldest = self._turned_away.get((queue, path), TurnedAway(0, enqueued_at))
+            self._turned_away[queue, path] = TurnedAway(count + 1, min(oldest, enqueued_at))
         return False
 
     def turned_away(self) -> dict[tuple[str, str], TurnedAway]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from syphon.backlog.queue_selection import SelectedQueue, by_pair
-from syphon.spark.control_protocol import SideFault
+from syphon.bus.pair import SideFault
 from syphon.spark.control_server import ControlServer
 from syphon.spark.jobs import Jobs
 from syphon.spark.totals import Totals
@@ -33,7 +33,7 @@ class DrainResult:
 
     @property
     def account(self) -> Totals:
-        return Totals.together(queue.account for queue in self.queues)
+        return Totals.total(queue.account for queue in self.queues)
 
     @property
     def remaining(self) -> int | None:

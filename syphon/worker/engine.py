@@ -14,6 +14,8 @@ from syphon.spark.control_server import ControlServer
 from syphon.spark.jobs import Jobs
 from syphon.spark.session import cores_of, spark_session
 
+from .pauses import Pauses
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -33,12 +35,13 @@ class Engine:
 
 
 @contextmanager
-def engine(pipeline: PipelineSettings) -> Iterator[Engine]:
+def engine(pipeline: PipelineSettings, pauses: Pauses | None = None) -> Iterator[Engine]:
     """Everything is started, and ended in the order that loses no row."""
     with spark_session(pipeline) as spark:
         # Executors of a cluster find the desk where they find Spark's driver, and it listens where that one does.
         host = "127.0.0.1" if cores_of(pipeline.master) is not None else str(spark.conf.get("spark.driver.host"))
-        with ControlServer(host, str(spark.conf.get("spark.driver.bindAddress", host))) as desk:
+        listen = str(spark.conf.get("spark.driver.bindAddress", host))
+        with ControlServer(host, listen, pauses=pauses) as desk:
             ledger = Ledger(spark, pipeline.ledger)
             clerk = LedgerWriter(ledger)
             try:

@@ -15,8 +15,8 @@ from syphon.bus.administration import Administration
 from syphon.config import PairSettings, PipelineSettings
 from syphon.model.errors import Faulted, SyphonError
 from syphon.spark.jobs import JobResult, Jobs
-from syphon.spark.task import pump_options
 from syphon.transfer.listener import Listener
+from syphon.transfer.options import PumpOptions
 
 from .backoffs import Backoffs
 from .pauses import Pauses
@@ -69,22 +69,22 @@ class PairWorker:
     def heard(self, done: JobResult) -> None:
         """A job has ended: what it found out about the pair."""
         self.waiting.learn(done.waiting)
-        forwarded, dead_lettered = done.sum("forwarded"), done.sum("dead_lettered")
-        if forwarded or dead_lettered:
+        counters = done.counters
+        if counters.moved:
             log.info(
                 "%s: %d forwarded from %s, %d dead-lettered, %d left",
                 self.settings.name,
-                forwarded,
+                counters.forwarded,
                 done.sheets[0].queue,
-                dead_lettered,
-                done.sum("left"),
+                counters.dead_lettered,
+                counters.left,
             )
         for sheet in done.lost:
             log.warning(
                 "%s: a slot on %s was killed; of %d messages it had received, what was not completed comes again",
                 self.settings.name,
                 sheet.queue,
-                sheet.received,
+                sheet.counters.received,
             )
         if done.fault is not None and self.watch is not None:
             self.watch.fault(done.fault)
@@ -168,7 +168,7 @@ class QueueWorker:
         duty, slots = self._duty, 1
         while not duty.over.is_set() and not duty.is_paused(self.queue):
             settings = duty.settings
-            options = pump_options(settings, lease=duty.pipeline.lease / 1000)
+            options = PumpOptions.for_pair(settings, lease=duty.pipeline.lease / 1000)
             done = duty.jobs.carry(settings, self.queue, [options] * slots, duty.waiting.now(), settings.rate)
             duty.heard(done)
             if done.error:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from syphon.model.entity_path import EntityPath
 from syphon.model.errors import SyphonError
-from syphon.model.stats import path_key
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,8 @@ class Pauses:
         return tuple(pause.destination for pause in self.all() if pause.pair == pair and pause.destination is not None)
 
     def holds_destination(self, pair: str, path: str) -> bool:
-        return bool(self._held) and path_key(path) in {path_key(held) for held in self.destinations(pair)}
+        held = map(EntityPath.of, self.destinations(pair))
+        return bool(self._held) and EntityPath.of(path) in held
 
     def add(self, pauses: Iterable[Pause]) -> None:
         with self._lock:

@@ -6,20 +6,19 @@ locked by somebody: its lock is waited for.
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from syphon.backlog import Restored, Ttl, restore, stamps_of
+from syphon.backlog import Ttl, destination_of, stamps_of
+from syphon.bus.pair import SideFault
 from syphon.bus.peek import Peeked
 from syphon.config import PairSettings
-from syphon.model.errors import DestinationMissing, Faulted, NotAuthorized, SyphonError
-from syphon.spark.control_protocol import SideFault
+from syphon.model.errors import DestinationMissing, Faulted, SyphonError
+from syphon.model.message_filter import MessageFilter
 from syphon.spark.jobs import JobResult, Jobs
-from syphon.spark.task import pump_options
 from syphon.spark.totals import Totals
 from syphon.transfer.pump import PumpOptions
 
@@ -43,9 +42,7 @@ MOST_COUNTED = 100_000
 class DrainOptions:
     """What is asked for."""
 
-    only: tuple[str, ...] = ("*",)
-    before: int | None = None
-    after: int | None = None
+    messages: MessageFilter = field(default_factory=MessageFilter)
     limit: int | None = None
     rate: float | None = None
     timeout: float | None = None
@@ -56,20 +53,12 @@ class DrainOptions:
 
     def wants(self, message: Peeked) -> bool:
         """Whether an active message is one that was asked for."""
-        enqueued = stamps_of(message.payload).enqueued_at
-        if (self.before is not None and enqueued >= self.before) or (self.after is not None and enqueued < self.after):
-            return False
-        if self.only == ("*",):
-            return True
-        restored = restore(message.payload, enqueued_at=None, now=0)
-        path = restored.destination if isinstance(restored, Restored) else ""
-        return any(fnmatch.fnmatchcase(path.lower(), pattern.lower()) for pattern in self.only)
+        destination = destination_of(message.payload) if self.messages.needs_destination else None
+        return self.messages.matches(destination, stamps_of(message.payload).enqueued_at)
 
     def pump_options(self, pair: PairSettings, limit: int | None) -> PumpOptions:
-        options = pump_options(
-            pair, lease=self.lease, quiet=QUIET, only=self.only, before=self.before, after=self.after, limit=limit
-        )
-        return options if self.ttl is None else replace(options, ttl=self.ttl)
+        chosen = {} if self.ttl is None else {"ttl": self.ttl}
+        return PumpOptions.for_pair(pair, lease=self.lease, quiet=QUIET, messages=self.messages, limit=limit, **chosen)
 
 
 class QueueState(StrEnum):
@@ -140,7 +129,7 @@ class QueueDrain:
         except SyphonError as error:
             self.state, self.error = QueueState.FAILED, str(error)
             if isinstance(error, Faulted):
-                self.fault = SideFault(side="secondary", denied=isinstance(error, NotAuthorized), text=str(error))
+                self.fault = SideFault.of("secondary", error)
         except BaseException as error:
             self.state, self.error = QueueState.FAILED, f"{type(error).__name__}: {error}"
             raise
@@ -186,10 +175,10 @@ class QueueDrain:
         count = self._slots() if share.most is None else 1
         options = [self._options.pump_options(self.pair, share.most)] * count
         done = self._jobs.carry(self.pair, self.queue, options, self.waiting.now(), self._options.rate)
-        self.account.add(done.sheets)
+        self.account = self.account.add(done.sheets)
         self.waiting.learn(done.waiting)
         self.error = done.error
-        share.used = done.sum("forwarded") + done.sum("dead_lettered")
+        share.used = done.counters.moved
         if share.used:
             self._moved_at = time.monotonic()
         return done
@@ -201,7 +190,7 @@ class QueueDrain:
 
     def _rest(self, done: JobResult) -> None:
         """What is left is locked, or waits for its destination. Nothing left: there is no reason to wait."""
-        if done.sum("received") and not done.sum("left"):
+        if done.counters.received and not done.counters.left:
             return
         self.state = QueueState.WAITING
         waits = [destination.seconds for destination in self.waiting.now()]

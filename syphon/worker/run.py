@@ -37,7 +37,7 @@ class Worker:
         self._over = threading.Event()
         self._jobs = jobs
         self._desk = desk
-        desk.pauses = pauses = pauses or Pauses()
+        pauses = pauses or Pauses()
         self.duties = [
             PairWorker(pair, config.pipeline, jobs, self._over, makes_queues, pauses) for pair in config.pairs
         ]

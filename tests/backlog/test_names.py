@@ -14,6 +14,7 @@ from syphon.backlog import (
     parse_queue_name,
     primary_label,
 )
+from syphon.model.entity_path import EntityPath, PathPatterns
 
 
 def test_the_queues_of_a_primary_are_numbered_from_zero() -> None:  # P1
@@ -107,7 +108,7 @@ def test_a_primary_is_called_by_the_first_label_of_its_host_or_else_by_its_pair(
     ],
 )
 def test_some_paths_are_never_a_destination(path: str, why: str) -> None:  # D13
-    assert why in (never_a_destination(path) or "")
+    assert why in (never_a_destination(EntityPath.of(path)) or "")
 
 
 ORDINARY = [
@@ -126,7 +127,7 @@ ORDINARY = [
 
 @pytest.mark.parametrize("path", ORDINARY)
 def test_ordinary_paths_may_be_a_destination(path: str) -> None:  # D13
-    assert never_a_destination(path) is None
+    assert never_a_destination(EntityPath.of(path)) is None
 
 
 @pytest.mark.parametrize(
@@ -150,4 +151,4 @@ def test_ordinary_paths_may_be_a_destination(path: str) -> None:  # D13
 def test_the_operators_patterns_decide_whatever_the_capitals_and_never_beyond_nature(  # D13
     path: str, allow: list[str], allowed: bool
 ) -> None:
-    assert (not_allowed(path, allow) is None) is allowed
+    assert (not_allowed(EntityPath.of(path), PathPatterns.of(allow)) is None) is allowed

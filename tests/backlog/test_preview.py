@@ -8,6 +8,7 @@ from syphon.amqp import Header, Map, Properties, Section, Symbol, Timestamp, UIn
 from syphon.amqp import section_bytes as section
 from syphon.backlog import Ttl
 from syphon.backlog.preview import Judged, Rules, judge
+from syphon.model.entity_path import PathPatterns
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -47,7 +48,7 @@ def test_what_can_go_home_has_no_objection() -> None:
     ],
 )
 def test_what_cannot_says_why(aliases: dict[str, Value], reason: str, words: str) -> None:  # M4, D13
-    found = judged(aliases, Rules(allow=("orders*",)))
+    found = judged(aliases, Rules(allow=PathPatterns.of(["orders*"])))
     assert found.reason == reason
     assert found.description is not None
     assert words in found.description

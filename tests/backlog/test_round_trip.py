@@ -9,6 +9,7 @@ from syphon.amqp import Decimal128, Described, Long, Map, Message, Section, Symb
 from syphon.amqp.sections import entries
 from syphon.backlog import Restored, Ttl, restore, to_backlog
 from syphon.emulator.broker.message import BrokeredMessage
+from syphon.model.entity_path import EntityPath
 from tests.support.amqp_strategies import examples
 from tests.support.backlog_messages import NOW, SCHEDULED, Sent, paths, sent
 
@@ -76,7 +77,7 @@ def assert_is_what_was_sent(back: Restored, message: Sent) -> None:
 @given(sent, paths)
 def test_restoring_is_the_exact_inverse_of_aliasing(message: Sent, path: str) -> None:  # M1, M2
     back = restored(to_backlog(message.payload, path))
-    assert back.destination == path
+    assert back.destination == EntityPath.of(path)
     assert_is_what_was_sent(back, message)
 
 

@@ -23,7 +23,7 @@ from syphon.config import (
 from syphon.model.errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity
 from syphon.yaml_settings import SettingsError, parse
 
-EXAMPLE = Path(__file__).parents[1] / "config.example.yaml"
+EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 KEY = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlYz0="
 STRING = f"Endpoint=sb://contoso-dr.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={KEY}"
 EMULATOR = "Endpoint=sb://127.0.0.1:{};SharedAccessKeyName=Root;SharedAccessKey=x;UseDevelopmentEmulator=true"

@@ -98,7 +98,7 @@ def _assert_goes_there_and_back(data: bytes) -> None:
     aliased = to_backlog(data, "orders")
     back = restore(aliased, enqueued_at=NOW, now=NOW)
     assert isinstance(back, Restored), back
-    assert back.destination == "orders"
+    assert back.destination.name == "orders"
     _assert_the_same_but_for_aliases(aliased, back.payload)
     assert _tail(back.payload) == _tail(data)
     assert _pairs(back.payload, Section.APPLICATION_PROPERTIES) == _pairs(data, Section.APPLICATION_PROPERTIES)

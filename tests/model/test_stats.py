@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from syphon.model.counters import Counters
 from syphon.model.durations import SECONDS_BUCKETS, Durations
 from syphon.model.outcome import Outcome, Result
 from syphon.model.stats import MOST_DESTINATIONS, OTHERS, QueueKey, Stats
@@ -85,7 +86,7 @@ def test_a_census_travels_with_its_sheet_and_no_count_goes_down_when_a_job_ends(
         for job in ("a", "b"):
             desk.open_job(job)
             census = census_of(outcome("orders"), outcome("news", Result.LEFT))
-            sent = sheet(job, received=2, forwarded=1, left=1, in_hand=0, census=census)
+            sent = sheet(job, counters=Counters(received=2, forwarded=1, left=1), in_hand=0, stats=census)
             desk.take(SlotReport.model_validate_json(sent.model_dump_json()))
             live = desk.standings()[KEY]
             desk.close_job(job)

@@ -29,7 +29,7 @@ def job(
         slot=0,
         attempt=0,
         started_at=0,
-        census=census,
+        stats=census,
         waiting=tuple(waiting),
         closed=tuple(closed),
     )

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from syphon.backlog import TraceContext
+from syphon.model.counters import Counters
 from syphon.spark.control_protocol import SlotOrder, SlotReport
-from syphon.spark.control_server import ControlServer
+from syphon.spark.control_server import ControlServer, Traced
 from syphon.transfer.traces import BatchTrace
 
 
@@ -24,7 +25,10 @@ def desk() -> Iterator[ControlServer]:
 
 
 def sheet(job: str = "j", slot: int = 0, attempt: int = 0, **counts: Any) -> SlotReport:
-    return SlotReport(pair="contoso", queue="q", job=job, slot=slot, attempt=attempt, started_at=0, **counts)
+    counters = Counters(received=counts.pop("received", 0))
+    return SlotReport(
+        pair="contoso", queue="q", job=job, slot=slot, attempt=attempt, started_at=0, counters=counters, **counts
+    )
 
 
 def post(desk: ControlServer, body: bytes, secret: str | None = None, path: str = "/sheet") -> tuple[int, bytes]:
@@ -47,9 +51,9 @@ def report(desk: ControlServer, reported: SlotReport) -> SlotOrder:
 def test_a_task_of_an_open_job_is_told_to_go_on_and_is_counted(desk: ControlServer) -> None:
     desk.open_job("j")
     assert report(desk, sheet(received=7)) == SlotOrder(stop=False, rate=None)
-    assert [found.received for found in desk.sheets()] == [7]
+    assert [found.counters.received for found in desk.sheets()] == [7]
     report(desk, sheet(received=9, finished=True))
-    assert [found.received for found in desk.close_job("j")] == [9]
+    assert [found.counters.received for found in desk.close_job("j")] == [9]
     assert desk.sheets() == []
 
 
@@ -125,9 +129,10 @@ def test_tasks_trace_when_somebody_wants_it_and_what_they_traced_is_handed_on_on
     trace = BatchTrace("orders", 3, [TraceContext("a" * 32, "b" * 16)], 1, 2, 3, settled=4)
     desk.open_job("j")
     assert not report(desk, sheet(traces=(trace,))).traces
-    desk.traces = deque()
+    traces: deque[Traced] = deque()
+    desk.collect_traces(traces)
     assert report(desk, sheet(traces=(trace,))).traces
-    ((queue, told),) = desk.traces
+    ((queue, told),) = traces
     assert (queue.pair, queue.queue) == ("contoso", "q")
     assert asdict(told) == asdict(trace)
     assert [found.traces for found in desk.close_job("j")] == [()]

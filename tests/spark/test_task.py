@@ -28,8 +28,9 @@ from syphon.model.outcome import Outcome
 from syphon.model.stats import Stats
 from syphon.spark.control_protocol import ControlAddress
 from syphon.spark.control_server import ControlServer
-from syphon.spark.task import DriverUnreachable, Slot, SlotAssignment, pump_options
+from syphon.spark.task import DriverUnreachable, Slot, SlotAssignment
 from syphon.spark.totals import Totals
+from syphon.transfer.options import PumpOptions
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
 
@@ -66,7 +67,9 @@ def slot(emulator: BackgroundEmulator, desk: ControlAddress, **options: Any) -> 
         Side(connection_string=SecretStr(emulator[name].connection_string)) for name in ("contoso", "contoso-dr")
     )
     pair = PairSettings(name="contoso", primary=primary, secondary=secondary)
-    return Slot(SlotAssignment(pair, BACKLOG, "j", pump_options(pair, quiet=5.0, lease=60.0, **options), desk), 0, 0)
+    return Slot(
+        SlotAssignment(pair, BACKLOG, "j", PumpOptions.for_pair(pair, quiet=5.0, lease=60.0, **options), desk), 0, 0
+    )
 
 
 def in_backlog(emulator: BackgroundEmulator) -> int:
@@ -114,7 +117,7 @@ def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
     rows = sum(batch.num_rows for batch in slot(emulator, desk.address).rows())
     (sheet,) = desk.close_job("j")
     assert sheet.finished
-    assert (rows, sheet.received) == (700, 700)
+    assert (rows, sheet.counters.received) == (700, 700)
 
 
 def test_the_five_second_rule_holds_in_a_slot_as_well(

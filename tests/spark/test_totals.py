@@ -7,6 +7,7 @@ from dataclasses import asdict
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syphon.model.counters import Counters
 from syphon.spark.control_protocol import SlotReport
 from syphon.spark.totals import Totals
 
@@ -26,10 +27,7 @@ def sheets(draw: st.DrawFn) -> SlotReport:
         attempt=0,
         started_at=0,
         finished=finished,
-        received=forwarded + dead + left + held,
-        forwarded=forwarded,
-        dead_lettered=dead,
-        left=left,
+        counters=Counters(forwarded + dead + left + held, forwarded, dead, left),
         in_hand=held,
     )
 
@@ -47,6 +45,6 @@ def test_what_is_under_way_is_shown_and_not_kept(ended: list[SlotReport], live: 
     before = asdict(account)
     shown = account.plus(live)
     assert asdict(account) == before
-    assert shown.received == account.received + sum(sheet.received for sheet in live)
+    assert shown.received == account.received + sum(sheet.counters.received for sheet in live)
     assert shown.in_hand == sum(sheet.in_hand for sheet in live)
-    assert shown.moved == account.moved + sum(sheet.forwarded + sheet.dead_lettered for sheet in live)
+    assert shown.moved == account.moved + sum(sheet.counters.moved for sheet in live)

@@ -13,6 +13,7 @@ from syphon.amqp import data_section
 from syphon.backlog import BrokerStamps, Restored
 from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival
+from syphon.model.entity_path import EntityPath
 from syphon.transfer.batches import Transfer
 from syphon.transfer.breaker import BackingOff
 from syphon.transfer.destination import Destination, Progress, WindowShare
@@ -42,7 +43,7 @@ class Trial:
         return len(self.progress.accepted) + len(self.progress.left) + len(self.progress.refused)
 
     def offer(self, key: str | None, payload: bytes = data_section(b"x"), message_id: str | None = None) -> None:
-        restored = Restored(payload, "orders", message_id, None, key, len(payload), BrokerStamps())
+        restored = Restored(payload, EntityPath.of("orders"), message_id, None, key, len(payload), BrokerStamps())
         self.destination.offer(Transfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
 
     def turn(self, until: Callable[[], bool]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from syphon.ledger.schema import TRANSFERS, Attempt, Origin, transfer_rows
 from syphon.ledger.store import Ledger
+from syphon.model.counters import Counters
 from syphon.model.outcome import Outcome, Result
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def attempt(
     received: int, forwarded: int | None = None, *, origin: Origin = ORIGIN, at: int = NOON, **more: object
 ) -> Attempt:
     """What a task had counted; all of it forwarded unless told otherwise."""
-    values = {"dead_lettered": 0, "left": 0, "possible_duplicates": 0, "finished": True, "error": None} | more
+    ending: dict[str, object] = {"finished": True, "error": None}
+    ending |= {name: more.pop(name) for name in list(ending) if name in more}
+    counters = Counters(received, received if forwarded is None else forwarded, **more)  # type: ignore[arg-type]
     return Attempt(
         origin.pair,
         "contoso/x-servicebus-transfer/0",
@@ -65,9 +68,8 @@ def attempt(
         origin.attempt,
         started_at=at - MINUTE,
         ended_at=at,
-        received=received,
-        forwarded=received if forwarded is None else forwarded,
-        **values,  # type: ignore[arg-type]
+        counters=counters,
+        **ending,  # type: ignore[arg-type]
     )
 
 

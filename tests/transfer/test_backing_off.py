@@ -10,6 +10,7 @@ from syphon.amqp.frames import Composite, Disposition
 from syphon.emulator import Action, Fault, Operation
 from syphon.emulator.amqp_front.entity_links import EntityInlet
 from syphon.emulator.amqp_front.session import AmqpSession
+from syphon.model.entity_path import EntityPath
 from syphon.model.errors import DestinationBusy, DestinationMissing, DestinationSilent
 from syphon.transfer.breaker import Available, BackingOff, Rejecting
 from syphon.transfer.destination import Destination
@@ -185,7 +186,7 @@ def test_a_link_that_is_owed_an_answer_is_watched_when_nothing_waits_for_it_any_
     destinations = Destinations(PumpOptions(), Traces())
     trial.offer(None)
     (waits,) = trial.destination.give_up()
-    found = destinations.find("orders")
+    found = destinations.find(EntityPath.of("orders"))
     assert isinstance(found, Destination)
     destinations.offer(found, waits)
     began = time.monotonic()

@@ -21,6 +21,7 @@ from syphon.backlog import BrokerStamps, Restored
 from syphon.bus.links import Arrival
 from syphon.bus.sdk_internals import payloads_of
 from syphon.emulator import QueueDescription, Tier
+from syphon.model.entity_path import EntityPath
 from syphon.model.outcome import Result
 from syphon.transfer.batches import Transfer, encoded
 from tests.support.destination_trial import Trial, trial
@@ -62,7 +63,9 @@ def test_the_envelope_of_a_batch_is_the_sdks() -> None:  # S8: by it a partition
     batch = []
     for payload in payloads_of(theirs):
         message = Message(payload).properties()
-        restored = Restored(payload, "orders", message.message_id, "s", "s", len(payload), BrokerStamps())
+        restored = Restored(
+            payload, EntityPath.of("orders"), message.message_id, "s", "s", len(payload), BrokerStamps()
+        )
         batch.append(Transfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
     ours = Message(encoded(batch)[0])
     assert ours.properties() == envelope.properties() == Properties(message_id="m0", group_id="s")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import pytest
-
 from syphon.backlog import Ttl
+from syphon.model.entity_path import PathPatterns
+from syphon.model.message_filter import MessageFilter
 from syphon.model.outcome import Result
-from syphon.transfer.options import PumpOptions
 from tests.transfer.conftest import BACKLOG, PATIENT, Bench, aliased
 
 
@@ -17,7 +16,7 @@ def test_only_the_destinations_that_were_asked_for_are_served(bench: Bench) -> N
     for name in ("orders", "billing/paid", "billing/open"):
         bench.queue(name)
     bench.put(*(aliased("x", path) for path in ("orders", "billing/paid", "billing/open", "gone", "", "a/$management")))
-    pump, outcomes = bench.run(replace(PATIENT, only=("Billing/*",)))
+    pump, outcomes = bench.run(replace(PATIENT, messages=MessageFilter(PathPatterns.of(["/Billing/*"]))))
     tally = pump.tally
     assert (tally.received, tally.forwarded, tally.dead_lettered, tally.left, tally.outside) == (6, 2, 0, 4, 4)
     assert {(o.destination, o.reason) for o in outcomes if o.result is Result.LEFT} == {
@@ -36,20 +35,14 @@ def test_only_the_time_that_was_asked_for_is_served(bench: Bench) -> None:  # X2
     (old, *_) = bench.emulator.call(lambda: [m.enqueued_at for m in bench.secondary.line(BACKLOG).peek(0, 9)])
     bench.wait(lambda: time.time() * 1000 > old + 100)
     bench.put(aliased("new", "orders"))
-    pump, _ = bench.run(replace(PATIENT, after=old + 50))
+    pump, _ = bench.run(replace(PATIENT, messages=MessageFilter(after=old + 50)))
     assert (pump.tally.forwarded, pump.tally.dead_lettered, pump.tally.outside) == (1, 0, 2)
     assert [str(message) for message in bench.take("orders", 1)] == ["new"]
-
-
-@pytest.mark.parametrize(("enqueued_at", "wanted"), [(99, False), (100, True), (199, True), (200, False)])
-def test_the_first_moment_is_within_and_the_last_is_not(enqueued_at: int, wanted: bool) -> None:
-    options = PumpOptions(after=100, before=200)
-    assert options.wants("orders", enqueued_at) is wanted
 
 
 def test_what_has_expired_is_dead_lettered_if_its_destination_was_asked_for(bench: Bench) -> None:  # M5
     for path in ("orders", "billing"):
         bench.put(aliased("late", path, application_properties={"x-ms-timetolive": 1}))
-    pump, outcomes = bench.run(replace(PATIENT, only=("orders",), ttl=Ttl.REMAINING))
+    pump, outcomes = bench.run(replace(PATIENT, messages=MessageFilter(PathPatterns.of(["orders"])), ttl=Ttl.REMAINING))
     assert (pump.tally.dead_lettered, pump.tally.outside) == (1, 1)
     assert "Expired" in next(outcome.reason for outcome in outcomes if outcome.result is Result.DEAD_LETTERED)

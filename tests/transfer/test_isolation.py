@@ -15,7 +15,7 @@ from syphon.transfer.batches import MOST
 from syphon.transfer.breaker import BackingOff, Breaker
 from syphon.transfer.destinations import UNDER_WAY
 from syphon.transfer.options import PERMANENT
-from syphon.transfer.pump import DestinationBackoff, PumpOptions, Tally
+from syphon.transfer.pump import DestinationBackoff, PumpCounters, PumpOptions
 from tests.transfer.conftest import BACKLOG, PATIENT, Bench, StillBench, aliased
 
 
@@ -29,8 +29,11 @@ def hurried(still: StillBench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stil
 
 
 def run(
-    bench: StillBench, options: PumpOptions, is_over: Callable[[Tally], bool], is_stuck: Callable[[Tally], bool]
-) -> Tally:
+    bench: StillBench,
+    options: PumpOptions,
+    is_over: Callable[[PumpCounters], bool],
+    is_stuck: Callable[[PumpCounters], bool],
+) -> PumpCounters:
     """A pump until it is over. Time moves on when all that is in the way is for those that never answer."""
     with bench.pump(replace(options, lease=None, grace=0.1)) as (pump, _):
         for _ in pump.turns():
@@ -70,7 +73,7 @@ def test_many_that_never_answer_leave_room_for_the_others(hurried: StillBench) -
     hurried.put(*(aliased(f"{i}", "orders" if i % 5 == 0 else names[i % 4]) for i in range(6000)))
     most = UNDER_WAY * 4000 + 4 * MOST
 
-    def is_stuck(tally: Tally) -> bool:
+    def is_stuck(tally: PumpCounters) -> bool:
         return (tally.in_hand == 4000 or tally.received == 6000) and tally.forwarded == ceil(tally.received / 5)
 
     tally = run(

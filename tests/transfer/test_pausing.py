@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from syphon.model.entity_path import EntityPath
 from syphon.model.outcome import Result
 from tests.transfer.conftest import Bench, aliased
 
@@ -11,7 +12,7 @@ def test_a_paused_destination_is_left_alone_whatever_its_capitals_and_the_others
         bench.queue(name)
     bench.put(*(aliased(f"{i}", path) for i in range(5) for path in ("Orders", "news")))
     with bench.pump() as (pump, outcomes):
-        pump.pause(frozenset({"orders"}))
+        pump.pause(frozenset({EntityPath.of("orders")}))
         bench.finish(pump)
     assert (bench.active("orders"), bench.active("news")) == (0, 5)
     left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
@@ -27,7 +28,7 @@ def test_a_pause_begins_and_ends_while_the_pump_runs(bench: Bench) -> None:
         bench.put(aliased("before", "orders"))
         for _ in pump.turns():
             if stage == 0 and pump.tally.forwarded == 1:
-                pump.pause(frozenset({"orders"}))
+                pump.pause(frozenset({EntityPath.of("orders")}))
                 bench.put(aliased("while", "orders"))
                 stage = 1
             elif stage == 1 and pump.tally.left == 1:

@@ -24,6 +24,7 @@ from syphon.amqp import (
 from syphon.backlog import to_backlog
 from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.emulator.broker.message import BrokeredMessage
+from syphon.model.entity_path import PathPatterns
 from syphon.model.errors import DestinationMissing
 from syphon.model.outcome import Result
 from syphon.transfer.pump import PERMANENT
@@ -131,7 +132,7 @@ def test_only_destinations_the_operator_allows_are_served(bench: Bench) -> None:
     bench.queue("orders")
     bench.queue("secret")
     bench.put(aliased("a", "orders"), aliased("b", "secret"))
-    pump, _ = bench.run(replace(PATIENT, allow=("ord*",)))
+    pump, _ = bench.run(replace(PATIENT, allow=PathPatterns.of(["ord*"])))
     assert (pump.tally.forwarded, pump.tally.dead_lettered) == (1, 1)
     assert bench.active("secret") == 0
 

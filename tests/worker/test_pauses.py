@@ -66,8 +66,9 @@ def test_two_that_pause_at_once_are_both_remembered(tmp_path: Path) -> None:
 
 
 def test_a_task_on_a_paused_queue_is_told_to_stop_and_the_others_which_destinations_to_leave_alone() -> None:  # D7
-    with ControlServer() as desk:
-        desk.pauses.add([QUEUE, DESTINATION])
+    pauses = Pauses()
+    with ControlServer(pauses=pauses) as desk:
+        pauses.add([QUEUE, DESTINATION])
         desk.open_job("j")
         paused, other = (
             SlotReport(pair="a", queue=queue, job="j", slot=0, attempt=0, started_at=0) for queue in ("q0", "q1")
@@ -75,6 +76,6 @@ def test_a_task_on_a_paused_queue_is_told_to_stop_and_the_others_which_destinati
         assert desk.order_for(paused).stop
         order = desk.order_for(other)
         assert (order.stop, order.paused) == (False, ("Orders",))
-        desk.pauses.end([QUEUE, DESTINATION])
+        pauses.end([QUEUE, DESTINATION])
         assert desk.order_for(paused).paused == ()
         assert not desk.order_for(paused).stop

@@ -109,13 +109,14 @@ def _check_path(chosen: list[SelectedQueue], path: str | None) -> None:
     """A destination that would be refused is refused before anything is touched (D13)."""
     from syphon.backlog import not_allowed
     from syphon.backlog.aliases import PATH_LIMIT
+    from syphon.model.entity_path import EntityPath
 
     if path is None:
         return
     if not path.strip() or len(path) > PATH_LIMIT:
         raise click.UsageError(f"--set-path: {path!r} is no path of an entity: it has 1 to {PATH_LIMIT} characters.")
     for assignment in chosen:
-        forbidden = not_allowed(path, assignment.pair.destinations.allow)
+        forbidden = not_allowed(EntityPath.of(path), assignment.pair.destinations.allowed)
         if forbidden is not None:
             raise click.UsageError(
                 f"--set-path: nothing may go to '{path}' in the pair {assignment.pair.name}: {forbidden}."

@@ -1,0 +1,73 @@
+"""The path of a queue or topic, and patterns of such paths.
+
+Service Bus makes no difference between capitals and small letters, nor between `orders`, `/orders` and `orders/`. Text
+that names an entity becomes an `EntityPath` where it comes in, so that no other place has to know this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import translate
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPath:
+    """A queue or topic. Two are equal if they name the same entity, however they are written."""
+
+    name: str = field(compare=False)
+    """As it was written, without slashes around it: for people, and for Service Bus."""
+    key: str
+    """In small letters: to look it up."""
+
+    @staticmethod
+    def of(text: str) -> EntityPath:
+        """The path that a text means."""
+        return _known(text)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@lru_cache(maxsize=4096)
+def _known(text: str) -> EntityPath:
+    # Messages name the same few destinations again and again. The cache is bounded: messages may name anything.
+    name = text.strip("/")
+    return EntityPath(name, name.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class PathPatterns:
+    """Patterns of which one must fit: `*` is any text, slashes included; `?` one character; `[ab]` one of these."""
+
+    texts: tuple[str, ...] = ("*",)
+
+    @staticmethod
+    def of(texts: Iterable[str]) -> PathPatterns:
+        return PathPatterns(tuple(EntityPath.of(text).name for text in texts))
+
+    def fit(self, path: EntityPath) -> bool:
+        return _expression(self.texts).search(path.key) is not None
+
+    @property
+    def fit_all(self) -> bool:
+        """Whether every path fits, and a message that names none as well."""
+        return "*" in self.texts
+
+    @property
+    def regex(self) -> str:
+        """The same for Java and for Python, to be held against a path's key."""
+        return "|".join(f"^(?:{_translated(text)})$" for text in self.texts) or "(?!)"
+
+
+@lru_cache(maxsize=256)
+def _expression(texts: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(PathPatterns(texts).regex, re.DOTALL)
+
+
+def _translated(pattern: str) -> str:
+    # Python wraps the expression in a group of its own flags and ends it with \Z, which Java reads otherwise.
+    found = translate(pattern.lower())
+    return found.removeprefix("(?s:").removesuffix(")\\Z").removesuffix(")\\z")

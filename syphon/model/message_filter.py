@@ -1,0 +1,52 @@
+"""Which messages of a backlog are asked for: by destination, and by when they came into the backlog.
+
+There is one filter. The pump compares each message with it, the drain each message that it peeks at, and Spark SQL uses
+a condition that is made from the same object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .entity_path import EntityPath, PathPatterns
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """All messages, unless it says otherwise. Times are milliseconds since 1970."""
+
+    destinations: PathPatterns = field(default_factory=PathPatterns)
+    before: int | None = None
+    after: int | None = None
+    """From this moment on; `before` is exclusive."""
+
+    def matches(self, destination: EntityPath | None, enqueued_at: int) -> bool:
+        """Whether a message is asked for. One without a readable destination is, unless some are asked for by name."""
+        if self.before is not None and enqueued_at >= self.before:
+            return False
+        if self.after is not None and enqueued_at < self.after:
+            return False
+        return self.destinations.fit_all or (destination is not None and self.destinations.fit(destination))
+
+    @property
+    def needs_destination(self) -> bool:
+        """Whether the destination of a message must be read to decide."""
+        return not self.destinations.fit_all
+
+    def sql(self) -> str:
+        """The same as a condition on the columns `destination` and `enqueued_at` of a backlog's rows."""
+        conditions = ["true"]
+        if self.before is not None:
+            conditions.append(f"unix_millis(enqueued_at) < {self.before}")
+        if self.after is not None:
+            conditions.append(f"unix_millis(enqueued_at) >= {self.after}")
+        if self.needs_destination:
+            key = "lower(trim(BOTH '/' FROM destination))"
+            conditions.append(f"coalesce({key} rlike {_literal(f'(?s){self.destinations.regex}')}, false)")
+        return " and ".join(conditions)
+
+
+def _literal(text: str) -> str:
+    """A string literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
