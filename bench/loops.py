@@ -140,7 +140,7 @@ def drain_2(task: Task, watch: Watch) -> None:
 def _drain(task: Task, watch: Watch, slots: int) -> None:
     """A Spark job with so many slots, once Spark has been started."""
     from syphon.config import Config
-    from syphon.worker.engine import engine
+    from syphon.worker.engine import running_engine
 
     with tempfile.TemporaryDirectory() as folder:
         pair = {
@@ -149,7 +149,7 @@ def _drain(task: Task, watch: Watch, slots: int) -> None:
             "secondary": {"connection_string": task.secondary},
         }
         config = Config.model_validate({"pairs": [pair], "pipeline": {"ledger": folder}})
-        with engine(config.pipeline) as ready:
+        with running_engine(config.pipeline) as ready:
             ready.jobs.warm_up()
             watch.begin()
             options = [PumpOptions(lease=None, limit=task.count // slots)] * slots

@@ -13,8 +13,8 @@ from .names import (
     primary_label,
 )
 from .restoring import Reason, Restored, Ttl, Unrestorable, destination_of, restore
+from .sender_trace import TraceContext, trace_context
 from .times import FOREVER, iso_duration
-from .trace_context import TraceContext, trace_context
 
 __all__ = [
     "to_backlog",

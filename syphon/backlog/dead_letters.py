@@ -57,7 +57,7 @@ def dead_letter_path(queue: str) -> str:
     return f"{queue}/$deadletterqueue"
 
 
-def dead_letters(connection: Connection, queue: str, start: int = 1) -> Iterator[DeadLetter]:
+def read_dead_letters(connection: Connection, queue: str, start: int = 1) -> Iterator[DeadLetter]:
     """The dead letters of a backlog queue, by peek: nothing is locked or changed."""
     return (read(queue, peeked) for peeked in peek(connection, dead_letter_path(queue), start))
 

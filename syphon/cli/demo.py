@@ -40,7 +40,7 @@ def demo(messages: int, folder: Path) -> None:
     Everything is real but Azure: two local namespaces, real AMQP, the official client on both ends, a paired sender
     that fails over and back, a drain on Spark. It ends by looking for every message at its destination.
     """
-    from syphon.worker.engine import engine
+    from syphon.worker.engine import running_engine
 
     from .demo_traffic import shop
 
@@ -50,7 +50,7 @@ def demo(messages: int, folder: Path) -> None:
     with shop() as here:
         _say("Two local namespaces are up.", "contoso is the primary, contoso-dr the secondary. Now Spark …")
         config = _settings(here, folder)
-        with engine(config.pipeline) as ready:
+        with running_engine(config.pipeline) as ready:
             sent = _send_through_an_outage(here, messages)
             result = _carry_home(config, ready)
             problems = _look_for_all(here, sent)
@@ -157,11 +157,10 @@ def _look_for_all(here: Shop, sent: set[str]) -> list[str]:
 
 
 def _report(ready: Engine, folder: Path) -> Path:
-    from syphon.ledger.html import page
-    from syphon.ledger.queries import report
+    from syphon.ledger.html import html_page
 
     file = folder / "report.html"
-    file.write_text(page(report(ready.spark, ready.ledger), datetime.now(UTC)), "utf-8")
+    file.write_text(html_page(query_report(ready.spark, ready.ledger), datetime.now(UTC)), "utf-8")
     return file
 
 

@@ -158,14 +158,14 @@ def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, a
     from syphon.model.errors import NotAuthorized, SyphonError
     from syphon.ops.progress import shown
     from syphon.worker.drain import Drain
-    from syphon.worker.engine import engine
+    from syphon.worker.engine import running_engine
     from syphon.worker.message_counts import counts_of
 
     try:
         hints = counts_of(chosen)
         if not as_json:
             click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
-        with engine(config.pipeline) as ready:
+        with running_engine(config.pipeline) as ready:
             drain = Drain(chosen, ready.jobs, ready.desk, options, hints)
             stop_on_signal(drain.stop, "Stopping: what is in hand is finished or given back.")
             total = sum(hints.values()) if len(hints) == len(drain.queues) else None

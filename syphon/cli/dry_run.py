@@ -27,7 +27,7 @@ MOST_TRIED = 200
 def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     """Looks by peek, on Spark."""
     from syphon.model.errors import NotAuthorized, SyphonError
-    from syphon.spark.backlog_frame import backlog_frame, looking, objections, summary
+    from syphon.spark.backlog_rows import backlog_frame, looking, objections, summary
     from syphon.spark.session import spark_session
 
     click.echo(f"Looking into {len(chosen)} backlog queues …", err=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from syphon.backlog.queue_selection import SelectedQueue
-    from syphon.spark.backlog_frame import DestinationSummary, Objection
+    from syphon.spark.backlog_rows import DestinationSummary, Objection
 
     from .chosen_queues import Unseen
 
@@ -69,7 +69,7 @@ def inspect(
         raise SystemExit(exit_code_for(unseen))
 
     from syphon.model.errors import SyphonError
-    from syphon.spark.backlog_frame import VIEW, BadQuery, asking, backlog_frame, looking
+    from syphon.spark.backlog_rows import VIEW, BadQuery, asking, backlog_frame, looking
     from syphon.spark.session import spark_session
 
     if not as_json:
@@ -120,7 +120,7 @@ def _reachable(chosen: list[SelectedQueue]) -> tuple[list[SelectedQueue], list[U
 
 
 def _overview(frame: DataFrame, limit: int, as_json: bool, unseen: list[dict[str, str]]) -> None:
-    from syphon.spark.backlog_frame import objections, summary
+    from syphon.spark.backlog_rows import objections, summary
 
     waiting, refused = summary(frame), objections(frame)
     if as_json:

@@ -130,7 +130,7 @@ def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | N
     from pydantic import SecretStr
     from rich.console import Console
 
-    from syphon.ledger.queries import report
+    from syphon.ledger.queries import query_report
     from syphon.ledger.report import Period
     from syphon.ledger.store import Ledger
     from syphon.spark.session import spark_session
@@ -140,21 +140,21 @@ def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | N
     waiting = stderr.status("Asking the ledger …") if stderr.is_terminal else nullcontext()
     settings = {key: SecretStr(value) for key, value in ROOM.items()} | pipeline.spark
     with waiting, spark_session(pipeline.model_copy(update={"spark": settings})) as spark:
-        return report(spark, Ledger(spark, pipeline.ledger), Period(since, until), pair)
+        return query_report(spark, Ledger(spark, pipeline.ledger), Period(since, until), pair)
 
 
 def _write_page(found: Report, file: Path) -> None:
-    from syphon.ledger.html import page
+    from syphon.ledger.html import html_page
 
     try:
-        file.write_text(page(found, datetime.now(UTC)), "utf-8")
+        file.write_text(html_page(found, datetime.now(UTC)), "utf-8")
     except OSError as error:
         raise click.BadParameter(f"{file} cannot be written: {error.strerror}.", param_hint="--html") from None
     click.echo(f"The page is in {file}.", err=True)
 
 
 def _print(found: Report, as_json: bool) -> None:
-    from syphon.ledger.report import as_json as json_of
+    from syphon.ledger.report import report_as_json as json_of
 
     from .report_tables import show
 

@@ -60,7 +60,7 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     from syphon.ops.runtime import attending
     from syphon.ops.server import PortTaken
     from syphon.ops.telemetry import OtlpMissing
-    from syphon.worker.engine import engine
+    from syphon.worker.engine import running_engine
     from syphon.worker.pauses import StateUnreadable
     from syphon.worker.run import Worker
 
@@ -70,7 +70,7 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
             attendant = stack.enter_context(attending(config))
             log.info("status on http://%s", attendant.address)
             log.info("starting Spark on %s", config.pipeline.master)
-            ready = stack.enter_context(engine(config.pipeline, attendant.pauses))
+            ready = stack.enter_context(running_engine(config.pipeline, attendant.pauses))
             ready.jobs.warm_up()
             # What is loaded by now stays: looking for garbage among it would hold everybody up for a tenth of a second.
             gc.freeze()

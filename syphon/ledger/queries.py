@@ -45,7 +45,7 @@ LONGEST_ATTEMPT = timedelta(days=2)
 """A task lives no longer than its lease, and that is an hour at the most."""
 
 
-def report(spark: SparkSession, ledger: Ledger, period: Period | None = None, pair: str | None = None) -> Report:
+def query_report(spark: SparkSession, ledger: Ledger, period: Period | None = None, pair: str | None = None) -> Report:
     """Everything there is to say of a period and a pair, or of all. Raises LedgerUnreadable."""
     try:
         with _Questions(spark, ledger, period or Period(), pair) as questions:

@@ -228,7 +228,7 @@ class Report:
             yield "Every receipt is accounted for."
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def report_as_json(report: Report) -> dict[str, Any]:
     """The report as documented for machines: times in ISO-8601, durations in seconds."""
     head = {"verdict": report.verdict, "complete": report.complete}
     values = asdict(report)

@@ -64,7 +64,7 @@ class Traced(NamedTuple):
     trace: BatchTrace
 
 
-class PausedByOperator(Protocol):
+class PauseState(Protocol):
     """What the operator has paused, as far as a slot has to obey it."""
 
     def holds_queue(self, pair: str, queue: str) -> bool: ...
@@ -90,7 +90,7 @@ class ControlServer:
         host: str = "127.0.0.1",
         listen: str | None = None,
         now: Callable[[], float] = time.monotonic,
-        pauses: PausedByOperator | None = None,
+        pauses: PauseState | None = None,
     ) -> None:
         """`host` is what tasks are told; it listens on `listen`, if that is another address."""
         self._host = host

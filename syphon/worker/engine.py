@@ -35,7 +35,7 @@ class Engine:
 
 
 @contextmanager
-def engine(pipeline: PipelineSettings, pauses: Pauses | None = None) -> Iterator[Engine]:
+def running_engine(pipeline: PipelineSettings, pauses: Pauses | None = None) -> Iterator[Engine]:
     """Everything is started, and ended in the order that loses no row."""
     with spark_session(pipeline) as spark:
         # Executors of a cluster find the desk where they find Spark's driver, and it listens where that one does.

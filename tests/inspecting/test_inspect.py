@@ -14,7 +14,7 @@ from syphon.amqp import Timestamp
 from syphon.cli import main
 from syphon.config import PipelineSettings, TimeToLive
 from syphon.emulator import Action, Fault, Kind, Operation
-from syphon.spark.backlog_frame import BacklogUnseen, BadQuery, asking, backlog_frame, looking, objections, summary
+from syphon.spark.backlog_rows import BacklogUnseen, BadQuery, asking, backlog_frame, looking, objections, summary
 from syphon.spark.session import spark_session
 from tests.inspecting.conftest import FIRST, KEY, SECOND, Bench, aliased
 

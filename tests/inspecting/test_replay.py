@@ -6,7 +6,7 @@ import pytest
 
 from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import Ttl
-from syphon.backlog.dead_letters import Wanted, dead_letter_path, dead_letters
+from syphon.backlog.dead_letters import Wanted, dead_letter_path, read_dead_letters
 from syphon.bus.peek import peek
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.transfer.replay import Replay, ReplayTally, Route, to_backlog, to_destination
@@ -17,14 +17,14 @@ ALL = Wanted()
 
 def replay(bench: Bench, route: Route, wanted: Wanted = ALL, patience: float = 60.0) -> ReplayTally:
     with bench.connection() as source, bench.connection("contoso", "") as primary:
-        chosen = {letter.sequence_number for letter in dead_letters(source, FIRST) if wanted.takes(letter)}
+        chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST) if wanted.takes(letter)}
         return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).run()
 
 
 def back(bench: Bench) -> ReplayTally:
     """Into the backlog queue, over the connection that the dead letters come on."""
     with bench.connection() as source:
-        chosen = {letter.sequence_number for letter in dead_letters(source, FIRST)}
+        chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
         return Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0).run()
 
 
@@ -224,7 +224,7 @@ def test_what_somebody_else_has_taken_is_told_and_not_waited_for(bench: Bench) -
 def test_told_to_stop_it_finishes_what_is_in_hand(bench: Bench) -> None:
     bench.bury(*(aliased(f"{i}", "orders") for i in range(5)), reason="x")
     with bench.connection() as source:
-        chosen = {letter.sequence_number for letter in dead_letters(source, FIRST)}
+        chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
         replaying = Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0)
         replaying.stop()
         tally = replaying.run()

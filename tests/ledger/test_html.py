@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from syphon.ledger.html import page
+from syphon.ledger.html import html_page
 from syphon.ledger.report import DestinationReport, Report, Timeline, TimelineStep
 from tests.support.reports import NOON, a_report, an_empty_report
 
@@ -19,7 +19,7 @@ EVIL = """<script>alert(1)</script>"'><img src=x onerror=alert(2)>&lt;{}</style>
 
 def parsed(report: Report) -> ElementTree.Element:
     """The page, read strictly: one tag that is not closed, one quote too many, and it is no XML."""
-    text = page(report, datetime(2026, 10, 6, tzinfo=UTC))
+    text = html_page(report, datetime(2026, 10, 6, tzinfo=UTC))
     assert text.startswith("<!doctype html>\n")
     return ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
 
@@ -57,7 +57,7 @@ def test_a_text_that_came_with_a_message_is_text_and_nothing_else(where: str) ->
 
 
 def test_a_text_cannot_turn_the_line_around_or_hide_in_control_characters() -> None:
-    text = page(a_report(destination="or\u202eders\x1b[2J\x00"), NOON)
+    text = html_page(a_report(destination="or\u202eders\x1b[2J\x00"), NOON)
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", text)
     assert "or\ufffdders\ufffd[2J\ufffd" in text
 
@@ -70,7 +70,7 @@ def test_it_needs_nothing_from_elsewhere_and_runs_nothing() -> None:
     assert {element.tag for element in document.iter()}.isdisjoint({"script", "link", "img", "iframe", "object"})
     for element in document.iter():
         assert not {name for name in element.attrib if name in ("src", "href", "style") or name.startswith("on")}
-    assert not re.search(r"url\(|@import|https?:", page(a_report(), NOON))
+    assert not re.search(r"url\(|@import|https?:", html_page(a_report(), NOON))
 
 
 def test_every_chart_says_what_it_shows_and_has_its_numbers_behind_it() -> None:

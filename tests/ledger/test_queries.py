@@ -12,8 +12,8 @@ import pytest
 
 from syphon.cli import ExitCode
 from syphon.cli.report import report as report_command
-from syphon.ledger.queries import BANDS, report
-from syphon.ledger.report import Period, Report, as_json
+from syphon.ledger.queries import BANDS, query_report
+from syphon.ledger.report import Period, Report, report_as_json
 from syphon.ledger.schema import Origin
 from syphon.ledger.store import Ledger, LedgerUnreadable
 from syphon.model.outcome import Result
@@ -33,7 +33,7 @@ def ledger(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Led
 
 @pytest.fixture(scope="module")
 def told(spark: SparkSession, ledger: Ledger) -> Report:
-    return report(spark, ledger, pair="contoso")
+    return query_report(spark, ledger, pair="contoso")
 
 
 def test_the_account_balances(told: Report) -> None:  # D9, X3
@@ -124,7 +124,7 @@ def test_the_verdict_is_one_line(told: Report) -> None:
 
 
 def test_machines_get_the_same(told: Report) -> None:
-    values = json.loads(json.dumps(as_json(told)))
+    values = json.loads(json.dumps(report_as_json(told)))
     assert (values["verdict"], values["complete"]) == (told.verdict, False)
     assert (values["transfers"]["received"], values["messages"]["total"]) == (95, 78)
     assert values["first"] == "2026-10-05T12:00:00Z"
@@ -133,7 +133,7 @@ def test_machines_get_the_same(told: Report) -> None:
 
 
 def test_a_period_ends_before_its_end_and_its_messages_are_judged_by_it(spark: SparkSession, ledger: Ledger) -> None:
-    told = report(spark, ledger, Period(moment(NOON), moment(NOON + HOUR)), "contoso")
+    told = query_report(spark, ledger, Period(moment(NOON), moment(NOON + HOUR)), "contoso")
     assert (told.transfers.forwarded, told.transfers.left) == (60, 13)
     assert told.messages.left == 13
     assert told.transfers.unaccounted == 0
@@ -142,14 +142,14 @@ def test_a_period_ends_before_its_end_and_its_messages_are_judged_by_it(spark: S
 def test_an_attempt_that_crosses_the_border_of_a_period_is_not_short_of_rows(
     spark: SparkSession, ledger: Ledger
 ) -> None:
-    told = report(spark, ledger, Period(since=moment(NOON + 1)), "contoso")
+    told = query_report(spark, ledger, Period(since=moment(NOON + 1)), "contoso")
     assert told.transfers.forwarded == 74
     assert told.transfers.left == 0
     assert [each.job for each in told.shortfalls] == ["job-3"]
 
 
 def test_all_pairs_are_told_of_unless_one_is_named(spark: SparkSession, ledger: Ledger) -> None:
-    told = report(spark, ledger)
+    told = query_report(spark, ledger)
     assert told.pairs == ["contoso", "fabrikam"]
     assert (told.messages.total, told.transfers.received) == (79, 96)
 
@@ -160,7 +160,7 @@ def test_a_clean_run_is_complete(spark: SparkSession, tmp_path: Path) -> None:
     again = Origin("contoso", "job-2", 0, 0)
     record(ledger, spark, [outcome(1, at=NOON + MINUTE, waited=HOUR + MINUTE)], again)
     ledger.note([attempt(2), attempt(1, origin=again)])
-    told = report(spark, ledger)
+    told = query_report(spark, ledger)
     assert told.complete
     assert told.verdict == "All 2 messages arrived. Every receipt is accounted for."
     assert told.transfers.left == 1
@@ -172,14 +172,14 @@ def test_a_queue_that_was_made_again_has_other_messages_under_the_same_numbers(
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, spark, [outcome(1), outcome(1, at=NOON + HOUR)])
-    told = report(spark, ledger)
+    told = query_report(spark, ledger)
     assert (told.messages.total, told.messages.repeated) == (2, 0)
 
 
 def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, spark, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
-    timeline = report(spark, ledger).timeline
+    timeline = query_report(spark, ledger).timeline
     assert (timeline.seconds, len(timeline.steps)) == (86_400, 31)
     assert [step.forwarded for step in timeline.steps] == [1, *[0] * 29, 1]
 
@@ -187,7 +187,7 @@ def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path
 def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     ledger.note([attempt(7)])
-    told = report(spark, ledger)
+    told = query_report(spark, ledger)
     assert (told.transfers.received, told.transfers.unaccounted, told.empty) == (7, 7, False)
     assert told.verdict == "7 receipts cannot be accounted for."
 
@@ -196,7 +196,7 @@ def test_a_file_of_the_ledger_that_is_broken_is_named(spark: SparkSession, tmp_p
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, spark, [outcome(1)])
     (tmp_path / "transfers" / "date=2026-10-05" / "part-broken.parquet").write_bytes(b"PAR1")
-    told = report(spark, ledger)
+    told = query_report(spark, ledger)
     assert [Path(file).name for file in told.unreadable_files] == ["part-broken.parquet"]
     assert told.messages.total == 1
 
@@ -207,7 +207,7 @@ def test_a_ledger_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -
         folder.mkdir(parents=True)
         (folder / "part-0.parquet").write_bytes(b"PAR1")
     with pytest.raises(LedgerUnreadable, match=str(tmp_path)):
-        report(spark, Ledger(spark, str(tmp_path)))
+        query_report(spark, Ledger(spark, str(tmp_path)))
 
 
 # --- the command, in this process and on its Spark -------------------------------------------------------------------

@@ -78,11 +78,11 @@ class Search:
                 self.unseen += [(assignment, error) for assignment in ours]
 
     def _one(self, connection: Connection, assignment: SelectedQueue) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
-        from syphon.backlog.dead_letters import dead_letters
+        from syphon.backlog.dead_letters import read_dead_letters
         from syphon.model.errors import SyphonError
 
         try:
-            for letter in dead_letters(connection, assignment.queue, self._start):
+            for letter in read_dead_letters(connection, assignment.queue, self._start):
                 if self._wanted.takes(letter):
                     yield assignment, letter
         except SyphonError as error:

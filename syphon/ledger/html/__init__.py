@@ -17,7 +17,7 @@ from .sections import sections
 __all__ = ["page"]
 
 
-def page(report: Report, made_at: datetime) -> str:
+def html_page(report: Report, made_at: datetime) -> str:
     """The whole page."""
     style = Markup(files(__package__).joinpath("style.css").read_text("utf-8"))
     # Should a text ever get through as markup, the browser still runs and fetches nothing.
