@@ -1,6 +1,6 @@
 """AMQP 1.0 as bytes: values with their exact types, a message's sections, frames. No I/O, no Azure."""
 
-from .codec import Malformed, decode, encode
+from .codec import Malformed, compound, decode, encode, skip
 from .sections import (
     Header,
     Message,
@@ -10,7 +10,9 @@ from .sections import (
     batch_parts,
     data_head,
     data_section,
+    entries,
     header_bytes,
+    map_section,
     properties_bytes,
     section_bytes,
     split,
@@ -41,9 +43,9 @@ __all__ = [
     "Array",
     "Byte",
     "Char",
+    "Decimal128",
     "Decimal32",
     "Decimal64",
-    "Decimal128",
     "Described",
     "Float",
     "Header",
@@ -64,12 +66,16 @@ __all__ = [
     "UShort",
     "Value",
     "batch_parts",
+    "compound",
     "data_head",
     "data_section",
     "decode",
     "encode",
+    "entries",
     "header_bytes",
+    "map_section",
     "properties_bytes",
     "section_bytes",
+    "skip",
     "split",
 ]

@@ -11,7 +11,7 @@ What is left alone on purpose:
 from __future__ import annotations
 
 from syphon.amqp import Malformed, Section, Timestamp, UInt, decode, encode
-from syphon.model.errors import SyphonError
+from syphon.model import SyphonError
 
 from .aliases import (
     GROUP_ID,

@@ -13,11 +13,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from syphon.amqp import Malformed, Message, Section, encode
-from syphon.bus.connection import Connection
-from syphon.bus.peek import Peeked, peek
-from syphon.model.entity_path import EntityPath, PathPatterns
-from syphon.model.errors import SyphonError
-from syphon.model.message_filter import MessageFilter
+from syphon.bus import Connection, Peeked, peek
+from syphon.model import EntityPath, MessageFilter, PathPatterns, SyphonError
 
 from .aliases import NOT_CARRIED, PATH
 from .broker_stamps import stamps_of

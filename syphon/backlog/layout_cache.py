@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from syphon.amqp import Span
-from syphon.amqp.codec import skip
+from syphon.amqp import Span, skip
 
 from .aliases import ALIASES, NOT_CARRIED
 from .section_edit import Outline, Place, Taken, content, fields, keys, outline, take

@@ -10,8 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import NewType
 
-from syphon.model.connection_string import first_label
-from syphon.model.entity_path import EntityPath, PathPatterns
+from syphon.model import EntityPath, PathPatterns, first_label
 
 QueueName = NewType("QueueName", str)
 

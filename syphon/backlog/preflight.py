@@ -12,19 +12,26 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 
-from syphon.bus.administration import OPERATION_TIMEOUT, Administration, Unanswered
-from syphon.bus.connection import Connection
-from syphon.bus.factory import administration_of, client_of
-from syphon.bus.probe import try_receiver, try_sender
+from syphon.bus import (
+    OPERATION_TIMEOUT,
+    Administration,
+    Connection,
+    Unanswered,
+    administration_of,
+    client_of,
+    try_receiver,
+    try_sender,
+)
 from syphon.config import NamespaceSettings, PairSettings, Via
-from syphon.model.entity_path import EntityPath, PathPatterns
-from syphon.model.errors import (
+from syphon.model import (
     DestinationDisabled,
     DestinationMissing,
     DestinationUnreachable,
+    EntityPath,
     Interrupted,
     NamespaceGone,
     NotAuthorized,
+    PathPatterns,
     SyphonError,
     Waits,
 )

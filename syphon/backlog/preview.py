@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from syphon.amqp import Header, Malformed, Map, Message, Properties, Value
-from syphon.model.entity_path import PathPatterns
+from syphon.model import PathPatterns
 
 from .aliases import PATH, SCHEDULED_TIME, TIME_TO_LIVE
 from .broker_stamps import stamps_of

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from syphon.bus.administration import Administration, AdministrationFailed, Conflict, QueueFacts, Unreachable
-from syphon.model.errors import SyphonError
+from syphon.bus import Administration, AdministrationFailed, Conflict, QueueFacts, Unreachable
+from syphon.model import SyphonError
 
 from .description import DOCUMENTED, Difference, QueueDescription
 from .names import MARK, QueueName, parse_queue_name

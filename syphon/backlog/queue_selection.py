@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from syphon.config import PairSettings
-from syphon.model.errors import SyphonError
+from syphon.model import SyphonError
 
 from .names import QueueName
 from .preflight import queue_names

@@ -11,9 +11,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from syphon.amqp import Malformed, Section, Span, Symbol, Timestamp, UInt, Value, encode, split
-from syphon.amqp.codec import compound
-from syphon.model.entity_path import EntityPath
+from syphon.amqp import Malformed, Section, Span, Symbol, Timestamp, UInt, Value, compound, encode, split
+from syphon.model import EntityPath
 
 from .aliases import (
     CREATION,

@@ -10,8 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, split
-from syphon.amqp.codec import skip
+from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, skip, split
 
 NULL = b"\x40"
 MOST_FIELDS = 64

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import requests
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
 
-from syphon.model.errors import NotAuthorized, SyphonError
+from syphon.model import NotAuthorized, SyphonError
 
 T = TypeVar("T")
 

@@ -13,8 +13,7 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import HttpResponseError
 from azure.mgmt.servicebus import ServiceBusManagementClient
 
-from syphon.model.connection_string import is_this_machine
-from syphon.model.errors import NamespaceGone, NotAuthorized, SyphonError
+from syphon.model import NamespaceGone, NotAuthorized, SyphonError, is_this_machine
 
 from .administration import (
     OPERATION_TIMEOUT,

@@ -11,7 +11,7 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
 
-from syphon.model.errors import SyphonError
+from syphon.model import SyphonError
 
 from .administration import (
     OPERATION_TIMEOUT,

@@ -12,8 +12,7 @@ from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient, TransportType
 
 from syphon.config import Credential, NamespaceSettings, Via
-from syphon.model.connection_string import ConnectionString
-from syphon.model.errors import NotAuthorized
+from syphon.model import ConnectionString, NotAuthorized
 
 from .administration import OPERATION_TIMEOUT, Administration
 from .connection import Connection

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from syphon.amqp import Described, Map, Message, Properties, Section, ULong, Value, properties_bytes, section_bytes
 from syphon.amqp.frames import Attach, Error, Flow, Rejected, Released, Source, Target
-from syphon.model.errors import Interrupted, SyphonError, from_condition
+from syphon.model import Interrupted, SyphonError, from_condition
 
 from .wire import ACCEPTED, ACCEPTED_BYTES, Wire
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from syphon.model.errors import Faulted, SyphonError, Waits
+from syphon.model import Faulted, SyphonError, Waits
 
 from .backoff import FIRST_PAUSE, Backoff
 from .connection import Connection

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from syphon.model.errors import Faulted, NotAuthorized, SyphonError
+from syphon.model import Faulted, NotAuthorized, SyphonError
 
 from .namespace import Namespace, Status
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from syphon.model.errors import DestinationSilent, SyphonError
+from syphon.model import DestinationSilent, SyphonError
 
 from .connection import Connection
 from .links import LinkState, RawLink, RawReceiver, RawSender

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syphon.amqp import Timestamp
-from syphon.model.errors import DestinationMissing, NotAuthorized, SyphonError, Waits
+from syphon.model import DestinationMissing, NotAuthorized, SyphonError, Waits
 
 from .links import Reply, RequestLink
 from .sdk_internals import REFUSED

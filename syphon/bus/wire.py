@@ -18,8 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from syphon.amqp import Described, Malformed, UInt, ULong, Value
-from syphon.amqp.codec import compound, decode, encode
+from syphon.amqp import Described, Malformed, UInt, ULong, Value, compound, decode, encode
 from syphon.amqp.frames import (
     EMPTY_FRAME,
     Attach,
@@ -34,7 +33,7 @@ from syphon.amqp.frames import (
     frame,
     read_performative,
 )
-from syphon.model.errors import Interrupted, SyphonError, connection_ended, link_ended
+from syphon.model import Interrupted, SyphonError, connection_ended, link_ended
 
 from .fast_frames import usual_disposition, usual_transfer
 from .sdk_internals import OpenSocket

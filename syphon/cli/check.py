@@ -17,7 +17,7 @@ from .settings_file import config_option, load
 from .signals import stopped_by_hand
 
 if TYPE_CHECKING:
-    from syphon.backlog.preflight import Finding, Look
+    from syphon.backlog import Finding, Look
 
 SIDE_BY_SIDE = 16
 PATIENCE = 3.0
@@ -48,7 +48,7 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
       denied       77  credentials or claims
                    78  the settings are wrong, and nothing else was tried
     """
-    from syphon.backlog.preflight import looks
+    from syphon.backlog import looks
 
     only_our_own_words()
     config = load(config_file, as_json)

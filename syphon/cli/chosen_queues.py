@@ -10,9 +10,9 @@ import click
 from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from syphon.backlog.queue_selection import SelectedQueue
+    from syphon.backlog import SelectedQueue
     from syphon.config import Config
-    from syphon.model.errors import SyphonError
+    from syphon.model import SyphonError
 
     Unseen = tuple[SelectedQueue, SyphonError]
     """A queue that was out of reach, and why."""
@@ -33,7 +33,7 @@ def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def assignments(config: Config, pairs: tuple[str, ...], queues: tuple[str, ...]) -> list[SelectedQueue]:
     """The queues that are meant; a name that means none is a matter of usage."""
-    from syphon.backlog.queue_selection import NothingChosen, choose
+    from syphon.backlog import NothingChosen, choose
 
     try:
         return choose(config.pairs, pairs, queues)
@@ -50,7 +50,7 @@ def unseen_records(unseen: Sequence[Unseen]) -> list[dict[str, str]]:
 
 def exit_code_for(unseen: Sequence[Unseen]) -> ExitCode:
     """How a command ends that could not reach these."""
-    from syphon.model.errors import Faulted, Interrupted, NotAuthorized, Waits
+    from syphon.model import Faulted, Interrupted, NotAuthorized, Waits
 
     code = ExitCode.OK
     for _, error in unseen:

@@ -12,8 +12,7 @@ import click
 from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from syphon.cost.estimate import Charge
-    from syphon.cost.prices import Prices
+    from syphon.cost import Charge, Prices
 
 
 @click.command(short_help="Say what an idle month and a drain cost.")
@@ -64,8 +63,7 @@ def cost(
       syphon cost --tier premium --units 2
       syphon cost --prices our-prices.yaml --json
     """
-    from syphon.cost.estimate import SHARES, Tier, drain_cost, idle_cost, namespace_cost
-    from syphon.cost.prices import LIST_PRICES, load_prices
+    from syphon.cost import LIST_PRICES, SHARES, Tier, drain_cost, idle_cost, load_prices, namespace_cost
     from syphon.yaml_settings import SettingsError
 
     file = price_file or LIST_PRICES

@@ -16,8 +16,7 @@ from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from syphon.config import Config
-    from syphon.worker.drain import DrainResult
-    from syphon.worker.engine import Engine
+    from syphon.worker import DrainResult, Engine
 
     from .demo_traffic import Shop
 
@@ -40,7 +39,7 @@ def demo(messages: int, folder: Path) -> None:
     Everything is real but Azure: two local namespaces, real AMQP, the official client on both ends, a paired sender
     that fails over and back, a drain on Spark. It ends by looking for every message at its destination.
     """
-    from syphon.worker.engine import running_engine
+    from syphon.worker import running_engine
 
     from .demo_traffic import shop
 
@@ -119,9 +118,8 @@ def _announced() -> Callable[[object], None]:
 
 
 def _carry_home(config: Config, ready: Engine) -> DrainResult:
-    from syphon.backlog.queue_selection import choose
-    from syphon.worker.drain import Drain, DrainOptions
-    from syphon.worker.message_counts import counts_of
+    from syphon.backlog import choose
+    from syphon.worker import Drain, DrainOptions, counts_of
 
     chosen = choose(config.pairs)
     hints = counts_of(chosen)
@@ -157,7 +155,7 @@ def _look_for_all(here: Shop, sent: set[str]) -> list[str]:
 
 
 def _report(ready: Engine, folder: Path) -> Path:
-    from syphon.ledger.html import html_page
+    from syphon.ledger import html_page, query_report
 
     file = folder / "report.html"
     file.write_text(html_page(query_report(ready.spark, ready.ledger), datetime.now(UTC)), "utf-8")

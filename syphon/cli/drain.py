@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 from .chosen_queues import assignments, queue_options
 from .exit_codes import ExitCode
@@ -22,9 +22,9 @@ from .signals import stop_on_signal
 from .tables import show_table
 
 if TYPE_CHECKING:
-    from syphon.backlog.queue_selection import SelectedQueue
+    from syphon.backlog import SelectedQueue
     from syphon.config import Config
-    from syphon.worker.drain import DrainOptions, DrainResult
+    from syphon.worker import DrainOptions, DrainResult
 
 log = logging.getLogger("syphon")
 
@@ -90,15 +90,14 @@ def drain(
     """
     from syphon.backlog import Ttl
     from syphon.config import LogLevel
-    from syphon.model.entity_path import PathPatterns
-    from syphon.model.message_filter import MessageFilter
-    from syphon.ops import logs
-    from syphon.worker.drain import DrainOptions
+    from syphon.model import MessageFilter, PathPatterns
+    from syphon.ops import set_up_logging
+    from syphon.worker import DrainOptions
 
     from .dry_run import dry_run_of
 
     config = load(config_file)
-    logs.set_up(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
+    set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     if before is not None and after is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
     options = DrainOptions(
@@ -121,10 +120,8 @@ def drain(
 
 def _extra(chosen: list[SelectedQueue]) -> list[SelectedQueue]:
     """Backlog queues beyond the count, of the same pairs (P4)."""
-    from syphon.backlog.preflight import queue_names, secondary_administration
-    from syphon.backlog.provisioning import plan
-    from syphon.backlog.queue_selection import SelectedQueue, by_pair
-    from syphon.model.errors import NotAuthorized, SyphonError
+    from syphon.backlog import SelectedQueue, by_pair, plan, queue_names, secondary_administration
+    from syphon.model import NotAuthorized, SyphonError
 
     found: list[SelectedQueue] = []
     for pair, _ in by_pair(chosen):
@@ -142,7 +139,7 @@ def _extra(chosen: list[SelectedQueue]) -> list[SelectedQueue]:
 
 
 def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
-    from syphon.backlog.queue_selection import by_pair
+    from syphon.backlog import by_pair
 
     if yes:
         return
@@ -155,11 +152,9 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
 
 
 def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
-    from syphon.model.errors import NotAuthorized, SyphonError
-    from syphon.ops.progress import shown
-    from syphon.worker.drain import Drain
-    from syphon.worker.engine import running_engine
-    from syphon.worker.message_counts import counts_of
+    from syphon.model import NotAuthorized, SyphonError
+    from syphon.ops import shown
+    from syphon.worker import Drain, counts_of, running_engine
 
     try:
         hints = counts_of(chosen)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model.formatting import harmless, volume
+from syphon.model import harmless, volume
 
 from .exit_codes import ExitCode
 from .tables import show_table
 
 if TYPE_CHECKING:
-    from syphon.backlog.queue_selection import SelectedQueue
+    from syphon.backlog import SelectedQueue
     from syphon.config import Config
-    from syphon.worker.drain import DrainOptions
+    from syphon.worker import DrainOptions
 
 STANDARD_RATE = 1000.0
 """Messages a second that a Standard namespace takes before it throttles: it has 1,000 credits a second."""
@@ -26,9 +26,8 @@ MOST_TRIED = 200
 
 def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     """Looks by peek, on Spark."""
-    from syphon.model.errors import NotAuthorized, SyphonError
-    from syphon.spark.backlog_rows import backlog_frame, looking, objections, summary
-    from syphon.spark.session import spark_session
+    from syphon.model import NotAuthorized, SyphonError
+    from syphon.spark import backlog_frame, looking, objections, spark_session, summary
 
     click.echo(f"Looking into {len(chosen)} backlog queues …", err=True)
     try:
@@ -60,11 +59,9 @@ def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOption
 
 def _missing(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Destinations that would take nothing now, and why."""
-    from syphon.backlog import not_allowed
-    from syphon.backlog.queue_selection import by_pair
-    from syphon.bus.factory import connected
-    from syphon.bus.probe import try_sender
-    from syphon.model.entity_path import EntityPath
+    from syphon.backlog import by_pair, not_allowed
+    from syphon.bus import connected, try_sender
+    from syphon.model import EntityPath
 
     found: dict[tuple[str, str], str] = {}
     for pair, _ in by_pair(chosen):
@@ -87,8 +84,7 @@ def _record(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _estimate(count: int, rate: float | None) -> dict[str, Any]:
-    from syphon.cost.estimate import Tier, drain_cost
-    from syphon.cost.prices import load_prices
+    from syphon.cost import Tier, drain_cost, load_prices
 
     pace = min(rate or STANDARD_RATE, STANDARD_RATE)
     prices = load_prices()

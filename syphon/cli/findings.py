@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import click
 
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 _WIDTH = 13
 """Of the first column."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model.formatting import volume
+from syphon.model import volume
 
 from .chosen_queues import assignments, exit_code_for, queue_options, unseen_records
 from .exit_codes import ExitCode
@@ -19,8 +19,8 @@ from .tables import show_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from syphon.backlog.queue_selection import SelectedQueue
-    from syphon.spark.backlog_rows import DestinationSummary, Objection
+    from syphon.backlog import SelectedQueue
+    from syphon.spark import DestinationSummary, Objection
 
     from .chosen_queues import Unseen
 
@@ -59,18 +59,17 @@ def inspect(
     Exit codes: 0 · 1 a queue is missing · 2 usage, or a query that Spark does not take · 69 · 77 · 78 as ever
     """
     from syphon.config import LogLevel
-    from syphon.ops import logs
+    from syphon.ops import set_up_logging
 
     config = load(config_file)
-    logs.set_up(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
+    set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     seen, unseen = _reachable(assignments(config, pairs, queues))
     told = unseen_records(unseen)
     if not seen:
         raise SystemExit(exit_code_for(unseen))
 
-    from syphon.model.errors import SyphonError
-    from syphon.spark.backlog_rows import VIEW, BadQuery, asking, backlog_frame, looking
-    from syphon.spark.session import spark_session
+    from syphon.model import SyphonError
+    from syphon.spark import VIEW, BadQuery, asking, backlog_frame, looking, spark_session
 
     if not as_json:
         click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
@@ -98,10 +97,9 @@ def inspect(
 
 def _reachable(chosen: list[SelectedQueue]) -> tuple[list[SelectedQueue], list[Unseen]]:
     """Queues that can be listened to, and why others cannot: told before Spark takes its time to start."""
-    from syphon.backlog.queue_selection import by_pair
-    from syphon.bus.factory import connected
-    from syphon.bus.probe import try_receiver
-    from syphon.model.errors import SyphonError
+    from syphon.backlog import by_pair
+    from syphon.bus import connected, try_receiver
+    from syphon.model import SyphonError
 
     seen: list[SelectedQueue] = []
     unseen: list[Unseen] = []
@@ -120,7 +118,7 @@ def _reachable(chosen: list[SelectedQueue]) -> tuple[list[SelectedQueue], list[U
 
 
 def _overview(frame: DataFrame, limit: int, as_json: bool, unseen: list[dict[str, str]]) -> None:
-    from syphon.spark.backlog_rows import objections, summary
+    from syphon.spark import objections, summary
 
     waiting, refused = summary(frame), objections(frame)
     if as_json:

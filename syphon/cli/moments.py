@@ -75,8 +75,7 @@ class Rate(FloatType):
 
 
 def _milliseconds(text: str) -> int | None:
-    from syphon.yaml_settings.durations import parse_duration
-    from syphon.yaml_settings.problems import Wrong
+    from syphon.yaml_settings import Wrong, parse_duration
 
     try:
         return parse_duration(text)

@@ -18,7 +18,7 @@ from .settings_file import config_option, load
 from .signals import stopped_by_hand
 
 if TYPE_CHECKING:
-    from syphon.backlog.provisioning import Dropped, Found, Made, Missing, Unknown
+    from syphon.backlog import Dropped, Found, Made, Missing, Unknown
     from syphon.config import Config, PairSettings, Via
 
 
@@ -83,9 +83,8 @@ def _require_arm(config: Config, file: Path, via: Via | None) -> None:
 
 
 def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict[str, Any], ExitCode]:
-    from syphon.backlog.preflight import queue_names, secondary_administration
-    from syphon.backlog.provisioning import plan, provision
-    from syphon.model.errors import NotAuthorized, SyphonError
+    from syphon.backlog import plan, provision, queue_names, secondary_administration
+    from syphon.model import NotAuthorized, SyphonError
 
     result: dict[str, Any] = {
         "pair": pair.name,
@@ -121,7 +120,7 @@ def _queues(queues: Iterable[Found | Missing | Unknown | Made | Dropped]) -> lis
 
 
 def _queue(queue: Found | Missing | Unknown | Made | Dropped) -> dict[str, Any]:
-    from syphon.backlog.provisioning import Dropped, Found, Made, Missing
+    from syphon.backlog import Dropped, Found, Made, Missing
 
     differences, error = [], None
     match queue:

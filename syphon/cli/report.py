@@ -16,7 +16,7 @@ from .settings_file import load
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
-    from syphon.ledger.report import Report
+    from syphon.ledger import Report
 
 ROOM = {
     "spark.driver.memory": "2g",
@@ -77,7 +77,7 @@ def report(
     Exit codes: 0 every message arrived · 1 something was left, dead-lettered or is unaccounted for ·
     69 the ledger cannot be read · 78 the settings are wrong
     """
-    from syphon.model.errors import SyphonError
+    from syphon.model import SyphonError
 
     pipeline = _pipeline(config_file, ledger, pair)
     _check(pipeline, since, until, html_file)
@@ -109,7 +109,7 @@ def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) ->
 
 def _check(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, html_file: Path | None) -> None:
     """What can be known to go wrong before Spark is started, which takes a while."""
-    from syphon.spark.session import cores_of
+    from syphon.spark import cores_of
 
     if since is not None and until is not None and since >= until:
         raise click.UsageError(f"--from {since:%Y-%m-%dT%H:%M:%SZ} is not before --to {until:%Y-%m-%dT%H:%M:%SZ}.")
@@ -130,10 +130,8 @@ def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | N
     from pydantic import SecretStr
     from rich.console import Console
 
-    from syphon.ledger.queries import query_report
-    from syphon.ledger.report import Period
-    from syphon.ledger.store import Ledger
-    from syphon.spark.session import spark_session
+    from syphon.ledger import Ledger, Period, query_report
+    from syphon.spark import spark_session
 
     stderr = Console(stderr=True)
     # On a terminal one should see that something is going on.
@@ -144,7 +142,7 @@ def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | N
 
 
 def _write_page(found: Report, file: Path) -> None:
-    from syphon.ledger.html import html_page
+    from syphon.ledger import html_page
 
     try:
         file.write_text(html_page(found, datetime.now(UTC)), "utf-8")
@@ -154,7 +152,7 @@ def _write_page(found: Report, file: Path) -> None:
 
 
 def _print(found: Report, as_json: bool) -> None:
-    from syphon.ledger.report import report_as_json as json_of
+    from syphon.ledger import report_as_json as json_of
 
     from .report_tables import show
 

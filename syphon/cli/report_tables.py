@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from syphon.ledger.report import DestinationReport, Hour, ReasonCount, Repeat, Report, Shortfall, Spread
-from syphon.model.formatting import duration, harmless, moment, volume
+from syphon.ledger import DestinationReport, Hour, ReasonCount, Repeat, Report, Shortfall, Spread
+from syphon.model import duration, harmless, moment, volume
 
 MOST_LINES = 20
 SLOWEST = 5

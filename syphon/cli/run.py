@@ -18,8 +18,8 @@ from .signals import stop_on_signal
 
 if TYPE_CHECKING:
     from syphon.config import Config
-    from syphon.model.errors import SyphonError
-    from syphon.worker.run import Worker
+    from syphon.model import SyphonError
+    from syphon.worker import Worker
 
 log = logging.getLogger("syphon")
 
@@ -48,21 +48,17 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     78 the settings are wrong
     """
     from syphon.config import LogLevel
-    from syphon.ops import logs
+    from syphon.ops import set_up_logging
 
     config = load(config_file)
-    logs.set_up(LogLevel.DEBUG if verbose else config.log.level, config.log.format)
+    set_up_logging(LogLevel.DEBUG if verbose else config.log.level, config.log.format)
     raise SystemExit(_serve(config, config_file, not no_provision))
 
 
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
-    from syphon.model.errors import SyphonError
-    from syphon.ops.runtime import attending
-    from syphon.ops.server import PortTaken
-    from syphon.ops.telemetry import OtlpMissing
-    from syphon.worker.engine import running_engine
-    from syphon.worker.pauses import StateUnreadable
-    from syphon.worker.run import Worker
+    from syphon.model import SyphonError
+    from syphon.ops import OtlpMissing, PortTaken, attending
+    from syphon.worker import StateUnreadable, Worker, running_engine
 
     try:
         with ExitStack() as stack:
@@ -103,7 +99,7 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
 
 def _reload(worker: Worker, config_file: Path) -> None:
     from syphon.config import load_config
-    from syphon.ops import logs
+    from syphon.ops import set_up_logging
     from syphon.yaml_settings import SettingsError
 
     try:
@@ -112,12 +108,12 @@ def _reload(worker: Worker, config_file: Path) -> None:
         log.error("the settings stay as they are: %s", error)
         return
     worker.reload(config)
-    logs.set_up(config.log.level)
+    set_up_logging(config.log.level)
     log.info("read %s again: rates, destinations and log level are taken over", config_file)
 
 
 def _exit_code(reason: SyphonError | None) -> ExitCode:
-    from syphon.model.errors import NotAuthorized
+    from syphon.model import NotAuthorized
 
     if reason is None:
         return ExitCode.OK

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 from .exit_codes import ExitCode
 from .settings_file import load

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 from .running_worker import RunningWorker, find_worker, worker_options
 from .tables import show_table
 
 if TYPE_CHECKING:
-    from syphon.ops.status import PairStatus, Side, Status
+    from syphon.ops import PairStatus, Side, Status
 
 EVENTS = 8
 
@@ -49,7 +49,7 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
 
 
 def _show(worker: RunningWorker, as_json: bool, watch: bool) -> None:
-    from syphon.ops.status import Status
+    from syphon.ops import Status
 
     answer = worker.ask("/status")
     if as_json:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 
 def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> None:

@@ -11,14 +11,18 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
-from syphon.model.connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
-from syphon.model.entity_path import PathPatterns
-from syphon.model.errors import (
+from syphon.model import (
+    BadConnectionString,
+    ConnectionString,
     DestinationDisabled,
     DestinationMissing,
     MessageTooLarge,
     NotAllowedByEntity,
+    PathPatterns,
     SyphonError,
+    first_label,
+    is_host,
+    is_this_machine,
 )
 from syphon.yaml_settings import Fault, Settings, Wrong, given, looks_secret, together, unique
 

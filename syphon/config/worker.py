@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SecretStr
 
-from syphon.model.connection_string import is_host
+from syphon.model import is_host
 from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, given, together
 
 Text = Annotated[str, Field(min_length=1)]

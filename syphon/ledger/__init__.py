@@ -1,1 +1,29 @@
 """."""
+
+from .html import html_page
+from .queries import query_report
+from .report import DestinationReport, Hour, Period, ReasonCount, Repeat, Report, Shortfall, Spread, report_as_json
+from .schema import TRANSFERS, Attempt, Origin, transfer_rows
+from .store import Ledger
+from .writer import LedgerWriter, let_go
+
+__all__ = [
+    "Attempt",
+    "DestinationReport",
+    "Hour",
+    "Ledger",
+    "LedgerWriter",
+    "Origin",
+    "Period",
+    "ReasonCount",
+    "Repeat",
+    "Report",
+    "Shortfall",
+    "Spread",
+    "TRANSFERS",
+    "html_page",
+    "let_go",
+    "query_report",
+    "report_as_json",
+    "transfer_rows",
+]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from syphon.model.formatting import counted
+from syphon.model import counted
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from syphon.model.counters import Counters
-from syphon.model.outcome import Outcome
+from syphon.model import Counters, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,7 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.functions import col, expr
 
-from syphon.model.errors import SyphonError
+from syphon.model import SyphonError
 
 from .schema import ATTEMPTS, TRANSFERS, Attempt, attempt_rows
 

@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from syphon.backlog.preflight import secondary_administration
+from syphon.backlog import secondary_administration
 from syphon.config import PairSettings
-from syphon.model.errors import NotAuthorized, SyphonError
-from syphon.model.stats import QueueKey
+from syphon.model import NotAuthorized, QueueKey, SyphonError
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from syphon.model.entity_path import EntityPath
-from syphon.model.stats import MOST_DESTINATIONS, DestinationStats, QueueKey, Stats
-from syphon.spark.control_protocol import SlotReport
-from syphon.spark.control_server import QueueTotals
-from syphon.transfer.pump import DestinationBackoff
-from syphon.worker.backoffs import TurnedAway
-from syphon.worker.pauses import BY_THE_OPERATOR
+from syphon.model import MOST_DESTINATIONS, DestinationStats, EntityPath, QueueKey, Stats
+from syphon.spark import QueueTotals, SlotReport
+from syphon.transfer import DestinationBackoff
+from syphon.worker import BY_THE_OPERATOR, TurnedAway
 
 from .status import Destination, DestinationState
 

@@ -21,7 +21,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.metrics.export import Metric as Exported
 
-from syphon.model.durations import SECONDS_BUCKETS, Durations
+from syphon.model import SECONDS_BUCKETS, Durations
 
 from .metric_names import Metric
 

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 
 from syphon.config import LogFormat, LogLevel
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 NOISY = ("azure", "uamqp", "py4j", "aiohttp", "asyncio", "urllib3")
 """Loggers of libraries: they are heard from warnings on, whatever our own level is."""
@@ -39,7 +39,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def set_up(level: LogLevel, style: LogFormat = LogFormat.CONSOLE) -> None:
+def set_up_logging(level: LogLevel, style: LogFormat = LogFormat.CONSOLE) -> None:
     """Begins, or takes over another level."""
     root = logging.getLogger()
     if not root.handlers:

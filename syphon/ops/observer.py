@@ -12,17 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from syphon import __version__
-from syphon.backlog.preflight import queue_names
-from syphon.bus.namespace import Namespace
+from syphon.backlog import queue_names
+from syphon.bus import Namespace
 from syphon.config import Config, PairSettings
-from syphon.ledger.writer import LedgerWriter
-from syphon.model.errors import SyphonError
-from syphon.model.stats import QueueKey, earlier
-from syphon.spark.control_server import ControlServer, QueueTotals
-from syphon.spark.totals import Totals
-from syphon.worker.pair_worker import PairWorker
-from syphon.worker.pauses import Pauses
-from syphon.worker.run import Worker
+from syphon.ledger import LedgerWriter
+from syphon.model import QueueKey, SyphonError, earlier
+from syphon.spark import ControlServer, QueueTotals, Totals
+from syphon.worker import PairWorker, Pauses, Worker
 
 from .backlog_counts import Counting
 from .destinations import Destinations, moment

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syphon.backlog.preflight import queue_names
+from syphon.backlog import queue_names
 from syphon.config import PairSettings
-from syphon.model.entity_path import EntityPath
-from syphon.worker.pauses import Pause, Pauses
+from syphon.model import EntityPath
+from syphon.worker import Pause, Pauses
 
 Name = Annotated[str, Field(min_length=1, max_length=260, pattern=r"^[^\x00-\x1f\x7f]+$")]
 

@@ -15,9 +15,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from syphon.model.formatting import harmless
-from syphon.spark.totals import Totals
-from syphon.worker.drain import Drain, QueueDrain
+from syphon.model import harmless
+from syphon.spark import Totals
+from syphon.worker import Drain, QueueDrain
 
 LINE_EVERY = 1.0
 """Seconds between JSON lines."""

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syphon.config import Address, Config
-from syphon.ledger.writer import LedgerWriter
-from syphon.spark.control_server import ControlServer
-from syphon.worker.pauses import Pauses
-from syphon.worker.run import Worker
+from syphon.ledger import LedgerWriter
+from syphon.spark import ControlServer
+from syphon.worker import Pauses, Worker
 
 from .events import RecentEvents
 from .observer import Observer

@@ -21,7 +21,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from syphon.config import StatusSettings
-from syphon.model.errors import SyphonError
+from syphon.model import SyphonError
 
 from .access import Guard, Refused
 from .observer import Observer

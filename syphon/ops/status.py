@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syphon.worker.pauses import Pause
+from syphon.worker import Pause
 
 CONTRACT = 1
 """The version of the contract."""

@@ -20,8 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from syphon import __version__
 from syphon.config import Config
-from syphon.model.durations import Durations
-from syphon.model.errors import SyphonError
+from syphon.model import Durations, SyphonError
 
 from . import metric_names
 from .histograms import Labelled, PrometheusReader

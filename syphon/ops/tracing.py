@@ -19,8 +19,8 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode, TraceFl
 from syphon import __version__
 from syphon.backlog import TraceContext
 from syphon.config import PairSettings
-from syphon.spark.control_server import Traced
-from syphon.transfer.traces import BatchTrace
+from syphon.spark import Traced
+from syphon.transfer import BatchTrace
 
 from . import metric_names
 from .metric_names import Span

@@ -17,9 +17,8 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.backlog import QueueName
-from syphon.backlog.provisioning import Provisioned
-from syphon.bus.sdk_internals import way_in
+from syphon.backlog import Provisioned, QueueName
+from syphon.bus import way_in
 
 from .aio_links import CLOSE_WITHIN, Action, AioSenderLink, close_sender
 from .entities import Entity

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.bus.sdk_internals import Retries, message_limit, take_over_retries
+from syphon.bus import Retries, message_limit, take_over_retries
 
 from .error_classes import Verdict, judge
 from .timeouts import Patience

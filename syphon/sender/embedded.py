@@ -13,14 +13,9 @@ from collections.abc import Callable, Sequence
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import QueueName
-from syphon.bus.connection import Connection
-from syphon.bus.namespace import Namespace
-from syphon.bus.pair import Pair
-from syphon.bus.polling import wait_for_traffic
-from syphon.model.errors import Faulted, MessageTooLarge, NotAllowedByEntity, SyphonError
-from syphon.model.outcome import Outcome, Result
-from syphon.transfer.doorbell import Doorbell
-from syphon.transfer.pump import Pump, PumpOptions
+from syphon.bus import Connection, Namespace, Pair, wait_for_traffic
+from syphon.model import Faulted, MessageTooLarge, NotAllowedByEntity, Outcome, Result, SyphonError
+from syphon.transfer import Doorbell, Pump, PumpOptions
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from syphon.bus.sdk_internals import condition_of
+from syphon.bus import condition_of
 
 
 class Verdict(Enum):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from syphon.bus.sdk_internals import payloads_of
+from syphon.bus import payloads_of
 
 Message: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage
 Load: TypeAlias = Message | list[Any] | ServiceBusMessageBatch

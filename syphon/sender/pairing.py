@@ -13,13 +13,9 @@ from typing import Any
 from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
-from syphon.backlog import backlog_queues, primary_label
-from syphon.backlog.provisioning import Provisioned, plan, provision
-from syphon.bus.administration import Administration
-from syphon.bus.connection import Connection
-from syphon.bus.sdk_internals import WayIn, check_contract, way_in
-from syphon.model.connection_string import BadConnectionString, ConnectionString
-from syphon.model.errors import Faulted, NotAuthorized
+from syphon.backlog import Provisioned, backlog_queues, plan, primary_label, provision
+from syphon.bus import Administration, Connection, WayIn, check_contract, way_in
+from syphon.model import BadConnectionString, ConnectionString, Faulted, NotAuthorized
 
 from .options import BadOptions, PairOptions
 
@@ -101,7 +97,7 @@ class Awaited:
 
 
 def _administration(way: WayIn) -> Any:
-    from syphon.bus.data_plane import DataPlaneAdministration
+    from syphon.bus import DataPlaneAdministration
 
     text = way.connection_string()
     made: Administration

@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
 from syphon.backlog import NotForBacklog, QueueName, to_backlog
-from syphon.bus.sdk_internals import Retries, condition_of, fill
+from syphon.bus import Retries, condition_of, fill
 
 from .entities import HEALTHY, Entity, FailedOver
 from .error_classes import BY_CONDITION, Verdict, judge

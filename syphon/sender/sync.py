@@ -13,9 +13,8 @@ from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.backlog import QueueName
-from syphon.backlog.provisioning import Provisioned
-from syphon.bus.sdk_internals import way_in
+from syphon.backlog import Provisioned, QueueName
+from syphon.bus import way_in
 
 from .entities import Entity
 from .errors import SenderClosed

@@ -15,12 +15,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from syphon.backlog import Ttl
-from syphon.backlog.preview import Judged, Rules, judge
-from syphon.backlog.queue_selection import SelectedQueue
-from syphon.bus.factory import connected
-from syphon.bus.peek import Peeked, peek
-from syphon.model.errors import SyphonError
+from syphon.backlog import Judged, Rules, SelectedQueue, Ttl, judge
+from syphon.bus import Peeked, connected, peek
+from syphon.model import SyphonError
 
 if TYPE_CHECKING:
     import pyarrow as pa

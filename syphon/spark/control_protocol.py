@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syphon.bus.pair import SideFault
-from syphon.model.counters import Counters
-from syphon.model.stats import QueueKey, Stats
-from syphon.transfer.pump import DestinationBackoff, Ended
-from syphon.transfer.traces import BatchTrace
+from syphon.bus import SideFault
+from syphon.model import Counters, QueueKey, Stats
+from syphon.transfer import BatchTrace, DestinationBackoff, Ended
 
 
 class SlotKey(NamedTuple):

@@ -20,8 +20,8 @@ from typing import NamedTuple, Protocol
 from aiohttp import web
 from pydantic import ValidationError
 
-from syphon.model.stats import QueueKey, Stats
-from syphon.transfer.traces import BatchTrace
+from syphon.model import QueueKey, Stats
+from syphon.transfer import BatchTrace
 
 from .control_protocol import ControlAddress, SlotKey, SlotOrder, SlotReport
 from .totals import Totals

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from syphon.model.errors import SyphonError
+from syphon.model import SyphonError
 
 OLDEST = 17
 SHIM = Path(__file__).parent / "jre"

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syphon.bus.pair import SideFault
+from syphon.bus import SideFault
 from syphon.config import PairSettings
-from syphon.ledger.schema import TRANSFERS, Attempt
-from syphon.ledger.writer import LedgerWriter, let_go
-from syphon.model.clock import wall_clock
-from syphon.model.counters import Counters
-from syphon.model.errors import SyphonError
-from syphon.transfer.pump import DestinationBackoff, PumpOptions
+from syphon.ledger import TRANSFERS, Attempt, LedgerWriter, let_go
+from syphon.model import Counters, SyphonError
+from syphon.transfer import DestinationBackoff, PumpOptions, wall_clock
 
 from .control_protocol import SlotReport
 from .control_server import ControlServer

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from syphon.config import PipelineSettings
-from syphon.model.errors import SyphonError
+from syphon.model import SyphonError
 
 from .java import java_environment
 

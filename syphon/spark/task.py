@@ -14,17 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from syphon.bus.factory import namespace_of
-from syphon.bus.namespace import Status
-from syphon.bus.pair import Pair, SideFault
+from syphon.bus import Pair, SideFault, Status, namespace_of
 from syphon.config import PairSettings
-from syphon.ledger.schema import Origin, transfer_rows
-from syphon.model.clock import wall_clock
-from syphon.model.entity_path import EntityPath
-from syphon.model.errors import Faulted, SyphonError
-from syphon.model.outcome import Outcome
-from syphon.model.stats import MOST_DESTINATIONS, Stats
-from syphon.transfer.pump import DestinationBackoff, Pump, PumpOptions
+from syphon.ledger import Origin, transfer_rows
+from syphon.model import MOST_DESTINATIONS, EntityPath, Faulted, Outcome, Stats, SyphonError
+from syphon.transfer import DestinationBackoff, Pump, PumpOptions, wall_clock
 
 from .control_protocol import ControlAddress, SlotOrder, SlotReport
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from syphon.model.counters import Counters
+from syphon.model import Counters
 
 from .control_protocol import SlotReport
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from syphon.amqp import Map, Properties, Section, Symbol, data_head, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import Restored
-from syphon.bus.links import Arrival, RawSender
+from syphon.bus import Arrival, RawSender
 
 if TYPE_CHECKING:
     from .traces import BatchTrace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from syphon.model.errors import Impossible, Interrupted, LockLost, NotAuthorized, SyphonError, Waits
+from syphon.model import Impossible, Interrupted, LockLost, NotAuthorized, SyphonError, Waits
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from syphon.bus.connection import Connection
-from syphon.bus.links import Arrival, LinkState, Settled
-from syphon.model.errors import LockLost, SyphonError, Waits
-from syphon.model.outcome import Result
+from syphon.bus import Arrival, Connection, LinkState, Settled
+from syphon.model import LockLost, Result, SyphonError, Waits
 
 from .in_hand import InHand
 from .locks import LockKeeper

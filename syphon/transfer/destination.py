@@ -11,9 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from syphon.bus.connection import Connection
-from syphon.bus.links import LinkState, RawSender, Sent
-from syphon.model.errors import (
+from syphon.bus import Connection, LinkState, RawSender, Sent
+from syphon.model import (
     DestinationDisabled,
     DestinationFailed,
     DestinationMissing,

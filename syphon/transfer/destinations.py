@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from syphon.backlog import not_allowed
-from syphon.bus.connection import Connection
-from syphon.model.durations import Durations
-from syphon.model.entity_path import EntityPath
-from syphon.model.errors import Waits
+from syphon.bus import Connection
+from syphon.model import Durations, EntityPath, Waits
 
 from .batches import Transfer
 from .breaker import BackingOff, Rejecting

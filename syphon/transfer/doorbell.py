@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from syphon.bus.backoff import Backoff
-from syphon.bus.connection import Connection
-from syphon.bus.links import Arrival, LinkState, RawReceiver
-from syphon.model.errors import Interrupted
+from syphon.bus import Arrival, Backoff, Connection, LinkState, RawReceiver
+from syphon.model import Interrupted
 
 LONG_POLL = 900.0
 """Seconds one receive waits."""

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from syphon.backlog import stamps_of
-from syphon.bus.links import Arrival
-from syphon.model.clock import wall_clock
-from syphon.model.counters import Counters
-from syphon.model.outcome import Outcome, Result
+from syphon.bus import Arrival
+from syphon.model import Counters, Outcome, Result
 
 from .batches import Transfer
+from .clock import wall_clock
 from .traces import Traces
 
 

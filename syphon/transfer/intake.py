@@ -9,11 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from syphon.bus.backoff import Backoff
-from syphon.bus.connection import Connection
-from syphon.bus.links import Arrival, LinkState, RawReceiver, Settled
-from syphon.bus.namespace import Namespace
-from syphon.model.errors import NotAuthorized, Waits
+from syphon.bus import Arrival, Backoff, Connection, LinkState, Namespace, RawReceiver, Settled
+from syphon.model import NotAuthorized, Waits
 
 from .in_hand import PumpCounters
 from .options import PumpOptions

@@ -11,13 +11,9 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from syphon.bus.connection import Connection
-from syphon.bus.factory import namespace_of
-from syphon.bus.namespace import Namespace
-from syphon.bus.pair import Pair, SideFault
-from syphon.bus.polling import wait_for_traffic
+from syphon.bus import Connection, Namespace, Pair, SideFault, namespace_of, wait_for_traffic
 from syphon.config import PairSettings
-from syphon.model.errors import Faulted, SyphonError
+from syphon.model import Faulted, SyphonError
 
 from .doorbell import Doorbell
 

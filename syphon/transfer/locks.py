@@ -8,9 +8,8 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from syphon.amqp import Array, Map, Value
-from syphon.bus.connection import Connection
-from syphon.bus.links import Arrival, Reply, RequestLink
-from syphon.model.errors import LockLost, SyphonError, from_condition
+from syphon.bus import Arrival, Connection, Reply, RequestLink
+from syphon.model import LockLost, SyphonError, from_condition
 
 TOKENS_PER_REQUEST = 100
 UUIDS = 0x98

@@ -7,15 +7,15 @@ from typing import Any
 
 from syphon.backlog import Ttl
 from syphon.config import PairSettings
-from syphon.model.entity_path import PathPatterns
-from syphon.model.errors import (
+from syphon.model import (
     DestinationDisabled,
     DestinationMissing,
+    MessageFilter,
     MessageTooLarge,
     NotAllowedByEntity,
+    PathPatterns,
     SyphonError,
 )
-from syphon.model.message_filter import MessageFilter
 
 PERMANENT: frozenset[type[SyphonError]] = frozenset(
     (DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity)

@@ -10,16 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from syphon.backlog import Unrestorable, destination_of, restore, stamps_of
-from syphon.bus.connection import Connection
-from syphon.bus.links import Arrival, LinkState, Settled
-from syphon.bus.namespace import Namespace
-from syphon.bus.polling import wait_for_traffic
-from syphon.model.clock import wall_clock
-from syphon.model.entity_path import EntityPath
-from syphon.model.errors import Faulted, Interrupted, SyphonError, Waits
-from syphon.model.outcome import Outcome, Result
+from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled, wait_for_traffic
+from syphon.model import EntityPath, Faulted, Interrupted, Outcome, Result, SyphonError, Waits
 
 from .batches import Transfer
+from .clock import wall_clock
 from .completions import Completions
 from .destination import Destination, Progress
 from .destinations import DestinationBackoff, Destinations

@@ -13,14 +13,20 @@ from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
-from syphon.backlog import Restored, Ttl, Unrestorable, not_allowed, restore, stamps_of
-from syphon.backlog.dead_letters import NotPutBack, dead_letter_path, put_back
-from syphon.bus.connection import Connection
-from syphon.bus.links import Arrival, LinkState, RawReceiver, Settled
-from syphon.bus.polling import wait_for_traffic
+from syphon.backlog import (
+    NotPutBack,
+    Restored,
+    Ttl,
+    Unrestorable,
+    dead_letter_path,
+    not_allowed,
+    put_back,
+    restore,
+    stamps_of,
+)
+from syphon.bus import Arrival, Connection, LinkState, RawReceiver, Settled, wait_for_traffic
 from syphon.config import PairSettings
-from syphon.model.entity_path import EntityPath
-from syphon.model.errors import Interrupted, SyphonError, Waits
+from syphon.model import EntityPath, Interrupted, SyphonError, Waits
 
 from .batches import Transfer
 from .breaker import BackingOff

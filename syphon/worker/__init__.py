@@ -1,1 +1,66 @@
 """."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .backoffs import TurnedAway
+    from .drain import Drain, DrainResult
+    from .engine import Engine, running_engine
+    from .message_counts import counts_of
+    from .pair_worker import PairWorker
+    from .pauses import BY_THE_OPERATOR, Pause, Pauses, StateUnreadable
+    from .queue_drain import DrainOptions, QueueDrain
+    from .run import Worker
+
+_MODULES = {
+    "backoffs": ("TurnedAway",),
+    "drain": (
+        "Drain",
+        "DrainResult",
+    ),
+    "engine": (
+        "Engine",
+        "running_engine",
+    ),
+    "message_counts": ("counts_of",),
+    "pair_worker": ("PairWorker",),
+    "pauses": (
+        "BY_THE_OPERATOR",
+        "Pause",
+        "Pauses",
+        "StateUnreadable",
+    ),
+    "queue_drain": (
+        "DrainOptions",
+        "QueueDrain",
+    ),
+    "run": ("Worker",),
+}
+__all__ = [
+    "BY_THE_OPERATOR",
+    "Drain",
+    "DrainOptions",
+    "DrainResult",
+    "Engine",
+    "PairWorker",
+    "Pause",
+    "Pauses",
+    "QueueDrain",
+    "StateUnreadable",
+    "TurnedAway",
+    "Worker",
+    "counts_of",
+    "running_engine",
+]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Loads a module when one of its names is first asked for: `syphon status` must not wait for Spark."""
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(f".{module}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

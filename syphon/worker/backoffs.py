@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from syphon.backlog import destination_of, stamps_of
-from syphon.model.entity_path import EntityPath
-from syphon.transfer.pump import DestinationBackoff
+from syphon.model import EntityPath
+from syphon.transfer import DestinationBackoff
 
 from .pauses import Pauses
 

@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from syphon.backlog.queue_selection import SelectedQueue, by_pair
-from syphon.bus.pair import SideFault
-from syphon.spark.control_server import ControlServer
-from syphon.spark.jobs import Jobs
-from syphon.spark.totals import Totals
-from syphon.transfer.pump import DestinationBackoff
+from syphon.backlog import SelectedQueue, by_pair
+from syphon.bus import SideFault
+from syphon.spark import ControlServer, Jobs, Totals
+from syphon.transfer import DestinationBackoff
 
 from .backoffs import Backoffs
 from .emptiness import EmptinessCheck

@@ -6,9 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from syphon.bus.connection import Connection
-from syphon.bus.factory import connected
-from syphon.bus.peek import MessageState, Peeked, peek
+from syphon.bus import Connection, MessageState, Peeked, connected, peek
 from syphon.config import NamespaceSettings
 
 

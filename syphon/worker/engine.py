@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syphon.config import PipelineSettings
-from syphon.ledger.store import Ledger
-from syphon.ledger.writer import LedgerWriter
-from syphon.spark.control_server import ControlServer
-from syphon.spark.jobs import Jobs
-from syphon.spark.session import cores_of, spark_session
+from syphon.ledger import Ledger, LedgerWriter
+from syphon.spark import ControlServer, Jobs, cores_of, spark_session
 
 from .pauses import Pauses
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from syphon.backlog.preflight import secondary_administration
-from syphon.backlog.queue_selection import SelectedQueue, by_pair
-from syphon.model.errors import SyphonError
+from syphon.backlog import SelectedQueue, by_pair, secondary_administration
+from syphon.model import SyphonError
 
 log = logging.getLogger(__name__)
 

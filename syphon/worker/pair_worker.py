@@ -9,14 +9,12 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from syphon.backlog.preflight import queue_names, secondary_administration
-from syphon.backlog.provisioning import plan, provision
-from syphon.bus.administration import Administration
+from syphon.backlog import plan, provision, queue_names, secondary_administration
+from syphon.bus import Administration
 from syphon.config import PairSettings, PipelineSettings
-from syphon.model.errors import Faulted, SyphonError
-from syphon.spark.jobs import JobResult, Jobs
-from syphon.transfer.listener import Listener
-from syphon.transfer.options import PumpOptions
+from syphon.model import Faulted, SyphonError
+from syphon.spark import JobResult, Jobs
+from syphon.transfer import Listener, PumpOptions
 
 from .backoffs import Backoffs
 from .pauses import Pauses

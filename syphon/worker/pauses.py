@@ -16,8 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from syphon.model.entity_path import EntityPath
-from syphon.model.errors import SyphonError
+from syphon.model import EntityPath, SyphonError
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from syphon.backlog import Ttl, destination_of, stamps_of
-from syphon.bus.pair import SideFault
-from syphon.bus.peek import Peeked
+from syphon.bus import Peeked, SideFault
 from syphon.config import PairSettings
-from syphon.model.errors import DestinationMissing, Faulted, SyphonError
-from syphon.model.message_filter import MessageFilter
-from syphon.spark.jobs import JobResult, Jobs
-from syphon.spark.totals import Totals
-from syphon.transfer.pump import PumpOptions
+from syphon.model import DestinationMissing, Faulted, MessageFilter, SyphonError
+from syphon.spark import JobResult, Jobs, Totals
+from syphon.transfer import PumpOptions
 
 from .backoffs import Backoffs
 from .emptiness import EmptinessCheck

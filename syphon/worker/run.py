@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 
 from syphon.config import Config
-from syphon.model.errors import Faulted, SyphonError
-from syphon.spark.control_server import ControlServer
-from syphon.spark.jobs import Jobs
+from syphon.model import Faulted, SyphonError
+from syphon.spark import ControlServer, Jobs
 
 from .pair_worker import PairWorker
 from .pauses import Pauses

@@ -9,7 +9,7 @@ from syphon.amqp import Map, Message, Section, Symbol, Timestamp, ULong, Value, 
 from syphon.backlog import to_backlog
 from syphon.backlog.dead_letters import DeadLetter, NotPutBack, Wanted, grouped, put_back, read
 from syphon.backlog.section_edit import keys, outline, take, with_pairs
-from syphon.bus.peek import stamped
+from syphon.bus.peeking import stamped
 from tests.support import backlog_messages
 from tests.support.backlog_messages import Sent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syphon.amqp import Map, Properties, Section, Symbol, Value, data_section, encode, properties_bytes, section_bytes
-from syphon.backlog import TraceContext, restore, trace_context, to_backlog
+from syphon.backlog import TraceContext, restore, to_backlog, trace_context
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 RECORDED = f"00-{TRACE}-{SPAN}-01"

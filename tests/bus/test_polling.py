@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from pydantic import SecretStr
 
 from syphon.bus.factory import connected
-from syphon.bus.peek import peek
+from syphon.bus.peeking import peek
 from syphon.bus.polling import wait_for_traffic
 from syphon.config import NamespaceSettings as Side
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from syphon.bus.connection import Connection
 from syphon.bus.factory import connected
 from syphon.bus.links import LinkState, RawSender
-from syphon.bus.peek import peek
+from syphon.bus.peeking import peek
 from syphon.config import NamespaceSettings
 from syphon.model.errors import DestinationMissing, SyphonError
 from tests.faults.checker import BACKLOG, DEAD, HOME, Found

@@ -8,7 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from syphon.amqp import Message
-from syphon.bus.peek import PAGE_BYTES, MessageState, peek
+from syphon.bus.peeking import PAGE_BYTES, MessageState, peek
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
 from syphon.model.errors import DestinationMissing, DestinationSilent, Interrupted, NotAllowedByEntity, NotAuthorized
 from tests.inspecting.conftest import DEAD, FIRST, Bench, aliased, received

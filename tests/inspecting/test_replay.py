@@ -7,7 +7,7 @@ import pytest
 from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import Ttl
 from syphon.backlog.dead_letters import Wanted, dead_letter_path, read_dead_letters
-from syphon.bus.peek import peek
+from syphon.bus.peeking import peek
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.transfer.replay import Replay, ReplayTally, Route, to_backlog, to_destination
 from tests.inspecting.conftest import FIRST, Bench, aliased, received

@@ -14,9 +14,8 @@ from ..moments import Moment, millis_of
 from ..settings_file import config_option
 
 if TYPE_CHECKING:
-    from syphon.backlog.dead_letters import DeadLetter, Wanted
-    from syphon.backlog.queue_selection import SelectedQueue
-    from syphon.bus.connection import Connection
+    from syphon.backlog import DeadLetter, SelectedQueue, Wanted
+    from syphon.bus import Connection
 
     from ..chosen_queues import Unseen
 
@@ -42,7 +41,7 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> Wanted:
     """What the filters say."""
-    from syphon.backlog.dead_letters import Wanted
+    from syphon.backlog import Wanted
 
     if after is not None and before is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
@@ -65,9 +64,9 @@ class Search:
         return islice(self._all(), self._limit)
 
     def _all(self) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
-        from syphon.backlog.queue_selection import by_pair
-        from syphon.bus.factory import connected
-        from syphon.model.errors import SyphonError
+        from syphon.backlog import by_pair
+        from syphon.bus import connected
+        from syphon.model import SyphonError
 
         for pair, ours in by_pair(self._chosen):
             try:
@@ -78,8 +77,8 @@ class Search:
                 self.unseen += [(assignment, error) for assignment in ours]
 
     def _one(self, connection: Connection, assignment: SelectedQueue) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
-        from syphon.backlog.dead_letters import read_dead_letters
-        from syphon.model.errors import SyphonError
+        from syphon.backlog import read_dead_letters
+        from syphon.model import SyphonError
 
         try:
             for letter in read_dead_letters(connection, assignment.queue, self._start):

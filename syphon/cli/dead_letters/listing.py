@@ -15,7 +15,7 @@ from ..tables import show_table
 from .finding import Search, filter_options, wanted
 
 if TYPE_CHECKING:
-    from syphon.backlog.dead_letters import Group
+    from syphon.backlog import Group
 
 
 @click.command("list", short_help="Dead letters by reason and destination.")
@@ -31,7 +31,7 @@ def list_letters(
       syphon dead-letters list -c config.yaml --reason 'Destination*' --after 1d
       syphon dead-letters list -c config.yaml --destination '' --json
     """
-    from syphon.backlog.dead_letters import grouped
+    from syphon.backlog import grouped
 
     search = Search(assignments(load(config_file), pairs, queues), wanted(**filters), limit)
     groups = grouped(letter for _, letter in search)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 from ..chosen_queues import assignments, exit_code_for, unseen_records
 from ..exit_codes import ExitCode
@@ -24,9 +24,8 @@ from .finding import Search, filter_options, wanted
 from .listing import as_record, show_groups
 
 if TYPE_CHECKING:
-    from syphon.backlog.dead_letters import Group
-    from syphon.backlog.queue_selection import SelectedQueue
-    from syphon.transfer.replay import ReplayTally, Route
+    from syphon.backlog import Group, SelectedQueue
+    from syphon.transfer import ReplayTally, Route
 
     from ..chosen_queues import Unseen
 
@@ -80,12 +79,12 @@ def replay(
     Exit codes: 0 all are back · 1 some stay · 2 usage · 69 a namespace is out of reach · 77 · 78
     """
     from syphon.config import LogLevel
-    from syphon.ops import logs
+    from syphon.ops import set_up_logging
 
     if not (yes or dry_run or sys.stdin.isatty()):
         raise click.UsageError("Nobody can be asked here: add --yes, or look first with --dry-run.")
     config = load(config_file)
-    logs.set_up(LogLevel.ERROR, config.log.format)  # what stays and why is in the summary
+    set_up_logging(LogLevel.ERROR, config.log.format)  # what stays and why is in the summary
     chosen = assignments(config, pairs, queues)
     _check_path(chosen, path)
     plan = _Plan(target, path, ttl)
@@ -107,9 +106,8 @@ def replay(
 
 def _check_path(chosen: list[SelectedQueue], path: str | None) -> None:
     """A destination that would be refused is refused before anything is touched (D13)."""
-    from syphon.backlog import not_allowed
-    from syphon.backlog.aliases import PATH_LIMIT
-    from syphon.model.entity_path import EntityPath
+    from syphon.backlog import PATH_LIMIT, not_allowed
+    from syphon.model import EntityPath
 
     if path is None:
         return
@@ -151,7 +149,7 @@ class _Plan:
 
     def look(self, search: Search) -> None:
         """Notes which dead letters are meant, by their sequence numbers, and tries each in thought."""
-        from syphon.backlog.dead_letters import DeadLetter, NotPutBack, grouped
+        from syphon.backlog import DeadLetter, NotPutBack, grouped
 
         def noted() -> Iterator[DeadLetter]:
             for assignment, letter in search:
@@ -168,16 +166,16 @@ class _Plan:
 
     def _route(self, assignment: SelectedQueue) -> Route:
         from syphon.backlog import Ttl
-        from syphon.transfer.replay import to_backlog, to_destination
+        from syphon.transfer import to_backlog, to_destination
 
         if self.target == "backlog":
             return to_backlog(assignment.queue, self.path)
         return to_destination(assignment.pair, Ttl(self.ttl or assignment.pair.time_to_live.value), self.path)
 
     def carry_out(self) -> None:
-        from syphon.bus.factory import connected
-        from syphon.model.errors import SyphonError
-        from syphon.transfer.replay import Replay
+        from syphon.bus import connected
+        from syphon.model import SyphonError
+        from syphon.transfer import Replay
 
         for assignment, numbers in self.work:
             try:

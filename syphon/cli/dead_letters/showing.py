@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 from ..chosen_queues import assignments, exit_code_for, queue_options, unseen_records
 from ..exit_codes import ExitCode
@@ -20,7 +20,7 @@ from .finding import Search
 
 if TYPE_CHECKING:
     from syphon.amqp import Header, Map, Message, Properties, Value
-    from syphon.backlog.dead_letters import DeadLetter
+    from syphon.backlog import DeadLetter
 
 SECTIONS = ("header", "annotations", "properties", "application_properties")
 
@@ -40,7 +40,7 @@ def show(
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17 --body --json
     """
-    from syphon.backlog.dead_letters import Wanted
+    from syphon.backlog import Wanted
 
     chosen = assignments(load(config_file), pairs, queues)
     searches = [Search([assignment], Wanted(), limit=1, start=sequence_number) for assignment in chosen]

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from syphon.amqp import Map, Value, batch_parts
-from syphon.amqp.codec import Malformed
+from syphon.amqp import Malformed, Map, Value, batch_parts
 from syphon.amqp.frames import BATCH_FORMAT, Accepted, Attach, Composite, Flow, Modified, Rejected
 
 from ..broker.counters import Kind

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from syphon.amqp import Malformed
-from syphon.amqp.codec import encode
+from syphon.amqp import Malformed, encode
 from syphon.amqp.frames import (
     Accepted,
     Attach,

@@ -12,9 +12,21 @@ import uuid
 from dataclasses import replace
 from enum import IntEnum
 
-from syphon.amqp import Malformed, Map, Message, Section, Symbol, Timestamp, UInt, Value, encode, properties_bytes
-from syphon.amqp.codec import compound
-from syphon.amqp.sections import entries, map_section
+from syphon.amqp import (
+    Malformed,
+    Map,
+    Message,
+    Section,
+    Symbol,
+    Timestamp,
+    UInt,
+    Value,
+    compound,
+    encode,
+    entries,
+    map_section,
+    properties_bytes,
+)
 
 from ..clock import FOREVER, Millis
 from .refusals import BadArgument, NotAllowed

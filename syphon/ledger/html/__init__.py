@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from importlib.resources import files
 
-from syphon.model.formatting import moment
+from syphon.model import moment
 
 from ..report import Report
 from .markup import Markup, tag, together

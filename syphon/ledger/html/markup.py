@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from syphon.model.formatting import harmless
+from syphon.model import harmless
 
 _VOID = frozenset({"meta"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from syphon.model.formatting import counted, duration, moment, volume
+from syphon.model import counted, duration, moment, volume
 
 from ..report import DestinationReport, Hour, ReasonCount, Report, Timeline, TimelineStep
 from .charts import Bar, Part, columns, rows

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
-from syphon.model.errors import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
+from syphon.model import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
 
 from .connection import Connection
 from .links import Reply, RequestLink
