@@ -1,0 +1,127 @@
+"""Every rule and decision that is cited is defined once, and every test and function that the documents name exists."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SPECIFICATION = ROOT / "docs/specification.md"
+DESIGN = ROOT / "docs/design.md"
+LETTERS = "PMSCFXD"
+CITED = re.compile(
+    rf"""(?<![\w.\-])           # no part of a word or of another number
+    ([{LETTERS}]\d{{1,2}})      # linters' codes (S101, F401) have three digits
+    (?:\ to\ ([{LETTERS}]\d{{1,2}}))?   # "C1 to C3" cites C2 as well
+    (?![\w\-])(?!\ controls\b)  # C1 controls are characters""",
+    re.VERBOSE,
+)
+DEFINED = re.compile(rf"^(?:\|\s*|#+\s*|- )\**([{LETTERS}]\d{{1,2}})\b\**", re.MULTILINE)
+NAMED = re.compile(r"`([\w/]+\.py)::([\w.]+)`")
+READ = (".py", ".md", ".yaml", ".yml", ".json")
+
+
+def files() -> Iterator[Path]:
+    for folder in ("syphon", "tests", "bench", "docs"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in READ and path != Path(__file__) and "node_modules" not in path.parts:
+                yield path
+
+
+def cited(text: str) -> Iterator[str]:
+    for first, last in CITED.findall(text):
+        yield first
+        if last and last[0] == first[0]:
+            yield from (f"{first[0]}{number}" for number in range(int(first[1:]) + 1, int(last[1:]) + 1))
+
+
+def defined() -> Counter[str]:
+    return Counter(number for path in (SPECIFICATION, DESIGN) for number in DEFINED.findall(path.read_text()))
+
+
+def missing(texts: Iterable[tuple[str, str]], known: Iterable[str]) -> list[str]:
+    """Where a number is cited that is defined nowhere."""
+    there = set(known)
+    return [
+        f"{name}:{number}: {rule}"
+        for name, text in texts
+        for number, line in enumerate(text.splitlines(), 1)
+        for rule in cited(line)
+        if rule not in there
+    ]
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """The functions, classes and methods of a file, as `function` and `Class.method`."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            own = (each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+            found |= {node.name, *(f"{node.name}.{name}" for name in own)}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def not_there(text: str) -> list[str]:
+    """The tests and functions that a text names (`path.py::name`, also relative to syphon/) and that do not exist."""
+    problems = []
+    for path, name in dict.fromkeys(NAMED.findall(text)):
+        places = [place / path for place in (ROOT, ROOT / "syphon") if (place / path).is_file()]
+        if not places or name not in names_in(places[0]):
+            problems.append(f"{path}::{name} does not exist{_elsewhere(path, name)}")
+    return problems
+
+
+def _elsewhere(path: str, name: str) -> str:
+    top = ROOT / ("tests" if path.startswith("tests/") else "syphon")
+    found = [file.relative_to(ROOT).as_posix() for file in sorted(top.rglob("*.py")) if name in names_in(file)]
+    return f"; it is in {', '.join(found)}" if found else ""
+
+
+def test_every_number_that_is_cited_is_defined() -> None:
+    problems = missing(((path.relative_to(ROOT).as_posix(), path.read_text()) for path in files()), defined())
+    assert not problems, "define these in docs/specification.md or docs/design.md:\n" + "\n".join(problems)
+
+
+def test_no_number_is_defined_twice() -> None:
+    assert [number for number, times in defined().items() if times > 1] == []
+
+
+def test_every_letter_is_numbered_without_a_gap() -> None:
+    for letter in LETTERS:
+        numbers = sorted(int(each[1:]) for each in defined() if each[0] == letter)
+        assert numbers == list(range(1, len(numbers) + 1)), letter
+
+
+def test_every_rule_names_a_test_or_says_why_there_is_none() -> None:
+    rules = [line for line in SPECIFICATION.read_text().splitlines() if DEFINED.match(line)]
+    assert len(rules) > 30
+    assert [line[:60] for line in rules if not NAMED.search(line) and "| no test" not in line] == []
+
+
+def test_the_tests_and_functions_that_are_named_exist() -> None:
+    problems = not_there(SPECIFICATION.read_text()) + not_there(DESIGN.read_text())
+    assert not problems, "\n".join(problems)
+
+
+def test_the_way_of_a_message_has_at_most_twenty_stations() -> None:
+    way = DESIGN.read_text().partition("## The way of a message")[2].partition("\n## ")[0]
+    stations = re.findall(r"^\d+\. .+(?:\n {2,}.+)*", way, re.MULTILINE)
+    assert 10 <= len(stations) <= 20
+    assert [station for station in stations if not NAMED.search(station)] == []
+
+
+def test_these_checks_can_fail() -> None:
+    found = missing([("a.py", "# (S2, D13)\n# C1 to C3: an exit\n# noqa: S101\n# F401, U+00S2, C1 controls")], ["S2"])
+    assert found == ["a.py:1: D13", "a.py:2: C1", "a.py:2: C2", "a.py:2: C3"]
+    here = "tests/acceptance/test_specification.py"
+    assert not_there(f"`{here}::test_these_checks_can_fail`, `transfer/pump.py::Pump.run`") == []
+    assert not_there(f"`{here}::test_of_nothing`") == [f"{here}::test_of_nothing does not exist"]
+    assert not_there("`tests/test_x.py::test_these_checks_can_fail`") == [
+        f"tests/test_x.py::test_these_checks_can_fail does not exist; it is in {here}"
+    ]
+    assert DEFINED.findall("| S2 | text, S4 |\n### D1 Bytes\n- D15 later\nand S7 in a line") == ["S2", "D1", "D15"]
