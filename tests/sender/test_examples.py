@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
-from tests.support.sender_faces import eventually
+from tests.support.sender_apis import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

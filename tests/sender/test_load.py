@@ -38,7 +38,7 @@ from syphon.model.outcome import Outcome, Result
 from syphon.transfer.pump import Pump, PumpOptions
 from tests.sender.conftest import QUEUE_0, QUEUE_1
 from tests.support import sender_load
-from tests.support.sender_faces import eventually
+from tests.support.sender_apis import eventually
 
 PLACES = ("orders", "invoices", "parts", "news/subscriptions/all")
 
@@ -61,12 +61,12 @@ def emulator() -> Iterator[BackgroundEmulator]:
 
 
 @contextmanager
-def senders(emulator: BackgroundEmulator, front: str, record: Path) -> Iterator[None]:
+def senders(emulator: BackgroundEmulator, api: str, record: Path) -> Iterator[None]:
     strings = {
         "PRIMARY": emulator["contoso"].connection_string,
         "SECONDARY": emulator["contoso-dr"].connection_string,
     }
-    command = [sys.executable, "-m", "tests.support.sender_load", front, str(record)]
+    command = [sys.executable, "-m", "tests.support.sender_load", api, str(record)]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **strings}, cwd=root) as process:
         try:
@@ -80,13 +80,13 @@ def senders(emulator: BackgroundEmulator, front: str, record: Path) -> Iterator[
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(("front", "more"), [("sync", 2000), ("aio", 500)])
+@pytest.mark.parametrize(("api", "more"), [("sync", 2000), ("aio", 500)])
 def test_every_acknowledged_message_arrives_once_or_as_a_duplicate_that_can_be_told(
-    emulator: BackgroundEmulator, front: str, more: int, tmp_path: Path
+    emulator: BackgroundEmulator, api: str, more: int, tmp_path: Path
 ) -> None:
     """`more`: how many messages each side gets between two turns of the tide. The asynchronous SDK takes its time."""
     outages: list[tuple[float, float]] = []
-    with senders(emulator, front, tmp_path / "record"):
+    with senders(emulator, api, tmp_path / "record"):
         for kind in (Outage.DROP, Outage.REFUSE, Outage.DROP):
             grows(lambda: at_home(emulator), more)
             outages.append(take_away(emulator, kind))
