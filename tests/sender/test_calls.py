@@ -1,4 +1,4 @@
-"""What becomes of a single call: which failures the caller hears of, and what is never lost or doubled (F3)."""
+"""A single call: which errors the caller gets, and which messages may be on both sides (F3)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_callers_timeout_that_the_primary_used_up_is_an_error_and_the_next_cal
     assert paired.in_backlog() == 1
 
 
-def test_the_clients_own_retries_come_first(paired: PairedEmulator) -> None:  # F3
+def test_the_clients_own_retries_come_before_the_failover(paired: PairedEmulator) -> None:  # F3
     client = paired.pair()
     client.primary._config.retry_total = 2
     sender = client.get_queue_sender("orders")
@@ -98,7 +98,7 @@ def test_a_busy_primary_is_left_alone_for_ten_seconds_and_then_sent_to_again(pai
     paired.fault(busy)
     with in_thread(lambda: first.send_messages(message("a"))) as sent:
         eventually(lambda: paired.clock.waits() == [10.0])
-        with in_thread(lambda: second.send_messages(message("b"))) as sent_too:  # it keeps quiet as well
+        with in_thread(lambda: second.send_messages(message("b"))) as sent_too:  # it waits as well
             eventually(lambda: paired.clock.waits() == [10.0, 10.0])
             assert paired.active("orders") == 0
             paired.clock.advance(10)
@@ -109,7 +109,7 @@ def test_a_busy_primary_is_left_alone_for_ten_seconds_and_then_sent_to_again(pai
     assert client.failed_over == ()
 
 
-def test_who_has_no_ten_seconds_hears_that_the_primary_is_busy(paired: PairedEmulator) -> None:  # F3, S5
+def test_a_call_with_less_than_ten_seconds_gets_the_error_of_the_busy_primary(paired: PairedEmulator) -> None:  # F3, S5
     client = paired.pair()
     paired.outage(Outage.BUSY)
     with pytest.raises(ServiceBusServerBusyError):
@@ -122,7 +122,7 @@ def test_who_has_no_ten_seconds_hears_that_the_primary_is_busy(paired: PairedEmu
     ("condition", "error"),
     [("amqp:unauthorized-access", ServiceBusAuthorizationError), ("amqp:not-allowed", ServiceBusError)],
 )
-def test_a_configuration_error_or_a_bad_message_is_the_callers_to_know(
+def test_the_caller_gets_a_configuration_error_or_the_error_of_a_bad_message(
     paired: PairedEmulator, condition: str, error: type[Exception]
 ) -> None:  # F3
     client = paired.pair()
@@ -134,7 +134,7 @@ def test_a_configuration_error_or_a_bad_message_is_the_callers_to_know(
 
 
 def test_a_message_too_large_for_the_primary_is_no_reason_to_fail_over(paired: PairedEmulator) -> None:  # F3
-    """The service cuts the link, and the SDK takes that for a broken connection."""
+    """The service closes the link, and the SDK reports a broken connection."""
     client = paired.pair()
     sender = client.get_queue_sender("orders")
     with pytest.raises(MessageSizeExceededError, match="300"):

@@ -1,4 +1,4 @@
-"""Closing: what is under way finishes or fails, and nothing hangs."""
+"""Closing: a send under way finishes or fails, and no call hangs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_sender_that_many_threads_share_loses_and_doubles_nothing(paired: Pair
 
 @pytest.mark.parametrize("api", ["sync"])  # asyncio cancels it
 def test_a_link_that_opens_too_late_is_closed_when_it_is_open(paired: PairedEmulator) -> None:
-    """It was given up; it must not stay behind."""
+    """The link has given it up, so its connection must not stay open."""
     client = paired.pair()
     paired.outage(Outage.HANG)
     made = client.primary.get_queue_sender("orders")
@@ -115,7 +115,7 @@ def test_a_link_that_opens_too_late_is_closed_when_it_is_open(paired: PairedEmul
     eventually(lambda: made._shutdown.is_set())
 
 
-@pytest.mark.parametrize("api", ["sync"])  # it has the other one for itself
+@pytest.mark.parametrize("api", ["sync"])  # the test uses the asyncio API directly
 async def test_a_call_that_comes_between_two_turns_waits_no_longer_than_its_timeout(paired: PairedEmulator) -> None:
     primary, secondary = (paired.emulator[name].connection_string for name in ("contoso", "contoso-dr"))
     async with aio.pair(primary, secondary, PairOptions(primary_name="contoso")) as client:
@@ -126,7 +126,7 @@ async def test_a_call_that_comes_between_two_turns_waits_no_longer_than_its_time
         while not sender._turn._waiters:
             await asyncio.sleep(0)
         paired.outage(Outage.HANG)
-        sender._turn.release()  # its turn has come, and it does not know yet
+        sender._turn.release()  # the first call has its turn, and is not scheduled yet
         with pytest.raises(OperationTimeoutError, match="took all the time"):
             async with asyncio.timeout(20):
                 await sender.send_messages(ServiceBusMessage("x"), timeout=0.3)

@@ -1,4 +1,4 @@
-"""The example: an application for azure-servicebus that survives the emulator's outage by its constructor alone."""
+"""The examples: an application for azure-servicebus survives an outage when only its constructor changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failing over and returning, on the emulator's faults and a clock moved by hand (F2, F4, F5)."""
+"""Failing over and returning, with the emulator's faults and a manual clock (F2, F4, F5)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_success_within_the_interval_starts_it_anew(paired: PairedEmulator) ->
     assert paired.in_backlog() == 0
 
 
-def test_a_failure_of_one_entity_says_nothing_of_another(paired: PairedEmulator) -> None:  # F2
+def test_a_failure_of_one_entity_says_nothing_about_another(paired: PairedEmulator) -> None:  # F2
     paired.queue("billing")
     client = paired.pair()
     paired.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:internal-error"))
@@ -95,18 +95,18 @@ def test_a_failure_of_one_entity_says_nothing_of_another(paired: PairedEmulator)
     assert paired.active("billing") == 1
 
 
-def test_all_senders_of_the_pair_follow_whoever_finds_out(paired: PairedEmulator) -> None:  # F4
+def test_all_senders_of_the_pair_follow_the_sender_that_finds_the_failure(paired: PairedEmulator) -> None:  # F4
     client = paired.pair()
     first, second = client.get_queue_sender("orders"), client.get_queue_sender("Orders")
     second.send_messages(message("before"))
     paired.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:internal-error", times=1))
     first.send_messages(message("a"))
-    second.send_messages(message("b"))  # the fault has struck: this one would have arrived
+    second.send_messages(message("b"))  # the fault is over: the primary would have taken this one
     assert paired.in_backlog() == 2
     assert paired.active("orders") == 1
 
 
-def test_a_ping_goes_to_the_entity_once_an_interval_whoever_sends_and_brings_all_back(
+def test_a_ping_goes_to_the_entity_once_an_interval_and_brings_all_senders_back(
     paired: PairedEmulator,
 ) -> None:  # F5
     client = paired.pair(ping_primary_interval=MINUTE)
@@ -167,7 +167,7 @@ def test_links_from_before_the_outage_are_not_used_after_it(paired: PairedEmulat
     for sender in senders:
         sender.send_messages(message("after"))
     assert paired.active("orders") == 4
-    eventually(lambda: len(paired.changes) >= 3)  # told when it is so already
+    eventually(lambda: len(paired.changes) >= 3)  # the pair reports a change after it has made it
     assert [type(change) for change in paired.changes] == [EntityFailedOver, EntityPinged, EntityReturned]
 
 
@@ -228,7 +228,9 @@ def test_a_backlog_link_that_went_stale_is_opened_again(paired: PairedEmulator) 
     assert not any(isinstance(change, QueueTakenOut) for change in paired.changes)
 
 
-def test_an_observer_that_fails_disturbs_nobody(paired: PairedEmulator, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_observer_that_fails_does_not_disturb_sending(
+    paired: PairedEmulator, caplog: pytest.LogCaptureFixture
+) -> None:
     def explode(change: object) -> None:
         raise RuntimeError("the observer")
 
@@ -257,7 +259,7 @@ def test_the_log_says_that_an_entity_failed_over_why_and_that_it_is_back(
     eventually(lambda: client.failed_over == ())
     assert "'orders' is failed over (failing for 60 s)" in caplog.text
     assert "[Errno 111]" in caplog.text
-    eventually(lambda: "'orders' is back after 60 s" in caplog.text)  # said when it is so already
+    eventually(lambda: "'orders' is back after 60 s" in caplog.text)  # the pair logs a change after it has made it
 
 
 # --- the pool of backlog queues: no namespace, no clock ---

@@ -1,4 +1,4 @@
-"""What a message looks like in the backlog, however the application handed it over (M1, M3, M7)."""
+"""What a message looks like in the backlog, for each way to give it to the sender (M1, M3, M7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.sender.conftest import QUEUE_0, PairedEmulator, leftovers
 
 pytestmark = leftovers
 ONE_API = pytest.mark.parametrize("api", ["sync"])
-"""For what both APIs have in common: the bytes."""
+"""For tests of the bytes: they are the same for both APIs."""
 DUE = datetime(2040, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""Pairing: when it returns all is set up, and what is wrong is raised there (F1)."""
+"""Pairing: when it returns the pair is set up, and it raises an error for anything that is wrong (F1)."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_primary_without_a_name_must_be_given_one(paired: PairedEmulator) -> N
 
 
 class NoToken:
-    """A credential in a place where it does not work, of both kinds."""
+    """A credential that does not work here."""
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         raise RuntimeError("secret of the credential")

@@ -1,4 +1,4 @@
-"""Time limits on the uses of a link, one after another."""
+"""The timeout for one use of a link after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twenty senders under load, in a process of their own.
+"""Twenty senders under load, in their own process.
 
 `python -m tests.support.sender_load API RECORD`, with two connection strings in the environment.
 It sends until its input ends, and writes down each call: ids, when it began, when it ended.
@@ -39,7 +39,7 @@ OPTIONS = PairOptions(
 
 @dataclass
 class Record:
-    """What a run leaves behind."""
+    """The result of a run."""
 
     calls: list[tuple[list[str], float, float]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
