@@ -1,7 +1,7 @@
-"""`python -m bench.sender`: what the paired sender costs beside the SDK's own, in CPU time, on one emulator.
+"""`python -m bench.sender`: the CPU time of the paired sender and of the SDK's own sender, on one emulator.
 
-Both send the same messages, in many short turns, and the best turn of each counts: noise only ever adds.
-On a healthy primary the paired sender may cost ten percent more. What it costs in an outage is shown beside.
+Both send the same messages in many short turns, and the best turn of each counts, because noise only adds time.
+On a healthy primary the paired sender may cost ten percent more. The table also shows its cost in an outage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from syphon.sender import PairOptions, aio, pair
 from syphon.sender.failover import Failover
 
 OPTIONS = PairOptions(backlog_queue_count=1, failover_interval=timedelta(0), primary_name="contoso")
-LOADS: dict[str, tuple[Callable[[], Any], int]] = {
+WORKLOADS: dict[str, tuple[Callable[[], Any], int]] = {
     "1 of 1 KB": (lambda: ServiceBusMessage(b"x" * 1024), 1),
     "100 of 1 KB": (lambda: [ServiceBusMessage(b"x" * 1024) for _ in range(100)], 100),
 }
@@ -36,23 +36,23 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 async def cpu_of(send: Send, make: Callable[[], Any], times: int) -> float:
-    """CPU seconds of so many sends; making the messages is not among them."""
-    loads = [make() for _ in range(times)]
+    """CPU seconds of so many sends, without making the messages."""
+    batches = [make() for _ in range(times)]
     began = time.process_time()
-    for load in loads:
-        await send(load)
+    for messages in batches:
+        await send(messages)
     return time.process_time() - began
 
 
 def awaited(send: Callable[[Any], None]) -> Send:
-    async def call(load: Any) -> None:
-        send(load)
+    async def call(messages: Any) -> None:
+        send(messages)
 
     return call
 
 
 async def compare(plain: Send, paired: Send, make: Callable[[], Any], times: int, turns: int) -> tuple[float, float]:
-    """CPU seconds of both, by the best of several turns."""
+    """CPU seconds of both: the best of several turns."""
     for send in (plain, paired):
         await cpu_of(send, make, max(1, times // 10))
     took: dict[Send, list[float]] = {plain: [], paired: []}
@@ -63,7 +63,7 @@ async def compare(plain: Send, paired: Send, make: Callable[[], Any], times: int
 
 
 def serve(line: Connection) -> None:
-    """An emulator in a process of its own, whose primary goes and comes as it is told."""
+    """Runs an emulator in its own process; `line` says when the outage of its primary begins and ends."""
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")])
     with BackgroundEmulator(settings) as emulator:
         primary = emulator["contoso"].namespace
@@ -78,12 +78,12 @@ def serve(line: Connection) -> None:
 @click.command()
 @click.option("--turns", default=150, help="How often each is measured.")
 def main(turns: int) -> None:
-    """What the paired sender costs beside the SDK's own."""
+    """The CPU time of the paired sender and of the SDK's own."""
     logging.disable(logging.WARNING)
     line, other_end = multiprocessing.Pipe()
     emulator = multiprocessing.get_context("spawn").Process(target=serve, args=(other_end,))
     emulator.start()
-    table = Table("front", "at a time", "SDK, µs each", "paired", "more", "in an outage")
+    table = Table("API", "at a time", "SDK, µs each", "paired", "more", "in an outage")
     for cells in asyncio.run(measure(line, turns)):
         table.add_row(*cells)
     line.send(None)
@@ -98,43 +98,43 @@ async def measure(line: Connection, turns: int) -> list[list[str]]:
         line.send(gone)
         line.recv()
 
-    async def one(front: str, name: str, plain: Send, paired: Send, failover: Failover) -> list[str]:
-        make, size = LOADS[name]
+    async def one(api: str, name: str, plain: Send, paired: Send, failover: Failover) -> list[str]:
+        make, size = WORKLOADS[name]
         times = 20 if size == 1 else 2
         took = await compare(plain, paired, make, times, turns)
         is_away(True)
-        await paired(make())  # fails over, and opens the link to the backlog
+        await paired(make())  # fails the entity over, and opens the link to the backlog
         assert failover.failed_over()
         outage = min([await cpu_of(paired, make, times) for _ in range(turns)])
         is_away(False)
-        return row(front, name, took, outage, times * size)
+        return row(api, name, took, outage, times * size)
 
     rows = []
     async with contextlib.AsyncExitStack() as stack:
         client = stack.enter_context(ServiceBusClient.from_connection_string(home))
         other = await stack.enter_async_context(AsyncServiceBusClient.from_connection_string(home))
-        for name in LOADS:
+        for name in WORKLOADS:
             plain, sender = client.get_queue_sender("orders"), other.get_queue_sender("orders")
-            with pair(given(home, ServiceBusClient), away, OPTIONS) as both:
+            with pair(client_without_retries(home, ServiceBusClient), away, OPTIONS) as both:
                 paired = both.get_queue_sender("orders")
                 sends = awaited(plain.send_messages), awaited(paired.send_messages)
                 rows.append(await one("threads", name, *sends, both.failover))
-            async with aio.pair(given(home, AsyncServiceBusClient), away, OPTIONS) as pair_of:
+            async with aio.pair(client_without_retries(home, AsyncServiceBusClient), away, OPTIONS) as pair_of:
                 paired_too = pair_of.get_queue_sender("orders")
                 sends = sender.send_messages, paired_too.send_messages
                 rows.append(await one("asyncio", name, *sends, pair_of.failover))
     return rows
 
 
-def given(connection_string: str, kind: Any) -> Any:
-    """A client that tries nothing twice: the bench does not want to wait for its outage."""
+def client_without_retries(connection_string: str, kind: Any) -> Any:
+    """A client without retries, so that its outage begins at once."""
     return kind.from_connection_string(connection_string, retry_total=0)
 
 
-def row(front: str, name: str, took: tuple[float, float], outage: float, messages: int) -> list[str]:
+def row(api: str, name: str, took: tuple[float, float], outage: float, messages: int) -> list[str]:
     plain, paired = took
     each = [f"{seconds / messages * 1e6:.0f}" for seconds in (plain, paired, outage)]
-    return [front, name, each[0], each[1], f"{(paired / plain - 1) * 100:+.1f} %", each[2]]
+    return [api, name, each[0], each[1], f"{(paired / plain - 1) * 100:+.1f} %", each[2]]
 
 
 if __name__ == "__main__":

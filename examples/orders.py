@@ -1,4 +1,4 @@
-"""An application that sends orders, written for azure-servicebus: one now and then, until it has sent them all.
+"""An application for azure-servicebus that sends orders, one after another.
 
 python examples/orders.py COUNT            with the connection string of a namespace in PRIMARY
 """

@@ -1,5 +1,6 @@
-"""The same application on a pair of namespaces: it goes on sending while the primary is away. Its constructor is all
-that has changed.
+"""The same application on a pair of namespaces: it goes on sending while the primary is unavailable.
+
+Only its constructor has changed.
 
     python examples/orders_paired.py COUNT     with connection strings in PRIMARY and SECONDARY
 """
@@ -18,9 +19,9 @@ from syphon.sender import PairedClient, PairOptions, pair
 
 def client() -> PairedClient:
     options = PairOptions(
-        failover_interval=timedelta(0),  # at the first failure: an example is in a hurry
+        failover_interval=timedelta(0),  # at the first failure, to keep the example short
         ping_primary_interval=timedelta(seconds=1),
-        primary_name="contoso",  # the emulator's host is an address; contoso.servicebus.windows.net would need none
+        primary_name="contoso",  # the emulator's host is an IP address; contoso.servicebus.windows.net needs none
         on_change=lambda change: print(f"    {change}", flush=True),
     )
     return pair(os.environ["PRIMARY"], os.environ["SECONDARY"], options)

@@ -5,6 +5,7 @@ from .counters import Counters
 from .durations import SECONDS_BUCKETS, Durations
 from .entity_path import EntityPath, PathPatterns
 from .errors import (
+    CONDITIONS,
     DestinationBusy,
     DestinationDisabled,
     DestinationFailed,
@@ -33,6 +34,7 @@ from .stats import MOST_DESTINATIONS, DestinationStats, QueueKey, Stats, earlier
 
 __all__ = [
     "BadConnectionString",
+    "CONDITIONS",
     "ConnectionString",
     "Counters",
     "DestinationBusy",

@@ -1,13 +1,15 @@
-"""Sending with failover: a pair of namespaces as one client. While an entity of the primary is away, its messages go to
-a backlog queue of the secondary, from where the syphon carries them home.
+"""Sending with failover: a pair of namespaces as one client.
 
-`syphon.sender` is for threads, `syphon.sender.aio` for asyncio; both behave the same.
+While an entity of the primary is unavailable, its messages go to a backlog queue of the secondary. The syphon moves
+them from there to the primary.
+
+`syphon.sender` is the sync API, `syphon.sender.aio` the asyncio API. Both behave the same.
 """
 
-from .changes import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut
-from .errors import BothSidesFailed, SenderClosed, TooLargeForBacklog, UnfitForBacklog
+from .error_classes import BothSidesFailed, SenderClosed, TooLargeForBacklog, UnfitForBacklog
+from .events import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut
 from .messages import NOT_CANCELLABLE
-from .options import BadOptions, PairOptions
+from .pairing import BadOptions, PairOptions
 from .sync import PairedClient, PairedSender, pair
 
 __all__ = [

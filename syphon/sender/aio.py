@@ -1,6 +1,6 @@
-"""The asynchronous front: `pair`, the paired client and its senders, for asyncio. It does what `sync` does.
+"""The asyncio API: `pair`, the paired client and its senders. It executes the steps of `send_flow` in tasks.
 
-All of it belongs to the event loop it was made on, and any task of that loop may use it.
+A client and its senders belong to the event loop on which they were made, and any task of that loop may use them.
 """
 
 from __future__ import annotations
@@ -17,71 +17,71 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.backlog import Provisioned, QueueName
+from syphon.backlog import Provisioned
 from syphon.bus import way_in
 
-from .aio_links import CLOSE_WITHIN, Action, AioSenderLink, close_sender
-from .entities import Entity
-from .errors import SenderClosed
-from .failover import Failover
-from .messages import NOT_CANCELLABLE, check_cancellable, count_of, encoded, load_of, ping, scheduled
-from .options import PairOptions
-from .pairing import Side, set_up, sync_client
-from .send_flow import Course, Deadline, EmptyBatch, IntoBacklog, OnPrimary, Pause, Ping, Step, Way, watching
+from .aio_links import AioSenderLink, close_sender
+from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
+from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
+from .entities import PrimaryEntity
+from .error_classes import SenderClosed
+from .messages import ping_message
+from .pairing import NamespaceClient, PairOptions, set_up, sync_client
+from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
+from .timeouts import CLOSE_WITHIN, AioClock
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon
 
 T = TypeVar("T")
-Given: TypeAlias = str | tuple[str, AsyncTokenCredential] | ServiceBusClient
-
-
-class Clock:
-    """Time, for real. Tests have another one."""
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Waits for an event, but no longer than that."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await event.wait()
+NamespaceSource: TypeAlias = str | tuple[str, AsyncTokenCredential] | ServiceBusClient
 
 
 def pair(
-    primary: Given, secondary: Given, options: PairOptions | None = None, *, clock: Clock | None = None
-) -> _Pairing:
+    primary: NamespaceSource,
+    secondary: NamespaceSource,
+    options: PairOptions | None = None,
+    *,
+    clock: AioClock | None = None,
+) -> _PendingPair:
     """A primary and a secondary namespace as one client to send with: `syphon.sender.pair` for asyncio.
 
     >>> async with pair(primary, secondary) as client, client.get_queue_sender("orders") as sender:
     ...     await sender.send_messages(ServiceBusMessage("hello"))
 
-    `client = await pair(primary, secondary)` does as well; it is then closed with `await client.close()`.
+    `client = await pair(primary, secondary)` works as well; then close it with `await client.close()`.
     """
-    return _Pairing(_paired(primary, secondary, options or PairOptions(), clock or Clock()))
+    return _PendingPair(_set_up_pair(primary, secondary, options or PairOptions(), clock or AioClock()))
 
 
-async def _paired(primary: Given, secondary: Given, options: PairOptions, clock: Clock) -> PairedClient:
-    home, away = Side.of(primary, ServiceBusClient, "primary"), Side.of(secondary, ServiceBusClient, "secondary")
+async def _set_up_pair(
+    primary: NamespaceSource, secondary: NamespaceSource, options: PairOptions, clock: AioClock
+) -> PairedClient:
+    first = NamespaceClient.of(primary, ServiceBusClient, "primary")
+    second = NamespaceClient.of(secondary, ServiceBusClient, "secondary")
     loop = asyncio.get_running_loop()
-    with sync_client(way_in(home.client), loop) as at_home, sync_client(way_in(away.client), loop) as abroad:
-        backlog = await asyncio.to_thread(set_up, at_home, way_in(abroad), options)
-    return PairedClient(home, away, backlog, options, clock, loop)
+    ways = way_in(first.client), way_in(second.client)
+    with sync_client(ways[0], loop) as sync_primary, sync_client(ways[1], loop) as sync_secondary:
+        backlog = await asyncio.to_thread(set_up, sync_primary, way_in(sync_secondary), options)
+    # The syphon has a thread, and therefore sync clients of its own.
+    syphon = embedded_syphon(
+        lambda: (sync_client(ways[0], loop), sync_client(ways[1], loop)), backlog, options, clock.now
+    )
+    return PairedClient(first, second, backlog, options, clock, syphon)
 
 
-class _Pairing:
-    """A pair that is being set up: to be awaited, or entered."""
+class _PendingPair:
+    """A pair that is being set up: await it, or use it in `async with`."""
 
-    def __init__(self, coming: Coroutine[Any, Any, PairedClient]) -> None:
-        self._coming = coming
+    def __init__(self, setting_up: Coroutine[Any, Any, PairedClient]) -> None:
+        self._setting_up = setting_up
         self._client: PairedClient | None = None
 
     def __await__(self) -> Generator[Any, None, PairedClient]:
-        return self._coming.__await__()
+        return self._setting_up.__await__()
 
     async def __aenter__(self) -> PairedClient:
-        self._client = await self._coming
+        self._client = await self._setting_up
         return self._client
 
     async def __aexit__(self, *_: object) -> None:
@@ -89,37 +89,23 @@ class _Pairing:
             await self._client.close()
 
 
-class PairedClient:
+class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "PairedSender"]):
     """Two namespaces to send with."""
 
     def __init__(
         self,
-        primary: Side,
-        secondary: Side,
+        primary: NamespaceClient,
+        secondary: NamespaceClient,
         backlog: Provisioned,
         options: PairOptions,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
+        clock: AioClock,
+        syphon: EmbeddedSyphon | None,
     ) -> None:
-        self.primary: ServiceBusClient = primary.client
-        """The primary's client, for all that is not sending."""
-        self.secondary: ServiceBusClient = secondary.client
-        self.backlog = backlog
-        """The backlog queues, and what was found out about them."""
+        super().__init__(primary, secondary, backlog, options, clock.now, syphon)
         self.clock = clock
-        self.closing = asyncio.Event()
-        self.failover = Failover(self.primary.fully_qualified_namespace, options, backlog.names, clock.now, self._watch)
-        self._sides = primary, secondary
-        self._senders: set[PairedSender] = set()
+        self.closing: asyncio.Event = asyncio.Event()
         self._watchers: set[asyncio.Task[None]] = set()
         self._closers: set[asyncio.Task[None]] = set()
-        self.syphon: EmbeddedSyphon | None = None
-        """What carries the backlog home, with `enable_syphon`; it has a thread and connections of its own."""
-        if options.enable_syphon:
-            from .embedded import EmbeddedSyphon
-
-            home, away = (sync_client(way_in(client), loop) for client in (self.primary, self.secondary))
-            self.syphon = EmbeddedSyphon(home, away, backlog.names, clock.now)
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,49 +113,12 @@ class PairedClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @property
-    def backlog_queue_count(self) -> int:
-        """How many backlog queues there are: fewer than asked for, if some could not be made."""
-        return self.backlog.count
-
-    @property
-    def failed_over(self) -> tuple[str, ...]:
-        """The entities whose messages go to the backlog now."""
-        return self.failover.failed_over()
-
-    def get_queue_sender(self, queue_name: str, **options: Any) -> PairedSender:
-        """A sender for a queue; options are those of `ServiceBusClient.get_queue_sender`."""
-        return self._sender(queue_name, lambda: self.primary.get_queue_sender(queue_name, **options))
-
-    def get_topic_sender(self, topic_name: str, **options: Any) -> PairedSender:
-        """A sender for a topic; options are those of `ServiceBusClient.get_topic_sender`."""
-        return self._sender(topic_name, lambda: self.primary.get_topic_sender(topic_name, **options))
-
-    def get_queue_receiver(self, queue_name: str, **options: Any) -> ServiceBusReceiver:
-        """A receiver of the primary's."""
-        return self.primary.get_queue_receiver(queue_name, **options)
-
-    def get_subscription_receiver(self, topic_name: str, subscription_name: str, **options: Any) -> ServiceBusReceiver:
-        """A receiver of the primary's."""
-        return self.primary.get_subscription_receiver(topic_name, subscription_name, **options)
-
-    def _sender(self, path: str, make: Callable[[], ServiceBusSender]) -> PairedSender:
-        if self.closing.is_set():
-            raise SenderClosed
-        sender = PairedSender(self, path, make)
-        self._senders.add(sender)
-        return sender
-
-    def forget(self, sender: PairedSender) -> None:
-        """The sender has been closed."""
-        self._senders.discard(sender)
-
-    def retire(self, sender: ServiceBusSender) -> None:
-        """A link that is not to be used again is closed by and by."""
-        _begin(close_sender(sender), self._closers)
+    def close_later(self, sender: ServiceBusSender) -> None:
+        """Closes a sender of the SDK that is not used again, in another task."""
+        _start_task(close_sender(sender), self._closers)
 
     async def close(self) -> None:
-        """Closes all senders, and those clients that were not given. Sends under way get five seconds to finish."""
+        """Closes all senders, and the clients that `pair` has made. Sends under way get five seconds to finish."""
         self.closing.set()
         if self.syphon is not None:
             await asyncio.to_thread(self.syphon.close)
@@ -178,50 +127,55 @@ class PairedClient:
             watcher.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * CLOSE_WITHIN):
-                while tasks := self._watchers | self._closers:  # a ping that is broken off has a link to close
+                while tasks := self._watchers | self._closers:  # a ping that was cancelled has a link to close
                     await asyncio.wait(tasks)
-        for side in self._sides:
-            if side.is_ours:
-                await side.client.close()
+        for client in self._owned_clients:
+            await client.close()
 
-    # --- watching ------------------------------------------------------------------------------------------------
+    def _new_sender(self, path: str, create: Callable[[], ServiceBusSender]) -> PairedSender:
+        return PairedSender(self, path, create)
 
-    def _watch(self, entity: Entity) -> None:
-        """From its first failure until it is healthy, an entity has a task that looks after it."""
-        _begin(self._look_after(entity), self._watchers)
+    # --- the watch over an entity --------------------------------------------------------------------------------
 
-    async def _look_after(self, entity: Entity) -> None:
+    def _start_watch(self, entity: PrimaryEntity) -> None:
+        _start_task(self._watch(entity), self._watchers)
+
+    async def _watch(self, entity: PrimaryEntity) -> None:
         with contextlib.suppress(SenderClosed):
-            await _drive(watching(self.failover, entity), self._watch_step)
+            await _execute(watch_entity(self.failover, entity), self._execute_watch_step)
 
-    async def _watch_step(self, step: Step) -> None:
-        if isinstance(step, Ping):
-            link = AioSenderLink(lambda: self.primary.get_queue_sender(step.path), self.retire)
+    async def _execute_watch_step(self, step: FlowStep) -> None:
+        if isinstance(step, SendPing):
+            link = AioSenderLink(lambda: self.primary.get_queue_sender(step.path), self.close_later)
             try:
-                await link.use(lambda sender, left: sender.send_messages(ping(), timeout=left), step.timeout)
+                await link.use(lambda sender, left: sender.send_messages(ping_message(), timeout=left), step.timeout)
             finally:
                 link.drop()
-        elif isinstance(step, Pause):
+        elif isinstance(step, Delay):
             await self.clock.wait(self.closing, step.seconds)
             if self.closing.is_set():
                 raise SenderClosed
 
 
-class PairedSender:
-    """Sends to one entity of a pair, as the SDK's sender does; or to the backlog, while the entity is failed over.
+class PairedSender(PairedSenderBase[AioSenderLink]):
+    """Sends to one entity of a pair, as the SDK's sender does, or to the backlog while the entity is failed over.
 
-    Calls of several tasks take turns. For sends side by side make more senders.
+    Calls of several tasks take turns. For parallel sends make more senders.
     """
 
-    def __init__(self, client: PairedClient, path: str, make: Callable[[], ServiceBusSender]) -> None:
+    def __init__(self, client: PairedClient, path: str, create: Callable[[], ServiceBusSender]) -> None:
+        super().__init__(
+            client,
+            path,
+            AioSenderLink(create, client.close_later),
+            lambda queue: AioSenderLink(lambda: client.secondary.get_queue_sender(queue), client.close_later),
+        )
         self._client = client
-        self._primary = AioSenderLink(make, client.retire)
-        self._way = Way(client.failover, path, self._primary)
-        self._backlog: tuple[QueueName, AioSenderLink] | None = None
         self._turn = asyncio.Lock()
         self._in_line = 0
-        """How many wait for their turn. Whose it is may not know yet: then the lock is free, and yet not to be had."""
-        self._closed = asyncio.Event()
+        """How many calls wait for their turn. While a call that has got its turn is not scheduled yet, the lock looks
+        free but is not."""
+        self._closed: asyncio.Event = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._check_open()
@@ -230,16 +184,7 @@ class PairedSender:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @property
-    def entity_name(self) -> str:
-        return self._way.path
-
-    @property
-    def fully_qualified_namespace(self) -> str:
-        """The primary's host name."""
-        return self._client.primary.fully_qualified_namespace
-
-    # --- what the SDK's sender does ------------------------------------------------------------------------------
+    # --- the methods of the SDK's sender -------------------------------------------------------------------------
 
     async def send_messages(self, message: Any, *, timeout: float | None = None) -> None:
         """Sends a message, a list of messages or a batch. When it returns, the primary or the backlog has them.
@@ -247,101 +192,68 @@ class PairedSender:
         Takes what azure-servicebus takes and raises what it raises, and `BothSidesFailed`, `TooLargeForBacklog`,
         `UnfitForBacklog`. `timeout` is for the whole call; without one, each side gets the pair's operation timeout.
         """
-        load = load_of(message)
-        count = count_of(load)
-
-        def course(deadline: Deadline, failure: Exception | None) -> Course[None]:
-            return self._way.sending(lambda: encoded(load), count, deadline, failure)
-
-        await self._run(course, timeout, lambda sender, left: sender.send_messages(load, timeout=left), count)
+        await self._run(SendMessages(message), timeout)
 
     async def schedule_messages(
         self, messages: Any, schedule_time_utc: datetime, *, timeout: float | None = None
     ) -> list[int]:
-        """Sends messages that are due later, and returns the numbers they can be cancelled by.
+        """Sends messages that are due later, and returns the sequence numbers to cancel them with.
 
-        Messages that go by way of the backlog have none: their number is `NOT_CANCELLABLE`.
+        Messages that go by way of the backlog have no such number: they get `NOT_CANCELLABLE`.
         """
-        copies = scheduled(load_of(messages), schedule_time_utc)
-        numbers = [NOT_CANCELLABLE] * len(copies)
-
-        def course(deadline: Deadline, failure: Exception | None) -> Course[list[int]]:
-            return self._way.sending(lambda: encoded(copies), len(copies), deadline, failure, numbers)
-
-        return await self._run(
-            course, timeout, lambda sender, left: sender.schedule_messages(copies, schedule_time_utc, timeout=left)
-        )
+        return await self._run(ScheduleMessages(messages, schedule_time_utc), timeout)
 
     async def cancel_scheduled_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None
     ) -> None:
         """Cancels messages that the primary has and that are not due yet."""
-        check_cancellable(sequence_numbers)
-        await self._run(
-            lambda deadline, _: self._way.cancelling(deadline),
-            timeout,
-            lambda sender, left: sender.cancel_scheduled_messages(sequence_numbers, timeout=left),
-        )
+        await self._run(CancelMessages(sequence_numbers), timeout)
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
-        """An empty batch, as large as the entity takes it; while it is failed over, as large as the backlog does."""
-        made: ServiceBusMessageBatch = await self._run(
-            lambda deadline, _: self._way.making_a_batch(deadline),
-            None,
-            lambda sender, _: sender.create_message_batch(max_size_in_bytes),
-        )
-        return made
+        """An empty batch with the entity's size limit, or with that of the backlog while the entity is failed over."""
+        return await self._run(CreateBatch(max_size_in_bytes), None)
 
     async def close(self) -> None:
-        """A send that is under way in another task gets five seconds to finish, and fails after that."""
+        """Closes the sender. A send under way in another task gets five seconds to finish, and then fails."""
         self._closed.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_WITHIN), self._turn:
                 pass
-        await self._let_go()
-        self._client.forget(self)
+        await self._close_links()
+        self._client.remove_sender(self)
 
-    async def _let_go(self) -> None:
-        await self._primary.close()
-        if self._backlog is not None:
-            await self._backlog[1].close()
+    async def _close_links(self) -> None:
+        for link in self._links():
+            await link.close()
 
-    # --- carrying it out -----------------------------------------------------------------------------------------
+    # --- executing a call ----------------------------------------------------------------------------------------
 
-    async def _run(
-        self,
-        course: Callable[[Deadline, Exception | None], Course[T]],
-        timeout: float | None,
-        action: Action,
-        count: int = 0,
-    ) -> T:
-        """`count`: how many messages are sent, if any are."""
-        if timeout is not None and timeout <= 0:
-            raise ValueError("The timeout must be greater than 0.")
+    async def _run(self, call: SenderCall[T], timeout: float | None) -> T:
+        check_timeout(timeout)
         left = timeout
         if self._turn.locked() or self._in_line:
             left = await self._wait_for_turn(timeout)
         else:
             await self._turn.acquire()
-        way, failure = self._way, None
-        deadline = way.deadline(left)
+        flow, failure = self._flow, None
+        deadline = flow.deadline(left)
         try:
-            if count and way.is_clear():
+            if call.count and flow.can_skip_steps():
                 try:
-                    result: T = await self._do(OnPrimary(deadline.whole, way.entity.failovers), action)
+                    result: T = await self._execute_step(UsePrimary(deadline.whole, flow.entity.failovers), call)
                 except Exception as error:
                     failure = error
                 else:
-                    way.arrived(count)
+                    flow.record_success(call.count)
                     return result
-            return await _drive(course(deadline, failure), lambda step: self._do(step, action))
+            return await _execute(call.steps(flow, deadline, failure), lambda step: self._execute_step(step, call))
         finally:
             if self._closed.is_set():
-                await self._let_go()  # a link that has opened since
+                await self._close_links()  # a link may have been opened since
             self._turn.release()
 
     async def _wait_for_turn(self, timeout: float | None) -> float | None:
-        """One call at a time; gives what is left of its time when it is its turn."""
+        """Waits until no other call uses the sender; returns what is left of the timeout then."""
         self._check_open()
         since = time.monotonic()
         self._in_line += 1
@@ -349,70 +261,45 @@ class PairedSender:
             async with asyncio.timeout(timeout):
                 await self._turn.acquire()
         except TimeoutError:
-            raise OperationTimeoutError(message=f"Other sends to '{self._way.path}' took all the time.") from None
+            raise OperationTimeoutError(message=f"Other sends to '{self._flow.path}' took all the time.") from None
         finally:
             self._in_line -= 1
-        return None if timeout is None else max(0.001, timeout - (time.monotonic() - since))
+        return left_after_waiting(timeout, time.monotonic() - since)
 
-    async def _do(self, step: Step, action: Action) -> Any:
+    async def _execute_step(self, step: FlowStep, call: SenderCall[Any]) -> Any:
         self._check_open()
         try:
-            if isinstance(step, OnPrimary):
-                return await self._primary.use(action, step.timeout, generation=step.failovers)
-            return await self._do_without_primary(step)
+            if isinstance(step, UsePrimary):
+                return await self._primary.use(call.use_primary, step.timeout, generation=step.failovers)
+            if isinstance(step, Delay):
+                await self._client.clock.wait(self._closed, step.seconds)
+                return self._check_open()
+            link, action, retry_if_stale = self._use_of_backlog(step)
+            return await link.use(action, step.timeout, retry_if_stale=retry_if_stale)
         except Exception as error:
-            if self._closed.is_set():  # whatever the SDK makes of a link that was closed under its hands
+            if self._closed.is_set():  # the SDK raises various errors on a link that is closed during its use
                 raise SenderClosed from error
             raise
 
-    async def _do_without_primary(self, step: Step) -> Any:
-        match step:
-            case EmptyBatch():
-                link = self._backlog_link(step.queue)
-                return await link.use(lambda sender, _: sender.create_message_batch(), step.timeout)
-            case IntoBacklog(queue, batch, timeout):
-                return await self._backlog_link(queue).use(
-                    lambda sender, left: sender.send_messages(batch, timeout=left), timeout, once_more=True
-                )
-            case Pause():
-                await self._client.clock.wait(self._closed, step.seconds)
-                self._check_open()
-                return None
-            case _:
-                raise AssertionError(f"{step} is not a sender's to do")
 
-    def _backlog_link(self, queue: QueueName) -> AioSenderLink:
-        """The link to the sender's backlog queue; that to another one is let go."""
-        if self._backlog is None or self._backlog[0] != queue:
-            if self._backlog is not None:
-                self._backlog[1].drop()
-            make = self._client.secondary.get_queue_sender
-            self._backlog = queue, AioSenderLink(lambda: make(queue), self._client.retire)
-        return self._backlog[1]
-
-    def _check_open(self) -> None:
-        if self._closed.is_set() or self._client.closing.is_set():
-            raise SenderClosed
-
-
-def _begin(work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
-    """Starts a task, and keeps it as long as it runs: the event loop would not."""
+def _start_task(work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
+    """Starts a task, and keeps it as long as it runs: the event loop keeps only a weak reference."""
     task = asyncio.get_running_loop().create_task(work)
     kept.add(task)
     task.add_done_callback(kept.discard)
 
 
-async def _drive(course: Course[T], do: Callable[[Step], Awaitable[Any]]) -> T:
-    """Carries a course out, to its end."""
+async def _execute(steps: Steps[T], execute: Callable[[FlowStep], Awaitable[Any]]) -> T:
+    """Executes the steps of a flow until it ends; returns its result."""
     try:
-        step = next(course)
+        step = next(steps)
         while True:
             try:
-                result = await do(step)
+                result = await execute(step)
             except Exception as error:
-                step = course.throw(error)
+                step = steps.throw(error)
             else:
-                step = course.send(result)
-    except StopIteration as done:
-        ended: T = done.value
-        return ended
+                step = steps.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value

@@ -1,4 +1,4 @@
-"""What `links` is, for asyncio: where a link that takes too long to open can be cancelled."""
+"""A link for the asyncio API. It differs from `links.SenderLink` in one thing: a slow opening can be cancelled."""
 
 from __future__ import annotations
 
@@ -11,60 +11,49 @@ from typing import Any, TypeAlias
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.bus import Retries, message_limit, take_over_retries
+from syphon.bus import message_limit
 
-from .error_classes import Verdict, judge
-from .timeouts import Patience
+from .links import SenderLinkState
+from .timeouts import CLOSE_WITHIN, ReusableTimeout
 
-Action: TypeAlias = Callable[[ServiceBusSender, float], Awaitable[Any]]
-
-CLOSE_WITHIN = 5.0
-"""Seconds that closing, and a send that is under way meanwhile, may take."""
+AioAction: TypeAlias = Callable[[ServiceBusSender, float], Awaitable[Any]]
 
 
-class AioSenderLink:
-    """The SDK's sender for one entity, opened when it is first needed, and opened anew after it broke: see `links`."""
+class AioSenderLink(SenderLinkState[ServiceBusSender]):
+    """A link of one paired sender of the asyncio API, which uses it from one task at a time."""
 
-    def __init__(self, make: Callable[[], ServiceBusSender], retire: Callable[[ServiceBusSender], None]) -> None:
-        self.retries = Retries(0)
-        self.limit: int | None = None
-        self._make = make
-        self._retire = retire
-        self._sender: ServiceBusSender | None = None
+    def __init__(self, create: Callable[[], ServiceBusSender], close_later: Callable[[ServiceBusSender], None]) -> None:
+        """`close_later` closes a sender that is not used again, in another task."""
+        super().__init__(create)
+        self._close_later = close_later
         self._is_open = False
-        self._patience = Patience()
-        self._generation = 0
-        self._has_served = False
+        self._timeout = ReusableTimeout()
 
-    async def use(self, action: Action, timeout: float, *, generation: int = 0, once_more: bool = False) -> Any:
-        """Does something with the open sender, and tells it how much time is left."""
+    async def use(self, action: AioAction, timeout: float, *, generation: int = 0, retry_if_stale: bool = False) -> Any:
+        """Calls `action` with the open sender and the time that is left: see `links.SenderLink.use`."""
         until = time.monotonic() + timeout
         if self._generation != generation:
             self.drop()
         try:
-            with self._patience.of(timeout):
+            with self._timeout.limit(timeout):
                 sender = await self._open(generation)
                 result = await action(sender, max(0.001, until - time.monotonic()))
-                self._has_served |= once_more
+                self._has_served |= retry_if_stale
                 return result
         except TimeoutError:
             self.drop()
             raise OperationTimeoutError(message=f"No answer within {timeout:.1f} s.") from None
         except asyncio.CancelledError:
-            self.drop()  # nobody knows what is left on the link
+            self.drop()  # the state of the link is unknown
             raise
         except Exception as error:
-            if judge(error) is not Verdict.COUNTS:
-                raise
-            self.drop()
-            if not (once_more and self._has_served) or isinstance(error, OperationTimeoutError):
+            if not self._drop_if_broken(error, retry_if_stale):
                 raise
         return await self.use(action, max(0.001, until - time.monotonic()), generation=generation)
 
     async def _open(self, generation: int) -> ServiceBusSender:
         if self._sender is None:
-            self._sender, self._generation, self._has_served = self._make(), generation, False
-            self.retries = take_over_retries(self._sender)
+            self._sender, self._generation, self._has_served = self._create_sender(), generation, False
         if not self._is_open:
             await self._sender.__aenter__()
             self.limit = message_limit(self._sender)
@@ -72,21 +61,21 @@ class AioSenderLink:
         return self._sender
 
     def drop(self) -> None:
-        """Lets go of a sender that is not to be used again."""
+        """Stops using the present sender, and has it closed in another task."""
         sender, self._sender, self._is_open = self._sender, None, False
         if sender is not None:
-            self._retire(sender)
+            self._close_later(sender)
 
     async def close(self) -> None:
-        """What another task is doing with the link fails."""
-        self._patience.end()
+        """Closes the link. The use of the link by another task then fails."""
+        self._timeout.expire()
         sender, self._sender, self._is_open = self._sender, None, False
         if sender is not None:
             await close_sender(sender)
 
 
 async def close_sender(sender: ServiceBusSender) -> None:
-    """Says goodbye, within a limit."""
-    with contextlib.suppress(Exception):  # it is over; the SDK may stumble over what is left of the connection
+    """Closes a sender of the SDK, within a time limit."""
+    with contextlib.suppress(Exception):  # the sender is not used again; the SDK may fail on a broken connection
         async with asyncio.timeout(CLOSE_WITHIN):
             await sender.close()

@@ -1,11 +1,11 @@
-"""One queue or topic of the primary, as all senders of a pair see it: the failover state machine (F2, F5).
+"""The failover state machine of one queue or topic of the primary, shared by all senders of a pair (F2, F5).
 
     Healthy ──a failure that counts──► Doubtful ──failover_interval without a success──► FailedOver
        ▲ ▲                                │                                                  │
        │ └──────────a send succeeds───────┘                                                  │
        └───────────────────────────────a ping succeeds───────────────────────────────────────┘
 
-Pure: time comes in as an argument, what happened goes out as a value.
+It has no clock and no I/O: time is an argument, and each event is a returned value.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .changes import Change, EntityFailedOver, EntityPinged, EntityReturned
+from .events import Change, EntityFailedOver, EntityPinged, EntityReturned
 
-QUIET = 10.0
-"""Seconds a busy entity is left alone (S5)."""
+BUSY_PAUSE = 10.0
+"""Seconds during which no sender sends to a busy entity (S5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Healthy:
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
-    """Messages go to the primary, and since then none has arrived."""
+    """Messages go to the primary, but none has arrived since the first failure."""
 
     since: float
     because: Exception
@@ -41,20 +41,20 @@ class FailedOver:
     ping_at: float
 
 
-State = Healthy | Doubtful | FailedOver
+EntityState = Healthy | Doubtful | FailedOver
 HEALTHY = Healthy()
 
 
-class Entity:
-    """A queue or topic of the primary."""
+class PrimaryEntity:
+    """A queue or topic of the primary, as all senders of a pair see it."""
 
     def __init__(self, path: str, failover_interval: float, ping_interval: float) -> None:
         self.path = path
-        self.state: State = HEALTHY
+        self.state: EntityState = HEALTHY
         self.failovers = 0
-        """How often it has failed over: a link to the primary that was opened before is not used again."""
-        self.busy: Exception | None = None
-        self.quiet_until = 0.0
+        """How often it has failed over. No sender uses a link to the primary that is older than the last failover."""
+        self.busy_error: Exception | None = None
+        self.busy_until = 0.0
         self._failover_interval = failover_interval
         self._ping_interval = ping_interval
 
@@ -63,13 +63,16 @@ class Entity:
         return isinstance(self.state, FailedOver)
 
     def succeeded(self) -> None:
-        """A send has arrived. One that was under way when the entity failed over is no reason to return: a ping is."""
-        self.busy = None
+        """A send has arrived.
+
+        A send that began before the failover does not bring the entity back: only a ping does.
+        """
+        self.busy_error = None
         if isinstance(self.state, Doubtful):
             self.state = HEALTHY
 
     def failed(self, error: Exception, now: float) -> Iterator[Change]:
-        """A send has failed, in a way that counts."""
+        """A send has failed with an error that counts."""
         if isinstance(self.state, Healthy):
             self.state = Doubtful(now, error)
         elif isinstance(self.state, Doubtful):
@@ -77,7 +80,7 @@ class Entity:
         yield from self.check(now)
 
     def check(self, now: float) -> Iterator[Change]:
-        """Applies the failover interval."""
+        """Fails the entity over if the failover interval has passed."""
         doubt = self.state
         if isinstance(doubt, Doubtful) and now >= doubt.since + self._failover_interval:
             self.state = FailedOver(now, doubt.because, now + self._ping_interval)
@@ -85,17 +88,17 @@ class Entity:
             yield EntityFailedOver(self.path, now - doubt.since, doubt.because)
 
     def was_busy(self, error: Exception, now: float) -> None:
-        """The service asked for quiet: no sender of the pair sends to the entity for ten seconds."""
-        self.busy, self.quiet_until = error, now + QUIET
+        """The service has answered "server busy": no sender of the pair sends to the entity for ten seconds."""
+        self.busy_error, self.busy_until = error, now + BUSY_PAUSE
 
     def due(self) -> float | None:
-        """When it has to be looked at: to fail over, or to be pinged."""
+        """When the entity needs attention: to fail over, or to be pinged. None while it is healthy."""
         if isinstance(self.state, Doubtful):
             return self.state.since + self._failover_interval
         return self.state.ping_at if isinstance(self.state, FailedOver) else None
 
     def pinged(self, error: Exception | None, began: float, now: float) -> Iterator[Change]:
-        """A ping that began then has arrived, or failed."""
+        """A ping that began at `began` has arrived, or has failed with an error."""
         if not isinstance(self.state, FailedOver):
             return
         yield EntityPinged(self.path, error)

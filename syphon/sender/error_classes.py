@@ -1,11 +1,17 @@
-"""What an error of a send says about its entity (F3): the one table of what counts.
+"""The errors that a paired sender raises, and the class of each error that the SDK raises (F3).
 
-The condition decides where there is one, else the class the SDK raises. What is not in the table counts: the service,
-or the way to it, did not do what it should, and the client's own retries did not help.
+All errors of a paired sender are errors of the SDK too: an application that catches `ServiceBusError` around its sends
+catches them as before.
+
+`classify` answers the sender's question: what does this error say about the entity? It reads the one table of AMQP
+conditions (`syphon.model.errors.CONDITIONS`) and looks only at the error class that the table gives. An error without a
+known condition is classified by the exception class that the SDK raised. Everything else counts towards failover: the
+service, or the network in between, did not do its work, and the client's own retries did not help.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 from azure.core.exceptions import ClientAuthenticationError
@@ -17,65 +23,131 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
+from syphon.backlog import QueueName
 from syphon.bus import condition_of
+from syphon.model import (
+    CONDITIONS,
+    DestinationBusy,
+    LockLost,
+    MessageTooLarge,
+    NotAllowedByEntity,
+    NotAuthorized,
+    SyphonError,
+    Waits,
+)
+
+# --- errors that a paired sender raises --------------------------------------------------------------------------
 
 
-class Verdict(Enum):
-    """What to make of an error."""
+class BothSidesFailed(ServiceBusError):
+    """Neither the primary nor a backlog queue took the messages. Nothing is kept: send them again."""
+
+    def __init__(
+        self, entity: str, primary: Exception, backlog: Mapping[QueueName, Exception], left: int, count: int
+    ) -> None:
+        tries = [f"{queue}: {brief(error)}" for queue, error in backlog.items()]
+        told = "; ".join(tries or ["there was no time to try a queue"])
+        some = "" if left == count else f" The first {count - left} of {count} messages are in the backlog."
+        super().__init__(
+            f"The messages for '{entity}' were not sent. The primary failed: {brief(primary)}. "
+            f"The backlog failed: {told}.{some}"
+        )
+        self.primary = primary
+        """Why the entity is failed over."""
+        self.backlog = dict(backlog)
+        """For each backlog queue that was tried: why it did not take the messages."""
+
+
+class TooLargeForBacklog(MessageSizeExceededError):
+    """The message fits its entity, but does not fit a backlog queue, where it also carries its aliases (M7)."""
+
+    def __init__(self, entity: str, queue: str, size: int, limit: int) -> None:
+        super().__init__(
+            message=f"A message for '{entity}' has {size} bytes together with its aliases, {size - limit} more "
+            f"than the {limit} that {queue} takes. '{entity}' is failed over: send a smaller message, or wait."
+        )
+        self.excess = size - limit
+
+
+class UnfitForBacklog(ServiceBusError, ValueError):
+    """The message cannot be put into a backlog queue, whatever its size."""
+
+
+class SenderClosed(ServiceBusError, ValueError):
+    """The sender or its pair was closed. A message that was being sent may have arrived or not."""
+
+    def __init__(self) -> None:
+        super().__init__(self.__doc__)
+
+
+def brief(error: BaseException) -> str:
+    """An error in one line: the SDK's texts may have several."""
+    text = " ".join(str(error).split())[:300].rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+# --- classes of the errors that the SDK raises -------------------------------------------------------------------
+
+
+class FailureClass(Enum):
+    """What an error says about the entity."""
 
     COUNTS = "counts"
-    """The entity is not available: towards failing over."""
+    """The entity is not available. The error counts towards failover."""
     BUSY = "busy"
-    """It is there and asks for ten seconds of quiet (S5): wait and send again."""
+    """The entity is there and asks for ten seconds without requests (S5): wait, then send again."""
     DENIED = "denied"
-    """Credentials or claims: a mistake in the configuration, and the caller's to know."""
+    """The credentials or claims are wrong. That is a configuration error, so the caller gets it."""
     INVALID = "invalid"
-    """This message, or the call, is not as it should be."""
+    """This message, or this call, is wrong."""
 
 
-BY_CONDITION: dict[str, Verdict] = {
-    "com.microsoft:server-busy": Verdict.BUSY,
-    "amqp:unauthorized-access": Verdict.DENIED,
-    "com.microsoft:auth-failed": Verdict.DENIED,
-    "amqp:link:message-size-exceeded": Verdict.INVALID,
-    "amqp:not-allowed": Verdict.INVALID,
-    "amqp:not-implemented": Verdict.INVALID,
-    "amqp:precondition-failed": Verdict.INVALID,
-    "amqp:invalid-field": Verdict.INVALID,
-    "amqp:decode-error": Verdict.INVALID,
-    "com.microsoft:argument-error": Verdict.INVALID,
-    "com.microsoft:argument-out-of-range": Verdict.INVALID,
-    # As the paired namespaces of old had it: an entity that is gone, disabled or full is as good as away.
-    "amqp:not-found": Verdict.COUNTS,
-    "amqp:resource-deleted": Verdict.COUNTS,
-    "com.microsoft:entity-disabled": Verdict.COUNTS,
-    "amqp:resource-limit-exceeded": Verdict.COUNTS,
-    "com.microsoft:timeout": Verdict.COUNTS,
-    "com.microsoft:operation-cancelled": Verdict.COUNTS,
-    "amqp:internal-error": Verdict.COUNTS,
-    "amqp:link:detach-forced": Verdict.COUNTS,
-    "amqp:connection:forced": Verdict.COUNTS,
+BY_ERROR_CLASS: Mapping[type[SyphonError], FailureClass] = {
+    DestinationBusy: FailureClass.BUSY,
+    NotAuthorized: FailureClass.DENIED,
+    MessageTooLarge: FailureClass.INVALID,
+    NotAllowedByEntity: FailureClass.INVALID,
 }
+"""All other classes count: as in the paired namespaces of the .NET SDK, an entity that is missing, disabled or full is
+as unavailable as one that cannot be reached."""
 
-BY_CLASS: tuple[tuple[type[Exception], Verdict], ...] = (
-    (ServiceBusServerBusyError, Verdict.BUSY),
-    (ServiceBusAuthenticationError, Verdict.DENIED),
-    (ServiceBusAuthorizationError, Verdict.DENIED),
-    (ClientAuthenticationError, Verdict.DENIED),
-    (MessageSizeExceededError, Verdict.INVALID),
-    (TypeError, Verdict.INVALID),
-    (ValueError, Verdict.INVALID),
+BY_SDK_ERROR: tuple[tuple[type[Exception], FailureClass], ...] = (
+    (ServiceBusServerBusyError, FailureClass.BUSY),
+    (ServiceBusAuthenticationError, FailureClass.DENIED),
+    (ServiceBusAuthorizationError, FailureClass.DENIED),
+    (ClientAuthenticationError, FailureClass.DENIED),
+    (MessageSizeExceededError, FailureClass.INVALID),
+    (TypeError, FailureClass.INVALID),
+    (ValueError, FailureClass.INVALID),
 )
 
 
-def judge(error: Exception) -> Verdict:
-    """What an error of the SDK's says about the entity it came from."""
-    condition = condition_of(error)
-    if condition in BY_CONDITION:
-        return BY_CONDITION[condition]
-    # A message that cannot be encoded, or a credential that fails, comes wrapped in an error of no kind.
+def classify(error: Exception) -> FailureClass:
+    """What an error of the SDK says about the entity it came from."""
+    known = CONDITIONS.get(condition_of(error) or "")
+    if known is not None:
+        return BY_ERROR_CLASS.get(known, FailureClass.COUNTS)
+    # The SDK wraps the error of a message that cannot be encoded, or of a credential that fails, in its base class.
     cause = getattr(error, "inner_exception", None) if type(error) is ServiceBusError else None
-    for kind, verdict in BY_CLASS:
+    for kind, failure_class in BY_SDK_ERROR:
         if isinstance(error, kind) or isinstance(cause, kind):
-            return verdict
-    return Verdict.COUNTS
+            return failure_class
+    return FailureClass.COUNTS
+
+
+def may_have_arrived(error: Exception) -> bool:
+    """Whether the primary may have stored a message although its send ended with this error.
+
+    If so, the copy in the backlog is a possible duplicate. The service answers a send that it refuses with a condition:
+    then it has not stored the message. Without a condition (timeout, lost connection) the outcome is unknown (D10).
+
+    Some conditions do not say that this message was refused: those the table does not know, those about a lock or a
+    moved partition (`Waits` itself, `LockLost`), and a link that another client has taken over. The sender counts such
+    a message: a possible duplicate too many does no harm, one too few hides a real duplicate from the operator.
+    """
+    condition = condition_of(error) or ""
+    return condition == LINK_STOLEN or CONDITIONS.get(condition) in (None, Waits, LockLost)
+
+
+LINK_STOLEN = "amqp:link:stolen"
+"""The table gives it the same class as a forced detach. But a forced detach is the service's answer to the send."""

@@ -1,25 +1,65 @@
-"""What all senders of a pair know together: the state of each entity, the queues in rotation, and who is told of it."""
+"""The state that all senders of a pair share: each entity of the primary, and the backlog queues in rotation."""
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from syphon.backlog import QueueName
 
-from .changes import Change, EntityFailedOver, EntityPinged, QueueTakenOut
-from .entities import HEALTHY, QUIET, Doubtful, Entity
-from .error_classes import Verdict, judge
-from .options import PairOptions
-from .rotation import OUT_FOR, Rotation
-from .telemetry import Telemetry
+from .entities import BUSY_PAUSE, HEALTHY, Doubtful, PrimaryEntity
+from .error_classes import FailureClass, classify
+from .events import Change, EntityFailedOver, EntityPinged, QueueTakenBack, QueueTakenOut, SenderMetrics
+from .pairing import PairOptions
 
 log = logging.getLogger(__name__)
 
+OUT_FOR = 60.0
+"""Seconds for which a backlog queue that failed is out of rotation."""
+
+
+class BacklogQueuePool:
+    """The backlog queues of one pair. A queue that fails is out of rotation for all senders (F4).
+
+    It has no clock: time is an argument, and so is the random choice.
+    """
+
+    def __init__(
+        self, queues: Sequence[QueueName], choose: Callable[[Sequence[QueueName]], QueueName] = random.choice
+    ) -> None:
+        self.queues = tuple(queues)
+        self._choose = choose
+        self._out_until: dict[QueueName, float] = {}
+
+    def is_in_rotation(self, queue: QueueName, now: float) -> bool:
+        return self._out_until.get(queue, now) <= now
+
+    def pick(self, tried: Collection[QueueName], now: float) -> QueueName | None:
+        """Picks one of the queues in rotation at random.
+
+        If all are out, it gives the one that has been out longest, but only to a call that has not tried a queue yet.
+        """
+        able = [queue for queue in self.queues if self.is_in_rotation(queue, now) and queue not in tried]
+        if able:
+            return self._choose(able)
+        return None if tried else min(self.queues, key=lambda queue: self._out_until[queue])
+
+    def take_out(self, queue: QueueName, error: Exception, seconds: float, now: float) -> Iterator[Change]:
+        """Takes a queue that has failed out of rotation."""
+        if self.is_in_rotation(queue, now):  # several senders may see the failure at the same time
+            yield QueueTakenOut(queue, seconds, error)
+        self._out_until[queue] = now + seconds
+
+    def put_back(self, queue: QueueName) -> Iterator[Change]:
+        """Puts a queue that has taken messages back into rotation."""
+        if self._out_until.pop(queue, None) is not None:
+            yield QueueTakenBack(queue)
+
 
 class Failover:
-    """The shared state of one pair. Any thread may call; changes are told outside the lock."""
+    """The shared state of one pair. Any thread may call it. It reports events after it has released its lock."""
 
     def __init__(
         self,
@@ -27,104 +67,120 @@ class Failover:
         options: PairOptions,
         queues: Sequence[QueueName],
         now: Callable[[], float],
-        watch: Callable[[Entity], None],
+        start_watch: Callable[[PrimaryEntity], None],
     ) -> None:
-        """`watch` is called once for an entity that needs to be looked after, and again only when `due` was None."""
+        """`start_watch` is called at the first failure of a healthy entity, and not again before that watch has ended
+        (`end_watch`)."""
         self.options = options
         self.operation_timeout = options.operation_timeout.total_seconds()
         self.now = now
-        self.telemetry = Telemetry(pair)
+        self.metrics = SenderMetrics(pair)
         self._pair = pair
-        self._rotation = Rotation(queues)
-        self._watch = watch
-        self._watched: set[Entity] = set()
-        self._entities: dict[str, Entity] = {}
+        self._pool = BacklogQueuePool(queues)
+        self._start_watch = start_watch
+        self._watched: set[PrimaryEntity] = set()
+        self._entities: dict[str, PrimaryEntity] = {}
         self._lock = threading.Lock()
 
     # --- entities ------------------------------------------------------------------------------------------------
 
-    def entity(self, path: str) -> Entity:
-        """The entity of that name: Service Bus makes no difference between capitals and small letters."""
+    def entity(self, path: str) -> PrimaryEntity:
+        """The entity of that name. Names of Service Bus entities are not case-sensitive."""
         with self._lock:
             key = path.strip("/").lower()
             if key not in self._entities:
                 failing, pinging = self.options.failover_interval, self.options.ping_primary_interval
-                self._entities[key] = Entity(path.strip("/"), failing.total_seconds(), pinging.total_seconds())
+                self._entities[key] = PrimaryEntity(path.strip("/"), failing.total_seconds(), pinging.total_seconds())
             return self._entities[key]
 
     def failed_over(self) -> tuple[str, ...]:
+        """The paths of all entities that are failed over."""
         with self._lock:
             return tuple(entity.path for entity in self._entities.values() if entity.is_failed_over)
 
-    def is_failed_over(self, entity: Entity) -> bool:
-        """Whether messages go to the backlog, now."""
+    def is_failed_over(self, entity: PrimaryEntity) -> bool:
+        """Whether messages for the entity go to the backlog now."""
         if isinstance(entity.state, Doubtful):
             self._change(lambda: entity.check(self.now()))
         return entity.is_failed_over
 
-    def succeeded(self, entity: Entity, count: int) -> None:
+    def succeeded(self, entity: PrimaryEntity, count: int) -> None:
         """Messages have arrived at the primary."""
-        if entity.state is not HEALTHY or entity.busy is not None:
+        if entity.state is not HEALTHY or entity.busy_error is not None:
             with self._lock:
                 entity.succeeded()
-        self.telemetry.accepted(entity.path, "primary", count)
+        self.metrics.accepted(entity.path, "primary", count)
 
-    def failed(self, entity: Entity, error: Exception) -> None:
-        """A send has failed in a way that counts."""
+    def failed(self, entity: PrimaryEntity, error: Exception) -> None:
+        """A send has failed with an error that counts."""
         self._change(lambda: entity.failed(error, self.now()))
         with self._lock:
-            new = entity not in self._watched and entity.due() is not None
-            if new:
+            is_new = entity not in self._watched and entity.due() is not None
+            if is_new:
                 self._watched.add(entity)
-        if new:
-            self._watch(entity)
+        if is_new:
+            self._start_watch(entity)
 
-    def was_busy(self, entity: Entity, error: Exception) -> None:
+    def was_busy(self, entity: PrimaryEntity, error: Exception) -> None:
+        """The service has answered "server busy" (S5)."""
         with self._lock:
             entity.was_busy(error, self.now())
 
-    def due(self, entity: Entity) -> float | None:
-        """When the entity has to be looked at. None: it is healthy, and whoever watches it can go."""
-        with self._lock:
-            due = entity.due()
-            if due is None:
-                self._watched.discard(entity)
-            return due
-
-    def pinged(self, entity: Entity, error: Exception | None, began: float) -> None:
+    def pinged(self, entity: PrimaryEntity, error: Exception | None, began: float) -> None:
+        """A ping has arrived, or has failed with an error."""
         self._change(lambda: entity.pinged(error, began, self.now()))
+
+    # --- the watch over an entity --------------------------------------------------------------------------------
+
+    def due(self, entity: PrimaryEntity) -> float | None:
+        """When the entity needs attention. None while it is healthy."""
+        with self._lock:
+            return entity.due()
+
+    def end_watch(self, entity: PrimaryEntity) -> bool:
+        """Ends the watch over a healthy entity; returns False, and keeps the watch, if the entity has failed again.
+
+        One step under the lock: otherwise a failure in between would start no new watch.
+        """
+        with self._lock:
+            if entity.due() is not None:
+                return False
+            self._watched.discard(entity)
+            return True
 
     # --- backlog queues ------------------------------------------------------------------------------------------
 
     def queue_for(self, present: QueueName | None, tried: dict[QueueName, Exception]) -> QueueName | None:
-        """The queue a sender goes on with: the one it has, while that works, else another."""
+        """The backlog queue that a sender uses next: its present one as long as that works, otherwise another one."""
         with self._lock:
             now = self.now()
-            if present is not None and present not in tried and self._rotation.has(present, now):
+            if present is not None and present not in tried and self._pool.is_in_rotation(present, now):
                 return present
-            return self._rotation.pick(tried, now)
+            return self._pool.pick(tried, now)
 
     def queue_failed(self, queue: QueueName, error: Exception) -> None:
-        seconds = QUIET if judge(error) is Verdict.BUSY else OUT_FOR
-        self._change(lambda: self._rotation.take_out(queue, error, seconds, self.now()))
+        """A backlog queue did not take messages."""
+        seconds = BUSY_PAUSE if classify(error) is FailureClass.BUSY else OUT_FOR
+        self._change(lambda: self._pool.take_out(queue, error, seconds, self.now()))
 
     def queue_works(self, queue: QueueName) -> None:
-        self._change(lambda: self._rotation.works(queue))
+        """A backlog queue has taken messages."""
+        self._change(lambda: self._pool.put_back(queue))
 
-    # --- telling -------------------------------------------------------------------------------------------------
+    # --- reporting -----------------------------------------------------------------------------------------------
 
     def _change(self, step: Callable[[], Iterable[Change]]) -> None:
         with self._lock:
             changes = list(step())
         for change in changes:
-            self._tell(change)
+            self._report(change)
 
-    def _tell(self, change: Change) -> None:
+    def _report(self, change: Change) -> None:
         serious = isinstance(change, EntityFailedOver | QueueTakenOut) or (
             isinstance(change, EntityPinged) and change.error is not None
         )
         log.log(logging.WARNING if serious else logging.INFO, "%s: %s", self._pair, change)
-        self.telemetry.note(change)
+        self.metrics.record(change)
         if self.options.on_change is not None:
             try:
                 self.options.on_change(change)

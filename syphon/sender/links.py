@@ -1,4 +1,4 @@
-"""The SDK's sender for one entity, opened when it is first needed, and opened anew after it broke."""
+"""A link: the SDK's sender for one entity, opened when it is first needed, and opened again after it broke."""
 
 from __future__ import annotations
 
@@ -6,33 +6,62 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from azure.servicebus import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.bus import Retries, message_limit, take_over_retries
 
-from .error_classes import Verdict, judge
+from .error_classes import FailureClass, classify
 
 T = TypeVar("T")
+SdkSenderT = TypeVar("SdkSenderT")
 
 
-class SenderLink:
-    """A link of one paired sender, which uses it from one thread at a time.
+class SenderLinkState(Generic[SdkSenderT]):
+    """The state of a link, the same for the sync API and the asyncio API."""
 
-    The SDK opens a connection in its own time: it waits for ever for a host that takes the connection and then never
-    says a word. So a link is opened in a thread of its own, and one that takes too long is left to itself.
-    """
-
-    def __init__(self, make: Callable[[], ServiceBusSender]) -> None:
+    def __init__(self, create: Callable[[], SdkSenderT]) -> None:
         self.retries = Retries(0)
         self.limit: int | None = None
-        self._make = make
-        self._sender: ServiceBusSender | None = None
-        self._opening: _Opening | None = None
+        self._create = create
+        self._sender: SdkSenderT | None = None
         self._generation = 0
         self._has_served = False
+
+    def drop(self) -> None:
+        """Stops using the present sender."""
+        raise NotImplementedError
+
+    def _create_sender(self) -> SdkSenderT:
+        """Makes a new sender of the SDK. The sender does no retries by itself: the flow of the call does them."""
+        sender = self._create()
+        self.retries = take_over_retries(sender)
+        return sender
+
+    def _drop_if_broken(self, error: Exception, retry_if_stale: bool) -> bool:
+        """Drops the sender if the error says that the entity is not available.
+
+        Returns whether to try again on a new sender: a link that has served before may only have been idle for too
+        long. A timeout is no such case.
+        """
+        if classify(error) is not FailureClass.COUNTS:
+            return False
+        self.drop()
+        return retry_if_stale and self._has_served and not isinstance(error, OperationTimeoutError)
+
+
+class SenderLink(SenderLinkState[ServiceBusSender]):
+    """A link of one paired sender of the sync API, which uses it from one thread at a time.
+
+    The SDK has no timeout for opening a connection: it waits for ever for a host that accepts the connection and then
+    stays silent. So a link is opened in its own thread, and the link abandons an opening that takes too long.
+    """
+
+    def __init__(self, create: Callable[[], ServiceBusSender]) -> None:
+        super().__init__(create)
+        self._opening: _Opening | None = None
 
     def use(
         self,
@@ -40,12 +69,12 @@ class SenderLink:
         timeout: float,
         *,
         generation: int = 0,
-        once_more: bool = False,
+        retry_if_stale: bool = False,
     ) -> T:
-        """Does something with the open sender, and tells it how much time is left.
+        """Calls `action` with the open sender and the time that is left.
 
-        A link of another generation is not used again. `once_more`: one that has served before may have gone stale, and
-        gets a second chance.
+        A link of another generation is not used again. With `retry_if_stale`, a link that has served before and fails
+        now is opened again for a second try.
         """
         until = time.monotonic() + timeout
         if self._sender is not None and self._generation != generation:
@@ -54,32 +83,29 @@ class SenderLink:
             if self._sender is None:
                 self._sender, self._generation, self._has_served = self._open(timeout), generation, False
             result = action(self._sender, _left(until))
-            self._has_served |= once_more
+            self._has_served |= retry_if_stale
             return result
         except Exception as error:
-            if judge(error) is not Verdict.COUNTS:
-                raise
-            self.drop()
-            if not (once_more and self._has_served) or isinstance(error, OperationTimeoutError):
+            if not self._drop_if_broken(error, retry_if_stale):
                 raise
         return self.use(action, _left(until), generation=generation)
 
     def _open(self, timeout: float) -> ServiceBusSender:
-        sender = self._make()
-        self.retries = take_over_retries(sender)
+        sender = self._create_sender()
         self._opening = _Opening(sender)
+        self._opening.start()
         self._opening.wait(timeout)
         self.limit = message_limit(sender)
         return sender
 
     def drop(self) -> None:
-        """Lets go of a sender that is not to be used again; saying goodbye may take half a second."""
+        """Stops using the present sender, and closes it in another thread: that may take half a second."""
         sender, self._sender = self._sender, None
         if sender is not None:
             threading.Thread(target=_close, args=(sender,), name="close sender", daemon=True).start()
 
     def close(self) -> None:
-        """Any thread may do that: what another one is doing with the link fails."""
+        """Closes the link. Any thread may call it: the use of the link by another thread then fails."""
         if self._opening is not None:
             self._opening.give_up()
         sender, self._sender = self._sender, None
@@ -88,7 +114,7 @@ class SenderLink:
 
 
 class _Opening:
-    """A sender that is being opened, until it is open or given up."""
+    """Opens a sender in a thread. The opening ends when the sender is open, has failed, or is given up."""
 
     def __init__(self, sender: ServiceBusSender) -> None:
         self._sender = sender
@@ -96,7 +122,9 @@ class _Opening:
         self._is_over = threading.Event()
         self._is_given_up = False
         self._error: Exception | None = None
-        threading.Thread(target=self._run, name=f"open {sender.entity_name}", daemon=True).start()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"open {self._sender.entity_name}", daemon=True).start()
 
     def _run(self) -> None:
         try:
@@ -109,7 +137,7 @@ class _Opening:
             _close(self._sender)
 
     def give_up(self) -> None:
-        """Nobody waits any more. Should it open after all, it is closed."""
+        """Ends the waiting. If the sender opens later, its thread closes it."""
         with self._lock:
             if not self._is_over.is_set():
                 self._is_given_up = True
@@ -132,5 +160,5 @@ def _left(until: float) -> float:
 
 
 def _close(sender: ServiceBusSender) -> None:
-    with contextlib.suppress(Exception):  # it is over; the SDK may stumble over what is left of the connection
+    with contextlib.suppress(Exception):  # the sender is not used again; the SDK may fail on a broken connection
         sender.close()

@@ -1,4 +1,4 @@
-"""What an application hands to a sender, made ready to be sent more than once: to the primary, and to the backlog."""
+"""The messages of one call, prepared so that they can be sent twice: to the primary, and to the backlog."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from syphon.bus import payloads_of
 
-Message: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage
-Load: TypeAlias = Message | list[Any] | ServiceBusMessageBatch
+Messages: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage | list[Any] | ServiceBusMessageBatch
 
 NOT_CANCELLABLE = -1
-"""The sequence number of a message that was scheduled by way of the backlog: it has none that could be cancelled."""
+"""The sequence number of a message that was scheduled by way of the backlog: there is nothing to cancel it by."""
 
 _SCHEDULED = b"x-opt-scheduled-enqueue-time"
 
 
-def load_of(given: Any) -> Load:
-    """What was given, so that it can be read twice and has the same message ids each time.
+def prepare(given: Any) -> Messages:
+    """What the application gave, in a form that can be read twice and has the same message ids each time.
 
-    A generator can be read once; and of a mapping the SDK makes a new message, with a new id, at each send.
+    A generator can be read only once. From a mapping the SDK makes a new message, with a new id, at each send.
     """
     if isinstance(given, ServiceBusMessage | ServiceBusMessageBatch | AmqpAnnotatedMessage):
         return given
@@ -39,21 +38,21 @@ def load_of(given: Any) -> Load:
     )
 
 
-def count_of(load: Load) -> int:
-    return len(load) if isinstance(load, list | ServiceBusMessageBatch) else 1
+def count_of(messages: Messages) -> int:
+    return len(messages) if isinstance(messages, list | ServiceBusMessageBatch) else 1
 
 
-def encoded(load: Load) -> list[bytes]:
-    """The load as the primary would have been sent it."""
-    return payloads_of(load if isinstance(load, list | ServiceBusMessageBatch) else [load])
+def encode(messages: Messages) -> list[bytes]:
+    """Each message as the bytes that the SDK would send to the primary."""
+    return payloads_of(messages if isinstance(messages, list | ServiceBusMessageBatch) else [messages])
 
 
-def scheduled(load: Load, when: datetime) -> list[Any]:
-    """Copies of the messages, due then. (The SDK would write the time onto the caller's own.)"""
-    if isinstance(load, ServiceBusMessageBatch):
+def scheduled_copies(messages: Messages, when: datetime) -> list[Any]:
+    """Copies of the messages, due at `when`. (The SDK would write the time into the caller's own messages.)"""
+    if isinstance(messages, ServiceBusMessageBatch):
         raise TypeError("A batch cannot be scheduled: schedule a list of messages.")
     copies = []
-    for message in load if isinstance(load, list) else [load]:
+    for message in messages if isinstance(messages, list) else [messages]:
         message = copy.deepcopy(message)
         annotated = message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
         annotated.annotations = {**(annotated.annotations or {}), _SCHEDULED: when}
@@ -64,16 +63,19 @@ def scheduled(load: Load, when: datetime) -> list[Any]:
 PING_TYPE = "application/vnd.ms-servicebus-ping"
 
 
-def ping() -> ServiceBusMessage:
-    """What asks an entity whether it is there (F5). No receiver ever sees it; session entities want a session id."""
+def ping_message() -> ServiceBusMessage:
+    """An empty message that shows whether an entity takes messages (F5).
+
+    The service never delivers it to a receiver. It has a session id because an entity with sessions requires one.
+    """
     second = timedelta(seconds=1)
     return ServiceBusMessage(b"", content_type=PING_TYPE, time_to_live=second, session_id=str(uuid.uuid4()))
 
 
 def check_cancellable(numbers: int | list[int]) -> None:
-    """Raises ValueError for a message that went by way of the backlog."""
+    """Raises ValueError for a message that was scheduled by way of the backlog."""
     if NOT_CANCELLABLE in (numbers if isinstance(numbers, list) else [numbers]):
         raise ValueError(
             "The message was scheduled by way of the backlog and cannot be cancelled: it has no number at the primary. "
-            "Cancel it there once the syphon has carried it home."
+            "Cancel it at the primary after the syphon has moved it there."
         )

@@ -1,4 +1,7 @@
-"""Setting a pair up (F1): what is wrong with credentials, names or queues is told now, and not in the first outage."""
+"""Setting a pair up (F1): its options, its two clients, the check of the credentials, and the backlog queues.
+
+Wrong options, credentials, names or queues raise an error here, and not only in the first outage.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from azure.core.credentials import AccessToken
@@ -17,25 +21,72 @@ from syphon.backlog import Provisioned, backlog_queues, plan, primary_label, pro
 from syphon.bus import Administration, Connection, WayIn, check_contract, way_in
 from syphon.model import BadConnectionString, ConnectionString, Faulted, NotAuthorized
 
-from .options import BadOptions, PairOptions
+from .events import Change
 
 log = logging.getLogger(__name__)
 
 ANSWER_WITHIN = 15.0
-"""Seconds the primary gets to say that our credentials are good. It may be away: that is what a pair is for."""
-TOKEN_SCOPE = "https://servicebus.azure.net/.default"  # noqa: S105  no token, but what to ask for one
+"""Seconds that the primary gets to accept our credentials. It may be unavailable: that is what a pair is for."""
+TOKEN_SCOPE = "https://servicebus.azure.net/.default"  # noqa: S105  not a token, but what to ask for one
+
+_MINUTE = timedelta(minutes=1)
+
+
+class BadOptions(ValueError):
+    """Some options cannot be used. The text names each of them, and its valid values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions:
+    """How a pair behaves. The defaults are those of the paired namespaces of the .NET SDK.
+
+    All mistakes in the options are reported at once, when the options are made.
+    """
+
+    backlog_queue_count: int = 10
+    failover_interval: timedelta = _MINUTE
+    """How long an entity may fail before its messages go to the backlog; 0: at the first failure that counts."""
+    ping_primary_interval: timedelta = _MINUTE
+    """How often an entity that is failed over is tried again."""
+    enable_syphon: bool = False
+    """Move the backlog to the primary from inside this process. For small deployments: otherwise run `syphon`."""
+    operation_timeout: timedelta = _MINUTE
+    """How long the primary, and then each backlog queue, may take for a call without a timeout of its own."""
+    primary_name: str | None = None
+    """The primary's part in the names of its backlog queues; by default the first label of its host name."""
+    on_change: Callable[[Change], None] | None = None
+    """Called when an entity fails over, is pinged or returns, and when a backlog queue stops or starts working."""
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise BadOptions("; ".join(problems))
+
+    def _problems(self) -> Iterator[str]:
+        if self.backlog_queue_count < 1:
+            yield f"backlog_queue_count is {self.backlog_queue_count}: at least 1 queue is needed"
+        for name, least, most in (
+            ("failover_interval", timedelta(0), timedelta(minutes=60)),
+            ("ping_primary_interval", timedelta(seconds=1), timedelta(minutes=30)),
+            ("operation_timeout", timedelta(seconds=1), timedelta(minutes=60)),
+        ):
+            value: timedelta = getattr(self, name)
+            if not least <= value <= most:
+                yield f"{name} is {value}: it may be {least} to {most}"
+        if self.primary_name is not None and (not self.primary_name.strip() or "/" in self.primary_name):
+            yield f"primary_name is {self.primary_name!r}: it is one part of a queue's name, without a slash"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One namespace of a pair: its client, and whether it is ours to close."""
+class NamespaceClient:
+    """The SDK's client of one namespace of a pair, and whether the pair has made it and must close it."""
 
     client: Any
-    is_ours: bool
+    is_owned: bool
 
     @classmethod
-    def of(cls, given: Any, client_type: Any, which: str) -> Side:
-        """A connection string, a host name with its credential, or a client of that type."""
+    def of(cls, given: Any, client_type: Any, which: str) -> NamespaceClient:
+        """Takes a connection string, a host name with its credential, or a client of that type."""
         check_contract()
         if isinstance(given, client_type):
             return cls(given, False)
@@ -59,7 +110,7 @@ def set_up(
     options: PairOptions,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Provisioned:
-    """Checks the primary's credentials, and provisions the backlog queues. Raises what is wrong (P5)."""
+    """Checks the primary's credentials and provisions the backlog queues. Raises an error if one of them fails (P5)."""
     here = way_in(primary)
     if here.host == secondary.host:
         raise ValueError(f"The primary and the secondary are the same namespace, {here.host}: a pair needs two.")
@@ -73,16 +124,16 @@ def set_up(
 
 
 def sync_client(way: WayIn, loop: asyncio.AbstractEventLoop) -> ServiceBusClient:
-    """A client for threads that goes where an asynchronous one goes, on whose loop its credential lives."""
+    """A sync client of the namespace that an asyncio client uses. The asyncio client's credential lives on `loop`."""
     text = way.connection_string()
     if text is not None:
         return ServiceBusClient.from_connection_string(text, retry_total=0, connection_verify=way.ca_file)
-    credential: Any = Awaited(way.credential, loop)
+    credential: Any = BlockingCredential(way.credential, loop)
     return ServiceBusClient(way.host, credential, retry_total=0, connection_verify=way.ca_file)
 
 
-class Awaited:
-    """A credential of azure-identity's asynchronous kind, for a thread to ask. Its loop must be free to answer."""
+class BlockingCredential:
+    """An asyncio credential of azure-identity, for use in a thread. Its loop must be free to answer."""
 
     def __init__(self, credential: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._credential = credential
@@ -109,8 +160,11 @@ def _administration(way: WayIn) -> Any:
 
 
 def _check_credentials(client: ServiceBusClient, way: WayIn) -> None:
-    """A key is shown to the namespace. Of a token it can only be said that there is one: what it is good for is
-    decided entity by entity."""
+    """Raises an error if the credentials are wrong.
+
+    The namespace checks a key when a connection opens. For a token credential, the only check here is that it gives a
+    token: the service decides for each entity what the token allows.
+    """
     outcome: list[Exception | None] = []
 
     def ask() -> None:
@@ -124,7 +178,7 @@ def _check_credentials(client: ServiceBusClient, way: WayIn) -> None:
         else:
             outcome.append(None)
 
-    # In a thread of its own: the SDK waits for ever for a host that takes a connection and never says a word.
+    # In its own thread: the SDK waits for ever for a host that accepts a connection and then stays silent.
     asking = threading.Thread(target=ask, name=f"ask {way.host}", daemon=True)
     asking.start()
     asking.join(ANSWER_WITHIN)
@@ -132,14 +186,18 @@ def _check_credentials(client: ServiceBusClient, way: WayIn) -> None:
     if isinstance(error, Faulted):
         raise error
     if error is not None:
-        log.warning("%s cannot be asked whether our credentials are good: %s", way.host, error)
+        log.warning(
+            "The credentials for %s could not be checked, pairing goes on without the check: %s", way.host, error
+        )
 
 
 def _fetch_token(way: WayIn) -> None:
     kind = ""
     try:
         way.credential.get_token(TOKEN_SCOPE)
-    except Exception as error:  # its text may hold the request, and with it a secret: its kind says enough
+    except Exception as error:  # its text may contain the request, and with it a secret: the error's type is enough
         kind = type(error).__name__
     if kind:
-        raise NotAuthorized(f"{way.host}: the credential gives no token ({kind}). Check it, and its surroundings.")
+        raise NotAuthorized(
+            f"{way.host}: the credential gives no token ({kind}). Check the credential and its environment."
+        )

@@ -1,41 +1,93 @@
-"""`asyncio.timeout` for one use of a link after another.
-
-The standard one sets a timer for each, and takes it back: a twentieth of what a whole send costs. This one leaves its
-timer where it is, and looks at it when it rings.
-"""
+"""Time as a pair sees it: its clocks, the deadline of a call, and a timeout for asyncio that can be used again."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+CLOSE_WITHIN = 5.0
+"""Seconds that a send under way gets to finish when its sender is closed, and seconds that closing a link may take."""
 
-class Patience:
-    """Of one task at a time: raises TimeoutError in it when the time is over."""
+
+class SyncClock:
+    """The real clock of the sync API. Tests use another one."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Waits for an event, but not longer than `seconds`."""
+        event.wait(seconds)
+
+
+class AioClock:
+    """The real clock of the asyncio API. Tests use another one."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Waits for an event, but not longer than `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+
+
+class Deadline:
+    """How long a call may take.
+
+    A caller's timeout is for the whole call. Without one, the primary gets one operation timeout, and then each backlog
+    queue gets one.
+    """
+
+    def __init__(self, now: Callable[[], float], operation_timeout: float, timeout: float | None) -> None:
+        self._now = now
+        self._operation_timeout = operation_timeout
+        self._is_callers = timeout is not None
+        self.whole = operation_timeout if timeout is None else timeout
+        self._at = now() + self.whole
+
+    def left(self) -> float:
+        return self._at - self._now()
+
+    def left_for_backlog(self) -> float:
+        return self.left() if self._is_callers else self._operation_timeout
+
+
+class ReusableTimeout:
+    """`asyncio.timeout` for one use of a link after another: raises TimeoutError in the task when the time is over.
+
+    `asyncio.timeout` sets a timer for each use and cancels it: that is a twentieth of what a whole send costs. This one
+    leaves its timer in place, and decides when the timer fires. One task at a time may use it.
+    """
 
     def __init__(self) -> None:
         self._task: asyncio.Task[object] | None = None
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._is_over = False
+        self._has_expired = False
         self._cancelling = 0
 
-    def of(self, seconds: float) -> Self:
-        """For what is done within this."""
+    def limit(self, seconds: float) -> Self:
+        """Sets the limit for the `with` block that follows."""
         task = asyncio.current_task()
         assert task is not None, "a link is used in a task"
-        self._task, self._cancelling, self._is_over = task, task.cancelling(), False
+        self._task, self._cancelling, self._has_expired = task, task.cancelling(), False
         loop = asyncio.get_running_loop()
         self._until = loop.time() + seconds
         if self._timer is None or self._timer.when() > self._until:
-            self._set(loop)
+            self._set_timer(loop)
         return self
 
-    def end(self) -> None:
-        """The time is over now, for whoever is within."""
-        if self._task is not None and not self._is_over:
-            self._is_over = True
+    def expire(self) -> None:
+        """Ends the time now, for the task that is inside the `with` block."""
+        if self._task is not None and not self._has_expired:
+            self._has_expired = True
             self._task.cancel()
 
     def __enter__(self) -> None:
@@ -45,23 +97,23 @@ class Patience:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        # Somebody else may have cancelled the task as well: then it is cancelled, and not out of time.
-        if self._is_over and task is not None:
+        # Other code may have cancelled the task as well: then the task is cancelled, and not out of time.
+        if self._has_expired and task is not None:
             is_ours = task.uncancel() <= self._cancelling
             if is_ours and kind is asyncio.CancelledError:
                 raise TimeoutError from error
 
-    def _set(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(self._until, self._ring, loop)
+        self._timer = loop.call_at(self._until, self._on_timer, loop)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set for an earlier use, it rings too early for the present one, or for none at all."""
+    def _on_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A timer that was set for an earlier use may fire too early for the present use, or while there is none."""
         self._timer = None
         if self._task is None:
             return
         if loop.time() < self._until:
-            self._set(loop)
+            self._set_timer(loop)
         else:
-            self.end()
+            self.expire()

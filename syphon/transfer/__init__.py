@@ -11,7 +11,6 @@ from .replay import Replay, ReplayTally, Route, to_backlog, to_destination
 from .traces import BatchTrace
 
 __all__ = [
-    "wall_clock",
     "BatchTrace",
     "DestinationBackoff",
     "Doorbell",
@@ -24,4 +23,5 @@ __all__ = [
     "Route",
     "to_backlog",
     "to_destination",
+    "wall_clock",
 ]

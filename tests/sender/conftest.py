@@ -1,9 +1,10 @@
-"""A pair to send with: a real emulator, real sockets, and whichever front is asked for."""
+"""A pair to send with: a real emulator, real sockets, and the sync API or the asyncio API."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -23,22 +24,22 @@ from syphon.emulator import (
 )
 from syphon.emulator.broker.namespace import Namespace
 from syphon.sender import Change, PairOptions
-from tests.support.sender_faces import FRONTS, Front, HandClock
+from tests.support.sender_apis import APIS, ManualClock, SyncApi
 
 AT_ONCE = timedelta(0)
 QUEUE_0, QUEUE_1 = "contoso/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/1"
 
 leftovers = pytest.mark.filterwarnings("ignore:(unclosed|loop is closed):ResourceWarning")
-"""The SDK leaves what is left of a broken connection to the garbage collector."""
+"""The SDK leaves the rest of a broken connection to the garbage collector."""
 
 
-class Bench:
-    """Two namespaces, a front, and what a test does with them."""
+class PairedEmulator:
+    """Two namespaces of an emulator, and pairs of them that use one of the two APIs."""
 
-    def __init__(self, emulator: BackgroundEmulator, front: Front) -> None:
+    def __init__(self, emulator: BackgroundEmulator, api: SyncApi) -> None:
         self.emulator = emulator
-        self.front = front
-        self.clock: HandClock = front.clock_type()
+        self.api = api
+        self.clock: ManualClock = api.clock_type()
         self.changes: list[Change] = []
         self._open: list[Any] = []
 
@@ -56,11 +57,11 @@ class Bench:
         self.emulator.call(lambda: self.primary.create_queue(QueueDescription(name, **options)))
 
     def topic(self, name: str, subscription: str) -> None:
-        def furnish() -> None:
+        def create() -> None:
             self.primary.create_topic(TopicDescription(name))
             self.primary.create_subscription(SubscriptionDescription(name, subscription))
 
-        self.emulator.call(furnish)
+        self.emulator.call(create)
 
     def fault(self, fault: Fault, namespace: str = "contoso") -> None:
         self.emulator.call(lambda: self.emulator[namespace].namespace.faults.add(fault))
@@ -73,7 +74,7 @@ class Bench:
         self.emulator.call(lambda: faults.begin_outage(kind) if kind is not None else faults.end_outage())
 
     def sends(self, path: str, namespace: str = "contoso") -> int:
-        """How many messages an entity was sent, pings included."""
+        """How many messages were sent to an entity, pings included."""
         counters = self.emulator[namespace].namespace.counters
         return self.emulator.call(lambda: counters.of(path, Kind.SEND))
 
@@ -84,7 +85,7 @@ class Bench:
         return sum(self.active(queue.name, "contoso-dr") for queue in self.emulator.call(self.secondary.queues))
 
     def stored(self, path: str, namespace: str = "contoso") -> list[bytes]:
-        """The messages of a queue as the service keeps them, to the byte."""
+        """The messages of a queue, as the bytes that the service keeps."""
 
         def look() -> list[bytes]:
             messages = self.emulator[namespace].namespace.line(path).peek(0, 1000)
@@ -93,7 +94,7 @@ class Bench:
         return self.emulator.call(look)
 
     def take(self, path: str, count: int, namespace: str = "contoso", **options: Any) -> list[Any]:
-        """What lies in a queue, out of it; waits until there are so many."""
+        """Receives and deletes `count` messages of a queue; waits until there are so many."""
         with ServiceBusClient.from_connection_string(self.emulator[namespace].connection_string) as client:
             mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
             with client.get_queue_receiver(path, receive_mode=mode, **options) as receiver:
@@ -104,8 +105,8 @@ class Bench:
 
     # --- pairs ---------------------------------------------------------------------------------------------------
 
-    def pair(self, *, hand_clock: bool = True, **options: Any) -> Any:
-        """A pair whose clients try nothing twice, so that each failure is seen at once."""
+    def pair(self, *, manual_clock: bool = True, **options: Any) -> Any:
+        """A pair whose clients do no retries, so that each failure is seen at once."""
         settings = {
             "backlog_queue_count": 2,
             "failover_interval": AT_ONCE,
@@ -114,32 +115,60 @@ class Bench:
             **options,
         }
         primary, secondary = (
-            self.front.client(self.emulator[name].connection_string) for name in ("contoso", "contoso-dr")
+            self.api.client(self.emulator[name].connection_string) for name in ("contoso", "contoso-dr")
         )
-        more = {"clock": self.clock} if hand_clock else {}
-        client = self.front.pair(primary, secondary, PairOptions(**settings), **more)
+        more = {"clock": self.clock} if manual_clock else {}
+        client = self.api.pair(primary, secondary, PairOptions(**settings), **more)
         self._open += [secondary, primary, client]
         return client
 
     def close(self) -> None:
         while self._open:
-            self.front.close(self._open.pop())
-        self.front.stop()
+            self.api.close(self._open.pop())
+        self.api.stop()
 
 
-@pytest.fixture(params=list(FRONTS))
+@contextmanager
+def paired_emulator(api_name: str, kind: type[PairedEmulator] = PairedEmulator) -> Iterator[PairedEmulator]:
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")])
+    with BackgroundEmulator(settings) as emulator:
+        api = APIS[api_name]()
+        api.start()
+        paired = kind(emulator, api)
+        paired.queue("orders")
+        try:
+            yield paired
+        finally:
+            paired.close()
+            gc.collect()  # the SDK's remains of broken connections: later tests must not meet them
+
+
+@pytest.fixture(params=list(APIS))
+def api(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def paired(api: str) -> Iterator[PairedEmulator]:
+    with paired_emulator(api) as paired:
+        yield paired
+
+
+# --- old names, for test_embedded.py alone -----------------------------------------------------------------------
+
+
+class Bench(PairedEmulator):
+    def pair(self, *, hand_clock: bool = True, **options: Any) -> Any:
+        return super().pair(manual_clock=hand_clock, **options)
+
+
+@pytest.fixture(params=list(APIS))
 def front(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
 def bench(front: str) -> Iterator[Bench]:
-    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")])
-    with BackgroundEmulator(settings) as emulator:
-        bench = Bench(emulator, FRONTS[front]())
-        bench.queue("orders")
-        try:
-            yield bench
-        finally:
-            bench.close()
-            gc.collect()  # what the SDK leaves of broken connections; later tests must not meet it
+    with paired_emulator(front, Bench) as paired:
+        assert isinstance(paired, Bench)
+        yield paired

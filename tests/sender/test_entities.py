@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from syphon.sender.changes import Change, EntityFailedOver, EntityPinged, EntityReturned
-from syphon.sender.entities import HEALTHY, Doubtful, Entity, FailedOver
+from syphon.sender.entities import HEALTHY, Doubtful, FailedOver, PrimaryEntity
+from syphon.sender.events import Change, EntityFailedOver, EntityPinged, EntityReturned
 
 ERROR, OTHER = OSError("gone"), OSError("still gone")
 
 
-def orders(failover_interval: float = 60.0, ping_interval: float = 60.0) -> Entity:
-    return Entity("orders", failover_interval, ping_interval)
+def orders(failover_interval: float = 60.0, ping_interval: float = 60.0) -> PrimaryEntity:
+    return PrimaryEntity("orders", failover_interval, ping_interval)
 
 
-def fail(entity: Entity, now: float, error: Exception = ERROR) -> list[Change]:
+def fail(entity: PrimaryEntity, now: float, error: Exception = ERROR) -> list[Change]:
     return list(entity.failed(error, now))
 
 
@@ -88,5 +88,5 @@ def test_a_failure_that_comes_late_does_not_fail_it_over_twice() -> None:
 def test_a_busy_entity_is_left_alone_for_ten_seconds_and_is_not_in_doubt() -> None:  # F3, S5
     entity = orders(0.0)
     entity.was_busy(ERROR, 100.0)
-    assert entity.quiet_until == 110.0
+    assert entity.busy_until == 110.0
     assert entity.state is HEALTHY

@@ -1,4 +1,4 @@
-"""The example: an application for azure-servicebus that survives the emulator's outage by its constructor alone."""
+"""The examples: an application for azure-servicebus survives an outage when only its constructor changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
-from tests.support.sender_faces import eventually
+from tests.support.sender_apis import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

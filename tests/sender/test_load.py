@@ -1,6 +1,6 @@
-"""The primary taken away and given back three times under sender_load: twenty senders, 2,000 messages a second.
+"""The primary taken away and given back three times under load: twenty senders, 2,000 messages a second.
 
-Every message whose send returned is looked for at its destination, by its identity, after the syphon has run.
+The test looks for every message whose send returned, by its id, at its destination, after the syphon has run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from syphon.model.outcome import Outcome, Result
 from syphon.transfer.pump import Pump, PumpOptions
 from tests.sender.conftest import QUEUE_0, QUEUE_1
 from tests.support import sender_load
-from tests.support.sender_faces import eventually
+from tests.support.sender_apis import eventually
 
 PLACES = ("orders", "invoices", "parts", "news/subscriptions/all")
 
@@ -49,24 +49,24 @@ def emulator() -> Iterator[BackgroundEmulator]:
     with BackgroundEmulator(settings) as emulator:
         home = emulator["contoso"].namespace
 
-        def furnish() -> None:
+        def create() -> None:
             home.create_queue(QueueDescription("orders"))
             home.create_queue(QueueDescription("invoices", requires_session=True))
             home.create_queue(QueueDescription("parts", enable_partitioning=True))
             home.create_topic(TopicDescription("news"))
             home.create_subscription(SubscriptionDescription("news", "all"))
 
-        emulator.call(furnish)
+        emulator.call(create)
         yield emulator
 
 
 @contextmanager
-def senders(emulator: BackgroundEmulator, front: str, record: Path) -> Iterator[None]:
+def senders(emulator: BackgroundEmulator, api: str, record: Path) -> Iterator[None]:
     strings = {
         "PRIMARY": emulator["contoso"].connection_string,
         "SECONDARY": emulator["contoso-dr"].connection_string,
     }
-    command = [sys.executable, "-m", "tests.support.sender_load", front, str(record)]
+    command = [sys.executable, "-m", "tests.support.sender_load", api, str(record)]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **strings}, cwd=root) as process:
         try:
@@ -80,13 +80,13 @@ def senders(emulator: BackgroundEmulator, front: str, record: Path) -> Iterator[
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(("front", "more"), [("sync", 2000), ("aio", 500)])
+@pytest.mark.parametrize(("api", "more"), [("sync", 2000), ("aio", 500)])
 def test_every_acknowledged_message_arrives_once_or_as_a_duplicate_that_can_be_told(
-    emulator: BackgroundEmulator, front: str, more: int, tmp_path: Path
+    emulator: BackgroundEmulator, api: str, more: int, tmp_path: Path
 ) -> None:
-    """`more`: how many messages each side gets between two turns of the tide. The asynchronous SDK takes its time."""
+    """`more`: how many messages each side gets between two changes. The SDK for asyncio is slow."""
     outages: list[tuple[float, float]] = []
-    with senders(emulator, front, tmp_path / "record"):
+    with senders(emulator, api, tmp_path / "record"):
         for kind in (Outage.DROP, Outage.REFUSE, Outage.DROP):
             grows(lambda: at_home(emulator), more)
             outages.append(take_away(emulator, kind))
@@ -100,7 +100,7 @@ def test_every_acknowledged_message_arrives_once_or_as_a_duplicate_that_can_be_t
     arrived = Counter(identity for place in PLACES for identity in identities(emulator, place))
     acknowledged = {identity for batch, _, _ in record["calls"] for identity in batch}
     assert set(arrived) == acknowledged  # nothing is lost; and since every call returned, nothing else was sent
-    # Twice can be only what was under way when the primary went: its acceptance was lost.
+    # Only a message that was being sent when the primary went may be there twice: its acceptance was lost.
     doubtful = {
         identity
         for batch, start, end in record["calls"]
@@ -114,7 +114,7 @@ def test_every_acknowledged_message_arrives_once_or_as_a_duplicate_that_can_be_t
 
 
 def take_away(emulator: BackgroundEmulator, kind: Outage) -> tuple[float, float]:
-    """The primary goes, and the last it accepts is not told to who sent it. From when to when that took."""
+    """Starts an outage; the answer to the last accepted send is lost. Returns when it began and when it was done."""
     faults = emulator["contoso"].namespace.faults
     going = time.monotonic()
     lost = Fault(Action.LOSE_REPLY_AND_DROP, Operation.SEND, times=1)
@@ -125,7 +125,7 @@ def take_away(emulator: BackgroundEmulator, kind: Outage) -> tuple[float, float]
 
 
 def grows(measure: Callable[[], int], by: int) -> None:
-    """Waits until so many more messages are there: the sender_load goes on meanwhile."""
+    """Waits until there are so many more messages. The senders go on meanwhile."""
     start = measure()
     eventually(lambda: measure() >= start + by, within=60)
 
@@ -164,5 +164,5 @@ def carry_home(emulator: BackgroundEmulator) -> None:
     eventually(run, within=60)  # on a machine that is busy a queue may look quiet before it is empty
 
 
-def test_the_load_is_what_it_says() -> None:
+def test_the_load_is_two_thousand_messages_a_second() -> None:
     assert sender_load.SENDERS * sender_load.BATCH / sender_load.PAUSE == 2000

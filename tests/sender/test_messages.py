@@ -1,4 +1,4 @@
-"""What a message looks like in the backlog, however the application handed it over (M1, M3, M7)."""
+"""What a message looks like in the backlog, for each way to give it to the sender (M1, M3, M7)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from syphon.amqp import Described, Long, Message, Symbol, Timestamp
 from syphon.backlog import Restored, restore
 from syphon.emulator import Outage
 from syphon.sender import NOT_CANCELLABLE, TooLargeForBacklog, UnfitForBacklog
-from tests.sender.conftest import QUEUE_0, Bench, leftovers
+from tests.sender.conftest import QUEUE_0, PairedEmulator, leftovers
 
 pytestmark = leftovers
-ONE_FRONT = pytest.mark.parametrize("front", ["sync"])
-"""For what both fronts have in common: the bytes."""
+ONE_API = pytest.mark.parametrize("api", ["sync"])
+"""For tests of the bytes: they are the same for both APIs."""
 DUE = datetime(2040, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 
-def failed_over(bench: Bench, path: str = "orders") -> Any:
+def failed_over(paired: PairedEmulator, path: str = "orders") -> Any:
     """A sender whose entity is failed over, to a backlog of one queue."""
-    client = bench.pair(backlog_queue_count=1)
+    client = paired.pair(backlog_queue_count=1)
     sender = client.get_queue_sender(path)
-    bench.outage(Outage.REFUSE)
+    paired.outage(Outage.REFUSE)
     return sender
 
 
-def in_backlog(bench: Bench) -> list[bytes]:
-    return bench.stored(QUEUE_0, "contoso-dr")
+def in_backlog(paired: PairedEmulator) -> list[bytes]:
+    return paired.stored(QUEUE_0, "contoso-dr")
 
 
 def home(payload: bytes) -> Restored:
@@ -41,7 +41,9 @@ def home(payload: bytes) -> Restored:
     return restored
 
 
-def test_aliases_are_typed_as_the_old_sdk_wrote_them_and_the_properties_are_cleared(bench: Bench) -> None:  # M1, M3
+def test_aliases_are_typed_as_the_old_sdk_wrote_them_and_the_properties_are_cleared(
+    paired: PairedEmulator,
+) -> None:  # M1, M3
     message = ServiceBusMessage(
         b"body",
         message_id="m",
@@ -50,8 +52,8 @@ def test_aliases_are_typed_as_the_old_sdk_wrote_them_and_the_properties_are_clea
         scheduled_enqueue_time_utc=DUE,
         application_properties={"mine": 7},
     )
-    failed_over(bench).send_messages(message)
-    (payload,) = in_backlog(bench)
+    failed_over(paired).send_messages(message)
+    (payload,) = in_backlog(paired)
     stored = Message(payload)
     properties = stored.application_properties()
     assert properties.get("x-ms-path") == "orders"
@@ -63,12 +65,12 @@ def test_aliases_are_typed_as_the_old_sdk_wrote_them_and_the_properties_are_clea
     assert properties.get("mine") == 7
     assert stored.properties().group_id is None
     assert stored.header().ttl is None
-    assert bench.active(QUEUE_0, "contoso-dr") == 1  # due at once: the schedule is the primary's to keep
+    assert paired.active(QUEUE_0, "contoso-dr") == 1  # due at once: the schedule is the primary's to keep
 
 
-def test_a_message_with_none_of_the_three_has_its_path_alone(bench: Bench) -> None:  # M1
-    failed_over(bench).send_messages(ServiceBusMessage("body", message_id="m"))
-    (payload,) = in_backlog(bench)
+def test_a_message_with_none_of_the_three_has_its_path_alone(paired: PairedEmulator) -> None:  # M1
+    failed_over(paired).send_messages(ServiceBusMessage("body", message_id="m"))
+    (payload,) = in_backlog(paired)
     assert [str(key) for key, _ in Message(payload).application_properties()] == ["x-ms-path"]
 
 
@@ -101,21 +103,23 @@ def annotated_sequence() -> AmqpAnnotatedMessage:
     return AmqpAnnotatedMessage(sequence_body=[[1, 2], ["three"]], properties=AmqpMessageProperties(message_id="q"))
 
 
-@ONE_FRONT
+@ONE_API
 @pytest.mark.parametrize("make", [message_with_everything, annotated_value, annotated_sequence])
-def test_restored_it_is_to_the_byte_what_the_primary_would_get(bench: Bench, make: Callable[[], Any]) -> None:  # M2
+def test_restored_it_is_to_the_byte_what_the_primary_would_get(
+    paired: PairedEmulator, make: Callable[[], Any]
+) -> None:  # M2
     message = make()
-    client = bench.pair(backlog_queue_count=1)
+    client = paired.pair(backlog_queue_count=1)
     sender = client.get_queue_sender("orders")
     sender.send_messages(message)
-    bench.outage(Outage.REFUSE)
+    paired.outage(Outage.REFUSE)
     sender.send_messages(message)
-    (stored,), (payload,) = bench.stored("orders"), in_backlog(bench)
+    (stored,), (payload,) = paired.stored("orders"), in_backlog(paired)
     assert Message(home(payload).payload).bare() == Message(stored).bare()
     assert home(payload).partition_key == ("s1" if make is message_with_everything else None)
 
 
-@ONE_FRONT
+@ONE_API
 @pytest.mark.parametrize(
     "given",
     [
@@ -127,9 +131,9 @@ def test_restored_it_is_to_the_byte_what_the_primary_would_get(bench: Bench, mak
     ],
     ids=["list", "generator", "mappings", "annotated", "batch"],
 )
-def test_whatever_the_sdk_takes_goes_to_the_backlog_as_well(bench: Bench, given: Callable[[], Any]) -> None:
-    failed_over(bench).send_messages(given())
-    assert [home(payload).message_id for payload in in_backlog(bench)] == ["1", "2"]
+def test_whatever_the_sdk_takes_goes_to_the_backlog_as_well(paired: PairedEmulator, given: Callable[[], Any]) -> None:
+    failed_over(paired).send_messages(given())
+    assert [home(payload).message_id for payload in in_backlog(paired)] == ["1", "2"]
 
 
 def annotated(identity: str) -> AmqpAnnotatedMessage:
@@ -143,16 +147,16 @@ def batch(*messages: ServiceBusMessage) -> ServiceBusMessageBatch:
     return made
 
 
-def test_nothing_at_all_is_sent_for_an_empty_list(bench: Bench) -> None:
-    failed_over(bench).send_messages([])
-    assert in_backlog(bench) == []
+def test_nothing_at_all_is_sent_for_an_empty_list(paired: PairedEmulator) -> None:
+    failed_over(paired).send_messages([])
+    assert in_backlog(paired) == []
 
 
-def test_the_callers_message_is_left_as_it_is(bench: Bench) -> None:
+def test_the_callers_message_is_left_as_it_is(paired: PairedEmulator) -> None:
     message = ServiceBusMessage(
         "body", session_id="s", time_to_live=timedelta(minutes=1), application_properties={"raw": b"bytes"}
     )
-    sender = failed_over(bench)
+    sender = failed_over(paired)
     sender.send_messages([{"body": "to be failed over by"}])
     sender.send_messages(message)
     sender.schedule_messages(message, DUE)
@@ -161,12 +165,14 @@ def test_the_callers_message_is_left_as_it_is(bench: Bench) -> None:
     assert message.scheduled_enqueue_time_utc is None
 
 
-def test_a_message_too_large_once_aliased_is_refused_by_how_much_before_anything_is_sent(bench: Bench) -> None:  # M7
-    sender = failed_over(bench)
+def test_a_message_too_large_once_aliased_is_refused_by_how_much_before_anything_is_sent(
+    paired: PairedEmulator,
+) -> None:  # M7
+    sender = failed_over(paired)
     large = ServiceBusMessage(b"x" * 262_110, message_id="large")
     with pytest.raises(TooLargeForBacklog, match="more than the 262144 that contoso/x-servicebus-tra") as caught:
         sender.send_messages([ServiceBusMessage("small"), large])
-    assert in_backlog(bench) == []
+    assert in_backlog(paired) == []
     assert isinstance(caught.value, MessageSizeExceededError)
     assert f"{caught.value.excess} more than" in str(caught.value)
     sender.send_messages(ServiceBusMessage(b"x" * (262_110 - caught.value.excess), message_id="large"))
@@ -174,46 +180,46 @@ def test_a_message_too_large_once_aliased_is_refused_by_how_much_before_anything
         sender.send_messages(ServiceBusMessage(b"x" * (262_111 - caught.value.excess), message_id="large"))
 
 
-def test_a_batch_that_was_full_before_its_aliases_goes_in_parts(bench: Bench) -> None:  # M7
-    sender = failed_over(bench)
+def test_a_batch_that_was_full_before_its_aliases_goes_in_parts(paired: PairedEmulator) -> None:  # M7
+    sender = failed_over(paired)
     full = batch(*(ServiceBusMessage(b"x" * 900, message_id=str(number)) for number in range(278)))
     assert full.size_in_bytes > 255_000
     sender.send_messages(full)
-    assert [home(payload).message_id for payload in in_backlog(bench)] == [str(number) for number in range(278)]
+    assert [home(payload).message_id for payload in in_backlog(paired)] == [str(number) for number in range(278)]
 
 
-def test_an_application_that_makes_its_batches_goes_on_doing_so(bench: Bench) -> None:
-    sender = failed_over(bench)
+def test_an_application_that_makes_its_batches_goes_on_doing_so(paired: PairedEmulator) -> None:
+    sender = failed_over(paired)
     made = sender.create_message_batch()
     made.add_message(ServiceBusMessage("a", message_id="1"))
     sender.send_messages(made)
-    assert len(in_backlog(bench)) == 1
+    assert len(in_backlog(paired)) == 1
     assert made.max_size_in_bytes == 262_144
 
 
-def test_a_message_out_of_a_backlog_is_not_put_into_one_again(bench: Bench) -> None:
-    sender = failed_over(bench)
+def test_a_message_out_of_a_backlog_is_not_put_into_one_again(paired: PairedEmulator) -> None:
+    sender = failed_over(paired)
     with pytest.raises(UnfitForBacklog, match="x-ms-path"):
         sender.send_messages(ServiceBusMessage("a", application_properties={"x-ms-path": "orders"}))
 
 
-def test_messages_are_scheduled_by_way_of_the_backlog_and_cannot_be_cancelled(bench: Bench) -> None:
-    sender = failed_over(bench)
+def test_messages_are_scheduled_by_way_of_the_backlog_and_cannot_be_cancelled(paired: PairedEmulator) -> None:
+    sender = failed_over(paired)
     messages = [ServiceBusMessage("a", message_id="1"), annotated("2")]
     numbers = sender.schedule_messages(messages, DUE)
     assert numbers == [NOT_CANCELLABLE, NOT_CANCELLABLE]
-    for payload in in_backlog(bench):
+    for payload in in_backlog(paired):
         due = Message(payload).application_properties().get("x-ms-scheduledenqueuetimeutc")
         assert due == Timestamp(round(DUE.timestamp() * 1000))
     with pytest.raises(ValueError, match="by way of the backlog"):
         sender.cancel_scheduled_messages(numbers)
 
 
-def test_a_healthy_primary_schedules_and_cancels(bench: Bench) -> None:
-    sender = bench.pair().get_queue_sender("orders")
+def test_a_healthy_primary_schedules_and_cancels(paired: PairedEmulator) -> None:
+    sender = paired.pair().get_queue_sender("orders")
     message = ServiceBusMessage("a", message_id="1")
     numbers = sender.schedule_messages([message, message], DUE)
-    assert len(bench.stored("orders")) == 2
+    assert len(paired.stored("orders")) == 2
     assert message.scheduled_enqueue_time_utc is None
     sender.cancel_scheduled_messages(numbers)
-    assert bench.stored("orders") == []
+    assert paired.stored("orders") == []

@@ -1,9 +1,10 @@
-"""Pairing: when it returns all is set up, and what is wrong is raised there (F1)."""
+"""Pairing: when it returns the pair is set up, and it raises an error for anything that is wrong (F1)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -26,39 +27,39 @@ from syphon.emulator import (
 from syphon.model.errors import NotAuthorized
 from syphon.sender import BadOptions, PairOptions, pair
 from syphon.sender.pairing import set_up
-from tests.sender.conftest import QUEUE_0, QUEUE_1, Bench, leftovers
+from tests.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
 
 pytestmark = leftovers
 OPTIONS = PairOptions(backlog_queue_count=2, primary_name="contoso")
 SECRET = "c2VuZCBhbmQgbm90aGluZyBlbHNl"
 
 
-def strings(bench: Bench) -> tuple[str, str]:
-    return bench.emulator["contoso"].connection_string, bench.emulator["contoso-dr"].connection_string
+def strings(paired: PairedEmulator) -> tuple[str, str]:
+    return paired.emulator["contoso"].connection_string, paired.emulator["contoso-dr"].connection_string
 
 
-def test_two_connection_strings_make_a_pair_with_its_backlog_queues(bench: Bench) -> None:  # F1, P1
-    client = bench.front.pair(*strings(bench), OPTIONS)
+def test_two_connection_strings_make_a_pair_with_its_backlog_queues(paired: PairedEmulator) -> None:  # F1, P1
+    client = paired.api.pair(*strings(paired), OPTIONS)
     try:
         client.get_queue_sender("orders").send_messages(ServiceBusMessage("a"))
         assert client.backlog_queue_count == 2
     finally:
         client.close()
-    assert bench.active("orders") == 1
-    assert {queue.name for queue in bench.emulator.call(bench.secondary.queues)} == {QUEUE_0, QUEUE_1}
+    assert paired.active("orders") == 1
+    assert {queue.name for queue in paired.emulator.call(paired.secondary.queues)} == {QUEUE_0, QUEUE_1}
 
 
-def test_a_primary_that_is_away_can_be_paired(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:  # F1
+def test_a_primary_that_is_away_can_be_paired(paired: PairedEmulator, caplog: pytest.LogCaptureFixture) -> None:  # F1
     """An application that is started in the middle of an outage."""
-    bench.outage(Outage.REFUSE)
-    bench.pair().get_queue_sender("orders").send_messages(ServiceBusMessage("a"))
-    assert bench.in_backlog() == 1
-    assert "cannot be asked whether our credentials are good" in caplog.text
+    paired.outage(Outage.REFUSE)
+    paired.pair().get_queue_sender("orders").send_messages(ServiceBusMessage("a"))
+    assert paired.in_backlog() == 1
+    assert "could not be checked, pairing goes on" in caplog.text
 
 
-def test_fewer_queues_than_asked_for_are_used_and_counted(bench: Bench) -> None:  # F1, P5
-    bench.fault(Fault(Action.ERROR, Operation.MANAGE, QUEUE_1, condition="amqp:internal-error"), "contoso-dr")
-    primary, secondary = map(ServiceBusClient.from_connection_string, strings(bench))
+def test_fewer_queues_than_asked_for_are_used_and_counted(paired: PairedEmulator) -> None:  # F1, P5
+    paired.fault(Fault(Action.ERROR, Operation.MANAGE, QUEUE_1, condition="amqp:internal-error"), "contoso-dr")
+    primary, secondary = map(ServiceBusClient.from_connection_string, strings(paired))
     pauses: list[float] = []
     with primary, secondary:
         backlog = set_up(primary, way_in(secondary), OPTIONS, pauses.append)
@@ -67,9 +68,9 @@ def test_fewer_queues_than_asked_for_are_used_and_counted(bench: Bench) -> None:
     assert pauses == [30.0, 30.0]
 
 
-def test_no_queue_at_all_is_an_error(bench: Bench) -> None:  # F1, P5
-    bench.outage(Outage.REFUSE, "contoso-dr")
-    primary, secondary = map(ServiceBusClient.from_connection_string, strings(bench))
+def test_no_queue_at_all_is_an_error(paired: PairedEmulator) -> None:  # F1, P5
+    paired.outage(Outage.REFUSE, "contoso-dr")
+    primary, secondary = map(ServiceBusClient.from_connection_string, strings(paired))
     with primary, secondary, pytest.raises(NoBacklogQueue, match="not one of the 2"):
         set_up(primary, way_in(secondary), OPTIONS, lambda seconds: None)  # noqa: ARG005
 
@@ -128,13 +129,13 @@ def test_what_is_no_pair_of_namespaces_is_refused_without_its_secrets(
     assert "c2VjcmV0" not in str(caught.value)
 
 
-def test_a_primary_without_a_name_must_be_given_one(bench: Bench) -> None:
+def test_a_primary_without_a_name_must_be_given_one(paired: PairedEmulator) -> None:
     with pytest.raises(BadOptions, match="primary_name is not set, and 127"):
-        bench.front.pair(*strings(bench))
+        paired.api.pair(*strings(paired))
 
 
 class NoToken:
-    """A credential in a place where it does not work, of both kinds."""
+    """A credential that does not work here."""
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         raise RuntimeError("secret of the credential")
@@ -145,19 +146,57 @@ class NoAsyncToken:
         raise RuntimeError("secret of the credential")
 
 
-def test_a_credential_that_gives_no_token_is_told_at_once_and_quotes_nothing(bench: Bench) -> None:  # F1
-    credential = NoToken() if bench.front.name == "sync" else NoAsyncToken()
+def test_a_credential_that_gives_no_token_is_told_at_once_and_quotes_nothing(paired: PairedEmulator) -> None:  # F1
+    credential = NoToken() if paired.api.name == "sync" else NoAsyncToken()
     with pytest.raises(NotAuthorized, match="gives no token") as caught:
-        bench.front.pair(("contoso.servicebus.windows.net", credential), strings(bench)[1], OPTIONS)
+        paired.api.pair(("contoso.servicebus.windows.net", credential), strings(paired)[1], OPTIONS)
     assert "secret" not in str(caught.value)
 
 
-def test_no_log_line_or_repr_has_a_key_in_it(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_log_line_or_repr_has_a_key_in_it(paired: PairedEmulator, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    client = bench.pair()
-    bench.outage(Outage.REFUSE)
+    client = paired.pair()
+    paired.outage(Outage.REFUSE)
     client.get_queue_sender("orders").send_messages(ServiceBusMessage("a"))
-    key = strings(bench)[0].partition("SharedAccessKey=")[2].partition(";")[0]
+    key = strings(paired)[0].partition("SharedAccessKey=")[2].partition(";")[0]
     assert len(key) > 5
     assert key not in caplog.text
     assert key not in repr(way_in(client.primary)) + repr(client.failover.options)
+
+
+# --- options ---
+
+
+def test_the_defaults_are_those_of_the_paired_namespaces_of_the_dotnet_sdk() -> None:  # F1
+    options = PairOptions()
+    assert options.backlog_queue_count == 10
+    assert options.failover_interval == timedelta(minutes=1)
+    assert options.ping_primary_interval == timedelta(minutes=1)
+    assert options.enable_syphon is False
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("backlog_queue_count", [1, 500], [0, -1]),
+        ("failover_interval", [timedelta(0), timedelta(minutes=60)], [timedelta(-1), timedelta(minutes=61)]),
+        (
+            "ping_primary_interval",
+            [timedelta(seconds=1), timedelta(minutes=30)],
+            [timedelta(0), timedelta(minutes=31)],
+        ),
+        ("operation_timeout", [timedelta(seconds=1), timedelta(minutes=60)], [timedelta(0), timedelta(hours=2)]),
+        ("primary_name", ["contoso"], ["", " ", "a/b"]),
+    ],
+)
+def test_each_option_has_its_range(name: str, good: list[object], bad: list[object]) -> None:  # F1
+    for value in good:
+        assert getattr(PairOptions(**{name: value}), name) == value  # type: ignore[arg-type]
+    for value in bad:
+        with pytest.raises(BadOptions, match=name):
+            PairOptions(**{name: value})  # type: ignore[arg-type]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(BadOptions, match=r"backlog_queue_count.*ping_primary_interval"):
+        PairOptions(backlog_queue_count=0, ping_primary_interval=timedelta(0))

@@ -1,6 +1,6 @@
-"""Twenty senders under load, in a process of their own.
+"""Twenty senders under load, in their own process.
 
-`python -m tests.support.sender_load FRONT RECORD`, with two connection strings in the environment.
+`python -m tests.support.sender_load API RECORD`, with two connection strings in the environment.
 It sends until its input ends, and writes down each call: ids, when it began, when it ended.
 """
 
@@ -39,7 +39,7 @@ OPTIONS = PairOptions(
 
 @dataclass
 class Record:
-    """What a run leaves behind."""
+    """The result of a run."""
 
     calls: list[tuple[list[str], float, float]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -111,11 +111,11 @@ def run_tasks(primary: str, secondary: str, record: Record, stopping: threading.
     asyncio.run(run())
 
 
-FRONTS: dict[str, Callable[[str, str, Record, threading.Event], None]] = {"sync": run_threads, "aio": run_tasks}
+APIS: dict[str, Callable[[str, str, Record, threading.Event], None]] = {"sync": run_threads, "aio": run_tasks}
 
 
 def main() -> None:
-    front, path = sys.argv[1:]
+    api, path = sys.argv[1:]
     stopping = threading.Event()
 
     def until_the_input_ends() -> None:
@@ -124,7 +124,7 @@ def main() -> None:
 
     threading.Thread(target=until_the_input_ends, daemon=True).start()
     record = Record()
-    FRONTS[front](os.environ["PRIMARY"], os.environ["SECONDARY"], record, stopping)
+    APIS[api](os.environ["PRIMARY"], os.environ["SECONDARY"], record, stopping)
     Path(path).write_text(json.dumps(asdict(record)))
 
 

@@ -1,0 +1,189 @@
+"""What the paired client and the paired sender of the sync API and of the asyncio API have in common.
+
+`sync` and `aio` add only the waiting: how a step is executed, how a call waits for its turn, and how closing works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from azure.servicebus import ServiceBusClient
+
+from syphon.backlog import Provisioned, QueueName
+
+from .entities import PrimaryEntity
+from .error_classes import SenderClosed
+from .failover import Failover
+from .links import SenderLinkState
+from .pairing import NamespaceClient, PairOptions
+from .send_flow import CreateBacklogBatch, FlowStep, SendFlow, SendToBacklog
+
+if TYPE_CHECKING:
+    from .embedded import EmbeddedSyphon
+
+ClientT = TypeVar("ClientT", bound=Any)
+ReceiverT = TypeVar("ReceiverT")
+PairedSenderT = TypeVar("PairedSenderT")
+LinkT = TypeVar("LinkT", bound=SenderLinkState[Any])
+Action: TypeAlias = Callable[[Any, float], Any]
+
+
+def embedded_syphon(
+    clients: Callable[[], tuple[ServiceBusClient, ServiceBusClient]],
+    backlog: Provisioned,
+    options: PairOptions,
+    now: Callable[[], float],
+) -> EmbeddedSyphon | None:
+    """Starts the syphon of `enable_syphon`. `clients` gives the sync clients of the primary and the secondary."""
+    if not options.enable_syphon:
+        return None
+    from .embedded import EmbeddedSyphon
+
+    return EmbeddedSyphon(*clients(), backlog.names, now)
+
+
+class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
+    """Two namespaces to send with."""
+
+    closing: threading.Event | asyncio.Event
+    """Set as soon as the client is being closed."""
+
+    def __init__(
+        self,
+        primary: NamespaceClient,
+        secondary: NamespaceClient,
+        backlog: Provisioned,
+        options: PairOptions,
+        now: Callable[[], float],
+        syphon: EmbeddedSyphon | None,
+    ) -> None:
+        self.primary: ClientT = primary.client
+        """The primary's client, for everything except sending."""
+        self.secondary: ClientT = secondary.client
+        self.backlog = backlog
+        """The backlog queues, and what provisioning found out about them."""
+        self.syphon = syphon
+        """Moves the backlog to the primary, with `enable_syphon`."""
+        self.failover = Failover(self.primary.fully_qualified_namespace, options, backlog.names, now, self._start_watch)
+        self._owned_clients: list[ClientT] = [side.client for side in (primary, secondary) if side.is_owned]
+        self._senders: set[PairedSenderT] = set()
+        self._lock = threading.Lock()  # never held while waiting, so that the asyncio API may use it too
+
+    @property
+    def backlog_queue_count(self) -> int:
+        """How many backlog queues there are: fewer than requested, if some could not be created."""
+        return self.backlog.count
+
+    @property
+    def failed_over(self) -> tuple[str, ...]:
+        """The entities whose messages go to the backlog now."""
+        return self.failover.failed_over()
+
+    def get_queue_sender(self, queue_name: str, **options: Any) -> PairedSenderT:
+        """A sender for a queue; options are those of `ServiceBusClient.get_queue_sender`."""
+        return self._add_sender(queue_name, lambda: self.primary.get_queue_sender(queue_name, **options))
+
+    def get_topic_sender(self, topic_name: str, **options: Any) -> PairedSenderT:
+        """A sender for a topic; options are those of `ServiceBusClient.get_topic_sender`."""
+        return self._add_sender(topic_name, lambda: self.primary.get_topic_sender(topic_name, **options))
+
+    def get_queue_receiver(self, queue_name: str, **options: Any) -> ReceiverT:
+        """A receiver of the primary."""
+        receiver: ReceiverT = self.primary.get_queue_receiver(queue_name, **options)
+        return receiver
+
+    def get_subscription_receiver(self, topic_name: str, subscription_name: str, **options: Any) -> ReceiverT:
+        """A receiver of the primary."""
+        receiver: ReceiverT = self.primary.get_subscription_receiver(topic_name, subscription_name, **options)
+        return receiver
+
+    def _add_sender(self, path: str, create: Callable[[], Any]) -> PairedSenderT:
+        if self.closing.is_set():
+            raise SenderClosed
+        sender = self._new_sender(path, create)
+        with self._lock:
+            self._senders.add(sender)
+        return sender
+
+    def remove_sender(self, sender: PairedSenderT) -> None:
+        """A sender calls this when it has been closed."""
+        with self._lock:
+            self._senders.discard(sender)
+
+    @abstractmethod
+    def _new_sender(self, path: str, create: Callable[[], Any]) -> PairedSenderT:
+        """Makes a paired sender; `create` makes the SDK's sender for the primary."""
+
+    @abstractmethod
+    def _start_watch(self, entity: PrimaryEntity) -> None:
+        """Starts the watch over an entity, which lasts from its first failure until it is healthy."""
+
+
+class PairedSenderBase(Generic[LinkT]):
+    """Sends to one entity of a pair, as the SDK's sender does, or to the backlog while the entity is failed over."""
+
+    _closed: threading.Event | asyncio.Event
+
+    def __init__(
+        self,
+        client: PairedClientBase[Any, Any, Any],
+        path: str,
+        primary: LinkT,
+        link_to_backlog: Callable[[QueueName], LinkT],
+    ) -> None:
+        self._pair = client
+        self._primary = primary
+        self._flow = SendFlow(client.failover, path, primary)
+        self._link_to_backlog = link_to_backlog
+        self._backlog: tuple[QueueName, LinkT] | None = None
+
+    @property
+    def entity_name(self) -> str:
+        return self._flow.path
+
+    @property
+    def fully_qualified_namespace(self) -> str:
+        """The primary's host name."""
+        name: str = self._pair.primary.fully_qualified_namespace
+        return name
+
+    def _check_open(self) -> None:
+        if self._closed.is_set() or self._pair.closing.is_set():
+            raise SenderClosed
+
+    def _links(self) -> list[LinkT]:
+        """All links of the sender, to be closed."""
+        return [self._primary] if self._backlog is None else [self._primary, self._backlog[1]]
+
+    def _use_of_backlog(self, step: FlowStep) -> tuple[LinkT, Action, bool]:
+        """What a step does with the backlog: the link, the action, and whether to try again if the link is stale."""
+        match step:
+            case CreateBacklogBatch():
+                return self._backlog_link(step.queue), lambda sender, _: sender.create_message_batch(), False
+            case SendToBacklog(queue, batch):
+                return self._backlog_link(queue), lambda sender, left: sender.send_messages(batch, timeout=left), True
+            case _:
+                raise AssertionError(f"a sender cannot execute {step}")
+
+    def _backlog_link(self, queue: QueueName) -> LinkT:
+        """The link to the sender's backlog queue. The sender drops its link to any other backlog queue."""
+        if self._backlog is None or self._backlog[0] != queue:
+            if self._backlog is not None:
+                self._backlog[1].drop()
+            self._backlog = queue, self._link_to_backlog(queue)
+        return self._backlog[1]
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuses a timeout that the SDK refuses, too."""
+    if timeout is not None and timeout <= 0:
+        raise ValueError("The timeout must be greater than 0.")
+
+
+def left_after_waiting(timeout: float | None, waited: float) -> float | None:
+    """What is left of a call's timeout when it was its turn."""
+    return None if timeout is None else max(0.001, timeout - waited)

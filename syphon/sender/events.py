@@ -1,0 +1,133 @@
+"""What happens to a pair, as events, and the metrics of a pair.
+
+The text of an event is its log line. The application's `on_change` is called with the event itself. The metrics go
+through OpenTelemetry, and this module has all of their names; without a meter provider they cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from opentelemetry.metrics import MeterProvider, get_meter
+
+from .error_classes import brief
+
+# --- events ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EntityFailedOver:
+    """No message sent to the entity has arrived during the failover interval."""
+
+    entity: str
+    failing_for: float
+    """Seconds since the first failure."""
+    because: Exception
+
+    def __str__(self) -> str:
+        since = f"failing for {self.failing_for:.0f} s" if self.failing_for >= 1 else "failing"
+        return f"'{self.entity}' is failed over ({since}): its messages go to the backlog. {brief(self.because)}"
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPinged:
+    """A ping was sent to the entity."""
+
+    entity: str
+    error: Exception | None
+
+    def __str__(self) -> str:
+        result = "arrived" if self.error is None else f"failed: {brief(self.error)}"
+        return f"A ping to '{self.entity}' {result}"
+
+
+@dataclass(frozen=True, slots=True)
+class EntityReturned:
+    """A ping has arrived: all senders use the primary again."""
+
+    entity: str
+    away_for: float
+    """Seconds since it was failed over."""
+
+    def __str__(self) -> str:
+        return f"'{self.entity}' is back after {self.away_for:.0f} s: its messages go to the primary again"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTakenOut:
+    """A backlog queue did not take messages: no sender of the pair uses it for a while."""
+
+    queue: str
+    seconds: float
+    because: Exception
+
+    def __str__(self) -> str:
+        return f"{self.queue} is out of rotation for {self.seconds:.0f} s: {brief(self.because)}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTakenBack:
+    """A backlog queue that was out of rotation takes messages again."""
+
+    queue: str
+
+    def __str__(self) -> str:
+        return f"{self.queue} takes messages again"
+
+
+Change: TypeAlias = EntityFailedOver | EntityPinged | EntityReturned | QueueTakenOut | QueueTakenBack
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+MESSAGES: Final = "syphon.sender.messages"
+FAILOVERS: Final = "syphon.sender.failovers"
+POSSIBLE_DUPLICATES: Final = "syphon.sender.possible_duplicates"
+RETURNS: Final = "syphon.sender.returns"
+PINGS: Final = "syphon.sender.pings"
+FAILED_OVER: Final = "syphon.sender.entities.failed_over"
+QUEUES_OUT: Final = "syphon.sender.backlog_queues.out"
+
+
+class SenderMetrics:
+    """The metrics of one pair."""
+
+    def __init__(self, pair: str, provider: MeterProvider | None = None) -> None:
+        meter = get_meter("syphon.sender", meter_provider=provider)
+        self._pair = pair
+        self._messages = meter.create_counter(MESSAGES, "{message}", "Messages accepted, by side: primary or backlog.")
+        self._possible_duplicates = meter.create_counter(
+            POSSIBLE_DUPLICATES, "{message}", "Messages in the backlog whose answer from the primary was lost."
+        )
+        self._failovers = meter.create_counter(FAILOVERS, "{failover}", "Times an entity was failed over.")
+        self._returns = meter.create_counter(RETURNS, "{return}", "Times an entity returned to the primary.")
+        self._pings = meter.create_counter(PINGS, "{ping}", "Pings sent to failed-over entities, by result.")
+        self._failed_over = meter.create_up_down_counter(FAILED_OVER, "{entity}", "Entities that are failed over now.")
+        self._queues_out = meter.create_up_down_counter(
+            QUEUES_OUT, "{queue}", "Backlog queues that are out of rotation now."
+        )
+
+    def accepted(self, entity: str, side: str, count: int) -> None:
+        """Counts messages that the primary or the backlog has accepted."""
+        self._messages.add(count, {"pair": self._pair, "entity": entity, "side": side})
+
+    def possible_duplicates(self, entity: str, count: int) -> None:
+        """Counts messages that went to the backlog after the primary may have stored them."""
+        self._possible_duplicates.add(count, {"pair": self._pair, "entity": entity})
+
+    def record(self, change: Change) -> None:
+        """Counts an event."""
+        match change:
+            case EntityFailedOver():
+                self._failovers.add(1, {"pair": self._pair, "entity": change.entity})
+                self._failed_over.add(1, {"pair": self._pair})
+            case EntityReturned():
+                self._returns.add(1, {"pair": self._pair, "entity": change.entity})
+                self._failed_over.add(-1, {"pair": self._pair})
+            case EntityPinged():
+                result = "arrived" if change.error is None else "failed"
+                self._pings.add(1, {"pair": self._pair, "entity": change.entity, "result": result})
+            case QueueTakenOut():
+                self._queues_out.add(1, {"pair": self._pair})
+            case QueueTakenBack():
+                self._queues_out.add(-1, {"pair": self._pair})
