@@ -17,7 +17,7 @@ help:
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
 	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"
-	@echo "make check   ruff, mypy --strict and the import rules"
+	@echo "make check   ruff format and check, mypy --strict and the import rules"
 	@echo "make bench   the pump beside what people use today (ARGS=\"--scale 0.1\" for a quick look)"
 	@echo "make clean   remove .venv and everything that was generated"
 
@@ -49,7 +49,8 @@ soak: $(READY)
 
 .PHONY: check
 check: $(READY)
-	$(BIN)/ruff check syphon tests bench
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

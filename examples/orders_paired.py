@@ -2,7 +2,9 @@
 
 Only its constructor has changed.
 
-    python examples/orders_paired.py COUNT     with connection strings in PRIMARY and SECONDARY
+    python examples/orders_paired.py COUNT
+
+The connection strings are in the environment (PRIMARY, SECONDARY), or else those of `syphon emulator`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,11 @@ from azure.servicebus import ServiceBusMessage
 
 from syphon.sender import PairedClient, PairOptions, pair
 
+EMULATOR = (
+    "Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;"
+    "UseDevelopmentEmulator=true"
+)
+
 
 def client() -> PairedClient:
     options = PairOptions(
@@ -24,7 +31,9 @@ def client() -> PairedClient:
         primary_name="contoso",  # the emulator's host is an IP address; contoso.servicebus.windows.net needs none
         on_change=lambda change: print(f"    {change}", flush=True),
     )
-    return pair(os.environ["PRIMARY"], os.environ["SECONDARY"], options)
+    primary = os.environ.get("PRIMARY", EMULATOR.format(port=5672))
+    secondary = os.environ.get("SECONDARY", EMULATOR.format(port=5673))
+    return pair(primary, secondary, options)
 
 
 def main() -> None:
