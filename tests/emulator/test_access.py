@@ -49,7 +49,7 @@ from syphon.emulator import (
 from syphon.emulator.broker.descriptions import AuthorizationRule
 from syphon.emulator.settings import ROOT_POLICY
 from tests.support.amqp_peer import Peer, peer, receiver, sas, sender, text, token_request
-from tests.support.waiting import until
+from tests.support.waiting import async_eventually
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 ROOT, SENDS, LISTENS, OWN, SECOND = "root-key", "sending-key", "listening-key", "the-queue's-own-key", "its-second-key"
@@ -291,7 +291,7 @@ async def test_who_waits_for_a_session_does_not_get_one_after_the_token_has_expi
         assert isinstance(waits.source, Source)
         waits.source.filter = Map(((Symbol("com.microsoft:session-filter"), None),))
         one.send(waits)
-        await until(lambda: contoso.namespace.entity("sessions").links, "it waits")
+        await async_eventually(lambda: contoso.namespace.entity("sessions").links, "it waits")
         now += 1
         await one.expect(Attach)
         assert (await one.error_of(Detach)).condition == UNAUTHORIZED

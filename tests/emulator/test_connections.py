@@ -45,7 +45,7 @@ from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench, settings
 from tests.support.amqp_peer import Peer, peer, text, text_of
 from tests.support.sdk_queue import SOON
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import TIMEOUT, async_eventually
 
 # --- one port for everything, with TLS -------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ async def test_amqp_is_answered_within_tls_frame_by_frame(secure: Secure) -> Non
         one.write(b"\xff" * 8)
         assert (await one.error_of(Close)).condition == "amqp:connection:framing-error"
         assert await one.rest() == b""
-    await until(lambda: secure.bench.running.connection_count == 0, "the connection is gone")
+    await async_eventually(lambda: secure.bench.running.connection_count == 0, "the connection is gone")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ async def test_who_comes_in_as_the_door_is_shut_is_hung_up_on_whatever_turn_the_
                 await asyncio.sleep(0)
             listener.close()
             one.setblocking(False)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 with contextlib.suppress(ConnectionResetError):
                     assert await asyncio.get_running_loop().sock_recv(one, 1) == b""
     assert [str(complaint.message) for complaint in complaints] == []  # such as a socket that was left open
@@ -229,7 +229,7 @@ class Door:
             door._listener.close()
             for connection in list(door.connections):
                 connection.abort()
-            await until(lambda: not door.connections, "all connections are gone")
+            await async_eventually(lambda: not door.connections, "all connections are gone")
 
 
 async def test_a_peer_that_wants_heartbeats_gets_them_in_time() -> None:
@@ -282,7 +282,7 @@ async def test_half_a_handshake_and_then_silence_is_cut_off(start: bytes, monkey
         one.write(start)
         with contextlib.suppress(ConnectionResetError):
             await one.rest()
-        await until(lambda: not door.connections, "the connection is gone")
+        await async_eventually(lambda: not door.connections, "the connection is gone")
 
 
 async def test_a_peer_that_does_not_take_our_last_words_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +292,7 @@ async def test_a_peer_that_does_not_take_our_last_words_is_cut_off(monkeypatch: 
         one.write(b"\xff" * 8)
         assert (await one.error_of(Close)).condition == "amqp:connection:framing-error"
         # It never closes its end, and need not.
-        await until(lambda: not door.connections, "the connection is gone")
+        await async_eventually(lambda: not door.connections, "the connection is gone")
 
 
 # --- many at once ----------------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ async def test_three_hundred_connections_at_once_each_get_their_own_messages(ben
         for number in range(count):
             group.create_task(client(number, all_here))
     assert sorted(got, key=int) == [str(number) for number in range(count)]
-    await until(lambda: bench.running.connection_count == 0, "all have left")
+    await async_eventually(lambda: bench.running.connection_count == 0, "all have left")
     assert not bench.namespace.entity("orders").links
 
 

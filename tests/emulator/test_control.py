@@ -26,7 +26,7 @@ from syphon.emulator import (
 )
 from tests.emulator.conftest import Bench
 from tests.support.raw_client import raw_client
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 ORDER = section_bytes(Section.DATA, b"an order")
 NOTHING_SPECIAL = {
@@ -270,7 +270,7 @@ async def test_no_more_than_the_standard_library_is_needed(controls: Controls) -
     request = urllib.request.Request(address, data=b'{"action": "drop", "operation": "send"}', method="POST")
 
     def post() -> Any:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             return json.load(answer)
 
     assert (await asyncio.to_thread(post))["id"] == 1

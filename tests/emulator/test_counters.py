@@ -31,7 +31,7 @@ from syphon.emulator.broker.counters import Counters
 from tests.emulator.conftest import Bench, leftovers
 from tests.support.raw_client import LinkEnded, RawClient, raw_client
 from tests.support.sdk_queue import AIO, MOMENT, SOON, desk
-from tests.support.waiting import until
+from tests.support.waiting import async_eventually
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 
@@ -147,7 +147,7 @@ async def test_topics_subscriptions_and_dead_letters_are_counted_by_their_own_pa
         raw.grant(receiver, 1)
         await raw.receive(receiver)
         await ask(raw, await raw.attach_receiver("orders/$DeadLetterQueue"), 1)
-    await until(lambda: bench.running.connection_count == 0, "the client has left")
+    await async_eventually(lambda: bench.running.connection_count == 0, "the client has left")
     counters = bench.namespace.counters
     assert counters.of("events", Kind.SEND) == 1
     assert counters.of("events/subscriptions/all", Kind.RECEIVE) == 1
@@ -216,10 +216,14 @@ async def test_a_receive_of_the_client_is_one_receive_across_a_forced_detach(clo
     client = ServiceBusClient.from_connection_string(clocked.connection_string, retry_backoff_factor=0.01)
     async with client, client.get_queue_receiver("orders") as receiver:
         receiving = asyncio.create_task(receiver.receive_messages(100, max_wait_time=SOON * 4))
-        await until(lambda: [link for link in links if getattr(link, "credit", 0) == 100], "the receive has begun")
+        await async_eventually(
+            lambda: [link for link in links if getattr(link, "credit", 0) == 100], "the receive has begun"
+        )
         clock.advance(IDLE)
         assert not links
-        await until(lambda: [link for link in links if getattr(link, "credit", 0)], "it goes on, on a new link")
+        await async_eventually(
+            lambda: [link for link in links if getattr(link, "credit", 0)], "it goes on, on a new link"
+        )
         clock.advance(QUARTER - IDLE)
         assert not receiving.done()
         receiving.cancel()
@@ -280,7 +284,7 @@ async def test_a_receive_that_an_outage_ends_is_not_counted(patient: Bench, outa
         await ask(raw, await raw.attach_receiver("orders"), 10)
         patient.namespace.faults.begin_outage(outage)
         patient.namespace.faults.end_outage()
-        await until(lambda: patient.running.connection_count == 0, "the connection is cut")
+        await async_eventually(lambda: patient.running.connection_count == 0, "the connection is cut")
     assert counted(patient) == {}
 
 
@@ -288,7 +292,7 @@ async def test_a_receive_whose_client_goes_away_is_counted(patient: Bench) -> No
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
         await ask(raw, await raw.attach_receiver("orders"), 10)
-    await until(lambda: patient.running.connection_count == 0, "the client has left")
+    await async_eventually(lambda: patient.running.connection_count == 0, "the client has left")
     assert counted(patient) == {"empty_receive": 1}
 
 

@@ -38,7 +38,7 @@ from tests.support.plain_http import AioPlainHttp
 from tests.support.raw_client import LinkEnded, raw_client
 from tests.support.sdk_client import take
 from tests.support.sdk_queue import AIO, MOMENT, SOON, Desk, desk, texts
-from tests.support.waiting import until
+from tests.support.waiting import async_eventually
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 ORDER = section_bytes(Section.DATA, b"an order")
@@ -71,7 +71,7 @@ def set_fault(bench: Bench, action: Action, operation: Operation, entity: str = 
 
 async def heard_of(fault: Fault) -> None:
     """Waits until the broker has met it. A client may have given up by then."""
-    await until(lambda: fault.struck, "the broker has heard of it")
+    await async_eventually(lambda: fault.struck, "the broker has heard of it")
 
 
 async def never_answered(asking: Coroutine[Any, Any, object], silent: Fault) -> None:
@@ -287,7 +287,7 @@ async def test_a_delayed_connection_is_made_when_its_time_has_come(clocked: Benc
     assert clocked.clock is not None
     delay = set_fault(clocked, Action.DELAY, Operation.CONNECT, seconds=20, times=1)
     connecting = asyncio.create_task(_connect(clocked))
-    await until(lambda: delay.struck, "the connection has come")
+    await async_eventually(lambda: delay.struck, "the connection has come")
     await _connect(clocked)  # one that came later is through already
     assert not connecting.done()
     clocked.clock.advance(20)
@@ -364,8 +364,8 @@ async def test_an_attach_that_waits_ends_with_its_connection(clocked: Bench) -> 
     slow = set_fault(clocked, Action.DELAY, Operation.ATTACH, "orders", seconds=20)
     async with raw_client(clocked) as raw:
         raw.post(Attach("slow", 8, True, source=Source("orders"), target=Target("raw")))
-        await until(lambda: slow.struck, "the attach has come")
-    await until(lambda: clocked.running.connection_count == 0, "the connection is gone")
+        await async_eventually(lambda: slow.struck, "the attach has come")
+    await async_eventually(lambda: clocked.running.connection_count == 0, "the connection is gone")
     clocked.clock.advance(20)
     assert clocked.namespace.entity("orders").links == set()
 
@@ -545,7 +545,7 @@ async def test_a_message_that_is_deleted_as_it_is_received_can_be_lost_for_good(
         await orders.send("an order")
         set_fault(bench, Action.LOSE_REPLY, Operation.RECEIVE, "orders", times=1)
         assert await orders.receiver.receive_messages(max_wait_time=MOMENT) == []
-        await until(lambda: orders.stored() == 0, "it is deleted")
+        await async_eventually(lambda: orders.stored() == 0, "it is deleted")
 
 
 # Settling ------------------------------------------------------------------------------------------------------------
@@ -630,7 +630,7 @@ async def test_delayed_settlements_keep_their_order(clocked: Bench) -> None:
         first, second = await orders.take(2)
         delay = set_fault(clocked, Action.DELAY, Operation.SETTLE, "orders", seconds=20, times=1)
         settling = asyncio.create_task(orders.receiver.complete_message(first))
-        await until(lambda: delay.struck, "the first settlement has come")
+        await async_eventually(lambda: delay.struck, "the first settlement has come")
         assert orders.stored() == 2
         orders.advance(20)
         await settling
@@ -699,7 +699,7 @@ async def test_delayed_requests_are_answered_when_their_time_has_come(clocked: B
     async with desk(clocked, AIO) as orders:
         delay = set_fault(clocked, Action.DELAY, Operation.MANAGE, "orders", seconds=20, times=1)
         peeking = asyncio.create_task(orders.receiver.peek_messages())
-        await until(lambda: delay.struck, "the request has come")
+        await async_eventually(lambda: delay.struck, "the request has come")
         assert not peeking.done()
         orders.advance(20)
         assert await peeking == []
@@ -751,7 +751,7 @@ async def test_a_request_over_http_can_be_delayed(clocked: Bench, admin: Service
     assert clocked.clock is not None
     delay = set_fault(clocked, Action.DELAY, Operation.MANAGE, "orders", seconds=20)
     creating = asyncio.create_task(admin.create_queue("orders"))
-    await until(lambda: delay.struck, "the request has come")
+    await async_eventually(lambda: delay.struck, "the request has come")
     assert clocked.namespace.queues() == []
     clocked.clock.advance(20)
     await creating

@@ -61,7 +61,7 @@ from syphon.emulator import Kind, QueueDescription, SubscriptionDescription, Top
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench
 from tests.support.amqp_peer import receiver, sas, sender, text, token_request
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import TIMEOUT, async_eventually
 
 SEED = int(os.environ.get("SYPHON_FUZZ_SEED", "20240229"))
 COUNT = int(os.environ.get("SYPHON_FUZZ_COUNT", "400"))
@@ -329,7 +329,7 @@ class Pestered:
     async def _say(self, data: bytes) -> None:
         """Says it all, hangs up, and listens until the other side has hung up too."""
         port = self._bench.running.amqp_port
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             with contextlib.suppress(ConnectionError):
                 writer.write(data)
@@ -355,7 +355,7 @@ async def work(bench: Bench, done: asyncio.Event) -> tuple[list[str], list[str]]
                 fresh = [f"number {len(sent) + each}" for each in range(5)]
                 await sending.send_messages([ServiceBusMessage(each) for each in fresh])
                 sent += fresh
-            for message in await receiving.receive_messages(max_message_count=5, max_wait_time=PATIENCE):
+            for message in await receiving.receive_messages(max_message_count=5, max_wait_time=TIMEOUT):
                 await receiving.complete_message(message)
                 got.append(str(message))
     return sent, got
@@ -370,14 +370,16 @@ async def test_nonsense_harms_nobody_and_leaves_nothing_behind(bench: Bench, cap
     bench.namespace.create_subscription(SubscriptionDescription("news", "all"))
     done = asyncio.Event()
     working = asyncio.create_task(work(bench, done))
-    await until(lambda: bench.namespace.counters.of("steady", Kind.RECEIVE) or working.done(), "the client is at work")
+    await async_eventually(
+        lambda: bench.namespace.counters.of("steady", Kind.RECEIVE) or working.done(), "the client is at work"
+    )
     before = bench.running.connection_count
     pestered = Pestered(bench)
     try:
         async with asyncio.TaskGroup() as group:
             for number in range(COUNT):
                 group.create_task(pestered.throw(number))
-        await until(lambda: bench.running.connection_count <= before, "all who spoke nonsense are gone")
+        await async_eventually(lambda: bench.running.connection_count <= before, "all who spoke nonsense are gone")
     finally:
         done.set()
         sent, got = await working
@@ -389,4 +391,4 @@ async def test_nonsense_harms_nobody_and_leaves_nothing_behind(bench: Bench, cap
     # Not all of it was nonsense: the test would prove little if every conversation ended at the first frame.
     assert bench.namespace.counters.of("orders", Kind.SEND) > 0
     assert bench.namespace.counters.of("orders", Kind.RECEIVE) > 0
-    await until(lambda: bench.running.connection_count == 0, "the client is gone too")
+    await async_eventually(lambda: bench.running.connection_count == 0, "the client is gone too")

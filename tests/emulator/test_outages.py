@@ -29,7 +29,7 @@ from tests.emulator.conftest import Bench, leftovers
 from tests.support.plain_http import AioPlainHttp
 from tests.support.raw_client import LinkEnded, RawClient, raw_client
 from tests.support.sdk_queue import AIO, MOMENT, SOON, desk
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import TIMEOUT, async_eventually
 
 pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
 
@@ -184,7 +184,7 @@ async def test_one_outage_can_follow_another(bench: Bench, orders: str, first: O
             reader, writer = await connect(bench)
             writer.write(SASL_HEADER)
             dropped = asyncio.create_task(reader.read())
-            await asyncio.wait([dropped], timeout=PATIENCE if second is Outage.DROP else MOMENT / 2)
+            await asyncio.wait([dropped], timeout=TIMEOUT if second is Outage.DROP else MOMENT / 2)
             assert dropped.done() == (second is Outage.DROP)
             dropped.cancel()
             writer.close()
@@ -264,10 +264,10 @@ async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
                         await receiver.complete_message(arrived)
 
     async def disturb() -> None:
-        await until(lambda: len(acknowledged) >= 40, "sends are under way")
+        await async_eventually(lambda: len(acknowledged) >= 40, "sends are under way")
         faults.begin_outage(outage)
         stood, failed = len(acknowledged), len(failures)
-        await until(lambda: len(failures) > failed, "a send has failed")
+        await async_eventually(lambda: len(failures) > failed, "a send has failed")
         assert len(acknowledged) <= stood + 1  # one answer may have been under way
         faults.end_outage()
         clock.advance(60)  # what was received and never heard of again is free when its lock has run out
@@ -284,9 +284,9 @@ async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
 async def test_a_receive_goes_on_after_an_outage(bench: Bench, orders: str) -> None:
     async with persistent(bench) as client, client.get_queue_receiver("orders") as receiver:
         receiving = asyncio.create_task(receiver.receive_messages(max_wait_time=2 * SOON))
-        await until(lambda: bench.namespace.entity("orders").links, "the receiver is attached")
+        await async_eventually(lambda: bench.namespace.entity("orders").links, "the receiver is attached")
         bench.namespace.faults.begin_outage(Outage.REFUSE)
-        await until(lambda: bench.running.connection_count == 0, "its connection is cut")
+        await async_eventually(lambda: bench.running.connection_count == 0, "its connection is cut")
         bench.namespace.faults.end_outage()
         await sends(bench)
         [arrived] = await receiving

@@ -48,7 +48,7 @@ from syphon.emulator.amqp_front import attach, links, requests
 from syphon.emulator.broker.entities import Queue
 from tests.emulator.conftest import Bench, settings
 from tests.support.amqp_peer import WIDE, Peer, peer, sender, text, text_of, token_request
-from tests.support.waiting import until
+from tests.support.waiting import async_eventually
 
 FRAMING = "amqp:connection:framing-error"
 
@@ -101,7 +101,7 @@ async def a_bystander(bench: Bench) -> AsyncIterator[None]:
         assert isinstance((await one.expect(Disposition)).state, Accepted)
         one.flow(1, 1)
         assert text_of((await one.next_frame()).payload) == "still here"
-        await until(lambda: bench.running.connection_count == 1, "only the bystander is connected")
+        await async_eventually(lambda: bench.running.connection_count == 1, "only the bystander is connected")
 
 
 # --- mistakes, and the errors they are answered with -----------------------------------------------------------------
@@ -273,7 +273,7 @@ async def test_a_peer_that_is_gone_before_our_last_words_is_no_trouble(caplog: p
             one.setblocking(False)
             await loop.sock_connect(one, ("127.0.0.1", emulator["contoso"].amqp_port))
             await loop.sock_sendall(one, AMQP_HEADER[:4])
-            await until(lambda: emulator["contoso"].connection_count == 1, "it is connected")
+            await async_eventually(lambda: emulator["contoso"].connection_count == 1, "it is connected")
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         # That was a reset, and before anybody has noticed the emulator stops: there is nobody to say goodbye to.
         await emulator.stop()
@@ -561,7 +561,7 @@ async def test_a_peer_that_does_not_read_gets_no_more_than_it_can_take(bench: Be
         one.writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is one that reads
         one.flow(0, 1000)
         counters = bench.namespace.counters
-        await until(lambda: counters.of("orders", Kind.RECEIVE) > 0, "the first messages are on their way")
+        await async_eventually(lambda: counters.of("orders", Kind.RECEIVE) > 0, "the first messages are on their way")
         async with signed_in(bench) as other:  # whose round trip takes longer than handing out all would
             await other.attach_receiver("orders")
         assert counters.of("orders", Kind.RECEIVE) < 400
@@ -671,7 +671,7 @@ async def test_a_link_name_can_be_used_again(bench: Bench, orders: Queue) -> Non
             for channel in (0, 1):
                 one.send(Detach(3, True), channel=channel)
                 await one.expect(Detach)
-    await until(lambda: not orders.links, "no link is left")
+    await async_eventually(lambda: not orders.links, "no link is left")
 
 
 async def test_a_session_takes_as_many_links_as_it_has_handles(bench: Bench, orders: Queue) -> None:
@@ -684,7 +684,7 @@ async def test_a_session_takes_as_many_links_as_it_has_handles(bench: Bench, ord
         assert len(orders.links) == 256
         one.send(Transfer(255, 0, b"t", 0, False), text("x"))
         await one.until(Disposition)
-    await until(lambda: not orders.links, "the links went with their connection")
+    await async_eventually(lambda: not orders.links, "the links went with their connection")
 
 
 async def test_a_connection_has_room_for_so_many_links(
@@ -773,7 +773,7 @@ async def test_a_delayed_connection_is_silent_until_its_time_and_loses_nothing(c
     async with peer(clocked.running.amqp_port) as one:
         one.write(AMQP_HEADER)
         one.send(Open("peer"))
-        await until(lambda: clocked.running.connection_count == 1, "the connection is there")
+        await async_eventually(lambda: clocked.running.connection_count == 1, "the connection is there")
         async with signed_in(clocked):  # a later one is answered before it
             assert one.reader._buffer == b""  # type: ignore[attr-defined]  # nothing has come
         assert clocked.clock is not None
@@ -791,7 +791,7 @@ async def test_links_leave_with_a_connection_that_breaks(bench: Bench, orders: Q
         one.flow(0, 1)
         await one.until(Transfer)
         assert len(orders.links) == 2
-    await until(lambda: bench.running.connection_count == 0, "the connection is gone")
+    await async_eventually(lambda: bench.running.connection_count == 0, "the connection is gone")
     assert not orders.links
     async with signed_in(bench) as other:  # and what comes next goes to who is there
         await other.attach_receiver("orders")
@@ -834,4 +834,4 @@ async def test_an_attach_that_does_not_fit_into_a_frame_closes_the_connection(be
     async with signed_in(bench, Open("peer", None, 512)) as one:
         one.ask_to_send("orders", 0, name="n" * 600)
         assert (await one.error_of(Close)).condition == "amqp:frame-size-too-small"
-    await until(lambda: not orders.links, "no link is left")
+    await async_eventually(lambda: not orders.links, "no link is left")

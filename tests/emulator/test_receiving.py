@@ -15,7 +15,7 @@ from tests.emulator.conftest import Bench
 from tests.support.raw_client import raw_client
 from tests.support.sdk_client import take
 from tests.support.sdk_queue import MOMENT, ORDERS, SOON, asynchronous, both, desk, synchronous, text, texts
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 
 @both
@@ -63,7 +63,7 @@ async def test_an_iterator_ends_when_nothing_more_comes(bench: Bench, flavour: s
     async with desk(bench, flavour, max_wait_time=0.5) as it:
         await it.send("one", "two", "three")
         seen: list[str] = []
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while len(seen) < 3:  # a busy machine may bring nothing for as long before the last has come
                 async for message in it.receiver:
                     seen.append(text(message))

@@ -25,7 +25,7 @@ from tests.emulator.conftest import Bench
 from tests.support.raw_client import RawClient, raw_client
 from tests.support.sdk_client import Office, advance, line, office, put, rest, session_of, sessions, take, take_one
 from tests.support.sdk_queue import AIO, MOMENT, SOON, both, texts
-from tests.support.waiting import until
+from tests.support.waiting import async_eventually
 
 ORDERS = QueueDescription("orders", requires_session=True)
 
@@ -73,7 +73,7 @@ async def test_the_next_available_session_is_one_with_messages_that_nobody_has(b
 async def test_who_waits_for_the_next_session_gets_it_when_its_first_message_comes(bench: Bench) -> None:
     async with office(bench) as it:
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION))
-        await until(lambda: bench.namespace.entity("orders").links, "it waits")
+        await async_eventually(lambda: bench.namespace.entity("orders").links, "it waits")
         assert not waiting.done()
         put(bench, "orders", "1", session_id="late")
         receiver = await waiting
@@ -86,7 +86,7 @@ async def test_who_waits_for_the_next_session_gets_one_that_another_gives_back(b
         put(bench, "orders", "1", session_id="a")
         holder = await it.receiver("orders", session_id="a")
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION))
-        await until(lambda: len(bench.namespace.entity("orders").links) == 2, "it waits")
+        await async_eventually(lambda: len(bench.namespace.entity("orders").links) == 2, "it waits")
         assert not waiting.done()
         await it.close(holder)
         assert texts(await take(await waiting)) == ["1"]
@@ -127,7 +127,7 @@ async def test_a_dropped_connection_frees_its_session_and_counts_no_delivery(ben
             handle = await accept(gone, "a")
             gone.grant(handle, 1)
             await gone.receive(handle)
-        await until(lambda: not bench.namespace.entity("orders").links, "the connection is gone")
+        await async_eventually(lambda: not bench.namespace.entity("orders").links, "the connection is gone")
         receiver = await it.receiver("orders", session_id="a")
         assert (await take_one(receiver)).delivery_count == 0
 
@@ -146,12 +146,12 @@ async def accept(client: RawClient, session_id: str | None, wait: bool = True) -
 
 async def wait_in_vain(client: RawClient, bench: Bench) -> int:
     handle = await accept(client, None, wait=False)
-    await until(lambda: bench.namespace.entity("orders").links, "it waits")
+    await async_eventually(lambda: bench.namespace.entity("orders").links, "it waits")
     return handle
 
 
 async def next_goes_to_another(bench: Bench) -> None:
-    await until(lambda: not bench.namespace.entity("orders").links, "who waited has left")
+    await async_eventually(lambda: not bench.namespace.entity("orders").links, "who waited has left")
     async with office(bench) as it:
         put(bench, "orders", "1", session_id="a")
         receiver = await it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=SOON)
@@ -331,7 +331,7 @@ async def test_a_scheduled_message_makes_its_session_available_when_its_time_has
         due = datetime.fromtimestamp(clocked.clock.now() / 1000, UTC) + timedelta(hours=1)
         await sender.schedule_messages(ServiceBusMessage("1", session_id="a"), due)
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=7200))
-        await until(lambda: len(clocked.namespace.entity("orders").links) == 2, "it waits")
+        await async_eventually(lambda: len(clocked.namespace.entity("orders").links) == 2, "it waits")
         assert not waiting.done()
         advance(clocked, 3600)
         assert texts(await take(await waiting)) == ["1"]

@@ -67,7 +67,7 @@ from tests.emulator.conftest import now
 from tests.support.cli_process import run_syphon
 from tests.support.plain_http import AioPlainHttp
 from tests.support.sdk_queue import SOON
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 
 @pytest.fixture
@@ -560,7 +560,7 @@ async def receive_in_one_breath(running: RunningNamespace, path: str, deletes: b
     reader, writer = await asyncio.open_connection("127.0.0.1", running.amqp_port)
     writer.write(SASL_HEADER + frame(0, sasl.to_bytes(), FRAME_SASL) + AMQP_HEADER)
     writer.write(b"".join(frame(0, step.to_bytes()) for step in steps))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await reader.readuntil(b"\x00\x53\x14")  # a transfer
     writer.close()
     await writer.wait_closed()

@@ -43,7 +43,7 @@ from syphon.amqp.frames import (
 )
 from syphon.amqp.sections import Message, data_section
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 WIDE = 1 << 20
 F = TypeVar("F", bound=Composite)
@@ -84,7 +84,7 @@ class Peer:
         self.write(frame(channel, performative.to_bytes() + payload))
 
     async def bytes_of(self, count: int) -> bytes:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return await self.reader.readexactly(count)
 
     async def frame(self) -> Frame:
@@ -124,7 +124,7 @@ class Peer:
 
     async def rest(self) -> bytes:
         """All that still comes, until the other side has said its last."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return await self.reader.read()
 
     # --- the usual way in ----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from syphon.amqp.frames import (
 )
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 F = TypeVar("F", bound=Composite)
 PIECE = 60_000
@@ -152,7 +152,7 @@ class RawClient:
 
     async def next(self, kind: type[F]) -> tuple[F, bytes]:
         """The next frame of that kind; those of other kinds are passed over, and an ended link is an error."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while True:
                 head = await self._reader.readexactly(8)
                 rest = await self._reader.readexactly(int.from_bytes(head[:4], "big") - 8)

@@ -20,7 +20,7 @@ from syphon.emulator.broker.queue import MessageQueue
 from syphon.emulator.broker.sessions import SessionQueue
 from tests.emulator.conftest import Bench
 from tests.support.sdk_queue import AIO, MOMENT, SOON, _Threaded
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 Source = str | tuple[str, str]
 """A queue's name, or a topic's and a subscription's."""
@@ -114,7 +114,7 @@ async def _asked(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage
 async def take(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
     """As many as are known to be there, in as many receives as it takes; no credit is left behind."""
     taken: list[ServiceBusReceivedMessage] = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while len(taken) < count:
             taken += await receiver.receive_messages(max_message_count=count - len(taken), max_wait_time=SOON)
     return taken
