@@ -17,8 +17,7 @@ import click
 from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from syphon.emulator.server import Emulator
-    from syphon.emulator.settings import EmulatorSettings, NamespaceSettings
+    from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings
 
 STOP_WITHIN = 1.5
 """Seconds for an orderly stop. Whoever sends SIGTERM may count on two."""
@@ -74,7 +73,7 @@ def emulator(namespaces: tuple[str, ...], config: Path | None, state: Path | Non
 def _settings(options: tuple[str, ...], config: Path | None, state: Path | None, tls: bool) -> EmulatorSettings:
     from pydantic import ValidationError
 
-    from syphon.emulator.settings import (
+    from syphon.emulator import (
         EmulatorSettings,
         default_settings,
         load_settings,
@@ -115,9 +114,7 @@ def _merged(listed: list[NamespaceSettings], named: list[NamespaceSettings]) -> 
 
 
 async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None]) -> ExitCode:
-    from syphon.emulator.broker.refusals import Refusal
-    from syphon.emulator.broker.sqlite import StateUnusable
-    from syphon.emulator.server import Emulator
+    from syphon.emulator import Emulator, Refusal, StateUnusable
 
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from .clock import Clock, FakeClock
+from .clock import EmulatorClock, FakeClock
 from .server import Emulator, RunningNamespace
 from .settings import EmulatorSettings
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class BackgroundEmulator:
     """A local Service Bus: `with BackgroundEmulator(settings) as emulator: …`."""
 
-    def __init__(self, settings: EmulatorSettings | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(self, settings: EmulatorSettings | None = None, *, clock: EmulatorClock | None = None) -> None:
         self._emulator = Emulator(settings, clock=clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None

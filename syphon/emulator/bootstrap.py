@@ -6,23 +6,23 @@ restart is there after it, even where one entity forwards to another that comes 
 
 from __future__ import annotations
 
-from .broker.descriptions import (
+from .broker import (
     DEFAULT_RULE,
+    BrokerNamespace,
     EntityDescription,
     QueueDescription,
+    Refusal,
     RuleDescription,
+    SessionQueue,
     SubscriptionDescription,
     TopicDescription,
 )
-from .broker.namespace import Namespace
-from .broker.refusals import Refusal
-from .broker.sessions import SessionQueue
-from .broker.sqlite import Snapshot, StateUnusable
 from .clock import Millis
 from .settings import NamespaceSettings
+from .state import StateSnapshot, StateUnusable
 
 
-def furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
+def create_configured_entities(namespace: BrokerNamespace, settings: NamespaceSettings) -> None:
     """Makes the entities that the settings name and that are not there yet."""
     there = {description.path.lower() for description in namespace.descriptions()}
     wanted: list[EntityDescription] = [*(queue.description() for queue in settings.queues)]
@@ -30,7 +30,7 @@ def furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
         wanted += [topic.description(), *(entry.description(topic.name) for entry in topic.subscriptions)]
     new = [description for description in wanted if description.path.lower() not in there]
     for description in new:
-        namespace.adopt(description)
+        namespace.add_entity(description)
         namespace.journal.describe(description.path, description)
     made = {description.path.lower() for description in new}
     for topic in settings.topics:
@@ -40,7 +40,7 @@ def furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
                     namespace.create_rule(topic.name, entry.name, rule)
 
 
-def restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
+def restore(namespace: BrokerNamespace, snapshot: StateSnapshot, now: Millis) -> None:
     """Puts back what an earlier process has acknowledged."""
     try:
         _restore(namespace, snapshot, now)
@@ -51,23 +51,23 @@ def restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
         ) from None
 
 
-def _restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
+def _restore(namespace: BrokerNamespace, snapshot: StateSnapshot, now: Millis) -> None:
     for path, record in snapshot.entities:
         if isinstance(record, QueueDescription | TopicDescription | SubscriptionDescription):
-            namespace.adopt(record)
+            namespace.add_entity(record)
         elif isinstance(record, RuleDescription):
-            namespace.adopt_rule(path, record)
+            namespace.add_rule_entry(path, record)
     for path, number in snapshot.numbers.items():
-        namespace.line(path).continue_after(number)
+        namespace.message_queue(path).continue_after(number)
     for path, message in snapshot.messages:
-        namespace.line(path).restore(message)
+        namespace.message_queue(path).restore(message)
     for path in {path for path, _ in snapshot.messages}:
-        namespace.line(path).restored()
+        namespace.message_queue(path).restored()
     for path, session_id, state, updated_at in snapshot.sessions:
-        line = namespace.line(path)
-        if isinstance(line, SessionQueue):
-            line.restore_session(session_id, state, updated_at)
+        queue = namespace.message_queue(path)
+        if isinstance(queue, SessionQueue):
+            queue.restore_session(session_id, state, updated_at)
     for path, message_id, at in snapshot.seen:
         entity = namespace.target(path)
         if now - at < entity.description.duplicate_detection_history_time_window:
-            entity.intake.seen.restore(message_id, at)
+            entity.admission.duplicates.restore(message_id, at)

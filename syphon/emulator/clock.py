@@ -26,7 +26,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Clock(Protocol):
+class EmulatorClock(Protocol):
     """Tells the time and calls back at one."""
 
     def now(self) -> Millis: ...

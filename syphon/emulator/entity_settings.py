@@ -16,16 +16,20 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, mod
 
 from syphon.yaml_settings import Between, Duration, Fault, Loc, Settings, Wrong, unique
 
-from .broker.descriptions import (
+from .broker import (
+    CorrelationFilter,
     EntityStatus,
+    FalseFilter,
+    Filter,
     QueueDescription,
     RuleDescription,
+    SqlFilter,
     SubscriptionDescription,
     Tier,
     TopicDescription,
+    TrueFilter,
 )
-from .broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
-from .entity_rules import refusals, sql_faults
+from .entity_validation import refusals, sql_faults
 
 LockDuration = Annotated[Duration, Between("5s", "5m")]
 TimeToLive = Annotated[Duration, Between("1s", "never")]
@@ -33,7 +37,7 @@ DuplicateWindow = Annotated[Duration, Between("20s", "7d")]
 IdleTime = Annotated[Duration, Between("5m", "never")]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 # Microsoft's files write "" for "not forwarded".
-Target = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
+ForwardTarget = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
 
 
 def _host_label(name: str) -> str:
@@ -71,8 +75,8 @@ class QueueOptions(Settings):
     auto_delete_on_idle: IdleTime | None = None
     enable_partitioning: bool | None = None
     enable_express: bool | None = None
-    forward_to: Target = None
-    forward_dead_lettered_messages_to: Target = None
+    forward_to: ForwardTarget = None
+    forward_dead_lettered_messages_to: ForwardTarget = None
     user_metadata: str | None = None
     max_message_size_in_kilobytes: Count | None = None
 
@@ -105,8 +109,8 @@ class SubscriptionOptions(Settings):
     max_delivery_count: Count | None = None
     enable_batched_operations: bool | None = None
     status: EntityStatus | None = None
-    forward_to: Target = None
-    forward_dead_lettered_messages_to: Target = None
+    forward_to: ForwardTarget = None
+    forward_dead_lettered_messages_to: ForwardTarget = None
     auto_delete_on_idle: IdleTime | None = None
     user_metadata: str | None = None
 
@@ -219,7 +223,7 @@ class QueueSettings(QueueOptions):
         return QueueDescription(**self.model_dump(exclude_none=True))
 
 
-def misfits(queues: list[QueueSettings], topics: list[TopicSettings], tier: Tier) -> Iterator[Fault]:
+def namespace_faults(queues: list[QueueSettings], topics: list[TopicSettings], tier: Tier) -> Iterator[Fault]:
     """What is wrong with entities because of the namespace they are in: its tier, and their neighbours."""
     queue_names = {queue.name.lower() for queue in queues}
     names = queue_names | {topic.name.lower() for topic in topics}

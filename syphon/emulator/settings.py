@@ -14,8 +14,8 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, read, unique, validate
 
-from .broker.descriptions import Claim, Tier
-from .entity_settings import NamespaceName, QueueSettings, TopicSettings, misfits
+from .broker import Claim, Tier
+from .entity_settings import NamespaceName, QueueSettings, TopicSettings, namespace_faults
 
 FIRST_AMQP_PORT = 5672
 FIRST_HTTP_PORT = 5300
@@ -61,7 +61,7 @@ class NamespaceSettings(Settings):
 
     @model_validator(mode="after")
     def _entities_fit(self) -> Self:
-        if faults := list(misfits(self.queues, self.topics, self.tier)):
+        if faults := list(namespace_faults(self.queues, self.topics, self.tier)):
             raise Wrong(*faults)
         return self
 

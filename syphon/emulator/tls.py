@@ -35,7 +35,7 @@ class ServerTls:
 
 
 @dataclass(frozen=True)
-class _Identity:
+class _KeyPair:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
@@ -83,7 +83,7 @@ def _subject_names(namespaces: Iterable[str], hosts: Iterable[str]) -> list[x509
     return list(names.values())
 
 
-def _serves(server: _Identity, authority: _Identity, names: list[x509.GeneralName]) -> bool:
+def _serves(server: _KeyPair, authority: _KeyPair, names: list[x509.GeneralName]) -> bool:
     try:
         server.certificate.verify_directly_issued_by(authority.certificate)
         held = server.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -92,7 +92,7 @@ def _serves(server: _Identity, authority: _Identity, names: list[x509.GeneralNam
     return set(names) <= set(held)
 
 
-def _make_authority(now: datetime) -> _Identity:
+def _make_authority(now: datetime) -> _KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("syphon emulator CA (for development and tests only)")
     usage = _key_usage(signs_certificates=True)
@@ -102,10 +102,10 @@ def _make_authority(now: datetime) -> _Identity:
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
     )
-    return _Identity(certificate, key)
+    return _KeyPair(certificate, key)
 
 
-def _make_server(authority: _Identity, names: list[x509.GeneralName], now: datetime) -> _Identity:
+def _make_server(authority: _KeyPair, names: list[x509.GeneralName], now: datetime) -> _KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate
     issuer_key = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -118,7 +118,7 @@ def _make_server(authority: _Identity, names: list[x509.GeneralName], now: datet
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_key), critical=False)
         .sign(authority.key, hashes.SHA256())
     )
-    return _Identity(certificate, key)
+    return _KeyPair(certificate, key)
 
 
 def _builder(
@@ -154,7 +154,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _load(directory: Path, name: str, now: datetime) -> _Identity | None:
+def _load(directory: Path, name: str, now: datetime) -> _KeyPair | None:
     """A certificate and its key, unless they are missing, spoilt, not each other's, or about to run out."""
     try:
         certificate = x509.load_pem_x509_certificate((directory / f"{name}.pem").read_bytes())
@@ -164,10 +164,10 @@ def _load(directory: Path, name: str, now: datetime) -> _Identity | None:
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         return None
     lasts = certificate.not_valid_before_utc <= now and now + RENEW_BEFORE < certificate.not_valid_after_utc
-    return _Identity(certificate, key) if lasts else None
+    return _KeyPair(certificate, key) if lasts else None
 
 
-def _store(directory: Path, name: str, identity: _Identity) -> None:
+def _store(directory: Path, name: str, identity: _KeyPair) -> None:
     key = identity.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

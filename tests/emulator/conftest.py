@@ -16,7 +16,7 @@ from syphon.emulator import (
     NamespaceSettings,
     RunningNamespace,
 )
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace
 
 
 def settings() -> EmulatorSettings:
@@ -31,7 +31,7 @@ class Bench:
     clock: FakeClock | None = None
 
     @property
-    def namespace(self) -> Namespace:
+    def namespace(self) -> BrokerNamespace:
         """The broker behind the sockets: entities are made here, faults set, counters read."""
         return self.running.namespace
 

@@ -66,11 +66,11 @@ def namespace_settings(**changes: Any) -> EmulatorSettings:
 async def contoso() -> AsyncIterator[RunningNamespace]:
     """A namespace with three policies and a few entities; one queue and one topic have keys of their own."""
     async with Emulator(namespace_settings()) as emulator:
-        furnish(emulator["contoso"])
+        create_configured_entities(emulator["contoso"])
         yield emulator["contoso"]
 
 
-def furnish(running: RunningNamespace) -> None:
+def create_configured_entities(running: RunningNamespace) -> None:
     own = (AuthorizationRule("Own", (Claim.LISTEN,), OWN, SECOND),)
     namespace = running.namespace
     for name in ("orders", "orders2", "orders/late"):
@@ -287,10 +287,10 @@ async def test_who_waits_for_a_session_does_not_get_one_after_the_token_has_expi
     contoso.namespace.access.seconds = lambda: now
     async with stranger(contoso) as one:
         await one.put_token(token("sessions", "Listens", expiry=now + 0.3), f"{HERE}/sessions")
-        waits = receiver("sessions", 0)
-        assert isinstance(waits.source, Source)
-        waits.source.filter = Map(((Symbol("com.microsoft:session-filter"), None),))
-        one.send(waits)
+        add_pending = receiver("sessions", 0)
+        assert isinstance(add_pending.source, Source)
+        add_pending.source.filter = Map(((Symbol("com.microsoft:session-filter"), None),))
+        one.send(add_pending)
         await async_eventually(lambda: contoso.namespace.entity("sessions").links, "it waits")
         now += 1
         await one.expect(Attach)
@@ -428,7 +428,7 @@ async def test_the_sdk_tells_a_bad_token_from_a_missing_claim(contoso: RunningNa
 async def test_any_bearer_token_is_taken_where_that_is_configured() -> None:
     async with Emulator(namespace_settings(accept_any_jwt=True)) as emulator:
         running = emulator["contoso"]
-        furnish(running)
+        create_configured_entities(running)
         client = ServiceBusClient(f"127.0.0.1:{running.amqp_port}", Bearer(), use_tls=False, retry_total=0)
         async with stranger(running) as one:
             assert await one.put_token("not even a JWT", f"{HERE}/orders") == (202, "Accepted")
@@ -450,7 +450,7 @@ async def test_no_key_or_token_gets_into_a_log_an_error_or_a_repr(caplog: pytest
     emulator = Emulator(namespace_settings())
     async with emulator:
         running = emulator["contoso"]
-        furnish(running)
+        create_configured_entities(running)
         for response in (f"\0{ROOT_POLICY}\0{ROOT}", f"\0{ROOT_POLICY}\0wrong-{SENDS}", f"{ROOT}"):
             async with peer(running.amqp_port) as one:
                 await one.sasl("PLAIN", response.encode())

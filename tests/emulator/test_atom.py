@@ -41,8 +41,8 @@ from syphon.emulator.broker.journal import NoJournal
 from syphon.emulator.broker.refusals import BadArgument
 from syphon.emulator.clock import FOREVER
 from syphon.emulator.http_front import atom
-from syphon.emulator.http_front.markup import parse
-from syphon.emulator.http_front.values import FOREVER_TEXT, read_duration, write_duration
+from syphon.emulator.http_front.iso_times import FOREVER_TEXT, read_duration, write_duration
+from syphon.emulator.http_front.xml_elements import parse
 from tests.support.http_namespace import CONTOSO, Served, served
 from tests.support.plain_http import AioAnyToken, AioPlainHttp, PlainHttp
 

@@ -34,13 +34,13 @@ from syphon.amqp.frames import (
     Transfer,
 )
 from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings, QueueDescription
-from syphon.emulator.amqp_front import AmqpConnection, FrontSettings
+from syphon.emulator.amqp_front import AmqpConnection, AmqpTimeouts
 from syphon.emulator.broker.access import EVERYTHING, Policy
 from syphon.emulator.broker.descriptions import Tier
 from syphon.emulator.broker.journal import NoJournal
-from syphon.emulator.broker.namespace import Identity, Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace, NamespaceIdentity
 from syphon.emulator.clock import SystemClock
-from syphon.emulator.listener import Listener
+from syphon.emulator.port_listener import PortListener
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import Bench, settings
 from tests.support.amqp_peer import Peer, peer, text, text_of
@@ -179,7 +179,7 @@ async def test_a_client_that_says_nothing_costs_nothing_and_does_not_keep_the_em
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_who_comes_in_as_the_door_is_shut_is_hung_up_on_whatever_turn_the_loop_has_come_to(turns: int) -> None:
-    listener = Listener("127.0.0.1", 0, None, asyncio.Protocol, asyncio.Protocol)
+    listener = PortListener("127.0.0.1", 0, None, asyncio.Protocol, asyncio.Protocol)
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
         await listener.open()
@@ -200,14 +200,14 @@ async def test_who_comes_in_as_the_door_is_shut_is_hung_up_on_whatever_turn_the_
 class Door:
     """The AMQP front of a namespace alone, as patient as a test wants it."""
 
-    def __init__(self, patience: FrontSettings) -> None:
+    def __init__(self, patience: AmqpTimeouts) -> None:
         root = Policy(ROOT_POLICY, ROOT_KEY, EVERYTHING)
-        identity = Identity("contoso", "127.0.0.1", Tier.STANDARD, (root,), False)
-        self.namespace = Namespace(identity, SystemClock(), NoJournal())
+        identity = NamespaceIdentity("contoso", "127.0.0.1", Tier.STANDARD, (root,), False)
+        self.namespace = BrokerNamespace(identity, SystemClock(), NoJournal())
         self.namespace.create_queue(QueueDescription("orders"))
         self.connections: set[AmqpConnection] = set()
         self._patience = patience
-        self._listener = Listener("127.0.0.1", 0, None, self._make, asyncio.Protocol)
+        self._listener = PortListener("127.0.0.1", 0, None, self._make, asyncio.Protocol)
 
     def _make(self) -> AmqpConnection:
         connection = AmqpConnection(self.namespace, self._patience, self.connections.discard)
@@ -220,7 +220,7 @@ class Door:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, patience: FrontSettings) -> AsyncIterator[Door]:
+    async def open(cls, patience: AmqpTimeouts) -> AsyncIterator[Door]:
         door = cls(patience)
         await door._listener.open()
         try:
@@ -233,7 +233,7 @@ class Door:
 
 
 async def test_a_peer_that_wants_heartbeats_gets_them_in_time() -> None:
-    async with Door.open(FrontSettings()) as door, peer(door.port) as one:
+    async with Door.open(AmqpTimeouts()) as door, peer(door.port) as one:
         await one.come_in(Open("peer", None, None, None, 300))
         for _ in range(3):
             # However late the loop gets to them, its timers ring in their order: the heartbeat's first, then this one.
@@ -244,7 +244,7 @@ async def test_a_peer_that_wants_heartbeats_gets_them_in_time() -> None:
 
 
 async def test_a_peer_that_asks_for_none_gets_no_heartbeats() -> None:
-    async with Door.open(FrontSettings()) as door, peer(door.port) as wants, peer(door.port) as does_not:
+    async with Door.open(AmqpTimeouts()) as door, peer(door.port) as wants, peer(door.port) as does_not:
         await wants.come_in(Open("peer", None, None, None, 100))
         await does_not.come_in()
         for _ in range(3):
@@ -254,7 +254,7 @@ async def test_a_peer_that_asks_for_none_gets_no_heartbeats() -> None:
 
 
 async def test_a_peer_that_falls_silent_is_closed() -> None:
-    async with Door.open(FrontSettings(connection_idle_timeout=100)) as door, peer(door.port) as one:
+    async with Door.open(AmqpTimeouts(connection_idle_timeout=100)) as door, peer(door.port) as one:
         assert await one.sasl() == 0
         assert (await one.open()).idle_time_out == 100
         error = await one.error_of(Close)
@@ -263,7 +263,7 @@ async def test_a_peer_that_falls_silent_is_closed() -> None:
 
 
 async def test_a_peer_that_sends_heartbeats_stays() -> None:
-    patience = FrontSettings(connection_idle_timeout=1500)  # twice as long: a busy machine may hold up the heartbeats
+    patience = AmqpTimeouts(connection_idle_timeout=1500)  # twice as long: a busy machine may hold up the heartbeats
     async with Door.open(patience) as door, peer(door.port) as beats, peer(door.port) as silent:
         await beats.come_in()
         await silent.come_in()
@@ -277,8 +277,8 @@ async def test_a_peer_that_sends_heartbeats_stays() -> None:
 
 @pytest.mark.parametrize("start", [b"", b"AMQP", b"AMQP\x03\x01\x00\x00", AMQP_HEADER, AMQP_HEADER + b"\x00\x00"])
 async def test_half_a_handshake_and_then_silence_is_cut_off(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syphon.emulator.listener.FIRST_BYTE_WITHIN", 0.1)
-    async with Door.open(FrontSettings(handshake_timeout=100)) as door, peer(door.port) as one:
+    monkeypatch.setattr("syphon.emulator.port_listener.FIRST_BYTE_TIMEOUT", 0.1)
+    async with Door.open(AmqpTimeouts(handshake_timeout=100)) as door, peer(door.port) as one:
         one.write(start)
         with contextlib.suppress(ConnectionResetError):
             await one.rest()
@@ -287,7 +287,7 @@ async def test_half_a_handshake_and_then_silence_is_cut_off(start: bytes, monkey
 
 async def test_a_peer_that_does_not_take_our_last_words_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syphon.emulator.amqp_front.connection.FAREWELL_WITHIN", 0.1)
-    async with Door.open(FrontSettings()) as door, peer(door.port) as one:
+    async with Door.open(AmqpTimeouts()) as door, peer(door.port) as one:
         await one.come_in()
         one.write(b"\xff" * 8)
         assert (await one.error_of(Close)).condition == "amqp:connection:framing-error"

@@ -27,7 +27,7 @@ from syphon.emulator import (
     SubscriptionDescription,
     TopicDescription,
 )
-from syphon.emulator.broker.counters import Counters
+from syphon.emulator.broker.counters import OperationCounters
 from tests.emulator.conftest import Bench, leftovers
 from tests.support.raw_client import LinkEnded, RawClient, raw_client
 from tests.support.sdk_queue import AIO, MOMENT, SOON, desk
@@ -73,7 +73,7 @@ async def ask(raw: RawClient, receiver: int, credit: int, drain: bool = False) -
 
 
 def test_counts_are_kept_by_entity_and_kind_and_can_be_reset() -> None:
-    counters = Counters()
+    counters = OperationCounters()
     counters.add("Orders", Kind.SEND, 3)
     counters.add("orders", Kind.SEND)
     counters.add("ORDERS", Kind.PEEK)

@@ -18,12 +18,10 @@ from syphon.emulator.broker.descriptions import (
     SubscriptionDescription,
     Tier,
     TopicDescription,
-    check_update,
-    spelled,
-    validate,
 )
 from syphon.emulator.broker.filters import TrueFilter
 from syphon.emulator.broker.refusals import BadArgument, NotImplementedHere
+from syphon.emulator.broker.validation import check_update, spelled, validate
 from syphon.emulator.clock import FOREVER
 
 QUEUE = QueueDescription("orders")

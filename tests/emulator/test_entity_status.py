@@ -93,7 +93,7 @@ async def test_who_uses_a_queue_that_is_deleted_is_told_that_it_is_gone(bench: B
         await it.take_one()
         waiting = asyncio.ensure_future(it.receiver.receive_messages(max_wait_time=SOON * 4))
         async with asyncio.timeout(SOON):
-            while not it.queue.main._hungry:
+            while not it.queue.main._waiting_consumers:
                 await asyncio.sleep(0)
         bench.namespace.delete("orders")
         assert await refusals(waiting, it.send("y")) == [gone, gone]

@@ -32,7 +32,7 @@ from syphon.emulator import (
     Operation,
     QueueDescription,
 )
-from syphon.emulator.broker.faults import APPLIES, BadFault, Faults
+from syphon.emulator.broker.faults import APPLIES, BadFault, FaultInjector
 from tests.emulator.conftest import Bench, leftovers
 from tests.support.plain_http import AioPlainHttp
 from tests.support.raw_client import LinkEnded, raw_client
@@ -99,11 +99,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def faults(clock: FakeClock) -> Faults:
-    return Faults(clock)
+def faults(clock: FakeClock) -> FaultInjector:
+    return FaultInjector(clock)
 
 
-def hits(faults: Faults, count: int, operation: Operation = Operation.SEND, entity: str = "orders") -> list[bool]:
+def hits(
+    faults: FaultInjector, count: int, operation: Operation = Operation.SEND, entity: str = "orders"
+) -> list[bool]:
     return [faults.strike(operation, entity) is not None for _ in range(count)]
 
 
@@ -121,23 +123,25 @@ def hits(faults: Faults, count: int, operation: Operation = Operation.SEND, enti
         ("topic/subscriptions/*", "topic/Subscriptions/all", True),
     ],
 )
-def test_a_fault_strikes_what_its_pattern_names(faults: Faults, pattern: str, entity: str, strikes: bool) -> None:
+def test_a_fault_strikes_what_its_pattern_names(
+    faults: FaultInjector, pattern: str, entity: str, strikes: bool
+) -> None:
     faults.add(Fault(Action.DROP, Operation.SEND, pattern))
     assert hits(faults, 1, entity=entity) == [strikes]
 
 
-def test_a_fault_strikes_its_operation_and_no_other(faults: Faults) -> None:
+def test_a_fault_strikes_its_operation_and_no_other(faults: FaultInjector) -> None:
     faults.add(Fault(Action.DROP, Operation.SETTLE))
     assert [operation for operation in Operation if faults.strike(operation, "orders")] == [Operation.SETTLE]
 
 
 @pytest.mark.parametrize("action", Action)
-def test_a_fault_for_any_operation_strikes_those_it_can_happen_to(faults: Faults, action: Action) -> None:
+def test_a_fault_for_any_operation_strikes_those_it_can_happen_to(faults: FaultInjector, action: Action) -> None:
     faults.add(Fault(action))
     assert {operation for operation in Operation if faults.strike(operation, "orders")} == APPLIES[action]
 
 
-def test_a_fault_can_be_set_for_a_number_of_times(faults: Faults) -> None:
+def test_a_fault_can_be_set_for_a_number_of_times(faults: FaultInjector) -> None:
     fault = Fault(Action.DROP, times=2)
     faults.add(fault)
     assert hits(faults, 4) == [True, True, False, False]
@@ -145,7 +149,7 @@ def test_a_fault_can_be_set_for_a_number_of_times(faults: Faults) -> None:
     assert faults.armed() == []
 
 
-def test_a_fault_can_be_set_again(faults: Faults) -> None:
+def test_a_fault_can_be_set_again(faults: FaultInjector) -> None:
     fault = Fault(Action.DROP, times=2)
     faults.add(fault)
     hits(faults, 2)
@@ -153,7 +157,7 @@ def test_a_fault_can_be_set_again(faults: Faults) -> None:
     assert hits(faults, 3) == [True, True, False]
 
 
-def test_a_fault_can_be_set_for_a_while(faults: Faults, clock: FakeClock) -> None:
+def test_a_fault_can_be_set_for_a_while(faults: FaultInjector, clock: FakeClock) -> None:
     faults.add(Fault(Action.DROP, period=60))
     clock.advance(59.999)
     assert hits(faults, 1) == [True]
@@ -164,7 +168,7 @@ def test_a_fault_can_be_set_for_a_while(faults: Faults, clock: FakeClock) -> Non
 
 def test_a_share_of_times_is_that_share_and_the_same_with_the_same_seed() -> None:
     def run(seed: int) -> list[bool]:
-        faults = Faults(FakeClock(), seed)
+        faults = FaultInjector(FakeClock(), seed)
         faults.add(Fault(Action.DROP, share=0.25))
         return hits(faults, 1000)
 
@@ -173,7 +177,7 @@ def test_a_share_of_times_is_that_share_and_the_same_with_the_same_seed() -> Non
     assert run(1) != run(2)
 
 
-def test_of_several_faults_the_first_that_was_set_strikes(faults: Faults) -> None:
+def test_of_several_faults_the_first_that_was_set_strikes(faults: FaultInjector) -> None:
     first, second = Fault(Action.DROP, times=1), Fault(Action.HANG)
     faults.add(first)
     faults.add(second)
@@ -182,7 +186,7 @@ def test_of_several_faults_the_first_that_was_set_strikes(faults: Faults) -> Non
     assert (first.struck, second.struck) == (1, 1)
 
 
-def test_one_fault_is_taken_back_or_all_of_them(faults: Faults) -> None:
+def test_one_fault_is_taken_back_or_all_of_them(faults: FaultInjector) -> None:
     numbers = [faults.add(Fault(Action.DROP, Operation.SEND, entity)) for entity in ("orders", "invoices", "letters")]
     faults.clear(numbers[1])
     assert [fault.id for fault in faults.armed()] == [numbers[0], numbers[2]]

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from syphon.emulator.broker.filters import CorrelationFilter, FalseFilter, Filter, Properties, SqlFilter, TrueFilter
+from syphon.emulator.broker.filters import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    FilterableProperties,
+    SqlFilter,
+    TrueFilter,
+)
 from syphon.emulator.broker.refusals import BadArgument
 from syphon.emulator.broker.sql import parse
 
@@ -38,19 +45,19 @@ class FakeMessage:
         return name.casefold() in {key.casefold() for key in self.users}
 
 
-def message(**users: object) -> Properties:
+def message(**users: object) -> FilterableProperties:
     return FakeMessage(users)
 
 
-def broker_message(**systems: object) -> Properties:
+def broker_message(**systems: object) -> FilterableProperties:
     return FakeMessage(systems=systems)
 
 
-def matches(expression: str, properties: Properties | None = None, **parameters: object) -> bool:
+def matches(expression: str, properties: FilterableProperties | None = None, **parameters: object) -> bool:
     return SqlFilter(expression, parameters).matches(properties or message())
 
 
-def answer(expression: str, properties: Properties | None = None) -> bool | None:
+def answer(expression: str, properties: FilterableProperties | None = None) -> bool | None:
     """Tells unknown from false, which a filter does not."""
     return parse(expression, {}).holds(properties or message())
 

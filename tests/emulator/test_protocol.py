@@ -44,8 +44,8 @@ from syphon.emulator import (
     Operation,
     QueueDescription,
 )
-from syphon.emulator.amqp_front import attach, links, requests
-from syphon.emulator.broker.entities import Queue
+from syphon.emulator.amqp_front import attach, links, nodes
+from syphon.emulator.broker.entities import QueueEntity
 from tests.emulator.conftest import Bench, settings
 from tests.support.amqp_peer import WIDE, Peer, peer, sender, text, text_of, token_request
 from tests.support.waiting import async_eventually
@@ -54,14 +54,14 @@ FRAMING = "amqp:connection:framing-error"
 
 
 @pytest.fixture
-def orders(bench: Bench) -> Queue:
+def orders(bench: Bench) -> QueueEntity:
     return make(bench, "orders")
 
 
-def make(bench: Bench, name: str) -> Queue:
+def make(bench: Bench, name: str) -> QueueEntity:
     bench.namespace.create_queue(QueueDescription(name))
     queue = bench.namespace.entity(name)
-    assert isinstance(queue, Queue)
+    assert isinstance(queue, QueueEntity)
     return queue
 
 
@@ -85,7 +85,7 @@ async def fill(bench: Bench, words: Iterable[str]) -> None:
             assert isinstance(found.state, Accepted)
 
 
-def words_in(queue: Queue) -> list[str]:
+def words_in(queue: QueueEntity) -> list[str]:
     return [text_of(message.to_bytes(locked=False)) for message in queue.main.peek(0, 1000)]
 
 
@@ -145,7 +145,7 @@ CLOSES = {
 
 @pytest.mark.parametrize("mistake", CLOSES)
 async def test_a_mistake_of_the_connection_closes_it_with_its_error_and_harms_nobody_else(
-    bench: Bench, orders: Queue, mistake: str
+    bench: Bench, orders: QueueEntity, mistake: str
 ) -> None:
     data, condition = CLOSES[mistake]
     async with a_bystander(bench), signed_in(bench) as one:
@@ -165,7 +165,7 @@ ENDS = {
 
 @pytest.mark.parametrize("mistake", ENDS)
 async def test_a_mistake_of_a_session_ends_that_session_and_not_its_neighbour(
-    bench: Bench, orders: Queue, mistake: str
+    bench: Bench, orders: QueueEntity, mistake: str
 ) -> None:
     wrong, condition = ENDS[mistake]
     async with a_bystander(bench), signed_in(bench) as one:
@@ -191,7 +191,7 @@ async def test_a_mistake_of_a_session_ends_that_session_and_not_its_neighbour(
 
 
 @pytest.mark.parametrize("early", [Begin(None, 0, 1, 1), Close(), sender("orders"), Flow(0, 1, 0, 1)])
-async def test_nothing_goes_before_open(bench: Bench, orders: Queue, early: Composite) -> None:
+async def test_nothing_goes_before_open(bench: Bench, orders: QueueEntity, early: Composite) -> None:
     async with a_bystander(bench), peer(bench.running.amqp_port) as one:
         one.write(AMQP_HEADER)
         one.send(early)
@@ -227,7 +227,7 @@ async def test_an_open_that_asks_for_too_little_is_answered_and_closed(
     ],
 )
 async def test_what_is_no_header_is_answered_with_one_and_the_connection_ends(
-    bench: Bench, orders: Queue, garbage: bytes, answer: bytes
+    bench: Bench, orders: QueueEntity, garbage: bytes, answer: bytes
 ) -> None:
     async with a_bystander(bench), peer(bench.running.amqp_port) as one:
         one.write(garbage)
@@ -235,7 +235,7 @@ async def test_what_is_no_header_is_answered_with_one_and_the_connection_ends(
 
 
 @pytest.mark.parametrize("garbage", [b"hello?\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"Z" * 100_000])
-async def test_what_is_no_request_gets_status_400(bench: Bench, orders: Queue, garbage: bytes) -> None:
+async def test_what_is_no_request_gets_status_400(bench: Bench, orders: QueueEntity, garbage: bytes) -> None:
     async with a_bystander(bench), peer(bench.running.amqp_port) as one:
         one.write(garbage)
         assert (await one.rest()).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
@@ -291,7 +291,7 @@ async def test_the_last_words_reach_a_peer_that_is_still_sending(bench: Bench) -
 # --- messages in -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_may_come_in_many_frames_between_those_of_another(bench: Bench, orders: Queue) -> None:
+async def test_a_message_may_come_in_many_frames_between_those_of_another(bench: Bench, orders: QueueEntity) -> None:
     make(bench, "bills")
     async with signed_in(bench) as one:
         await one.attach_sender("orders", 0)
@@ -309,7 +309,7 @@ async def test_a_message_may_come_in_many_frames_between_those_of_another(bench:
         assert words_in(orders) == ["a" * 100_000]
 
 
-async def test_an_aborted_delivery_leaves_nothing_behind(bench: Bench, orders: Queue) -> None:
+async def test_an_aborted_delivery_leaves_nothing_behind(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         await one.attach_sender("orders")
         one.send(Transfer(0, 0, b"0", 0, False, True), text("never mind")[:5])
@@ -321,7 +321,7 @@ async def test_an_aborted_delivery_leaves_nothing_behind(bench: Bench, orders: Q
     assert words_in(orders) == ["mind"]
 
 
-async def test_a_presettled_message_is_taken_without_an_answer(bench: Bench, orders: Queue) -> None:
+async def test_a_presettled_message_is_taken_without_an_answer(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         await one.attach_sender("orders")
         one.send(Transfer(0, 0, b"0", 0, True), text("no reply, please"))
@@ -331,7 +331,9 @@ async def test_a_presettled_message_is_taken_without_an_answer(bench: Bench, ord
 
 
 @pytest.mark.parametrize("second", [1, 0xFFFFFFFF])
-async def test_a_delivery_that_changes_its_id_half_way_ends_the_link(bench: Bench, orders: Queue, second: int) -> None:
+async def test_a_delivery_that_changes_its_id_half_way_ends_the_link(
+    bench: Bench, orders: QueueEntity, second: int
+) -> None:
     async with signed_in(bench) as one:
         await one.attach_sender("orders")
         one.send(Transfer(0, 0, b"0", 0, False, True), b"x")
@@ -339,14 +341,14 @@ async def test_a_delivery_that_changes_its_id_half_way_ends_the_link(bench: Benc
         assert (await one.error_of(Detach)).condition == "amqp:invalid-field"
 
 
-async def test_a_delivery_without_an_id_ends_the_link(bench: Bench, orders: Queue) -> None:
+async def test_a_delivery_without_an_id_ends_the_link(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         await one.attach_sender("orders")
         one.send(Transfer(0, None, b"0", 0), text("who am I?"))
         assert (await one.error_of(Detach)).condition == "amqp:invalid-field"
 
 
-async def test_a_message_without_end_is_cut_off_at_the_limit_of_its_link(bench: Bench, orders: Queue) -> None:
+async def test_a_message_without_end_is_cut_off_at_the_limit_of_its_link(bench: Bench, orders: QueueEntity) -> None:
     async with a_bystander(bench), signed_in(bench) as one:
         assert (await one.attach_sender("orders")).max_message_size == 256 * 1024
         for _ in range(6):
@@ -385,14 +387,14 @@ async def test_a_token_has_a_largest_size(bench: Bench) -> None:
         await one.sasl()
         await one.open()
         await one.begin()
-        assert (await one.attach_sender("$cbs")).max_message_size == requests.LARGEST_TOKEN
+        assert (await one.attach_sender("$cbs")).max_message_size == nodes.LARGEST_TOKEN
         for _ in range(5):
             one.send(Transfer(0, 0, b"0", 0, False, True), bytes(60_000))
         assert (await one.error_of(Detach)).condition == "amqp:link:message-size-exceeded"
 
 
 async def test_answers_nobody_grants_credit_for_do_not_pile_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "WAITING_REPLIES", 3)
+    monkeypatch.setattr(nodes, "WAITING_REPLIES", 3)
     async with peer(bench.running.amqp_port) as one:
         await one.sasl()
         await one.open()
@@ -410,7 +412,7 @@ async def test_answers_nobody_grants_credit_for_do_not_pile_up(bench: Bench, mon
 # --- messages out: credit, windows, draining -------------------------------------------------------------------------
 
 
-async def test_credit_is_kept_to_the_message(bench: Bench, orders: Queue) -> None:
+async def test_credit_is_kept_to_the_message(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, map(str, range(10)))
     async with signed_in(bench) as one:
         await one.attach_receiver("orders")
@@ -430,7 +432,7 @@ async def test_credit_is_kept_to_the_message(bench: Bench, orders: Queue) -> Non
         assert len(await one.transfers_before(Flow)) == 4
 
 
-async def test_a_taken_back_credit_is_not_used(bench: Bench, orders: Queue) -> None:
+async def test_a_taken_back_credit_is_not_used(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         await one.attach_receiver("orders")
         one.flow(0, 5)
@@ -441,7 +443,7 @@ async def test_a_taken_back_credit_is_not_used(bench: Bench, orders: Queue) -> N
         assert await one.transfers_before(Flow) == []
 
 
-async def test_draining_gives_what_is_there_and_uses_up_the_rest(bench: Bench, orders: Queue) -> None:
+async def test_draining_gives_what_is_there_and_uses_up_the_rest(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, ["one", "two"])
     async with signed_in(bench) as one:
         await one.attach_receiver("orders")
@@ -454,7 +456,7 @@ async def test_draining_gives_what_is_there_and_uses_up_the_rest(bench: Bench, o
         assert [transfer.delivery_id for transfer in await one.transfers_before(Flow)] == [2]
 
 
-async def test_a_flow_is_echoed_for_a_session_and_for_both_kinds_of_links(bench: Bench, orders: Queue) -> None:
+async def test_a_flow_is_echoed_for_a_session_and_for_both_kinds_of_links(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         await one.attach_sender("orders", 0)
         await one.attach_receiver("orders", 1)
@@ -468,7 +470,7 @@ async def test_a_flow_is_echoed_for_a_session_and_for_both_kinds_of_links(bench:
         assert (flow.handle, flow.link_credit) == (1, 7)
 
 
-async def test_a_sender_is_given_more_credit_before_it_runs_out(bench: Bench, orders: Queue) -> None:
+async def test_a_sender_is_given_more_credit_before_it_runs_out(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         await one.attach_sender("orders")
         granted = 1000
@@ -485,7 +487,7 @@ async def test_a_sender_is_given_more_credit_before_it_runs_out(bench: Bench, or
     assert len(orders.main) == 1500
 
 
-async def test_nothing_is_sent_beyond_the_window_of_the_session(bench: Bench, orders: Queue) -> None:
+async def test_nothing_is_sent_beyond_the_window_of_the_session(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, ["one", "two", "three", "four"])
     async with signed_in(bench, window=1) as one:
         await one.attach_receiver("orders")
@@ -504,7 +506,7 @@ async def test_nothing_is_sent_beyond_the_window_of_the_session(bench: Bench, or
         assert len(await one.transfers_before(Flow)) == 1
 
 
-async def test_a_window_that_is_shut_from_the_start_locks_no_message(bench: Bench, orders: Queue) -> None:
+async def test_a_window_that_is_shut_from_the_start_locks_no_message(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, ["one", "two"])
     async with signed_in(bench, window=0) as shut, signed_in(bench) as other:
         await shut.attach_receiver("orders")
@@ -517,7 +519,7 @@ async def test_a_window_that_is_shut_from_the_start_locks_no_message(bench: Benc
         assert len(await shut.transfers_before(Flow)) == 1
 
 
-async def test_a_large_message_goes_out_as_the_window_opens(bench: Bench, orders: Queue) -> None:
+async def test_a_large_message_goes_out_as_the_window_opens(bench: Bench, orders: QueueEntity) -> None:
     words = "x" * 2000
     await fill(bench, [words, "small"])
     async with signed_in(bench, Open("peer", None, 512), window=2) as one:
@@ -541,7 +543,7 @@ async def test_a_large_message_goes_out_as_the_window_opens(bench: Bench, orders
         assert text_of((await one.next_frame()).payload) == "small"
 
 
-async def test_draining_waits_for_the_window(bench: Bench, orders: Queue) -> None:
+async def test_draining_waits_for_the_window(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, ["one", "two"])
     async with signed_in(bench, window=1) as one:
         await one.attach_receiver("orders")
@@ -553,7 +555,7 @@ async def test_draining_waits_for_the_window(bench: Bench, orders: Queue) -> Non
         assert (flow.drain, flow.delivery_count) == (True, 10)
 
 
-async def test_a_peer_that_does_not_read_gets_no_more_than_it_can_take(bench: Bench, orders: Queue) -> None:
+async def test_a_peer_that_does_not_read_gets_no_more_than_it_can_take(bench: Bench, orders: QueueEntity) -> None:
     body = "x" * 50_000
     await fill(bench, [body] * 400)  # 20 MB, far more than all the buffers on the way
     async with signed_in(bench) as one:
@@ -583,7 +585,7 @@ async def receive(one: Peer, count: int) -> None:
     assert len(await one.transfers_before(Flow)) == count
 
 
-async def test_one_disposition_settles_a_range(bench: Bench, orders: Queue) -> None:
+async def test_one_disposition_settles_a_range(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, map(str, range(10)))
     async with signed_in(bench) as one:
         await receive(one, 10)
@@ -597,7 +599,7 @@ async def test_one_disposition_settles_a_range(bench: Bench, orders: Queue) -> N
     assert words_in(orders) == ["0", "1", "7", "8", "9"]
 
 
-async def test_a_range_over_all_there_could_be_settles_all_there_are(bench: Bench, orders: Queue) -> None:
+async def test_a_range_over_all_there_could_be_settles_all_there_are(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, map(str, range(5)))
     async with signed_in(bench) as one:
         await receive(one, 5)
@@ -606,7 +608,7 @@ async def test_a_range_over_all_there_could_be_settles_all_there_are(bench: Benc
     assert words_in(orders) == []
 
 
-async def test_a_disposition_that_says_nothing_ends_nothing(bench: Bench, orders: Queue) -> None:
+async def test_a_disposition_that_says_nothing_ends_nothing(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, ["one"])
     async with signed_in(bench) as one:
         await receive(one, 1)
@@ -618,7 +620,7 @@ async def test_a_disposition_that_says_nothing_ends_nothing(bench: Bench, orders
         assert (await one.expect(Disposition)).first == 0
 
 
-async def test_delivery_ids_and_handles_belong_to_a_session(bench: Bench, orders: Queue) -> None:
+async def test_delivery_ids_and_handles_belong_to_a_session(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, ["one", "two"])
     async with signed_in(bench) as one:
         await one.begin(channel=1)
@@ -661,7 +663,7 @@ async def test_an_answer_that_comes_too_late_for_its_session_is_not_sent(tmp_pat
 # --- links -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_link_name_can_be_used_again(bench: Bench, orders: Queue) -> None:
+async def test_a_link_name_can_be_used_again(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         await one.begin(channel=1)
         for _ in range(3):
@@ -674,7 +676,7 @@ async def test_a_link_name_can_be_used_again(bench: Bench, orders: Queue) -> Non
     await async_eventually(lambda: not orders.links, "no link is left")
 
 
-async def test_a_session_takes_as_many_links_as_it_has_handles(bench: Bench, orders: Queue) -> None:
+async def test_a_session_takes_as_many_links_as_it_has_handles(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         for handle in range(256):
             one.ask_to_send("orders", handle)
@@ -688,7 +690,7 @@ async def test_a_session_takes_as_many_links_as_it_has_handles(bench: Bench, ord
 
 
 async def test_a_connection_has_room_for_so_many_links(
-    bench: Bench, orders: Queue, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, orders: QueueEntity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attach, "LINKS_MAX", 3)
     async with signed_in(bench) as one:
@@ -713,7 +715,7 @@ async def test_an_address_that_is_none_is_refused(bench: Bench, address: str) ->
         assert (await one.error_of(Detach)).condition in ("amqp:invalid-field", "amqp:not-found")
 
 
-async def test_what_is_sent_to_a_refused_link_is_passed_over(bench: Bench, orders: Queue) -> None:
+async def test_what_is_sent_to_a_refused_link_is_passed_over(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench) as one:
         one.ask_to_send("nowhere")
         one.send(Transfer(0, 0, b"t", 0, False), text("optimism"))
@@ -782,7 +784,7 @@ async def test_a_delayed_connection_is_silent_until_its_time_and_loses_nothing(c
         await one.expect(Open)
 
 
-async def test_links_leave_with_a_connection_that_breaks(bench: Bench, orders: Queue) -> None:
+async def test_links_leave_with_a_connection_that_breaks(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, ["one", "two"])
     async with signed_in(bench) as one:
         await one.attach_receiver("orders", 0)
@@ -802,7 +804,7 @@ async def test_links_leave_with_a_connection_that_breaks(bench: Bench, orders: Q
 # --- small frames ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_peer_with_the_smallest_frames_gets_no_larger_ones(bench: Bench, orders: Queue) -> None:
+async def test_a_peer_with_the_smallest_frames_gets_no_larger_ones(bench: Bench, orders: QueueEntity) -> None:
     await fill(bench, ["x" * 3000])
     async with signed_in(bench, Open("peer", None, 512)) as one:
         await one.attach_receiver("orders", 0)
@@ -818,7 +820,7 @@ async def test_a_peer_with_the_smallest_frames_gets_no_larger_ones(bench: Bench,
         assert text_of(b"".join(pieces)) == "x" * 3000
 
 
-async def test_an_error_is_shortened_to_fit_into_a_frame(bench: Bench, orders: Queue) -> None:
+async def test_an_error_is_shortened_to_fit_into_a_frame(bench: Bench, orders: QueueEntity) -> None:
     async with signed_in(bench, Open("peer", None, 512)) as one:
         one.ask_to_send("ä" * 150 + "/" + "ö" * 100)
         await one.expect(Attach)
@@ -830,7 +832,9 @@ async def test_an_error_is_shortened_to_fit_into_a_frame(bench: Bench, orders: Q
         assert (found.performative.error.description or "").startswith("The messaging entity")
 
 
-async def test_an_attach_that_does_not_fit_into_a_frame_closes_the_connection(bench: Bench, orders: Queue) -> None:
+async def test_an_attach_that_does_not_fit_into_a_frame_closes_the_connection(
+    bench: Bench, orders: QueueEntity
+) -> None:
     async with signed_in(bench, Open("peer", None, 512)) as one:
         one.ask_to_send("orders", 0, name="n" * 600)
         assert (await one.error_of(Close)).condition == "amqp:frame-size-too-small"

@@ -60,9 +60,9 @@ from syphon.emulator import (
 )
 from syphon.emulator.amqp_front import AmqpConnection
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace
 from syphon.emulator.broker.refusals import Refusal
-from syphon.emulator.broker.sqlite import SqliteJournal, StateUnusable
+from syphon.emulator.state import SqliteJournal, StateUnusable
 from tests.emulator.conftest import now
 from tests.support.cli_process import run_syphon
 from tests.support.plain_http import AioPlainHttp
@@ -103,7 +103,7 @@ def killed(state: Path) -> Path:
     return copy
 
 
-def shelf(namespace: Namespace, path: str) -> list[bytes]:
+def shelf(namespace: BrokerNamespace, path: str) -> list[bytes]:
     """A line's messages, byte by byte, with their numbers, states and delivery counts."""
     return [message.to_bytes(locked=False) for message in namespace.line(path).peek(0, 1000)]
 

@@ -18,7 +18,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
 from syphon.emulator.broker.descriptions import QueueDescription
-from syphon.emulator.broker.entities import Queue
+from syphon.emulator.broker.entities import QueueEntity
 from tests.emulator.conftest import Bench
 
 SYNC, AIO = "sync", "aio"
@@ -68,7 +68,7 @@ class Desk:
     """A sender and a receiver on one queue."""
 
     bench: Bench
-    queue: Queue
+    queue: QueueEntity
     sender: ServiceBusSender
     receiver: ServiceBusReceiver
     open_receiver: Callable[..., Awaitable[ServiceBusReceiver]]
@@ -111,7 +111,7 @@ async def desk(
     """
     bench.namespace.create_queue(description)
     queue = bench.namespace.entity(description.name)
-    assert isinstance(queue, Queue)
+    assert isinstance(queue, QueueEntity)
     kind: Any = ServiceBusClient if flavour == AIO else SyncClient
     client = kind.from_connection_string(bench.connection_string, retry_total=retries, retry_backoff_factor=0)
     opened: list[Any] = []

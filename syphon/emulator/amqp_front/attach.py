@@ -8,15 +8,23 @@ from urllib.parse import urlsplit
 from syphon.amqp import Described, Long, Map, Symbol, UInt
 from syphon.amqp.frames import Attach, Coordinator, Detach, Error, Source, Target
 
-from ..broker.descriptions import Claim
-from ..broker.faults import Action, Fault, Operation
-from ..broker.refusals import BadArgument, NotAllowed, NotImplementedHere, QuotaExceeded, Refusal
-from ..broker.sessions import Session, SessionQueue
-from .cbs import CbsNode
-from .entity_links import EntityInlet, EntityOutlet
-from .links import Inlet, Link
+from ..broker import (
+    Action,
+    BadArgument,
+    Claim,
+    Fault,
+    MessageSession,
+    NotAllowed,
+    NotImplementedHere,
+    Operation,
+    QuotaExceeded,
+    Refusal,
+    SessionQueue,
+)
+from .entity_links import IncomingEntityLink, OutgoingEntityLink
+from .links import AmqpLink, IncomingLink
 from .management import ManagementNode
-from .requests import Node, ReplyOutlet, RequestInlet
+from .nodes import CbsNode, IncomingRequestLink, OutgoingReplyLink, RequestNode
 
 if TYPE_CHECKING:
     from .session import AmqpSession
@@ -101,7 +109,7 @@ def _path_of(attach: Attach) -> str:
         raise BadArgument(f"'{address:.300}' is no address.", "amqp:invalid-field") from None
 
 
-def _node(session: AmqpSession, path: str) -> Node | None:
+def _node(session: AmqpSession, path: str) -> RequestNode | None:
     connection = session.connection
     if path == "$cbs":
         return CbsNode(connection)
@@ -117,8 +125,10 @@ def _node(session: AmqpSession, path: str) -> Node | None:
     return None
 
 
-def _attach_node(session: AmqpSession, attach: Attach, path: str, node: Node) -> None:
-    link: Link = ReplyOutlet(session, attach, path) if attach.role else RequestInlet(session, attach, path, node)
+def _attach_node(session: AmqpSession, attach: Attach, path: str, node: RequestNode) -> None:
+    link: AmqpLink = (
+        OutgoingReplyLink(session, attach, path) if attach.role else IncomingRequestLink(session, attach, path, node)
+    )
     _welcome(session, attach, link)
 
 
@@ -127,7 +137,7 @@ def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
     namespace.authorize(list(session.connection.grants.values()), path, Claim.SEND)
     entity = namespace.target(path)
     entity.check_sends()
-    link = EntityInlet(session, attach, entity)
+    link = IncomingEntityLink(session, attach, entity)
     batch = namespace.max_batch_size(entity)
     _welcome(session, attach, link, Map.symbols({BATCH_SIZE: UInt(batch)}))
 
@@ -135,21 +145,21 @@ def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
 def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
     namespace = session.connection.namespace
     namespace.authorize(list(session.connection.grants.values()), path, Claim.LISTEN)
-    entity, line = namespace.source(path)
+    entity, queue = namespace.source(path)
     entity.check_receives()
     wants_session, session_id = _session_filter(attach)
-    if not isinstance(line, SessionQueue) and wants_session:
+    if not isinstance(queue, SessionQueue) and wants_session:
         raise NotAllowed(f"'{path}' does not require sessions: a session receiver cannot be created on it.")
-    if isinstance(line, SessionQueue) and not wants_session:
+    if isinstance(queue, SessionQueue) and not wants_session:
         raise NotAllowed(
             f"It is not possible for an entity that requires sessions to create a non-sessionful receiver: '{path}'."
         )
-    link = EntityOutlet(session, attach, path, entity, line, attach.snd_settle_mode == SETTLED)
-    if not isinstance(line, SessionQueue):
+    link = OutgoingEntityLink(session, attach, path, entity, queue, attach.snd_settle_mode == SETTLED)
+    if not isinstance(queue, SessionQueue):
         _welcome(session, attach, link)
         return
 
-    def grant(granted: Session) -> None:
+    def grant(granted: MessageSession) -> None:
         source = attach.source
         assert isinstance(source, Source)  # _path_of has seen it
         source.filter = Map(((Symbol(SESSION_FILTER), granted.id),))
@@ -158,13 +168,13 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
 
     if session_id is not None:
         try:
-            grant(line.accept(session_id, link))
+            grant(queue.accept(session_id, link))
         except Refusal:
             link.closed()
             raise
     else:
         wait = attach.properties.get(OPERATION_TIMEOUT) if attach.properties is not None else None
-        link.wait_for_session(line, int(wait) if isinstance(wait, int) else SESSION_WAIT, grant, attach)
+        link.wait_for_session(queue, int(wait) if isinstance(wait, int) else SESSION_WAIT, grant, attach)
 
 
 def _session_filter(attach: Attach) -> tuple[bool, str | None]:
@@ -180,7 +190,7 @@ def _session_filter(attach: Attach) -> tuple[bool, str | None]:
     return True, wanted
 
 
-def _welcome(session: AmqpSession, attach: Attach, link: Link, properties: Map | None = None) -> None:
+def _welcome(session: AmqpSession, attach: Attach, link: AmqpLink, properties: Map | None = None) -> None:
     """Attaches our end."""
     session.add(link)
     session.send(
@@ -195,15 +205,15 @@ def _welcome(session: AmqpSession, attach: Attach, link: Link, properties: Map |
             None,
             None,
             0 if attach.role else None,
-            link.max_size if isinstance(link, Inlet) else None,
+            link.max_size if isinstance(link, IncomingLink) else None,
             None,
             None,
             properties,
         )
     )
-    if isinstance(link, Inlet):
+    if isinstance(link, IncomingLink):
         link.give_credit()
     if link.path != "$cbs":
         link.active()  # it may have waited for this longer than a link may be idle
         link.watch_idleness()
-    session.catch_up(link)
+    session.apply_early_flow(link)

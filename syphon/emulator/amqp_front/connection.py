@@ -27,15 +27,10 @@ from syphon.amqp.frames import (
     read_performative,
 )
 
-from ..broker.access import Grant
-from ..broker.faults import Action, Fault, Operation, Outage
-from ..broker.namespace import Namespace
-from ..broker.refusals import Unauthorized
+from ..broker import Action, BrokerNamespace, Fault, Grant, Operation, Outage, Unauthorized
 from ..clock import Millis
-from .framing import MAX_FRAME_SIZE, ProtocolError, cut, fitted
+from .frame_io import MAX_FRAME_SIZE, Heartbeat, OutputBuffer, ProtocolError, cut, fitted
 from .handshake import Handshake
-from .heartbeat import Pulse
-from .outbox import Outbox
 from .session import AmqpSession
 
 log = logging.getLogger(__name__)
@@ -43,12 +38,12 @@ log = logging.getLogger(__name__)
 CHANNEL_MAX = 4999
 SHORTEST_IDLE_TIMEOUT = 100
 """In milliseconds: a peer that wants to hear from us more often than this would keep us busy with nothing else."""
-FAREWELL_WITHIN = 5.0
+CLOSE_TIMEOUT = 5.0
 """How many seconds a peer has to take our last words and close its end."""
 
 
 @dataclass(frozen=True, slots=True)
-class FrontSettings:
+class AmqpTimeouts:
     """How patient the front is, in milliseconds."""
 
     link_idle_timeout: Millis = 600_000
@@ -59,26 +54,28 @@ class FrontSettings:
 class AmqpConnection(asyncio.Protocol):
     """A client's connection to a namespace."""
 
-    def __init__(self, namespace: Namespace, settings: FrontSettings, gone: Callable[[AmqpConnection], None]) -> None:
+    def __init__(
+        self, namespace: BrokerNamespace, settings: AmqpTimeouts, gone: Callable[[AmqpConnection], None]
+    ) -> None:
         self.namespace = namespace
         self.settings = settings
-        self.outbox = Outbox(namespace.journal, self._put)
+        self.output = OutputBuffer(namespace.journal, self._put)
         self.grants: dict[str, Grant] = {}
         self.peer_max_frame_size = MIN_MAX_FRAME_SIZE
         self.link_count = 0
         self.unfinished = 0
         self.is_hung = False
-        self.broken_off = False
+        self.ended_by_server = False
         """Whether it ends by our doing: what the peer was waiting for then did not end by the peer's."""
-        self._gone = gone
+        self._on_closed = gone
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._handshake = Handshake(namespace.access, self.outbox)
-        self._pulse = Pulse(lambda: self.outbox.write(EMPTY_FRAME), self._give_up_peer)
+        self._handshake = Handshake(namespace.access, self.output)
+        self._heartbeat = Heartbeat(lambda: self.output.write(EMPTY_FRAME), self._give_up_peer)
         self._rest = b""
-        self._read: Callable[[bytes, int], int] = self._shake_hands
+        self._read: Callable[[bytes, int], int] = self._read_handshake
         self._refusal: Error | None = None
-        self._held_up = False
+        self._delayed_by_fault = False
         self._opened = False
         self._closing = False
         self._peer_closed = False
@@ -96,59 +93,59 @@ class AmqpConnection(asyncio.Protocol):
             self.abort()
         elif self.namespace.faults.outage is Outage.HANG:
             self.hang()
-        elif self.namespace.journal.trouble is not None:
-            self._refusal = Error("amqp:internal-error", self.namespace.journal.trouble)
+        elif self.namespace.journal.write_error is not None:
+            self._refusal = Error("amqp:internal-error", self.namespace.journal.write_error)
         elif (fault := self.namespace.faults.strike(Operation.CONNECT, "")) is not None:
-            self._suffer(fault)
+            self._apply_fault(fault)
 
-    def _suffer(self, fault: Fault) -> None:
+    def _apply_fault(self, fault: Fault) -> None:
         if fault.action is Action.HANG:
             self.hang()
         elif fault.action is Action.DELAY:
             assert self._transport is not None  # it was just given
             self._transport.pause_reading()
-            self._held_up = True
+            self._delayed_by_fault = True
             clock = self.namespace.clock
-            clock.call_at(clock.now() + round(fault.seconds * 1000), self._let_through)
+            clock.call_at(clock.now() + round(fault.seconds * 1000), self._end_delay)
         elif fault.action is Action.ERROR:
             refusal = fault.refusal()
             self._refusal = Error(refusal.condition, refusal.description)
         else:
             self.abort()
 
-    def _let_through(self) -> None:
-        self._held_up = False
+    def _end_delay(self) -> None:
+        self._delayed_by_fault = False
         self._resume()
         self.data_received(b"")  # what came with the connection itself
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  why a peer went does not matter here
         self._transport = None
-        self.outbox.end()
-        self._pulse.stop()
+        self.output.end()
+        self._heartbeat.stop()
         for timer in self._timers:
             timer.cancel()
         if self._rights_timer is not None:
             self._rights_timer.cancel()
         self._end_sessions()
-        self._gone(self)
+        self._on_closed(self)
 
     def pause_writing(self) -> None:
         # A peer that does not read gets no more to read: what it asks for must wait.
-        self.outbox.is_blocked = True
+        self.output.is_blocked = True
         if self._transport is not None and not self._closing:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.outbox.is_blocked = False
+        self.output.is_blocked = False
         self._resume()
         self._go_on()
 
     def _resume(self) -> None:
-        if self._transport is not None and not self.outbox.is_blocked and not self._held_up:
+        if self._transport is not None and not self.output.is_blocked and not self._delayed_by_fault:
             self._transport.resume_reading()
 
     def _go_on(self) -> None:
-        if not self.outbox.is_congested:
+        if not self.output.is_congested:
             for session in list(self._sessions.values()):
                 session.go_on()
 
@@ -157,10 +154,10 @@ class AmqpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.is_hung or self._closing:
             return
-        self._pulse.heard()
+        self._heartbeat.heard()
         if self._rest:
             data = self._rest + data
-        if self._held_up:
+        if self._delayed_by_fault:
             self._rest = data
             return
         pos = 0
@@ -179,7 +176,7 @@ class AmqpConnection(asyncio.Protocol):
             self.close("amqp:internal-error", "The emulator failed on this connection; its log says how.")
         self._rest = data[pos:]
 
-    def _shake_hands(self, data: bytes, pos: int) -> int:
+    def _read_handshake(self, data: bytes, pos: int) -> int:
         try:
             after = self._handshake.read(data, pos)
         except Unauthorized as refusal:
@@ -238,8 +235,8 @@ class AmqpConnection(asyncio.Protocol):
             self.close(self._refusal.condition, self._refusal.description or "")
             return
         if peer.idle_time_out:
-            self._pulse.keep_alive(peer.idle_time_out / 1000)
-        self._pulse.watch(2 * idle / 1000)
+            self._heartbeat.keep_alive(peer.idle_time_out / 1000)
+        self._heartbeat.watch(2 * idle / 1000)
 
     def _on_begin(self, channel: int, peer: Begin) -> None:
         if channel > CHANNEL_MAX:
@@ -253,7 +250,7 @@ class AmqpConnection(asyncio.Protocol):
     def send(self, channel: int, performative: Composite) -> None:
         body = fitted(performative, self.peer_max_frame_size)
         if body is not None:
-            self.outbox.write(frame(channel, body))
+            self.output.write(frame(channel, body))
         else:
             room = f"a frame of {self.peer_max_frame_size} bytes"
             self.close("amqp:frame-size-too-small", f"{performative.NAME} does not fit into {room}.")
@@ -261,14 +258,14 @@ class AmqpConnection(asyncio.Protocol):
     def _put(self, data: bytes, last: bool) -> None:
         if self._transport is not None and not self.is_hung:
             self._transport.write(data)
-            self._pulse.spoke()
+            self._heartbeat.spoke()
             if last:
-                self._part()
+                self._finish_closing()
         self._go_on()
 
-    def hush(self) -> None:
+    def discard_output(self) -> None:
         """Drops what was about to be said: it speaks of things that could not be kept."""
-        self.outbox.hush()
+        self.output.discard_output()
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -277,8 +274,8 @@ class AmqpConnection(asyncio.Protocol):
         if self._closing:
             return
         self._closing = True
-        self._pulse.stop()
-        self.broken_off = self.broken_off or condition is not None
+        self._heartbeat.stop()
+        self.ended_by_server = self.ended_by_server or condition is not None
         self._end_sessions()
         if self._opened:
             error = Error(condition, description) if condition else None
@@ -288,8 +285,8 @@ class AmqpConnection(asyncio.Protocol):
             self.send(0, Open(self.namespace.name))
             self.send(0, Close(Error(condition, description)))
         else:
-            self.outbox.write(b"")
-        self.outbox.end()
+            self.output.write(b"")
+        self.output.end()
 
     def fail(self, why: str) -> None:
         """Ends the connection because what happened on it cannot be kept."""
@@ -299,16 +296,16 @@ class AmqpConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Cuts the connection without a word."""
-        self.broken_off = self._closing = True
-        self.outbox.end()
+        self.ended_by_server = self._closing = True
+        self.output.end()
         if self._transport is not None:
             self._transport.abort()
 
     def hang(self) -> None:
         """Not one byte more, in either direction."""
-        self.is_hung = self.broken_off = True
+        self.is_hung = self.ended_by_server = True
 
-    def _part(self) -> None:
+    def _finish_closing(self) -> None:
         """All is said. The peer may still be sending: cutting it off now could destroy our last words on their way."""
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -319,7 +316,7 @@ class AmqpConnection(asyncio.Protocol):
             with contextlib.suppress(OSError):  # the peer may have gone while we were speaking
                 transport.write_eof()
             transport.resume_reading()  # to nowhere, until the peer closes its end as well
-        self._after(FAREWELL_WITHIN, self.abort)
+        self._after(CLOSE_TIMEOUT, self.abort)
 
     def _end_sessions(self) -> None:
         # First those that wait: what the others give up must not go to a link that is about to end too.

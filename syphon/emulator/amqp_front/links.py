@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from syphon.amqp.frames import Attach, Composite, Error, Flow, Transfer
 
-from ..broker.faults import Action, Fault, MessageIds, Operation
-from ..broker.refusals import MessageTooLarge, QuotaExceeded, Refusal
+from ..broker import Action, Fault, MessageIds, MessageSizeExceeded, Operation, QuotaExceeded, Refusal
 from ..clock import Millis, Timer
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ UNFINISHED_OF_STRANGERS = 1024 * 1024
 """How many bytes of unfinished messages a connection may leave with us: with a valid token, and before it has one."""
 
 
-class Link:
+class AmqpLink:
     """One end of a link, ours."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:
@@ -85,7 +84,7 @@ class Link:
     def strike(self, operation: Operation, message_ids: MessageIds = tuple) -> Fault | None:
         return self.namespace.faults.strike(operation, self.path, message_ids)
 
-    def suffers(self, fault: Fault) -> bool:
+    def apply_fault(self, fault: Fault) -> bool:
         """Carries out what a fault does to a link as a whole. False: the operation itself must see to it."""
         if fault.action is Action.DROP:
             self.session.connection.abort()
@@ -95,7 +94,7 @@ class Link:
             return False
         return True
 
-    def in_turn(self, fault: Fault | None, step: Callable[[], None]) -> None:
+    def in_order(self, fault: Fault | None, step: Callable[[], None]) -> None:
         """Does a step now; or later, if a fault delays it or an earlier step is still waiting: order is kept."""
         delay = round(fault.seconds * 1000) if fault is not None and fault.action is Action.DELAY else 0
         if not delay and not self._held_back:
@@ -112,7 +111,7 @@ class Link:
             self._held_back.popleft()[1]()
 
 
-class Inlet(Link):
+class IncomingLink(AmqpLink):
     """Takes messages from a client."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:
@@ -143,7 +142,7 @@ class Inlet(Link):
             return
         if (size := len(self._pieces) + len(payload)) > self.max_size + 1024:
             self.detach(
-                MessageTooLarge(
+                MessageSizeExceeded(
                     f"The received message (delivery-id:{first.delivery_id}, size:{size} bytes) exceeds the limit "
                     f"({self.max_size} bytes) currently allowed on the link."
                 )
@@ -188,7 +187,7 @@ class Inlet(Link):
         raise NotImplementedError
 
 
-class Outlet(Link):
+class OutgoingLink(AmqpLink):
     """Gives messages to a client, as far as it has granted credit."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:

@@ -7,10 +7,17 @@ from uuid import UUID
 
 from syphon.amqp import Described, Int, Long, Map, Symbol, Timestamp, ULong, Value
 
-from ..broker.descriptions import RuleDescription
-from ..broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
-from ..broker.properties import plain
-from ..broker.refusals import BadArgument, NotImplementedHere
+from ..broker import (
+    BadArgument,
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    NotImplementedHere,
+    RuleDescription,
+    SqlFilter,
+    TrueFilter,
+    plain,
+)
 from ..clock import Millis
 
 _RULE, _NO_ACTION = ULong(0x13700000004), ULong(0x13700000005)

@@ -25,9 +25,9 @@ from syphon.amqp.frames import (
     frame,
 )
 
-from ..broker.refusals import Refusal
+from ..broker import Refusal
 from .attach import open_link
-from .links import Inlet, Link, Outlet
+from .links import AmqpLink, IncomingLink, OutgoingLink
 
 if TYPE_CHECKING:
     from .connection import AmqpConnection
@@ -43,18 +43,18 @@ class AmqpSession:
     def __init__(self, connection: AmqpConnection, channel: int, peer: Begin) -> None:
         self.connection = connection
         self.channel = channel
-        self._links: dict[int, Link] = {}
-        self._pending: dict[int, Link] = {}
+        self._links: dict[int, AmqpLink] = {}
+        self._pending: dict[int, AmqpLink] = {}
         self._early: dict[int, Flow] = {}
         self._detached: set[int] = set()
         self._delayed: dict[int, Attach] = {}
-        self._stalled: dict[Outlet, None] = {}
+        self._stalled: dict[OutgoingLink, None] = {}
         self.is_over = False
         self._next_incoming_id = peer.next_outgoing_id
         self._next_outgoing_id = 0
         self._peer_window = peer.incoming_window
         self._waiting: deque[bytes] = deque()
-        self._unsettled: dict[int, tuple[Outlet, bytes]] = {}
+        self._unsettled: dict[int, tuple[OutgoingLink, bytes]] = {}
         self._next_delivery_id = 0
         connection.send(channel, Begin(channel, 0, WINDOW, WINDOW, HANDLE_MAX))
 
@@ -117,7 +117,7 @@ class AmqpSession:
             if transfer.handle not in self._detached:  # else it was on its way when we detached the link
                 self._unattached(transfer)
             return
-        if not isinstance(link, Inlet):
+        if not isinstance(link, IncomingLink):
             self._fail("amqp:not-allowed", "A transfer came in on a link that only sends.")
             return
         link.on_transfer(transfer, payload)
@@ -153,8 +153,8 @@ class AmqpSession:
         for delivery_id in deliveries:
             delivery = self._unsettled.pop(delivery_id, None)
             if delivery is not None:
-                outlet, tag = delivery
-                outlet.settle(tag, disposition.state, delivery_id, not disposition.settled)
+                link, tag = delivery
+                link.settle(tag, disposition.state, delivery_id, not disposition.settled)
 
     # --- frames out ----------------------------------------------------------------------------------------------
 
@@ -173,16 +173,16 @@ class AmqpSession:
         window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
         self.send(Flow(*window, handle, delivery_count, credit, available, drain))
 
-    def deliver(self, outlet: Outlet, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
+    def deliver(self, link: OutgoingLink, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
         """Sends a message, in as many frames as it takes, when the peer's window has room. Returns its delivery id."""
         if self.is_over:
             return 0
         delivery_id = self._next_delivery_id
         self._next_delivery_id = (delivery_id + 1) & 0xFFFFFFFF
         if not settled:
-            self._unsettled[delivery_id] = (outlet, tag)
+            self._unsettled[delivery_id] = (link, tag)
         room = self.connection.peer_max_frame_size - 64 - len(tag)
-        first = b"\x70" + _UINTS(outlet.handle, 0)[:4] + b"\x70" + _UINTS(delivery_id, 0)[:4] + encode(tag)
+        first = b"\x70" + _UINTS(link.handle, 0)[:4] + b"\x70" + _UINTS(delivery_id, 0)[:4] + encode(tag)
         first += b"\x70" + _UINTS(message_format, 0)[:4] + (b"\x41" if settled else b"\x42")
         sent = 0
         while True:
@@ -203,7 +203,7 @@ class AmqpSession:
     def _transmit(self, data: bytes) -> None:
         self._peer_window -= 1
         self._next_outgoing_id = (self._next_outgoing_id + 1) & 0xFFFFFFFF
-        self.connection.outbox.write(data)
+        self.connection.output.write(data)
 
     def answer(self, role: bool, delivery_id: int, outcome: Composite) -> None:
         """Tells the outcome of a delivery, and that it is settled."""
@@ -213,24 +213,24 @@ class AmqpSession:
         fields = (b"\x41" if role else b"\x42") + b"\x70" + _UINTS(delivery_id, 0)[:4] + b"\x40\x41" + state
         if len(fields) < 255:
             body = b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields
-            self.connection.outbox.write(frame(self.channel, body))
+            self.connection.output.write(frame(self.channel, body))
         else:
             self.send(Disposition(role, delivery_id, None, True, outcome))
 
     def refuse(self, role: bool, delivery_id: int, refusal: Refusal) -> None:
         self.answer(role, delivery_id, Rejected(Error(refusal.condition, refusal.description)))
 
-    def regret(self, role: bool, delivery_id: int, why: str) -> None:
+    def reject_unsaved(self, role: bool, delivery_id: int, why: str) -> None:
         """What was done with a delivery could not be kept."""
         self.refuse(role, delivery_id, Refusal(why))
 
     # --- links ---------------------------------------------------------------------------------------------------
 
-    def add(self, link: Link) -> None:
+    def add(self, link: AmqpLink) -> None:
         self._links[link.handle] = link
         self.connection.link_count += 1
 
-    def catch_up(self, link: Link) -> None:
+    def apply_early_flow(self, link: AmqpLink) -> None:
         """Our attach is on its way: what the peer had to say before it saw that is heard now."""
         flow = self._early.pop(link.handle, None)
         if flow is not None and not link.is_closed:
@@ -249,22 +249,22 @@ class AmqpSession:
         self._detached.add(handle)
         self._early.pop(handle, None)
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: AmqpLink) -> None:
         del self._links[link.handle]
         self.connection.link_count -= 1
         self._stalled.pop(link, None)  # type: ignore[call-overload]  # inlets never stall
         self.forget(link)
         link.closed()
 
-    def waits(self, link: Link) -> None:
+    def add_pending(self, link: AmqpLink) -> None:
         """A link whose attach is not answered yet: it waits for something, and must not outlive us."""
         self._pending[link.handle] = link
 
-    def waits_no_more(self, link: Link) -> None:
+    def remove_pending(self, link: AmqpLink) -> None:
         if self._pending.get(link.handle) is link:
             del self._pending[link.handle]
 
-    def detach(self, link: Link, error: Error | None) -> None:
+    def detach(self, link: AmqpLink, error: Error | None) -> None:
         """Ends a link from our side."""
         if self._links.get(link.handle) is link:
             self._drop(link)
@@ -276,16 +276,16 @@ class AmqpSession:
             self.send(Detach(link.handle, True, error))
             self.ignore(link.handle)
 
-    def forget(self, link: Link) -> None:
-        for delivery_id in [key for key, (outlet, _) in self._unsettled.items() if outlet is link]:
+    def forget(self, link: AmqpLink) -> None:
+        for delivery_id in [key for key, (sender, _) in self._unsettled.items() if sender is link]:
             del self._unsettled[delivery_id]
 
     def detach_all(self, error: Error) -> None:
         for link in list(self._links.values()):
             self.detach(link, error)
 
-    def outlets(self) -> list[Outlet]:
-        return [link for link in self._links.values() if isinstance(link, Outlet)]
+    def outgoing_links(self) -> list[OutgoingLink]:
+        return [link for link in self._links.values() if isinstance(link, OutgoingLink)]
 
     def recheck_rights(self) -> None:
         for link in [*self._links.values(), *self._pending.values()]:
@@ -296,20 +296,20 @@ class AmqpSession:
     @property
     def is_congested(self) -> bool:
         """Whether a message delivered now would wait in our memory: for the peer's window, or for the socket."""
-        return self._peer_window <= 0 or self.connection.outbox.is_congested
+        return self._peer_window <= 0 or self.connection.output.is_congested
 
-    def stall(self, outlet: Outlet) -> None:
+    def stall(self, link: OutgoingLink) -> None:
         """A link has something to deliver and must wait until the peer can take it."""
-        self._stalled[outlet] = None
+        self._stalled[link] = None
 
-    def is_stalled(self, outlet: Outlet) -> bool:
-        return outlet in self._stalled
+    def is_stalled(self, link: OutgoingLink) -> bool:
+        return link in self._stalled
 
     def go_on(self) -> None:
         if self._stalled and not self.is_congested:
             stalled, self._stalled = self._stalled, {}
-            for outlet in stalled:
-                outlet.go_on()
+            for link in stalled:
+                link.go_on()
 
     # --- the end -------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ class Kind(StrEnum):
     MANAGE = "manage"
 
 
-class Counters:
+class OperationCounters:
     """Counts that only grow, until they are reset. Each operation is counted once, under one kind."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..clock import Clock, Millis
+from ..clock import EmulatorClock, Millis
 from .refusals import NotAllowed, Refusal, ServerBusy, status_of
 
 
@@ -156,7 +156,7 @@ class ConnectionDropped(Exception):
 class Throttle:
     """So many credits a second for the whole namespace; what goes beyond is refused as server-busy."""
 
-    def __init__(self, credits_per_second: int, clock: Clock) -> None:
+    def __init__(self, credits_per_second: int, clock: EmulatorClock) -> None:
         self.credits_per_second = credits_per_second
         self._clock = clock
         self._second = 0
@@ -173,7 +173,7 @@ class Throttle:
         self._spent += credits
         return True
 
-    def is_biting(self) -> bool:
+    def refused_recently(self) -> bool:
         """Whether something was refused within the last ten seconds: meanwhile message counts read 0."""
         return self._clock.now() - self._last_refusal < 10_000
 
@@ -181,10 +181,10 @@ class Throttle:
 MANAGEMENT_CREDITS = 10
 
 
-class Faults:
+class FaultInjector:
     """The faults of one namespace."""
 
-    def __init__(self, clock: Clock, seed: int = 0) -> None:
+    def __init__(self, clock: EmulatorClock, seed: int = 0) -> None:
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311  faults must be repeatable, not unguessable
         self._ids = itertools.count(1)
@@ -251,7 +251,7 @@ class Faults:
             )
 
     def hides_counts(self) -> bool:
-        return self.throttle is not None and self.throttle.is_biting()
+        return self.throttle is not None and self.throttle.refused_recently()
 
     async def http(self, path: str) -> Fault | None:
         """The same for a request over HTTP: waits, raises a refusal, or asks for the connection to be dropped.

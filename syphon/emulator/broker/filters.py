@@ -14,7 +14,7 @@ from typing import Protocol
 from .sql import Condition, compare, parse
 
 
-class Properties(Protocol):
+class FilterableProperties(Protocol):
     """The properties of one message."""
 
     def system(self, name: str) -> object | None:
@@ -31,7 +31,7 @@ class Properties(Protocol):
 class TrueFilter:
     """Every message."""
 
-    def matches(self, properties: Properties) -> bool:  # noqa: ARG002 - whatever they are
+    def matches(self, properties: FilterableProperties) -> bool:  # noqa: ARG002 - whatever they are
         return True
 
 
@@ -39,7 +39,7 @@ class TrueFilter:
 class FalseFilter:
     """No message."""
 
-    def matches(self, properties: Properties) -> bool:  # noqa: ARG002 - whatever they are
+    def matches(self, properties: FilterableProperties) -> bool:  # noqa: ARG002 - whatever they are
         return False
 
 
@@ -57,7 +57,7 @@ class CorrelationFilter:
     content_type: str | None = None
     properties: Mapping[str, object] = field(default_factory=dict)
 
-    def matches(self, properties: Properties) -> bool:
+    def matches(self, properties: FilterableProperties) -> bool:
         wanted = {
             "correlationid": self.correlation_id,
             "messageid": self.message_id,
@@ -85,7 +85,7 @@ class SqlFilter:
         # A frozen dataclass offers no other way to keep what was computed from its fields.
         object.__setattr__(self, "_condition", parse(self.expression, self.parameters))
 
-    def matches(self, properties: Properties) -> bool:
+    def matches(self, properties: FilterableProperties) -> bool:
         return self._condition.holds(properties) is True
 
 

@@ -17,7 +17,7 @@ class Journal(Protocol):
     """Hears of every change, in order."""
 
     @property
-    def trouble(self) -> str | None:
+    def write_error(self) -> str | None:
         """Why nothing can be kept at present; none when all is well."""
 
     def put(self, path: str, message: BrokeredMessage) -> None:
@@ -46,7 +46,7 @@ class Journal(Protocol):
 class NoJournal:
     """Nothing is kept: an emulator in memory."""
 
-    trouble = None
+    write_error = None
 
     def put(self, path: str, message: BrokeredMessage) -> None:
         pass

@@ -28,7 +28,7 @@ NAME_LIMIT = 128
 """How many characters a message id, a session id or a partition key may have."""
 
 
-class State(IntEnum):
+class MessageState(IntEnum):
     """Where a message stands, with the numbers Service Bus writes into x-opt-message-state."""
 
     ACTIVE = 0
@@ -36,7 +36,7 @@ class State(IntEnum):
     SCHEDULED = 2
 
 
-_BROKERS_OWN = frozenset(
+_BROKER_ANNOTATIONS = frozenset(
     {
         "x-opt-enqueued-time",
         "x-opt-locked-until",
@@ -109,7 +109,7 @@ class BrokeredMessage:
         self.enqueued_sequence = 0
         self.enqueued_at: Millis = 0
         self.expires_at: Millis = FOREVER
-        self.state = State.ACTIVE
+        self.state = MessageState.ACTIVE
         self.delivery_count = 0
         self.lock_token: bytes | None = None
         self.locked_until: Millis = 0
@@ -151,7 +151,7 @@ class BrokeredMessage:
         assert span is not None  # the caller has just seen it
         kept = []
         for entry in entries(source.data, span):
-            if entry.key in _BROKERS_OWN:
+            if entry.key in _BROKER_ANNOTATIONS:
                 continue
             kept.append(source.data[entry.start : entry.end])
             if entry.key in ("x-opt-partition-key", "x-opt-scheduled-enqueue-time"):
@@ -193,7 +193,7 @@ class BrokeredMessage:
             setattr(twin, name, getattr(self, name))
         return twin
 
-    def name_itself(self) -> None:
+    def ensure_message_id(self) -> None:
         """Gives a message that came without an id one, as the service does; JavaScript clients cannot settle without.
 
         Maintainers of Azure's clients say so (azure-service-bus-java, issues 69 and 191); it was not seen on Azure.

@@ -9,14 +9,13 @@ from typing import Protocol
 
 from syphon.amqp import Value
 
-from ..clock import FOREVER, Clock, Millis
+from ..clock import FOREVER, EmulatorClock, Millis
+from .descriptions import DeliverySettings
 from .journal import Journal
-from .message import BrokeredMessage, State
-from .message_store import Shelf
-from .ready_queue import Line
+from .message import BrokeredMessage, MessageState
+from .message_store import MessageStore, ReadyQueue
 from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal
-from .terms import Terms
-from .timers import Agenda, Locks
+from .timers import MessageLocks, MessageTimers
 
 DeadLetter = Callable[[BrokeredMessage, dict[str, Value]], None]
 
@@ -37,11 +36,16 @@ class Consumer(Protocol):
     def detach(self, why: Refusal) -> None: ...
 
 
-class MessageQueue(Shelf):
+class MessageQueue(MessageStore):
     """Messages in order, for competing consumers."""
 
     def __init__(
-        self, path: str, terms: Terms, clock: Clock, journal: Journal, dead_letter: DeadLetter | None = None
+        self,
+        path: str,
+        terms: DeliverySettings,
+        clock: EmulatorClock,
+        journal: Journal,
+        dead_letter: DeadLetter | None = None,
     ) -> None:
         super().__init__(path, journal)
         self.terms = terms
@@ -49,11 +53,11 @@ class MessageQueue(Shelf):
         self._clock = clock
         self._dead_letter = dead_letter
         self._forward: Callable[[BrokeredMessage], None] | None = None
-        self._line = Line()
-        self._stranded: list[BrokeredMessage] = []
-        self._locks = Locks()
-        self._agenda = Agenda(clock, self._messages, self._look_after)
-        self._hungry: deque[Consumer] = deque()
+        self._ready = ReadyQueue()
+        self._unreachable: list[BrokeredMessage] = []
+        self._locks = MessageLocks()
+        self._timers = MessageTimers(clock, self._messages, self._on_timer)
+        self._waiting_consumers: deque[Consumer] = deque()
         self._prepare()
 
     def _prepare(self) -> None:
@@ -74,11 +78,11 @@ class MessageQueue(Shelf):
         message.enqueued_at = now
         self._keep(message)
         if message.due > now:
-            message.state = State.SCHEDULED
-            self._agenda.schedule(message)
+            message.state = MessageState.SCHEDULED
+            self._timers.schedule(message)
             self._journal.put(self.path, message)
         else:
-            message.state = State.ACTIVE
+            message.state = MessageState.ACTIVE
             self._start_to_live(message, now)
             self._journal.put(self.path, message)
             self._offer(message)
@@ -87,12 +91,12 @@ class MessageQueue(Shelf):
         message.ttl = min(message.ttl, self.terms.default_ttl)
         if message.ttl < FOREVER and self.terms.ages:
             message.expires_at = now + message.ttl
-            self._agenda.expire(message)
+            self._timers.expire(message)
 
     def cancel(self, sequence: int) -> None:
         """Takes back a scheduled message."""
-        message = self._numbered(sequence)
-        if message is None or message.state is not State.SCHEDULED:
+        message = self._find_message(sequence)
+        if message is None or message.state is not MessageState.SCHEDULED:
             raise MessageNotFound(f"No scheduled message has the sequence number {sequence}.")
         self._remove(message)
 
@@ -100,15 +104,15 @@ class MessageQueue(Shelf):
         """Puts back a message from the journal, as it was, after a restart."""
         self.continue_after(message.ordinal)
         self._keep(message)
-        if message.state is State.SCHEDULED:
-            self._agenda.schedule(message)
+        if message.state is MessageState.SCHEDULED:
+            self._timers.schedule(message)
             return
         if message.expires_at < FOREVER:
-            self._agenda.expire(message)
+            self._timers.expire(message)
         if message.lock_token is not None:
             self._locks[message.lock_token] = message
-            self._agenda.wake(message.locked_until)
-        elif message.state is State.ACTIVE:
+            self._timers.wake(message.locked_until)
+        elif message.state is MessageState.ACTIVE:
             self._offer(message)
 
     def restored(self) -> None:
@@ -119,41 +123,41 @@ class MessageQueue(Shelf):
 
     def feed(self, consumer: Consumer) -> None:
         """The consumer has credit: it gets what is there, or waits for it."""
-        if consumer not in self._hungry:
-            self._hungry.append(consumer)
+        if consumer not in self._waiting_consumers:
+            self._waiting_consumers.append(consumer)
         self.dispatch()
 
     def leave(self, consumer: Consumer) -> None:
         """The consumer wants nothing more. What it has locked stays locked until the lock runs out."""
-        if consumer in self._hungry:
-            self._hungry.remove(consumer)
+        if consumer in self._waiting_consumers:
+            self._waiting_consumers.remove(consumer)
 
     def dispatch(self) -> None:
         """Hands out messages while there are any and somebody wants one, to each in turn."""
-        while self._hungry:
-            consumer = self._hungry[0]
+        while self._waiting_consumers:
+            consumer = self._waiting_consumers[0]
             if consumer.credit <= 0:
-                self._hungry.popleft()
+                self._waiting_consumers.popleft()
                 continue
-            message = self._first_of(self._line)
+            message = self._first_of(self._ready)
             if message is None:
                 return
             if not consumer.admits():
-                self._line.go_back(message.ordinal)
-                if self._hungry and self._hungry[0] is consumer:
-                    self._hungry.popleft()
+                self._ready.put_back(message.ordinal)
+                if self._waiting_consumers and self._waiting_consumers[0] is consumer:
+                    self._waiting_consumers.popleft()
                 continue
             self._hand_over(message, consumer)
-            if self._hungry and self._hungry[0] is consumer:
-                self._hungry.rotate(-1)
+            if self._waiting_consumers and self._waiting_consumers[0] is consumer:
+                self._waiting_consumers.rotate(-1)
 
-    def _first_of(self, line: Line) -> BrokeredMessage | None:
-        while (ordinal := line.pop()) is not None:
+    def _first_of(self, ready: ReadyQueue) -> BrokeredMessage | None:
+        while (ordinal := ready.pop()) is not None:
             message = self._messages.get(ordinal)
-            if message is None or message.lock_token is not None or message.state is not State.ACTIVE:
+            if message is None or message.lock_token is not None or message.state is not MessageState.ACTIVE:
                 continue
             if message.fragment in self.down_fragments:
-                self._stranded.append(message)
+                self._unreachable.append(message)
                 continue
             return message
         return None
@@ -169,15 +173,15 @@ class MessageQueue(Shelf):
         message.lock_token = token = os.urandom(16)
         message.locked_until = self._clock.now() + self.terms.lock_duration
         self._locks.begin(token, message)
-        self._agenda.wake(message.locked_until)
+        self._timers.wake(message.locked_until)
         self._journal.touch(self.path, message)
 
     def receive_deferred(self, sequences: list[int], deletes: bool) -> list[BrokeredMessage]:
         """Deferred messages by their numbers; they are only to be had this way."""
         found = []
         for sequence in dict.fromkeys(sequences):
-            message = self._numbered(sequence)
-            if message is not None and message.state is State.DEFERRED and message.lock_token is None:
+            message = self._find_message(sequence)
+            if message is not None and message.state is MessageState.DEFERRED and message.lock_token is None:
                 if message.expires_at > self._clock.now():
                     found.append(message)
                     continue
@@ -209,7 +213,7 @@ class MessageQueue(Shelf):
 
     def defer(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
         message = self._changed(token, changes)
-        message.state = State.DEFERRED
+        message.state = MessageState.DEFERRED
         message.delivery_count += 1  # a delivery has ended without success, but never for the last time
         self._unlock(message, failed=False)
 
@@ -219,14 +223,14 @@ class MessageQueue(Shelf):
         if self._dead_letter is None:
             raise NotAllowed(f"Messages of '{self.path}' cannot be dead-lettered.")
         del self._locks[token]
-        self._bury(message, properties)
+        self._move_to_dead_letters(message, properties)
 
     def renew(self, token: bytes) -> Millis:
         message = self._held(token)
         message.locked_until = self._clock.now() + self.terms.lock_duration
         del self._locks[token]
         self._locks.begin(token, message)
-        self._agenda.wake(message.locked_until)
+        self._timers.wake(message.locked_until)
         self._journal.touch(self.path, message)
         return message.locked_until
 
@@ -261,7 +265,7 @@ class MessageQueue(Shelf):
             message.delivery_count += 1
             most = self.terms.max_delivery_count
             if most is not None and message.delivery_count >= most and self._dead_letter is not None:
-                self._bury(
+                self._move_to_dead_letters(
                     message,
                     {
                         "DeadLetterReason": "MaxDeliveryCountExceeded",
@@ -269,28 +273,28 @@ class MessageQueue(Shelf):
                     },
                 )
                 return
-        if message.expires_at <= self._clock.now() and message.state is State.ACTIVE:
+        if message.expires_at <= self._clock.now() and message.state is MessageState.ACTIVE:
             self._expire(message)
             return
         self._journal.touch(self.path, message)
-        if message.state is State.ACTIVE:
+        if message.state is MessageState.ACTIVE:
             self._offer(message, back=True)
 
     # --- what time does ------------------------------------------------------------------------------------------
 
-    def _look_after(self) -> None:
+    def _on_timer(self) -> None:
         """The time has come for something: for which messages is found here."""
         now = self._clock.now()
         self._end_locks(now)
-        for message in self._agenda.due(now):
+        for message in self._timers.due(now):
             self._activate(message, now)
-        for message in self._agenda.expired(now):
+        for message in self._timers.expired(now):
             # Deferred ones are looked at when somebody asks for them, as in the service.
-            if message.lock_token is None and message.state is not State.DEFERRED:
+            if message.lock_token is None and message.state is not MessageState.DEFERRED:
                 self._expire(message)
         self._trim()
-        self._agenda.wake(self._next_lock_end())
-        self._agenda.wake_for_next()
+        self._timers.wake(self._next_lock_end())
+        self._timers.wake_for_next()
         self.dispatch()
 
     def _end_locks(self, now: Millis) -> None:
@@ -309,7 +313,7 @@ class MessageQueue(Shelf):
 
     def _expire(self, message: BrokeredMessage) -> None:
         if self.terms.dead_letter_on_expiry and self._dead_letter is not None:
-            self._bury(
+            self._move_to_dead_letters(
                 message,
                 {
                     "DeadLetterReason": "TTLExpiredException",
@@ -324,7 +328,7 @@ class MessageQueue(Shelf):
     def forward(self, onward: Callable[[BrokeredMessage], None] | None) -> None:
         """From now on messages are handed on as soon as they could be received, also those that wait already."""
         self._forward = onward
-        while onward is not None and (message := self._first_of(self._line)) is not None:
+        while onward is not None and (message := self._first_of(self._ready)) is not None:
             self._offer(message)
 
     def _offer(self, message: BrokeredMessage, back: bool = False) -> None:
@@ -332,14 +336,14 @@ class MessageQueue(Shelf):
             self._remove(message)
             self._forward(message)
         elif back:
-            self._line.go_back(message.ordinal)
+            self._ready.put_back(message.ordinal)
         else:
-            self._line.join(message.ordinal)
+            self._ready.join(message.ordinal)
 
     def _trim(self) -> None:
-        self._line.trim(self._messages.__contains__)
+        self._ready.trim(self._messages.__contains__)
 
-    def _bury(self, message: BrokeredMessage, properties: dict[str, Value]) -> None:
+    def _move_to_dead_letters(self, message: BrokeredMessage, properties: dict[str, Value]) -> None:
         self._remove(message)
         assert self._dead_letter is not None  # a queue without dead letters buries nothing
         self._dead_letter(message, properties)
@@ -347,7 +351,7 @@ class MessageQueue(Shelf):
     def set_fragments_down(self, fragments: set[int]) -> None:
         """These fragments cannot be reached, and so not their messages; those of all others can."""
         self.down_fragments = set(fragments)
-        stranded, self._stranded = self._stranded, []
+        stranded, self._unreachable = self._unreachable, []
         for message in stranded:
             if message.ordinal in self._messages:
                 self._offer(message, back=True)
@@ -355,9 +359,9 @@ class MessageQueue(Shelf):
 
     def close(self, why: Refusal) -> None:
         """The entity is gone."""
-        self._agenda.stop()
-        for consumer in list(self._hungry):
+        self._timers.stop()
+        for consumer in list(self._waiting_consumers):
             consumer.detach(why)
-        self._hungry.clear()
+        self._waiting_consumers.clear()
         self._messages.clear()
         self._locks.clear()

@@ -85,7 +85,7 @@ class QuotaExceeded(Refusal):
     status = 403
 
 
-class MessageTooLarge(Refusal):
+class MessageSizeExceeded(Refusal):
     """The message or batch is larger than the link takes."""
 
     condition = "amqp:link:message-size-exceeded"

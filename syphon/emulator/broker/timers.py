@@ -9,11 +9,11 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 
-from ..clock import FOREVER, Clock, Millis, Timer
+from ..clock import FOREVER, EmulatorClock, Millis, Timer
 from .message import BrokeredMessage
 
 
-class Locks(OrderedDict[bytes, BrokeredMessage]):
+class MessageLocks(OrderedDict[bytes, BrokeredMessage]):
     """Locked messages by their tokens. Who locks now stands behind all others, and so the first to end stands first."""
 
     def begin(self, token: bytes, message: BrokeredMessage) -> None:
@@ -39,10 +39,10 @@ Entry = tuple[Millis, int]
 """A time, and the number of the message whose time it is."""
 
 
-class Agenda:
+class MessageTimers:
     """When messages fall due and expire. Those that are gone by then are passed over: nobody need strike them out."""
 
-    def __init__(self, clock: Clock, messages: Mapping[int, BrokeredMessage], ring: Callable[[], None]) -> None:
+    def __init__(self, clock: EmulatorClock, messages: Mapping[int, BrokeredMessage], ring: Callable[[], None]) -> None:
         self._clock = clock
         self._messages = messages
         self._ring = ring

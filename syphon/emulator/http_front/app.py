@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from ..broker.faults import ConnectionDropped
-from ..broker.refusals import EntityNotFound, Refusal
-from .admin import Administration
-from .arm import ResourceManager
+from ..broker import BrokerNamespace, ConnectionDropped, EntityNotFound, Journal, Refusal
+from .admin import AdministrationApi
+from .arm import ResourceManagerApi
 from .control import add_control_routes
-from .directory import Journal, Watched
-from .errors import refused
-from .paths import entity_of, is_control, is_resource_manager
+from .requests import entity_of, is_control, is_resource_manager
+from .xml_elements import element, serialize, text
 
-if TYPE_CHECKING:
-    from ..broker.namespace import Namespace
+log = logging.getLogger(__name__)
 
 _CLOSING = web.AppKey("closing", asyncio.Event)
 _WRITES = frozenset({"PUT", "POST", "PATCH", "DELETE"})
 
 
-def build_app(namespace: Namespace) -> web.Application:
+def build_app(namespace: BrokerNamespace) -> web.Application:
     """The application that answers on a namespace's HTTP port."""
     app = web.Application(middlewares=[_word_refusals, _watching(namespace)])
     app[_CLOSING] = asyncio.Event()
-    app.on_shutdown.append(_let_go)
-    administration = Administration(namespace)
-    resource_manager = ResourceManager(namespace)
+    app.on_shutdown.append(_release)
+    administration = AdministrationApi(namespace)
+    resource_manager = ResourceManagerApi(namespace)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if is_control(request.path):
@@ -56,7 +58,7 @@ async def _word_refusals(request: web.Request, handler: Handler) -> web.StreamRe
         return refused(request.path, Refusal(problem.text or problem.reason, status=problem.status))
 
 
-def _watching(namespace: Watched) -> Middleware:
+def _watching(namespace: BrokerNamespace) -> Middleware:
     """Let arranged faults happen to each request, count it, and answer a change when it is written down."""
 
     @web.middleware
@@ -69,8 +71,8 @@ def _watching(namespace: Watched) -> Middleware:
             fault = await namespace.faults.http(entity)
             namespace.counters.add(entity, "manage")
             try:
-                if is_write and namespace.journal.trouble is not None:
-                    raise _not_kept(namespace.journal.trouble)
+                if is_write and namespace.journal.write_error is not None:
+                    raise _not_kept(namespace.journal.write_error)
                 response = await handler(request)
                 if is_write:
                     await _durable(namespace.journal)
@@ -117,5 +119,53 @@ async def _hang_up(request: web.Request, until: asyncio.Event | None) -> web.Str
     return web.Response()
 
 
-async def _let_go(app: web.Application) -> None:
+async def _release(app: web.Application) -> None:
     app[_CLOSING].set()
+
+
+_CODES = {401: "AuthenticationFailed", 403: "AuthorizationFailed", 404: "ResourceNotFound"}
+"""What Resource Manager calls an error, where it does not go by the name of its status."""
+
+
+def refused(path: str, refusal: Refusal) -> web.Response:
+    """The answer to a request that was refused."""
+    if is_resource_manager(path) or is_control(path):
+        code = _CODES.get(refusal.status) or HTTPStatus(refusal.status).phrase.title().replace(" ", "")
+        return web.json_response({"error": {"code": code, "message": refusal.description}}, status=refusal.status)
+    # The service leaves this trail for its support. Ours says, to whoever finds it in a log, who wrote it.
+    trail = (
+        f"TrackingId:{uuid.uuid4()}_emulator, SystemTracker:{path.lstrip('/')}, "
+        f"Timestamp:{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
+    )
+    body = element("Error", text("Code", str(refusal.status)), text("Detail", f"{refusal.description} {trail}"))
+    return web.Response(body=serialize(body), status=refusal.status, content_type="application/xml", charset="utf-8")
+
+
+def _tone_down(record: logging.LogRecord) -> bool:
+    """aiohttp calls a bad request an error and quotes it, its Authorization header included."""
+    problem = record.exc_info[1] if record.exc_info else None
+    if isinstance(problem, HttpProcessingError):
+        record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        record.msg, record.args = "a request was refused because it is not HTTP: %s", (type(problem).__name__,)
+        record.exc_info = record.exc_text = None
+        return log.isEnabledFor(logging.INFO)
+    return True
+
+
+log.addFilter(_tone_down)
+
+
+class HttpServer:
+    """The HTTP front of one namespace, as a factory of protocols for its listeners."""
+
+    def __init__(self, namespace: BrokerNamespace) -> None:
+        self._runner = web.AppRunner(build_app(namespace), access_log=None, logger=log, shutdown_timeout=0.5)
+
+    async def start(self) -> Callable[[], asyncio.Protocol]:
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None  # setup() has made it
+        return server
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()

@@ -9,10 +9,19 @@ from typing import Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..broker.entities import FRAGMENTS
-from ..broker.faults import Action, BadFault, Fault, Operation, Outage
-from ..broker.namespace import Namespace
-from ..broker.refusals import BadArgument, EntityNotFound, Refusal, Unauthorized
+from ..broker import (
+    FRAGMENTS,
+    Action,
+    BadArgument,
+    BadFault,
+    BrokerNamespace,
+    EntityNotFound,
+    Fault,
+    Operation,
+    Outage,
+    Refusal,
+    Unauthorized,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 B = TypeVar("B", bound=BaseModel)
@@ -56,7 +65,7 @@ class FragmentsBody(_Body):
     down: list[int]
 
 
-def add_control_routes(app: web.Application, namespace: Namespace) -> None:
+def add_control_routes(app: web.Application, namespace: BrokerNamespace) -> None:
     """Puts the control routes beside the service's own."""
     control = Control(namespace)
     routes: list[tuple[str, str, Handler]] = [
@@ -105,7 +114,7 @@ async def _read(request: web.Request, model: type[B]) -> B:
 class Control:
     """What can be asked and told about one namespace."""
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: BrokerNamespace) -> None:
         self._namespace = namespace
         self._faults = namespace.faults
 

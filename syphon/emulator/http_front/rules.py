@@ -7,12 +7,22 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ..broker.descriptions import RuleDescription
-from ..broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
-from ..broker.refusals import BadArgument
+from ..broker import BadArgument, CorrelationFilter, FalseFilter, Filter, RuleDescription, SqlFilter, TrueFilter
 from ..clock import Millis
-from .markup import CONNECT, INSTANCE, SCHEMA, SERIALIZATION, Element, connect, element, kind_of, text, texts, typed
-from .values import read_instant, read_timedelta, write_datetime, write_instant, write_timedelta
+from .iso_times import read_instant, read_timedelta, write_datetime, write_instant, write_timedelta
+from .xml_elements import (
+    CONNECT,
+    INSTANCE,
+    SCHEMA,
+    SERIALIZATION,
+    Element,
+    connect,
+    element,
+    kind_of,
+    text,
+    texts,
+    typed,
+)
 
 _CORRELATION = {
     "CorrelationId": "correlation_id",

@@ -8,8 +8,8 @@ is bounded, so that neither a hostile expression nor a hostile message can exhau
 `None` is SQL's unknown throughout: a missing property, a NULL, the outcome of comparing what cannot be compared.
 """
 
+from .expressions import Condition
 from .parser import parse
-from .terms import Condition
 from .values import compare, kind_of
 
 __all__ = ["Condition", "compare", "kind_of", "parse"]

@@ -10,7 +10,7 @@ import re
 from typing import Final, NoReturn
 from xml.etree import ElementTree
 
-from ..broker.refusals import BadArgument
+from ..broker import BadArgument
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 CONNECT: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"

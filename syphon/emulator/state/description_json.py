@@ -12,16 +12,19 @@ from uuid import UUID
 
 from syphon.amqp import Array, Described, Map, decode, encode
 
-from .descriptions import (
+from ..broker import (
     AuthorizationRule,
     Claim,
+    CorrelationFilter,
     EntityStatus,
+    FalseFilter,
     QueueDescription,
     RuleDescription,
+    SqlFilter,
     SubscriptionDescription,
     TopicDescription,
+    TrueFilter,
 )
-from .filters import CorrelationFilter, FalseFilter, SqlFilter, TrueFilter
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind

@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from .broker.sqlite import SqliteJournal, StateUnusable
+from .database import StateUnusable
+from .sqlite_journal import SqliteJournal
 
 if sys.platform == "win32":
     import msvcrt

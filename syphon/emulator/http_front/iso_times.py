@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from ..broker.refusals import BadArgument
+from ..broker import BadArgument
 from ..clock import FOREVER, Millis
 
 FOREVER_TEXT: Final = "P10675199DT2H48M5.4775807S"

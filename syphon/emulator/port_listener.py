@@ -14,13 +14,13 @@ from collections.abc import Callable
 from functools import partial
 
 TLS_HANDSHAKE = 0x16
-FIRST_BYTE_WITHIN = 30.0
+FIRST_BYTE_TIMEOUT = 30.0
 BACKLOG = 512
 
 MakeProtocol = Callable[[], asyncio.Protocol]
 
 
-class Listener:
+class PortListener:
     """A listening socket, and the connections it hands on."""
 
     def __init__(
@@ -33,8 +33,8 @@ class Listener:
         self._make_http = make_http
         self._socket: socket.socket | None = None
         self._reserved: socket.socket | None = None
-        self._greeting: set[asyncio.Task[None]] = set()
-        self._silent: set[_Greeter] = set()
+        self._detecting: set[asyncio.Task[None]] = set()
+        self._silent: set[_ProtocolDetector] = set()
 
     async def open(self) -> None:
         """Binds the port; 0 becomes the free one that was found."""
@@ -43,7 +43,7 @@ class Listener:
     def reopen(self) -> None:
         if self._socket is not None:
             return
-        listening, self._reserved = self._reserved or self._bound(), None
+        listening, self._reserved = self._reserved or self._bind(), None
         try:
             listening.listen(BACKLOG)
             listening.setblocking(False)
@@ -58,9 +58,9 @@ class Listener:
         """Connections are refused, and the port stays ours: else a client's own end of a connection might take it."""
         if self._socket is not None:
             self.close()
-            self._reserved = self._bound()
+            self._reserved = self._bind()
 
-    def _bound(self) -> socket.socket:
+    def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -73,10 +73,10 @@ class Listener:
 
     def close(self) -> None:
         """Nobody listens any more. Connections that were handed on stay; those that never said a word do not."""
-        for task in list(self._greeting):
+        for task in list(self._detecting):
             task.cancel()
         for greeter in list(self._silent):
-            greeter.hang_up()
+            greeter.abort()
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
@@ -101,22 +101,22 @@ class Listener:
             loop.remove_reader(listening.fileno())
             loop.call_later(0.05, self._watch, listening)
             return
-        task = loop.create_task(self._greet(connection))
-        self._greeting.add(task)
-        task.add_done_callback(partial(self._greeted, connection))
+        task = loop.create_task(self._detect(connection))
+        self._detecting.add(task)
+        task.add_done_callback(partial(self._detected, connection))
 
-    async def _greet(self, connection: socket.socket) -> None:
+    async def _detect(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setblocking(False)
             tls = await self._first_byte(connection) == TLS_HANDSHAKE if self._tls is not None else False
-            await loop.connect_accepted_socket(self._make_greeter, connection, ssl=self._tls if tls else None)
+            await loop.connect_accepted_socket(self._make_detector, connection, ssl=self._tls if tls else None)
         except (OSError, TimeoutError, ssl.SSLError):
             connection.close()
 
-    def _greeted(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
-        self._greeting.discard(task)
+    def _detected(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._detecting.discard(task)
         if task.cancelled():  # perhaps before it had begun
             connection.close()
 
@@ -125,7 +125,7 @@ class Listener:
         readable = asyncio.Event()
         loop.add_reader(connection.fileno(), readable.set)
         try:
-            async with asyncio.timeout(FIRST_BYTE_WITHIN):
+            async with asyncio.timeout(FIRST_BYTE_TIMEOUT):
                 await readable.wait()
             first = connection.recv(1, socket.MSG_PEEK)
         finally:
@@ -133,14 +133,14 @@ class Listener:
                 loop.remove_reader(connection.fileno())
         return first[0] if first else None
 
-    def _make_greeter(self) -> asyncio.Protocol:
-        return _Greeter(self._make_amqp, self._make_http, self._silent)
+    def _make_detector(self) -> asyncio.Protocol:
+        return _ProtocolDetector(self._make_amqp, self._make_http, self._silent)
 
 
-class _Greeter(asyncio.Protocol):
+class _ProtocolDetector(asyncio.Protocol):
     """Waits for the first bytes, then makes room for the protocol they are in."""
 
-    def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol, silent: set[_Greeter]) -> None:
+    def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol, silent: set[_ProtocolDetector]) -> None:
         self._make_amqp = make_amqp
         self._make_http = make_http
         self._silent = silent
@@ -148,10 +148,10 @@ class _Greeter(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TCP transports read and write
-        self._timeout = asyncio.get_running_loop().call_later(FIRST_BYTE_WITHIN, self.hang_up)
+        self._timeout = asyncio.get_running_loop().call_later(FIRST_BYTE_TIMEOUT, self.abort)
         self._silent.add(self)
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 

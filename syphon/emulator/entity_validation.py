@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 
 from syphon.yaml_settings import Fault
 
-from .broker.descriptions import (
+from .broker import (
     QueueDescription,
+    Refusal,
     RuleDescription,
+    SqlFilter,
     SubscriptionDescription,
     Tier,
     TopicDescription,
     validate,
 )
-from .broker.filters import SqlFilter
-from .broker.refusals import Refusal
 
 Description = TypeVar("Description", QueueDescription, TopicDescription, SubscriptionDescription, RuleDescription)
 
@@ -34,7 +34,7 @@ def refusals(description: Description, tier: Tier | None = None) -> Iterator[Fau
         return
     while (refusal := _refusal(description, tier)) is not None:
         reason, _, remedy = refusal.removeprefix("SubCode=40000. ").partition(": ")
-        mended = _mended(description, tier, refusal)
+        mended = _with_default(description, tier, refusal)
         yield Fault("is not what Service Bus takes", (remedy or reason).rstrip("."), (mended[0],) if mended else ())
         if mended is None:
             return
@@ -58,7 +58,7 @@ def _refusal(description: Description, tier: Tier) -> str | None:
     return None
 
 
-def _mended(description: Description, tier: Tier, refusal: str) -> tuple[str, Description] | None:
+def _with_default(description: Description, tier: Tier, refusal: str) -> tuple[str, Description] | None:
     """The field whose default changes the service's answer, and the description with that default.
 
     Of two that do not go together the later one gives way: `forward_to` rather than `requires_session`.
