@@ -1,7 +1,7 @@
-"""What a namespace starts with: what an earlier process left behind, and what the settings name beyond that.
+"""The start of a namespace: restores the state of an earlier process and creates the entities of the settings.
 
-Neither is checked as a client's request would be. The settings were, when they were read; and what was there before a
-restart is there after it, even where one entity forwards to another that comes later in the list.
+Neither is checked like a request of a client. The settings were checked when they were read. Restored entities are
+accepted as they were, also where one forwards to another that comes later in the list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .state import StateSnapshot, StateUnusable
 
 
 def create_configured_entities(namespace: BrokerNamespace, settings: NamespaceSettings) -> None:
-    """Makes the entities that the settings name and that are not there yet."""
+    """Creates the entities of the settings that do not exist yet."""
     there = {description.path.lower() for description in namespace.descriptions()}
     wanted: list[EntityDescription] = [*(queue.description() for queue in settings.queues)]
     for topic in settings.topics:
@@ -41,12 +41,12 @@ def create_configured_entities(namespace: BrokerNamespace, settings: NamespaceSe
 
 
 def restore(namespace: BrokerNamespace, snapshot: StateSnapshot, now: Millis) -> None:
-    """Puts back what an earlier process has acknowledged."""
+    """Restores the state that an earlier process acknowledged."""
     try:
         _restore(namespace, snapshot, now)
     except Refusal as refusal:
         raise StateUnusable(
-            f"The state of namespace {namespace.name} does not hold together: {refusal.description} "
+            f"The state of namespace {namespace.name} is not consistent: {refusal.description} "
             "Put a good copy in its place, or name another directory."
         ) from None
 

@@ -1,8 +1,8 @@
-"""Microsoft's `Config.json`: the file its own emulator is started with.
+"""Microsoft's `Config.json`: the settings file of its own emulator.
 
-The shape is that of the schema in Azure/azure-service-bus-emulator-installer: `UserConfig.Namespaces[]` with `Queues`,
-`Topics`, `Subscriptions` and `Rules`, and a `Properties` object below each. What is left out has the default of that
-schema, which is not always Azure's. Its limits (one namespace, ten deliveries, an hour to live) are not kept.
+It follows the schema in Azure/azure-service-bus-emulator-installer: `UserConfig.Namespaces[]` with `Queues`, `Topics`,
+`Subscriptions` and `Rules`, and a `Properties` object below each. A missing property has the default of that schema,
+which is not always Azure's. Its limits (one namespace, ten deliveries, an hour to live) do not apply here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def is_microsoft_config(document: Document) -> bool:
 
 
 def read_microsoft_config(document: Document) -> list[NamespaceParts]:
-    """The namespaces of a `Config.json`; raises SettingsError with all that is wrong, in the file's own terms."""
+    """Reads the namespaces of a `Config.json`. Raises SettingsError with all faults, in the words of the file."""
     namespaces = validate(document, _Config).user_config.namespaces
     for rule in (rule for namespace in namespaces for rule in namespace.rules_with_actions()):
         log.warning("%s: %s is not carried out; messages arrive as they were sent", document.file, rule)
@@ -58,7 +58,7 @@ def read_microsoft_config(document: Document) -> list[NamespaceParts]:
 
 
 class _MicrosoftSettings(Settings):
-    """Keys as Microsoft spells them."""
+    """Settings with keys as Microsoft spells them."""
 
     model_config = ConfigDict(alias_generator=to_pascal)
 
@@ -114,7 +114,7 @@ class _RuleProperties(_MicrosoftSettings):
 
 
 class _NamedSettings(_MicrosoftSettings):
-    """Something with a name that becomes one of our settings, and is judged as such."""
+    """An entity or a rule. It is converted to our settings, and those are checked."""
 
     name: str
 
@@ -194,12 +194,12 @@ class _Namespace(_MicrosoftSettings):
 
 class _UserConfig(_MicrosoftSettings):
     namespaces: Annotated[list[_Namespace], unique("Name", "namespace"), Field(min_length=1)]
-    logging: Any = None  # where Microsoft's emulator writes its log
+    logging: Any = None  # not used here: where Microsoft's emulator writes its log
 
 
 class _Config(_MicrosoftSettings):
     user_config: _UserConfig
-    schema_reference: Any = Field(default=None, alias="$schema")  # an editor's
+    schema_reference: Any = Field(default=None, alias="$schema")  # for editors
 
 
 def _in_microsoft_terms(error: ValidationError) -> Iterator[Fault]:
@@ -213,7 +213,7 @@ def _in_microsoft_terms(error: ValidationError) -> Iterator[Fault]:
 
 
 def _microsoft_path(path: Loc) -> Loc:
-    """queues[0].lock_duration is Queues[0].Properties.LockDuration in their files."""
+    """Converts a path: queues[0].lock_duration is Queues[0].Properties.LockDuration in Microsoft's file."""
     theirs: Loc = tuple(to_pascal(step) if isinstance(step, str) else step for step in path)
     if theirs and isinstance(theirs[-1], str) and theirs[-1] != "Name":
         return (*theirs[:-1], "Properties", theirs[-1])

@@ -1,7 +1,7 @@
-"""A port that takes what comes: who speaks AMQP gets the AMQP front, everybody else the HTTP one, with or without TLS.
+"""A port for AMQP and HTTP, with and without TLS: the first bytes of a connection decide.
 
-Ours, because asyncio's own server must know beforehand whether a connection is encrypted. Looking at the first byte,
-unread, tells: a TLS client starts with a handshake record.
+This is our own code because asyncio's server must know in advance whether a connection is encrypted. We peek at the
+first byte: a TLS client starts with a handshake record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MakeProtocol = Callable[[], asyncio.Protocol]
 
 
 class PortListener:
-    """A listening socket, and the connections it hands on."""
+    """A listening socket. It passes each connection to the AMQP or the HTTP front."""
 
     def __init__(
         self, host: str, port: int, tls: ssl.SSLContext | None, make_amqp: MakeProtocol, make_http: MakeProtocol
@@ -37,7 +37,7 @@ class PortListener:
         self._silent: set[_ProtocolDetector] = set()
 
     async def open(self) -> None:
-        """Binds the port; 0 becomes the free one that was found."""
+        """Binds the port. With port 0 the system chooses a free one."""
         self.reopen()
 
     def reopen(self) -> None:
@@ -55,7 +55,7 @@ class PortListener:
         self._watch(listening)
 
     def refuse(self) -> None:
-        """Connections are refused, and the port stays ours: else a client's own end of a connection might take it."""
+        """Refuses connections but keeps the port bound: otherwise the client end of a connection could get it."""
         if self._socket is not None:
             self.close()
             self._reserved = self._bind()
@@ -72,7 +72,7 @@ class PortListener:
         return bound
 
     def close(self) -> None:
-        """Nobody listens any more. Connections that were handed on stay; those that never said a word do not."""
+        """Stops listening. Connections that were passed on stay open; those that sent nothing are closed."""
         for task in list(self._detecting):
             task.cancel()
         for greeter in list(self._silent):
@@ -90,14 +90,14 @@ class PortListener:
             asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        """Takes in who is at the door. Not a task: one that is cancelled would forget whom it has just let in."""
+        """Accepts a connection. This is not a task: a cancelled task would lose the connection it has just accepted."""
         loop = asyncio.get_running_loop()
         try:
             connection, _ = listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return  # a client that left while it was waiting
+            return  # the client disconnected meanwhile
         except OSError:
-            # Out of file descriptors: others may still come.
+            # Out of file descriptors: try again later.
             loop.remove_reader(listening.fileno())
             loop.call_later(0.05, self._watch, listening)
             return
@@ -117,7 +117,7 @@ class PortListener:
 
     def _detected(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
         self._detecting.discard(task)
-        if task.cancelled():  # perhaps before it had begun
+        if task.cancelled():  # also a task that never started
             connection.close()
 
     async def _first_byte(self, connection: socket.socket) -> int | None:
@@ -138,7 +138,7 @@ class PortListener:
 
 
 class _ProtocolDetector(asyncio.Protocol):
-    """Waits for the first bytes, then makes room for the protocol they are in."""
+    """Waits for the first bytes, then switches to the protocol that they belong to."""
 
     def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol, silent: set[_ProtocolDetector]) -> None:
         self._make_amqp = make_amqp
@@ -159,7 +159,7 @@ class _ProtocolDetector(asyncio.Protocol):
         self._done()
         transport = self._transport
         assert transport is not None  # data comes after the connection was made
-        # Methods of HTTP are words in capital letters; all else (AMQP, or garbage) gets AMQP's answer.
+        # HTTP methods are words of letters. All other bytes (AMQP or garbage) get the answer of AMQP.
         is_http = data[:1].isalpha() and not b"AMQP".startswith(data[:4])
         protocol = self._make_http() if is_http else self._make_amqp()
         transport.set_protocol(protocol)

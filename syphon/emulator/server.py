@@ -1,7 +1,7 @@
-"""The emulator as a whole: its namespaces on their ports, started and stopped together.
+"""The emulator: its namespaces on their ports, started and stopped together.
 
-Each port takes whatever comes: AMQP or HTTP, in the clear or (if TLS is on) encrypted. So one connection string serves
-the messaging client and the administration client alike.
+Each port accepts AMQP and HTTP, in plain text and (if TLS is on) encrypted. So one connection string serves the
+messaging client and the administration client.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RunningNamespace:
         return self.connection_string_for(policy.name)
 
     def connection_string_for(self, policy_name: str) -> str:
-        """What a client needs to know to connect under that policy."""
+        """The connection string for a policy."""
         policy = self.namespace.access.policies[policy_name]
         return (
             f"Endpoint=sb://{self.settings.host}:{self.amqp_port};SharedAccessKeyName={policy.name};"
@@ -92,7 +92,7 @@ class RunningNamespace:
                 listener.close()
         for connection in list(self._connections):
             connection.close("amqp:connection:forced", "The emulator is stopping.")
-        await asyncio.sleep(0)  # one turn of the loop, in which the goodbyes are written
+        await asyncio.sleep(0)  # one turn of the loop, in which the close frames are written
         for connection in list(self._connections):
             connection.abort()
         if self._http_server is not None:
@@ -100,7 +100,10 @@ class RunningNamespace:
 
     @contextmanager
     def disconnecting_clients(self, why: str) -> Iterator[None]:
-        """What its clients do cannot be kept: they are hushed up, told so (in between), and sent away."""
+        """Disconnects all clients because changes cannot be written to disk.
+
+        It drops their output, lets the caller report the error, and closes the connections.
+        """
         connections = list(self._connections)
         for connection in connections:
             connection.discard_output()
@@ -123,7 +126,7 @@ class RunningNamespace:
             if outage is Outage.HANG:
                 connection.hang()
             elif outage in (Outage.REFUSE, Outage.DROP) or connection.is_hung:
-                # Those that hung cannot come back to life: their peers wait for answers that were never made.
+                # A connection that hung cannot continue: its peer waits for answers that were never written.
                 connection.abort()
 
 
@@ -141,7 +144,7 @@ class Emulator:
         return next(namespace for namespace in self.namespaces if namespace.name == name)
 
     async def start(self) -> None:
-        """Opens all ports. An error names the namespace and the port, and leaves nothing open."""
+        """Opens all ports. An error names the namespace and the port; then nothing stays open."""
         try:
             if self.settings.state is not None:
                 self._state = StateDirectory(self.settings.state)
@@ -174,7 +177,7 @@ class Emulator:
     def _tls(self) -> ServerTls | None:
         if not self.settings.tls:
             return None
-        from .tls import default_directory, server_tls  # takes a while to import, and few need it
+        from .tls import default_directory, server_tls  # slow to import, and needed with TLS only
 
         directory = self.settings.state / "tls" if self.settings.state else default_directory()
         names = [namespace.name for namespace in self.settings.namespaces]

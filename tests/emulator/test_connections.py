@@ -286,7 +286,7 @@ async def test_half_a_handshake_and_then_silence_is_cut_off(start: bytes, monkey
 
 
 async def test_a_peer_that_does_not_take_our_last_words_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syphon.emulator.amqp_front.connection.FAREWELL_WITHIN", 0.1)
+    monkeypatch.setattr("syphon.emulator.amqp_front.connection.CLOSE_TIMEOUT", 0.1)
     async with Door.open(AmqpTimeouts()) as door, peer(door.port) as one:
         await one.come_in()
         one.write(b"\xff" * 8)

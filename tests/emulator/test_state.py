@@ -679,7 +679,7 @@ def foreign(file: Path) -> str:
     with sqlite3.connect(file) as database:
         database.execute("create table messages (text)")
     database.close()
-    return "another program's"
+    return "belongs to another program"
 
 
 def newer(file: Path) -> str:
@@ -703,7 +703,7 @@ def homeless(file: Path) -> str:
     with sqlite3.connect(file) as database:
         database.execute("insert into numbers values ('nowhere', 5)")
     database.close()
-    return "does not hold together"
+    return "is not consistent"
 
 
 @pytest.mark.parametrize("spoil", [garbage, foreign, newer, senseless, homeless])

@@ -1,4 +1,4 @@
-"""Attaching: from the address a client names to the link it gets, or to the reason why it gets none."""
+"""Attaching: turns the address that a client names into a link, or into a refusal."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ LOCKED_UNTIL = "com.microsoft:locked-until-utc"
 BATCH_SIZE = "com.microsoft:max-message-batch-size"
 OPERATION_TIMEOUT = "com.microsoft:timeout"
 LINKS_MAX = 5000
-"""How many links one connection may have: each costs memory, and who needs more can open another connection."""
+"""The most links of one connection. Each costs memory, and a client that needs more can open another connection."""
 SETTLED, RECEIVER_SETTLES_SECOND = 1, 1
 TICKS_AT_1970 = 621_355_968_000_000_000
 SESSION_WAIT = 60_000
-"""How long, in milliseconds, a client waits for the next free session unless it says otherwise."""
+"""Milliseconds that a client waits for the next free session, unless it names another time."""
 
 
 def open_link(session: AmqpSession, attach: Attach) -> None:
-    """Answers an attach: with the link, now or (when a session must come free first) later, or with a refusal."""
+    """Answers an attach with a link or with a refusal. A receiver that waits for a free session is answered later."""
     try:
         path = _path_of(attach)
         fault: Fault | None = None
         if path != "$cbs":
             faults = session.connection.namespace.faults
-            faults.charge(0)  # a link costs nothing, but a busy namespace opens none
+            faults.charge(0)  # a link costs no credits, but a busy namespace refuses it
             fault = faults.strike(Operation.ATTACH, path)
         if fault is not None:
             if fault.action is Action.DROP:
@@ -90,7 +90,7 @@ def _open(session: AmqpSession, attach: Attach, path: str) -> None:
 
 
 def refuse(session: AmqpSession, attach: Attach, refusal: Refusal) -> None:
-    """Attached without a terminus and detached at once: AMQP's way to say no to a link."""
+    """Refuses a link as AMQP does: attaches it without a terminus and detaches it at once."""
     session.send(Attach(attach.name, attach.handle, not attach.role, initial_delivery_count=0 if attach.role else None))
     session.send(Detach(attach.handle, True, Error(refusal.condition, refusal.description)))
     session.ignore(attach.handle)
@@ -105,7 +105,7 @@ def _path_of(attach: Attach) -> str:
     address = terminus.address
     try:
         return (urlsplit(address).path if "://" in address else address).strip("/")
-    except ValueError:  # such as half an IPv6 address
+    except ValueError:  # for example half an IPv6 address
         raise BadArgument(f"'{address:.300}' is no address.", "amqp:invalid-field") from None
 
 
@@ -118,7 +118,7 @@ def _node(session: AmqpSession, path: str) -> RequestNode | None:
         namespace = connection.namespace
         grants = list(connection.grants.values())
         try:
-            namespace.authorize(grants, path, Claim.LISTEN)  # the whole path: some tokens are for the node alone
+            namespace.authorize(grants, path, Claim.LISTEN)  # the whole path: some tokens are for the node only
         except Refusal:
             namespace.authorize(grants, path, Claim.SEND)
         return ManagementNode(connection, path[: len(entity)])
@@ -129,7 +129,7 @@ def _attach_node(session: AmqpSession, attach: Attach, path: str, node: RequestN
     link: AmqpLink = (
         OutgoingReplyLink(session, attach, path) if attach.role else IncomingRequestLink(session, attach, path, node)
     )
-    _welcome(session, attach, link)
+    _attach(session, attach, link)
 
 
 def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
@@ -139,7 +139,7 @@ def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
     entity.check_sends()
     link = IncomingEntityLink(session, attach, entity)
     batch = namespace.max_batch_size(entity)
-    _welcome(session, attach, link, Map.symbols({BATCH_SIZE: UInt(batch)}))
+    _attach(session, attach, link, Map.symbols({BATCH_SIZE: UInt(batch)}))
 
 
 def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
@@ -156,15 +156,15 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
         )
     link = OutgoingEntityLink(session, attach, path, entity, queue, attach.snd_settle_mode == SETTLED)
     if not isinstance(queue, SessionQueue):
-        _welcome(session, attach, link)
+        _attach(session, attach, link)
         return
 
     def grant(granted: MessageSession) -> None:
         source = attach.source
-        assert isinstance(source, Source)  # _path_of has seen it
+        assert isinstance(source, Source)  # _path_of has checked it
         source.filter = Map(((Symbol(SESSION_FILTER), granted.id),))
         ticks = granted.locked_until * 10_000 + TICKS_AT_1970
-        _welcome(session, attach, link, Map(((Symbol(LOCKED_UNTIL), Long(ticks)),)))
+        _attach(session, attach, link, Map(((Symbol(LOCKED_UNTIL), Long(ticks)),)))
 
     if session_id is not None:
         try:
@@ -178,7 +178,7 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
 
 
 def _session_filter(attach: Attach) -> tuple[bool, str | None]:
-    """Whether the receiver asks for a session, and for which: none is whichever comes free."""
+    """Whether the receiver asks for a session, and its id. None is the next free session."""
     source = attach.source
     if not isinstance(source, Source) or source.filter is None or SESSION_FILTER not in source.filter:
         return False, None
@@ -190,8 +190,8 @@ def _session_filter(attach: Attach) -> tuple[bool, str | None]:
     return True, wanted
 
 
-def _welcome(session: AmqpSession, attach: Attach, link: AmqpLink, properties: Map | None = None) -> None:
-    """Attaches our end."""
+def _attach(session: AmqpSession, attach: Attach, link: AmqpLink, properties: Map | None = None) -> None:
+    """Attaches the link and tells the peer."""
     session.add(link)
     session.send(
         Attach(
@@ -214,6 +214,6 @@ def _welcome(session: AmqpSession, attach: Attach, link: AmqpLink, properties: M
     if isinstance(link, IncomingLink):
         link.give_credit()
     if link.path != "$cbs":
-        link.active()  # it may have waited for this longer than a link may be idle
+        link.active()  # it may have waited longer than a link may be idle
         link.watch_idleness()
     session.apply_early_flow(link)

@@ -1,4 +1,4 @@
-"""Links to entities: what a sender puts into one, and what a receiver gets out of one."""
+"""Links to entities: a client's sender on a queue or topic, a client's receiver on a queue or subscription."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from .session import AmqpSession
 
 SAME_POLL = 1_000
-"""Credit granted within this many milliseconds belongs to the same receive: clients open a link with one credit and ask
-for more at once."""
+"""Milliseconds. Credit granted within this time belongs to the same receive: clients open a link with one credit and
+grant more at once."""
 
 
 class IncomingEntityLink(IncomingLink):
-    """A client's sender to a queue or topic."""
+    """Receives messages from a client's sender for a queue or topic."""
 
     def __init__(self, session: AmqpSession, attach: Attach, entity: QueueEntity | TopicEntity) -> None:
         super().__init__(session, attach, entity.path)
@@ -90,7 +90,7 @@ class IncomingEntityLink(IncomingLink):
         try:
             return [message.message_id for message in self._messages(data, message_format)]
         except Refusal:
-            return []  # what cannot be read has no id
+            return []  # an unreadable message has no id
 
     def _check_size(self, what: str, size: int, limit: int) -> None:
         if size > limit:
@@ -116,7 +116,7 @@ class IncomingEntityLink(IncomingLink):
 
 
 class OutgoingEntityLink(OutgoingLink):
-    """A client's receiver on a queue, a subscription or their dead letters."""
+    """Sends messages of a queue, a subscription or their dead letters to a client's receiver."""
 
     def __init__(
         self,
@@ -140,12 +140,12 @@ class OutgoingEntityLink(OutgoingLink):
         self._wait_timer: Timer | None = None
         entity.links.add(self)
 
-    # --- sessions ------------------------------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------------------------
 
     def wait_for_session(
         self, queue: SessionQueue, timeout: int, grant: Callable[[MessageSession], None], attach: Attach
     ) -> None:
-        """Attaches when a session comes free; when none does in time, the attach is refused."""
+        """Attaches the link when a session becomes free. Refuses the attach if that takes too long."""
         from .attach import refuse
 
         def granted(session: MessageSession) -> None:
@@ -170,7 +170,7 @@ class OutgoingEntityLink(OutgoingLink):
         self._waiter = self._wait_timer = None
         self.session.remove_pending(self)
 
-    # --- out -----------------------------------------------------------------------------------------------------
+    # --- delivering ------------------------------------------------------------------------------------------------
 
     def on_flow(self, flow: Flow) -> None:
         if flow.link_credit and not (flow.drain and self._polling_since is not None):
@@ -179,7 +179,7 @@ class OutgoingEntityLink(OutgoingLink):
         if flow.drain or flow.link_credit == 0:
             self._end_poll()
 
-    def granted(self, drain: bool) -> None:  # noqa: ARG002  what is there is given at once either way
+    def granted(self, drain: bool) -> None:  # noqa: ARG002  messages are sent at once either way
         if self.credit > 0:
             self._queue.feed(self)
 
@@ -192,14 +192,14 @@ class OutgoingEntityLink(OutgoingLink):
             self._entity.touch()
 
     def _end_poll(self) -> None:
-        """A receive that brought nothing is billed all the same."""
+        """Counts a receive without a message: Service Bus bills it."""
         if self._polling_since is not None:
             self.namespace.counters.add(self.path, Kind.EMPTY_RECEIVE)
             self._polling_since = None
 
     def admits(self) -> bool:
         if self._clock.now() < self._not_before:
-            return False  # what holds it up has set a timer, and asking again does not shorten it
+            return False  # a timer is set already, and asking again does not shorten the delay
         if self.session.is_congested:
             self.session.stall(self)
             return False
@@ -244,10 +244,10 @@ class OutgoingEntityLink(OutgoingLink):
             return
         self.give(tag, message.to_bytes(), self.deletes)
         if fault is not None and fault.action is Action.LOSE_LOCK and token is not None:
-            # Not here: the line is in the middle of handing out, and would hand out the same one again and again.
+            # Not now: the queue is dispatching, and would deliver the same message again and again.
             asyncio.get_running_loop().call_soon(self._queue.lose_lock, token)
 
-    # --- settling ------------------------------------------------------------------------------------------------
+    # --- settling --------------------------------------------------------------------------------------------------
 
     def settle(self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool) -> None:
         self.active()
@@ -273,7 +273,7 @@ class OutgoingEntityLink(OutgoingLink):
             if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif answer and outcome is not None and not (fault is not None and fault.action is Action.LOSE_REPLY):
-                # The same outcome and nothing in it: an error inside a rejected one would say that settling has failed.
+                # The same outcome without its fields: an error in a rejected outcome means that the settlement failed.
                 echo = partial(self.session.answer, False, delivery_id, type(outcome)())
                 self.namespace.journal.when_durable(echo, partial(self.session.reject_unsaved, False, delivery_id))
 
@@ -298,13 +298,13 @@ class OutgoingEntityLink(OutgoingLink):
 
     def recheck(self) -> None:
         try:
-            self.namespace.source(self.path)  # which refuses if the entity forwards from now on
+            self.namespace.source(self.path)  # refuses if the entity now forwards
             self._entity.check_receives()
         except Refusal as refusal:
             self.detach(refusal)
 
     def end(self, condition: str, description: str) -> None:
-        self._polling_since = None  # the service ended this receive; nobody is billed for it
+        self._polling_since = None  # the service ended this receive, so it is not billed
         super().end(condition, description)
 
     def closed(self) -> None:
@@ -317,5 +317,5 @@ class OutgoingEntityLink(OutgoingLink):
 
 
 def entries_of(changes: Map | None) -> dict[str, Value]:
-    """What a receiver wants changed in a message's application properties; nothing is not a change."""
+    """The application properties that a receiver changes. A null value is no change."""
     return {str(key): value for key, value in changes or () if isinstance(key, str) and value is not None}

@@ -1,4 +1,4 @@
-"""Between the socket and the frames."""
+"""Frames in and out: cutting them from the bytes of a socket, collecting output, and heartbeats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADER_SIZE = 8
 
 
 class ProtocolError(Exception):
-    """The peer did what AMQP does not allow."""
+    """The peer violated the AMQP protocol."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
@@ -24,7 +24,7 @@ class ProtocolError(Exception):
 
 
 def cut(data: bytes, pos: int, kind: int) -> tuple[int, bytes, int] | None:
-    """The next whole frame: its channel, its body and where it ends. None until all of it is there."""
+    """Returns the channel, body and end of the next whole frame, or None until all of it has arrived."""
     if len(data) - pos < HEADER_SIZE:
         return None
     size = int.from_bytes(data[pos : pos + 4], "big")
@@ -42,7 +42,8 @@ def cut(data: bytes, pos: int, kind: int) -> tuple[int, bytes, int] | None:
 
 
 def fitted(performative: Composite, frame_size: int) -> bytes | None:
-    """A performative's bytes for a frame of this size. An error tells as much as fits; None if that is not enough."""
+    """Encodes a performative for a frame of this size. The description of an error is shortened to fit. None if the
+    performative is still too large."""
     room = frame_size - HEADER_SIZE
     body = performative.to_bytes()
     if len(body) > room:
@@ -55,15 +56,18 @@ def fitted(performative: Composite, frame_size: int) -> bytes | None:
 
 
 CONGESTION_LIMIT = 1024 * 1024
-"""How many bytes may wait to be written before links that deliver must wait as well."""
+"""Bytes that may wait for the socket. Beyond that, links stop delivering messages."""
 
 
 class OutputBuffer:
-    """Bytes on their way to the socket. `put` gets them when they may leave, and hears which are the last."""
+    """Collects the bytes of one turn of the event loop and holds them until the journal has written their changes.
+
+    Then it passes them to `put`, with a flag for the last bytes of the connection.
+    """
 
     def __init__(self, journal: Journal, put: Callable[[bytes, bool], None]) -> None:
         self.is_blocked = False
-        """Whether the socket has as much as it takes."""
+        """Whether the socket accepts no more bytes."""
         self._journal = journal
         self._put = put
         self._loop = asyncio.get_running_loop()
@@ -74,11 +78,11 @@ class OutputBuffer:
 
     @property
     def is_congested(self) -> bool:
-        """Whether enough is on its way to the peer: a link that delivered on would fill our memory, not the wire."""
+        """Whether enough bytes wait for the peer. More deliveries would fill memory and reach the peer no sooner."""
         return self._pending_bytes > CONGESTION_LIMIT or self.is_blocked
 
     def write(self, data: bytes) -> None:
-        """Sends bytes, with all else that is written in this turn of the loop. Nothing after the last words."""
+        """Sends bytes together with all others of this turn of the loop. Ignores bytes after `end`."""
         if self._ended:
             return
         self._out.append(data)
@@ -88,23 +92,23 @@ class OutputBuffer:
             self._loop.call_soon(self._flush)
 
     def end(self) -> None:
-        """All is said: what was written up to here are the last words."""
+        """Marks the bytes written so far as the last ones."""
         self._ended = True
 
     def discard_output(self) -> None:
-        """Drops what was about to be said: it speaks of things that could not be kept."""
+        """Drops output that has not been sent: it reports changes that could not be written to disk."""
         self._pending_bytes -= sum(map(len, self._out))
         self._out.clear()
 
     def _flush(self) -> None:
-        """What is said is true on disk first: not only acknowledgements, but deliveries with their locks as well."""
+        """Sends after the changes are on disk. This holds for acknowledgements and for deliveries with their locks."""
         self._flushing = False
         data, self._out = b"".join(self._out), []
         release = partial(self._release, data, self._ended)
         if self._journal.write_error is None:
             self._journal.when_durable(release)
         else:
-            release()  # there is nothing left to say but why the connection ends
+            release()  # the output only says why the connection ends
 
     def _release(self, data: bytes, last: bool) -> None:
         self._pending_bytes -= len(data)
@@ -112,7 +116,7 @@ class OutputBuffer:
 
 
 class Heartbeat:
-    """Beats when we have said nothing for long, and gives up a peer from which nothing is heard."""
+    """Sends a heartbeat when the connection was quiet for long, and gives up a peer that sends nothing."""
 
     def __init__(self, beat: Callable[[], None], give_up: Callable[[float], None]) -> None:
         self._beat = beat
@@ -130,7 +134,7 @@ class Heartbeat:
         self._spoke_at = self._loop.time()
 
     def keep_alive(self, timeout: float) -> None:
-        """The peer wants to hear from us at least so often: a heartbeat goes out well before that."""
+        """Sends heartbeats at a third of the peer's idle timeout."""
         if self._stopped:
             return
         if self._loop.time() - self._spoke_at >= timeout / 3:
@@ -138,7 +142,7 @@ class Heartbeat:
         self._beating = self._loop.call_later(timeout / 3, self.keep_alive, timeout)
 
     def watch(self, patience: float) -> None:
-        """The peer may be silent for so long, and then no longer."""
+        """Gives up the peer when it was silent for this long."""
         if self._stopped:
             return
         silent = self._loop.time() - self._heard_at

@@ -1,4 +1,4 @@
-"""How a peer comes in: it says which protocol it speaks and, through SASL, who it is."""
+"""The handshake: the protocol header of the peer, and its identity through SASL."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ OK, AUTH = 0, 1
 
 
 class Handshake:
-    """From the first byte to the header after which AMQP frames follow."""
+    """Reads from the first byte to the header after which AMQP frames follow."""
 
     def __init__(self, access: Access, output: OutputBuffer) -> None:
         self.is_over = False
         self.grant: Grant | None = None
-        """What a peer may do that gave a policy's name and key. All others put a token later."""
+        """The rights of a peer that gave the name and key of a policy. Other peers put a token later."""
         self._access = access
         self._output = output
         self._secured = False
         self._read = self._read_header
 
     def read(self, data: bytes, pos: int) -> int:
-        """Takes the next step, if it is all there. Returns where the one after it begins."""
+        """Reads the next step if all its bytes have arrived. Returns the position after it."""
         return self._read(data, pos)
 
     def _read_header(self, data: bytes, pos: int) -> int:

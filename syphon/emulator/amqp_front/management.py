@@ -33,9 +33,9 @@ PREFIX = "com.microsoft:"
 LONGS, TIMESTAMPS, STRINGS = 0x81, 0x83, 0xB1
 PEEK_LIMIT = 250
 _LIKE_ON_LINKS = frozenset({"peek-message", "update-disposition", "receive-by-sequence-number", "schedule-message"})
-"""What is done to messages is counted and paid for by message, as on their links, and not as management."""
+"""Operations on messages. They are counted and charged per message, as on links, and not as management."""
 NEVER_UPDATED = 253_402_300_800_000
-"""The time (year 10000) by which a client asks for all sessions instead of those with a state newer than it."""
+"""The time (year 10000) with which a client asks for all sessions, and not for those with a newer state."""
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class ManagementNode:
             "set-session-state": (Claim.LISTEN, self._set_session_state),
             "renew-session-lock": (Claim.LISTEN, self._renew_session),
             "get-message-sessions": (Claim.LISTEN, self._list_sessions),
-            # Over AMQP a receiver may see to its own rules; only the administration API wants Manage for it.
+            # Over AMQP a receiver may change its own rules. Only the administration API requires Manage.
             "add-rule": (Claim.LISTEN, self._add_rule),
             "remove-rule": (Claim.LISTEN, self._remove_rule),
             "enumerate-rules": (Claim.LISTEN, self._list_rules),
@@ -96,7 +96,7 @@ class ManagementNode:
             }
         )
 
-    # --- messages ------------------------------------------------------------------------------------------------
+    # --- messages --------------------------------------------------------------------------------------------------
 
     def _peek(self, body: Map) -> NodeReply:
         start = _get(body, "from-sequence-number", int)
@@ -126,7 +126,7 @@ class ManagementNode:
                 queue.complete(token)
             elif status == "abandoned":
                 queue.abandon(token, changes)
-            elif status == "defered":  # the service spells it so
+            elif status == "defered":  # Service Bus spells it like this
                 queue.defer(token, changes)
             elif status == "suspended":
                 reasons = {
@@ -181,7 +181,7 @@ class ManagementNode:
             entity.main.cancel(number)
         return _ok({})
 
-    # --- sessions ------------------------------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------------------------
 
     def _get_session_state(self, body: Map) -> NodeReply:
         return _ok({"session-state": self._sessions().state_of(_get(body, "session-id", str), self._connection)})
@@ -204,7 +204,7 @@ class ManagementNode:
             return _done(204, "No sessions.")
         return _ok({"skip": Int(skip + len(page)), "sessions-ids": Array(STRINGS, tuple(page))})
 
-    # --- rules ---------------------------------------------------------------------------------------------------
+    # --- rules -----------------------------------------------------------------------------------------------------
 
     def _add_rule(self, body: Map) -> NodeReply:
         topic, subscription = self._subscription()
@@ -226,7 +226,7 @@ class ManagementNode:
         now = self._namespace.clock.now()
         return _ok({"rules": [Map.of({"rule-description": described_rule(rule, now)}) for rule in page]})
 
-    # --- what it is about ----------------------------------------------------------------------------------------
+    # --- the entity ------------------------------------------------------------------------------------------------
 
     def _queue(self) -> MessageQueue:
         return self._namespace.source(self._path)[1]

@@ -1,4 +1,4 @@
-"""Nodes that answer requests: $cbs and $management. A request comes in on one link, the reply goes out on its twin."""
+"""Nodes that answer requests ($cbs, $management): a request comes on one link, the reply goes out on another."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 LARGEST_TOKEN = 256 * 1024
 WAITING_REPLIES, WAITING_BYTES = 1000, 16 * 1024 * 1024
-"""How much may wait for a client that asks and grants no credit for the answers."""
+"""The most replies and bytes that wait for a client that grants no credit for replies."""
 
 
 class NodeRequest:
-    """A request, with its parts decoded once."""
+    """A request to a node, decoded once."""
 
     def __init__(self, data: bytes) -> None:
         message = Message(data)
@@ -41,18 +41,18 @@ class NodeRequest:
 
 
 class RequestNode(Protocol):
-    """Answers requests."""
+    """A node that answers requests."""
 
     def answer(self, request: NodeRequest) -> NodeReply: ...
 
     def failure(self, refusal: Refusal) -> NodeReply: ...
 
     def lose_locks(self, request: NodeRequest) -> None:
-        """The locks that a request is about are lost just before it."""
+        """Ends the locks that a request names, just before the request."""
 
 
 class NodeReply:
-    """What a node says: a body, and its status as application properties."""
+    """A reply of a node: a body, and a status as application properties."""
 
     def __init__(self, status: dict[str, Value], body: Value = None) -> None:
         self.status = status
@@ -69,7 +69,7 @@ class NodeReply:
 
 
 class IncomingRequestLink(IncomingLink):
-    """Where requests come in."""
+    """The link on which requests arrive."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str, node: RequestNode) -> None:
         super().__init__(session, attach, path)
@@ -119,7 +119,7 @@ class IncomingRequestLink(IncomingLink):
 
 
 class OutgoingReplyLink(OutgoingLink):
-    """Where replies go out, as soon as there is credit for them."""
+    """The link on which replies go out as soon as there is credit for them."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:
         super().__init__(session, attach, path)
@@ -141,7 +141,7 @@ class OutgoingReplyLink(OutgoingLink):
 
 
 class CbsNode:
-    """Claims-based security for one connection."""
+    """The $cbs node (claims-based security) of one connection: clients put their tokens here."""
 
     def __init__(self, connection: AmqpConnection) -> None:
         self._connection = connection
@@ -156,7 +156,7 @@ class CbsNode:
         return _cbs_reply(202, "Accepted")
 
     def lose_locks(self, request: NodeRequest) -> None:
-        """A token is about no lock."""
+        """Does nothing: a token has no lock."""
 
     def failure(self, refusal: Refusal) -> NodeReply:
         log.info("namespace %s refused a token: %s", self._connection.namespace.name, refusal.description)

@@ -1,4 +1,4 @@
-"""One AMQP session: its links by handle, its windows, and what was delivered but not settled."""
+"""One AMQP session: its links by handle, its windows, and its unsettled deliveries."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class AmqpSession:
         self._next_delivery_id = 0
         connection.send(channel, Begin(channel, 0, WINDOW, WINDOW, HANDLE_MAX))
 
-    # --- frames in -----------------------------------------------------------------------------------------------
+    # --- frames in -------------------------------------------------------------------------------------------------
 
     def on(self, performative: Composite, payload: bytes) -> None:
         if self.is_over:
-            return  # it was on its way when we ended the session
+            return  # the frame was sent before the peer knew that the session ended
         if isinstance(performative, Transfer):
             self._on_transfer(performative, payload)
         elif isinstance(performative, Disposition):
@@ -89,7 +89,7 @@ class AmqpSession:
     def _on_detach(self, detach: Detach) -> None:
         pending = self._pending.get(detach.handle)
         if pending is not None:
-            # The peer is tired of waiting. AMQP wants our attach first, even if it attaches nothing any more.
+            # The peer stopped waiting. AMQP requires our attach first, also for a link that is closed at once.
             pending.closed()
             self._early.pop(detach.handle, None)
             self.send(Attach(pending.name, pending.handle, False, initial_delivery_count=0))
@@ -105,7 +105,7 @@ class AmqpSession:
         if link is None:
             if detach.handle not in self._detached:
                 self._unattached(detach)
-            self._detached.discard(detach.handle)  # we detached it first, and this is the peer's answer
+            self._detached.discard(detach.handle)  # the server detached the link first, and this is the peer's answer
             return
         self._drop(link)
         self.send(Detach(detach.handle, detach.closed))
@@ -114,7 +114,7 @@ class AmqpSession:
         self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
         link = self._links.get(transfer.handle)
         if link is None:
-            if transfer.handle not in self._detached:  # else it was on its way when we detached the link
+            if transfer.handle not in self._detached:  # otherwise it was sent before the peer knew of the detach
                 self._unattached(transfer)
             return
         if not isinstance(link, IncomingLink):
@@ -123,7 +123,7 @@ class AmqpSession:
         link.on_transfer(transfer, payload)
 
     def _on_flow(self, flow: Flow) -> None:
-        # We may be ahead of what the peer had seen when it wrote this: what we sent since then counts against it.
+        # Frames that were sent after the peer wrote this count against its window.
         ahead = (self._next_outgoing_id - (flow.next_incoming_id or 0)) & 0xFFFFFFFF
         self._peer_window = max(0, flow.incoming_window - (ahead if ahead < 0x80000000 else 0))
         while self._waiting and self._peer_window > 0:
@@ -137,18 +137,20 @@ class AmqpSession:
         if link is not None:
             link.on_flow(flow)
         elif flow.handle in self._pending or flow.handle in self._delayed:
-            self._early[flow.handle] = flow  # peers need not wait for our attach before they grant credit
+            self._early[flow.handle] = flow  # a peer may grant credit before it has our attach
         elif flow.handle not in self._detached:
             self._unattached(flow)
 
     def _on_disposition(self, disposition: Disposition) -> None:
         if not disposition.role:
-            return  # about what we received: we answered with the outcome and have forgotten it
+            return  # about a delivery from the peer: it was settled with its outcome
         if not disposition.settled and (disposition.state is None or isinstance(disposition.state, Received)):
-            return  # it says nothing that would end a delivery
+            return  # this does not settle a delivery
         last = disposition.first if disposition.last is None else disposition.last
         deliveries: Iterable[int] = range(disposition.first, last + 1)
-        if last - disposition.first > len(self._unsettled):  # a peer may name four billion, and have three
+        if last - disposition.first > len(
+            self._unsettled
+        ):  # a peer may name four billion ids and have three deliveries
             deliveries = [each for each in self._unsettled if disposition.first <= each <= last]
         for delivery_id in deliveries:
             delivery = self._unsettled.pop(delivery_id, None)
@@ -156,7 +158,7 @@ class AmqpSession:
                 link, tag = delivery
                 link.settle(tag, disposition.state, delivery_id, not disposition.settled)
 
-    # --- frames out ----------------------------------------------------------------------------------------------
+    # --- frames out ------------------------------------------------------------------------------------------------
 
     def send(self, performative: Composite) -> None:
         if not self.is_over:
@@ -174,7 +176,7 @@ class AmqpSession:
         self.send(Flow(*window, handle, delivery_count, credit, available, drain))
 
     def deliver(self, link: OutgoingLink, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
-        """Sends a message, in as many frames as it takes, when the peer's window has room. Returns its delivery id."""
+        """Sends a message in one or more frames when the peer's window has room. Returns its delivery id."""
         if self.is_over:
             return 0
         delivery_id = self._next_delivery_id
@@ -206,7 +208,7 @@ class AmqpSession:
         self.connection.output.write(data)
 
     def answer(self, role: bool, delivery_id: int, outcome: Composite) -> None:
-        """Tells the outcome of a delivery, and that it is settled."""
+        """Sends the outcome of a delivery and settles it."""
         if self.is_over:
             return
         state = _ACCEPTED if isinstance(outcome, Accepted) else outcome.to_bytes()
@@ -221,43 +223,43 @@ class AmqpSession:
         self.answer(role, delivery_id, Rejected(Error(refusal.condition, refusal.description)))
 
     def reject_unsaved(self, role: bool, delivery_id: int, why: str) -> None:
-        """What was done with a delivery could not be kept."""
+        """Rejects a delivery whose change could not be written to disk."""
         self.refuse(role, delivery_id, Refusal(why))
 
-    # --- links ---------------------------------------------------------------------------------------------------
+    # --- links -----------------------------------------------------------------------------------------------------
 
     def add(self, link: AmqpLink) -> None:
         self._links[link.handle] = link
         self.connection.link_count += 1
 
     def apply_early_flow(self, link: AmqpLink) -> None:
-        """Our attach is on its way: what the peer had to say before it saw that is heard now."""
+        """Applies a flow that the peer sent before it had our attach."""
         flow = self._early.pop(link.handle, None)
         if flow is not None and not link.is_closed:
             link.on_flow(flow)
 
     def delay(self, attach: Attach) -> None:
-        """The attach will be answered later, unless the peer or the session has gone by then."""
+        """Remembers an attach that is answered later, unless the peer or the session ends first."""
         self._delayed[attach.handle] = attach
 
     def resume(self, attach: Attach) -> bool:
-        """Whether a delayed attach still wants its answer."""
+        """Whether a delayed attach still needs its answer."""
         return self._delayed.pop(attach.handle, None) is attach
 
     def ignore(self, handle: int) -> None:
-        """Nothing is attached there any more, or never will be, and until the peer has detached too it may not know."""
+        """Ignores frames on a handle without a link until the peer has detached too."""
         self._detached.add(handle)
         self._early.pop(handle, None)
 
     def _drop(self, link: AmqpLink) -> None:
         del self._links[link.handle]
         self.connection.link_count -= 1
-        self._stalled.pop(link, None)  # type: ignore[call-overload]  # inlets never stall
+        self._stalled.pop(link, None)  # type: ignore[call-overload]  # incoming links never stall
         self.forget(link)
         link.closed()
 
     def add_pending(self, link: AmqpLink) -> None:
-        """A link whose attach is not answered yet: it waits for something, and must not outlive us."""
+        """Adds a link whose attach is not answered yet. It ends with the session."""
         self._pending[link.handle] = link
 
     def remove_pending(self, link: AmqpLink) -> None:
@@ -265,7 +267,7 @@ class AmqpSession:
             del self._pending[link.handle]
 
     def detach(self, link: AmqpLink, error: Error | None) -> None:
-        """Ends a link from our side."""
+        """Detaches a link from the server's side."""
         if self._links.get(link.handle) is link:
             self._drop(link)
             self.send(Detach(link.handle, True, error))
@@ -291,15 +293,15 @@ class AmqpSession:
         for link in [*self._links.values(), *self._pending.values()]:
             link.recheck_rights()
 
-    # --- more than the peer can take -----------------------------------------------------------------------------
+    # --- congestion ------------------------------------------------------------------------------------------------
 
     @property
     def is_congested(self) -> bool:
-        """Whether a message delivered now would wait in our memory: for the peer's window, or for the socket."""
+        """Whether a message would wait in memory, for the window of the peer or for the socket."""
         return self._peer_window <= 0 or self.connection.output.is_congested
 
     def stall(self, link: OutgoingLink) -> None:
-        """A link has something to deliver and must wait until the peer can take it."""
+        """Registers a link with messages that the peer cannot accept yet."""
         self._stalled[link] = None
 
     def is_stalled(self, link: OutgoingLink) -> bool:
@@ -311,7 +313,7 @@ class AmqpSession:
             for link in stalled:
                 link.go_on()
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------------------------------
 
     def stop_waiting(self) -> None:
         for link in list(self._pending.values()):
@@ -319,7 +321,7 @@ class AmqpSession:
         self._pending.clear()
 
     def end(self) -> None:
-        """The session is over, by the peer's will or with the connection."""
+        """Ends the session and its links: the peer ended it, or the connection closed."""
         self.is_over = True
         self.stop_waiting()
         for link in list(self._links.values()):
@@ -333,7 +335,7 @@ class AmqpSession:
         self._waiting.clear()
 
     def _fail(self, condition: str, description: str) -> None:
-        """Ends the session. It is kept until the peer has ended it too, to hear what was on its way."""
+        """Ends the session with an error. The channel stays in use until the peer has ended the session too."""
         self.end()
         self.connection.send(self.channel, End(Error(condition, description)))
 

@@ -1,4 +1,4 @@
-"""What an entity checks before it accepts a batch."""
+"""What a queue or topic checks before it accepts a batch: sessions, partitions, duplicates, quota."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRAGMENTS = 16
 
 
 class BatchAdmission:
-    """What queues and topics do with a batch before they take it: rules, duplicates, fragments."""
+    """Checks a batch before a queue or topic accepts it, chooses its fragment and removes duplicates."""
 
     def __init__(self, path: str, clock: EmulatorClock, journal: Journal) -> None:
         self.duplicates = DuplicateHistory()
@@ -29,7 +29,7 @@ class BatchAdmission:
     def admit(
         self, description: QueueDescription | TopicDescription, messages: list[BrokeredMessage], down: set[int]
     ) -> list[BrokeredMessage]:
-        """The messages to be kept: all of them but pings and repeats. Raises if one of them must not come in."""
+        """Returns the messages to store: all except pings and duplicates. Raises if the entity refuses one."""
         if isinstance(description, QueueDescription) and description.requires_session:
             for message in messages:
                 if message.session_id is None:
@@ -41,7 +41,7 @@ class BatchAdmission:
             self._choose_fragment(description, messages, down)
         else:
             for message in messages:
-                message.fragment = 0  # a forwarded one may have had another where it came from
+                message.fragment = 0  # a forwarded message may have had another one in its source
         kept = [message for message in messages if not message.ping]
         if description.requires_duplicate_detection:
             window = description.duplicate_detection_history_time_window
@@ -54,7 +54,7 @@ class BatchAdmission:
     def _is_duplicate(self, message: BrokeredMessage, window: Millis, partitioned: bool) -> bool:
         if message.message_id is None:
             return False
-        # Each fragment remembers for itself, and only there do equal ids under different keys never meet.
+        # Each fragment detects duplicates separately, so equal ids under different partition keys are not duplicates.
         key = f"{(partitioned and (message.session_id or message.partition_key)) or ''}\n{message.message_id!s}"
         now = self._clock.now()
         repeat = self.duplicates.is_duplicate(key, now, window)
@@ -91,13 +91,13 @@ class BatchAdmission:
 
 
 class DuplicateHistory:
-    """Remembers message ids for a while, oldest first."""
+    """The message ids of the duplicate detection window, oldest first."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, Millis] = OrderedDict()
 
     def is_duplicate(self, message_id: str, now: Millis, window: Millis) -> bool:
-        """Whether the id came within the window. An id that is new counts as seen from now on."""
+        """Whether the id was seen within the window. A new id is added to the history."""
         while self._seen:
             oldest, at = next(iter(self._seen.items()))
             if now - at < window:
@@ -116,7 +116,7 @@ class DuplicateHistory:
 
 
 class Sized(Protocol):
-    """A queue or a topic, as its quota sees it."""
+    """A queue or a topic: what the check of the quota needs of it."""
 
     path: str
     quota_bytes: int | None
@@ -126,7 +126,7 @@ class Sized(Protocol):
 
 
 def check_quota(entity: Sized, messages: list[BrokeredMessage], megabytes: int, partitioned: bool) -> None:
-    """A full entity takes nothing more."""
+    """Refuses a batch for which the entity has no room."""
     quota = entity.quota_bytes
     if quota is None:
         quota = megabytes * 1024 * 1024 * (FRAGMENTS if partitioned else 1)

@@ -1,10 +1,7 @@
-"""What entities are told to be, and what the service refuses to let them be.
+"""Descriptions of entities: the settings a client asks for and the service answers with.
 
-A description is a value: what a client asked for, or what the service answers. Durations are milliseconds. `validate`
-holds one against the rules of a tier, `check_update` against the description it is to replace; both name the property
-the way Service Bus spells it, the value, and what to do about it. The limits are Microsoft's, from its quotas and its
-list of Resource Manager exceptions. They are written out here rather than left to a schema library because half of
-them depend on the tier or on another property.
+A description is a value. Durations are milliseconds. `validation` checks a description against the rules of the
+service.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ DAY: Final[Millis] = 24 * 60 * MINUTE
 
 
 class Tier(StrEnum):
-    """What a namespace costs, and so what it can do."""
+    """The pricing tier of a namespace. It decides what the namespace can do."""
 
     BASIC = "Basic"
     STANDARD = "Standard"
@@ -30,7 +27,7 @@ class Tier(StrEnum):
 
 
 class Claim(StrEnum):
-    """What a token lets its bearer do."""
+    """A right that a token carries."""
 
     SEND = "Send"
     LISTEN = "Listen"
@@ -38,7 +35,7 @@ class Claim(StrEnum):
 
 
 class EntityStatus(StrEnum):
-    """Which operations an entity admits."""
+    """Which operations an entity allows."""
 
     ACTIVE = "Active"
     DISABLED = "Disabled"
@@ -48,7 +45,7 @@ class EntityStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRule:
-    """A named pair of keys that opens one entity."""
+    """A named pair of keys with rights on one entity."""
 
     key_name: str
     rights: tuple[Claim, ...]
@@ -56,13 +53,13 @@ class AuthorizationRule:
     secondary_key: str
 
     def __repr__(self) -> str:
-        # Keys are secrets, and descriptions end up in logs.
+        # Keys are secrets, and descriptions are logged.
         return f"AuthorizationRule(key_name={self.key_name!r}, rights={self.rights!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDescription:
-    """A queue as it was asked for."""
+    """The settings of a queue."""
 
     name: str
     lock_duration: Millis = MINUTE
@@ -91,7 +88,7 @@ class QueueDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as it was asked for."""
+    """The settings of a topic."""
 
     name: str
     default_message_time_to_live: Millis = FOREVER
@@ -115,7 +112,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDescription:
-    """A subscription as it was asked for."""
+    """The settings of a subscription."""
 
     topic: str
     name: str
@@ -139,7 +136,7 @@ class SubscriptionDescription:
 
 @dataclass(frozen=True, slots=True)
 class RuleDescription:
-    """Which messages a subscription takes."""
+    """A rule: the filter that selects messages for a subscription."""
 
     name: str
     filter: Filter
@@ -149,12 +146,12 @@ class RuleDescription:
 EntityDescription = QueueDescription | TopicDescription | SubscriptionDescription
 
 DEFAULT_RULE = RuleDescription("$Default", TrueFilter())
-"""The rule a subscription gets when nobody names one."""
+"""The rule of a subscription that is created without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntityRuntime:
-    """How an entity is doing. An `accessed_at` of 0 is "never"."""
+    """The counts, size and times of an entity. An `accessed_at` of 0 means "never"."""
 
     created_at: Millis
     updated_at: Millis
@@ -174,7 +171,7 @@ class EntityRuntime:
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """What an entity's description says about its messages."""
+    """The part of a description that a message queue needs: how long locks and messages last, how often it delivers."""
 
     lock_duration: Millis = 60_000
     default_ttl: Millis = FOREVER
@@ -182,7 +179,7 @@ class DeliverySettings:
     dead_letter_on_expiry: bool = False
     requires_session: bool = False
     ages: bool = True
-    """Dead letters do not: they wait for somebody to look at them, however long that takes."""
+    """Whether messages expire. Dead letters do not: they stay until they are received, however long that takes."""
 
     @classmethod
     def of(cls, description: QueueDescription | SubscriptionDescription) -> DeliverySettings:
@@ -195,5 +192,5 @@ class DeliverySettings:
         )
 
     def for_dead_letters(self) -> DeliverySettings:
-        """What holds for the dead letters of the same entity."""
+        """The settings for the dead-letter queues of the same entity."""
         return DeliverySettings(lock_duration=self.lock_duration, ages=False)

@@ -1,7 +1,7 @@
-"""Queues, topics and subscriptions: what their descriptions make of the messages they are given.
+"""Queues, topics and subscriptions: they handle messages as their descriptions say.
 
-Each is made of plain lines of messages (`MessageQueue`): its own, its dead letters, and those it could not forward.
-A batch is all or nothing: everything is checked before anything is taken.
+A queue or subscription has three message queues (`MessageQueue`): its messages, its dead letters, and the messages it
+could not forward. A batch is all or nothing: the entity checks every message before it accepts one.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from .refusals import EntityDisabled, EntityNotFound, NotAllowed, Refusal
 from .sessions import SessionQueue
 
 MAX_HOPS = 4
-"""How often a message may be forwarded before Service Bus takes it for going round in circles."""
+"""How often a message may be forwarded. Service Bus takes more hops for a loop."""
 
 DEAD_LETTERS = "$DeadLetterQueue"
 TRANSFER_DEAD_LETTERS = "$Transfer/$DeadLetterQueue"
 
 
 class EntityContext(Protocol):
-    """What an entity needs of its namespace."""
+    """The parts of a namespace that an entity uses."""
 
     clock: EmulatorClock
     journal: Journal
 
     def forward(self, message: BrokeredMessage, target: str) -> None:
-        """Hands a message to another entity; a refusal is the caller's to deal with."""
+        """Sends a message to another entity. The caller handles a refusal."""
 
 
 class AttachedLink(Protocol):
-    """A link to an entity, which ends when the entity no longer admits it."""
+    """A link that is attached to an entity. It is detached when the entity no longer allows it."""
 
     def detach(self, why: Refusal) -> None: ...
 
     def recheck(self) -> None:
-        """The entity's description has changed: the link may no longer be welcome."""
+        """Detaches the link if the changed description of the entity no longer allows it."""
 
 
 class BrokerEntity:
-    """What queues, topics and subscriptions share: a name, a status, links, a life of their own."""
+    """What queues, topics and subscriptions share: a path, a status, links and times."""
 
     def __init__(self, path: str, context: EntityContext) -> None:
         self.path = path
@@ -73,7 +73,7 @@ class BrokerEntity:
         self.accessed_at = self._context.clock.now()
 
     def remove_link(self, link: AttachedLink) -> None:
-        """A link has ended: until now the entity was in use."""
+        """Removes a link that has ended. The entity counts as used until now."""
         self.links.discard(link)
         self.touch()
 
@@ -86,14 +86,14 @@ class BrokerEntity:
             raise EntityDisabled(f"The entity '{self.path}' gives no messages: its status is {self.status}.")
 
     def end(self, why: Refusal) -> None:
-        """The entity is gone, or must not be used any more: so are its links."""
+        """Detaches all links: the entity is deleted or must no longer be used."""
         for link in list(self.links):
             link.detach(why)
         self.links.clear()
 
 
 class ReceivableEntity(BrokerEntity):
-    """An entity with messages to receive, and with dead letters."""
+    """A queue or a subscription: an entity with messages to receive and with dead letters."""
 
     description: QueueDescription | SubscriptionDescription
 
@@ -121,7 +121,7 @@ class ReceivableEntity(BrokerEntity):
         return sum(queue.size for queue in self.queues)
 
     def sub_queue(self, sub_queue: str) -> MessageQueue:
-        """The line that a receiver's address names: the messages, or one of the two kinds of dead letters."""
+        """The message queue that a receiver's address names: the messages, or one of the two kinds of dead letters."""
         if sub_queue == "":
             if self.description.forward_to:
                 raise NotAllowed(f"'{self.path}' forwards to '{self.description.forward_to}': receive there.")
@@ -133,13 +133,13 @@ class ReceivableEntity(BrokerEntity):
         raise EntityNotFound(f"The entity '{self.path}' has no '{sub_queue}'.")
 
     def _apply_settings(self, terms: DeliverySettings) -> None:
-        """The description has changed, and with it what holds for the messages, dead letters included."""
+        """Applies a changed description to the message queues, those of dead letters included."""
         self.main.terms = terms
         self.dead.terms = self.transfer_dead_letters.terms = terms.for_dead_letters()
         self._apply_forwarding()
 
     def _apply_forwarding(self) -> None:
-        """Where the messages go from here: to receivers, or on to where the description says."""
+        """Makes the main queue forward its messages if the description says so."""
         target = self.description.forward_to
         self.main.forward(None if target is None else lambda message: self._forward_message(message, target))
 
@@ -198,7 +198,7 @@ class ReceivableEntity(BrokerEntity):
 
 
 class QueueEntity(ReceivableEntity):
-    """A queue."""
+    """A queue with its messages."""
 
     description: QueueDescription
 
@@ -208,7 +208,7 @@ class QueueEntity(ReceivableEntity):
         self.admission = BatchAdmission(self.path, context.clock, context.journal)
 
     def submit(self, messages: list[BrokeredMessage]) -> None:
-        """Takes a batch, all of it or nothing."""
+        """Accepts a batch as a whole or refuses it as a whole."""
         self.check_sends()
         self.touch()
         check_quota(self, messages, self.description.max_size_in_megabytes, self.description.enable_partitioning)
@@ -221,7 +221,7 @@ class QueueEntity(ReceivableEntity):
 
 
 class SubscriptionEntity(ReceivableEntity):
-    """A subscription: the messages of its topic that one of its rules takes."""
+    """A subscription: the messages of its topic that match one of its rules."""
 
     description: SubscriptionDescription
 
@@ -234,9 +234,10 @@ class SubscriptionEntity(ReceivableEntity):
         return any(rule.filter.matches(properties) for rule in self.rules.values())
 
     def take(self, message: BrokeredMessage) -> None:
-        """Takes its own copy of a message that one of its rules wants."""
+        """Stores its own copy of a message that matches one of its rules."""
         if self.description.requires_session and message.session_id is None:
-            # The sender was not told to have sessions, by the topic it knows: the message is not refused but put aside.
+            # A sender to the topic does not know that this subscription needs sessions. So the message is not refused
+            # but dead-lettered.
             self._dead_letter(
                 message,
                 {
@@ -256,7 +257,7 @@ class SubscriptionEntity(ReceivableEntity):
 
 
 class TopicEntity(BrokerEntity):
-    """A topic: it keeps only what is scheduled, and gives each subscription its own copy of the rest."""
+    """A topic: it stores scheduled messages only, and gives each subscription its own copy of all others."""
 
     def __init__(self, description: TopicDescription, context: EntityContext) -> None:
         super().__init__(description.name, context)
@@ -316,10 +317,10 @@ class TopicEntity(BrokerEntity):
 
 
 class _Publishing(MessageQueue):
-    """A topic's line: what would be offered to receivers is published instead."""
+    """The message queue of a topic: it publishes the messages that another queue would make ready for receivers."""
 
     publish: Callable[[BrokeredMessage], None]
 
-    def _offer(self, message: BrokeredMessage, back: bool = False) -> None:  # noqa: ARG002  nothing comes back here
+    def _offer(self, message: BrokeredMessage, back: bool = False) -> None:  # noqa: ARG002  a published message never comes back
         self._remove(message)
         self.publish(message)

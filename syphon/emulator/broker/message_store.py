@@ -1,4 +1,4 @@
-"""Every message of a line by its number, whatever its state: ready, locked, deferred or scheduled."""
+"""The messages of one queue: all of them by sequence number, and those that are ready to be received, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .refusals import TimedOut
 
 
 class MessageStore:
-    """Where the messages of a line are kept. They are numbered as they come, and no number is given twice."""
+    """Holds every message of a queue: ready, locked, deferred or scheduled. Numbers rise and are never used twice."""
 
     def __init__(self, path: str, journal: Journal) -> None:
         self.path = path
@@ -24,10 +24,10 @@ class MessageStore:
         self._order: list[int] = []
         self._last_ordinal = 0
 
-    # --- looking -------------------------------------------------------------------------------------------------
+    # --- looking ---------------------------------------------------------------------------------------------------
 
     def peek(self, sequence: int, count: int, session_id: str | None = None) -> list[BrokeredMessage]:
-        """Messages from a sequence number on, locked, deferred and scheduled ones too; nothing changes by it."""
+        """Returns messages from a sequence number on, also locked, deferred and scheduled ones. Changes nothing."""
         found: list[BrokeredMessage] = []
         place = bisect.bisect_left(self._order, max(0, sequence) & ORDINAL_MASK)
         while place < len(self._order) and len(found) < count:
@@ -53,10 +53,10 @@ class MessageStore:
             raise TimedOut(f"Fragment {message.fragment} of '{self.path}', with message {sequence}, is not available.")
         return message
 
-    # --- coming and going ----------------------------------------------------------------------------------------
+    # --- coming and going ------------------------------------------------------------------------------------------
 
     def continue_after(self, ordinal: int) -> None:
-        """Numbers that were given before a restart are not given again."""
+        """Continues after the numbers that were used before a restart."""
         self._last_ordinal = max(self._last_ordinal, ordinal)
 
     def _keep(self, message: BrokeredMessage) -> None:
@@ -73,7 +73,10 @@ class MessageStore:
 
 
 class ReadyQueue:
-    """New messages join at the end; returned ones go back to where they were. Both cost the same in a long line."""
+    """The numbers of the messages that can be received now, lowest first.
+
+    New messages are appended. Returned messages go back to their place: a heap makes that cheap in a long queue.
+    """
 
     __slots__ = ("_fresh", "_returned")
 
@@ -93,7 +96,7 @@ class ReadyQueue:
         return self._fresh.popleft() if self._fresh else None
 
     def trim(self, is_there: Callable[[int], bool]) -> None:
-        """Forgets those at the front that are no longer there: where nobody receives, nobody else would."""
+        """Removes deleted messages from the front. Without a receiver nothing else removes them."""
         while self._fresh and not is_there(self._fresh[0]):
             self._fresh.popleft()
         while self._returned and not is_there(self._returned[0]):

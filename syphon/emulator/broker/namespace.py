@@ -1,4 +1,4 @@
-"""A namespace: its entities by path, who may use them, and what is set to go wrong with them."""
+"""A namespace: its entities by path, access to them, and the faults set for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .validation import check_update, validate
 
 @dataclass(frozen=True, slots=True)
 class NamespaceIdentity:
-    """What a namespace is told about itself."""
+    """The settings that a namespace has from its start."""
 
     name: str
     host: str
@@ -41,7 +41,7 @@ class NamespaceIdentity:
 
 
 class BrokerNamespace:
-    """One Service Bus namespace."""
+    """One Service Bus namespace in memory."""
 
     def __init__(self, identity: NamespaceIdentity, clock: EmulatorClock, journal: Journal, seed: int = 0) -> None:
         self.name = identity.name
@@ -58,23 +58,23 @@ class BrokerNamespace:
         self._topics: dict[str, TopicEntity] = {}
         self._idle_timers: dict[str, Timer] = {}
 
-    # --- limits --------------------------------------------------------------------------------------------------
+    # --- limits ----------------------------------------------------------------------------------------------------
 
     def max_message_size(self, entity: QueueEntity | TopicEntity) -> int:
-        """The largest message a link to the entity takes, in bytes."""
+        """The largest message that a link to the entity accepts, in bytes."""
         kilobytes = entity.description.max_message_size_in_kilobytes
         if kilobytes is not None:
             return kilobytes * 1024
         return 1024 * 1024 if self.tier is Tier.PREMIUM else 256 * 1024
 
     def max_batch_size(self, entity: QueueEntity | TopicEntity) -> int:
-        """The largest batch: never more than 1 MB, whatever a single message may have."""
+        """The largest batch in bytes: at most 1 MB, even if a single message may be larger."""
         return min(self.max_message_size(entity), 1024 * 1024)
 
-    # --- finding -------------------------------------------------------------------------------------------------
+    # --- finding ---------------------------------------------------------------------------------------------------
 
     def target(self, path: str) -> QueueEntity | TopicEntity:
-        """What a sender can send to."""
+        """The entity that a sender can send to."""
         key = path.strip("/").lower()
         entity = self._queues.get(key) or self._topics.get(key)
         if entity is None:
@@ -84,7 +84,7 @@ class BrokerNamespace:
         return entity
 
     def source(self, path: str) -> tuple[QueueEntity | SubscriptionEntity, MessageQueue]:
-        """What a receiver can receive from: the entity, and which of its lines."""
+        """The entity that a receiver can receive from, and the message queue that the path names."""
         entity_path, sub_queue = split_sub_queue(path.strip("/"))
         entity = self._find(entity_path)
         if isinstance(entity, TopicEntity):
@@ -92,7 +92,7 @@ class BrokerNamespace:
         return entity, entity.sub_queue(sub_queue)
 
     def message_queue(self, path: str) -> MessageQueue:
-        """The line of messages at a path, forwarding or not: where the journal's messages belong."""
+        """The message queue at a path, also of an entity that forwards: messages from the journal belong there."""
         entity_path, sub_queue = split_sub_queue(path)
         entity = self._find(entity_path)
         if isinstance(entity, TopicEntity) or not sub_queue:
@@ -144,7 +144,7 @@ class BrokerNamespace:
         return [found[key] for key in sorted(found)]
 
     def descriptions(self) -> list[EntityDescription]:
-        """Everything there is, subscriptions after their topics."""
+        """All entities, subscriptions after their topics."""
         below = [entry for topic in self._topics for entry in self.subscriptions(topic)]
         return [*self.queues(), *self.topics(), *below]
 
@@ -154,11 +154,11 @@ class BrokerNamespace:
     def runtime(self, path: str) -> EntityRuntime:
         runtime = self._find(path.strip("/")).runtime()
         if self.faults.hides_counts():
-            # A throttled namespace does not count: it says 0, and means "ask me later".
+            # A throttled namespace does not count: it reports 0 until the throttling is over.
             return replace(runtime, active=0, dead_letter=0, scheduled=0, transfer=0, transfer_dead_letter=0)
         return runtime
 
-    # --- making and changing -------------------------------------------------------------------------------------
+    # --- making and changing ---------------------------------------------------------------------------------------
 
     def create_queue(self, description: QueueDescription) -> QueueDescription:
         validate(description, self.tier)
@@ -186,7 +186,7 @@ class BrokerNamespace:
         return description
 
     def add_entity(self, description: EntityDescription) -> None:
-        """Takes an entity as described, unchecked and untold: it was there before, or is about to be written down."""
+        """Adds an entity without checks and without the journal: it existed before, or the caller records it."""
         key = description.name.lower()
         if isinstance(description, QueueDescription):
             self._queues[key] = QueueEntity(description, self)
@@ -254,7 +254,7 @@ class BrokerNamespace:
             self._queues.pop(key, None)
             self._topics.pop(key, None)
         entity.end(EntityNotFound(f"The messaging entity '{self.name}:{entity.path}' was deleted."))
-        # Last, because what its links gave back on their way out is gone as well.
+        # Last, because links return messages when they end, and the journal must remove those too.
         for gone in (entity, *(entity.subscriptions.values() if isinstance(entity, TopicEntity) else ())):
             self._forget(gone)
 
@@ -318,13 +318,13 @@ class BrokerNamespace:
         else:
             self._watch_idleness(path, limit)
 
-    # --- messages and rights -------------------------------------------------------------------------------------
+    # --- messages and rights ---------------------------------------------------------------------------------------
 
     def forward(self, message: BrokeredMessage, target: str) -> None:
         self.target(target).submit([message])
 
     def set_fragments_down(self, path: str, fragments: set[int]) -> None:
-        """Takes fragments of a partitioned entity away; those that are not named come back."""
+        """Makes these fragments of a partitioned entity unavailable, and all others available."""
         entity = self.entity(path)
         queues = [entity.main] + (
             [s.main for s in entity.subscriptions.values()] if isinstance(entity, TopicEntity) else []
@@ -333,7 +333,7 @@ class BrokerNamespace:
             queue.set_fragments_down(fragments)
 
     def authorize(self, grants: list[Grant], path: str, claim: Claim) -> None:
-        """Whether any of the grants opens the path for that claim and is still good."""
+        """Refuses access unless a grant that has not expired covers the path and the claim."""
         now = self.access.seconds()
         if not any(grant.covers(path.strip("/"), claim) and grant.expires_at > now for grant in grants):
             raise Unauthorized(
@@ -354,7 +354,7 @@ class BrokerNamespace:
         self.access.token(authorization.removeprefix("Bearer "), f"sb://{self.host}/")
 
     def _rules_of(self, path: str) -> tuple[AuthorizationRule, ...]:
-        """The rules of the queue or topic at a path. They open its subscriptions and dead letters too."""
+        """The authorization rules of a queue or topic. They cover its subscriptions and dead letters too."""
         while path:
             entity = self._queues.get(path) or self._topics.get(path)
             if entity is not None:
@@ -364,7 +364,7 @@ class BrokerNamespace:
 
 
 def _used_at(entity: QueueEntity | TopicEntity | SubscriptionEntity) -> Millis:
-    """Since when nobody uses the entity: a message that was scheduled counts until its time has come."""
+    """The time of the last use. A scheduled message counts as a use until it becomes active."""
     return max(entity.accessed_at, entity.main.activated_at)
 
 
@@ -372,6 +372,6 @@ _SUB_QUEUE = re.compile(r"^(.*?)/(\$deadletterqueue|\$transfer/\$deadletterqueue
 
 
 def split_sub_queue(path: str) -> tuple[str, str]:
-    """An address taken apart: the entity, and which of its sub-queues (none is the empty string)."""
+    """Splits an address into the entity and its sub-queue (an empty string if there is none)."""
     match = _SUB_QUEUE.match(path)
     return (match[1], match[2]) if match else (path, "")

@@ -1,4 +1,4 @@
-"""One line of messages with its locks, schedules and expiries: a queue, a subscription or a dead-letter queue."""
+"""A message queue with its locks, schedules and expiries: of a queue, a subscription or their dead letters."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ DeadLetter = Callable[[BrokeredMessage, dict[str, Value]], None]
 
 
 class Consumer(Protocol):
-    """A receiver link, as a queue sees it."""
+    """A receiver link, as a message queue uses it."""
 
     credit: int
     deletes: bool
     owner: object
-    """Who receives: links of one owner may speak for each other."""
+    """The connection that receives. Links of one owner may settle for each other."""
 
     def admits(self) -> bool:
-        """Whether a message may be handed over now: a fault or a throttle may say no."""
+        """Whether the link accepts a message now. A fault or a throttle may forbid it."""
 
     def deliver(self, message: BrokeredMessage) -> None: ...
 
@@ -37,7 +37,7 @@ class Consumer(Protocol):
 
 
 class MessageQueue(MessageStore):
-    """Messages in order, for competing consumers."""
+    """Delivers messages in order to competing consumers."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class MessageQueue(MessageStore):
         self._prepare()
 
     def _prepare(self) -> None:
-        """For those who keep more than a plain queue does."""
+        """Creates the state that a subclass needs in addition."""
 
-    # --- messages in ---------------------------------------------------------------------------------------------
+    # --- messages in -----------------------------------------------------------------------------------------------
 
     def enqueue(self, messages: Iterable[BrokeredMessage]) -> None:
-        """Takes messages in, for now or (those that are due later) for their time."""
+        """Adds messages. Those with a later enqueue time stay scheduled until then."""
         now = self._clock.now()
         for message in messages:
             self._take(message, now)
@@ -94,14 +94,14 @@ class MessageQueue(MessageStore):
             self._timers.expire(message)
 
     def cancel(self, sequence: int) -> None:
-        """Takes back a scheduled message."""
+        """Removes a scheduled message."""
         message = self._find_message(sequence)
         if message is None or message.state is not MessageState.SCHEDULED:
             raise MessageNotFound(f"No scheduled message has the sequence number {sequence}.")
         self._remove(message)
 
     def restore(self, message: BrokeredMessage) -> None:
-        """Puts back a message from the journal, as it was, after a restart."""
+        """Adds a message from the journal, as it was before the restart."""
         self.continue_after(message.ordinal)
         self._keep(message)
         if message.state is MessageState.SCHEDULED:
@@ -116,24 +116,24 @@ class MessageQueue(MessageStore):
             self._offer(message)
 
     def restored(self) -> None:
-        """All messages are back. They came by their numbers; their locks stand in the order in which they end."""
+        """Sorts the locks by the time they end, after all messages have been restored in the order of their numbers."""
         self._locks.sort()
 
-    # --- messages out --------------------------------------------------------------------------------------------
+    # --- messages out ----------------------------------------------------------------------------------------------
 
     def feed(self, consumer: Consumer) -> None:
-        """The consumer has credit: it gets what is there, or waits for it."""
+        """Delivers to a consumer with credit, or registers it until messages arrive."""
         if consumer not in self._waiting_consumers:
             self._waiting_consumers.append(consumer)
         self.dispatch()
 
     def leave(self, consumer: Consumer) -> None:
-        """The consumer wants nothing more. What it has locked stays locked until the lock runs out."""
+        """Removes a consumer. Its messages stay locked until their locks end."""
         if consumer in self._waiting_consumers:
             self._waiting_consumers.remove(consumer)
 
     def dispatch(self) -> None:
-        """Hands out messages while there are any and somebody wants one, to each in turn."""
+        """Delivers ready messages to the waiting consumers in turn."""
         while self._waiting_consumers:
             consumer = self._waiting_consumers[0]
             if consumer.credit <= 0:
@@ -177,7 +177,7 @@ class MessageQueue(MessageStore):
         self._journal.touch(self.path, message)
 
     def receive_deferred(self, sequences: list[int], deletes: bool) -> list[BrokeredMessage]:
-        """Deferred messages by their numbers; they are only to be had this way."""
+        """Receives deferred messages by their sequence numbers, the only way to get them."""
         found = []
         for sequence in dict.fromkeys(sequences):
             message = self._find_message(sequence)
@@ -194,7 +194,7 @@ class MessageQueue(MessageStore):
                 self._lock(message)
         return found
 
-    # --- settling ------------------------------------------------------------------------------------------------
+    # --- settling --------------------------------------------------------------------------------------------------
 
     def complete(self, token: bytes) -> None:
         message = self._held(token)
@@ -202,23 +202,23 @@ class MessageQueue(MessageStore):
         self._remove(message)
 
     def abandon(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
-        """The receiver failed with it: one delivery more, and back into the line."""
+        """Returns a message after a failed delivery: its delivery count rises by one."""
         self._unlock(self._changed(token, changes), failed=True)
         self.dispatch()
 
     def release(self, token: bytes) -> None:
-        """The receiver did nothing with it: back as it was."""
+        """Returns a message unchanged: the delivery does not count."""
         self._unlock(self._held(token), failed=False)
         self.dispatch()
 
     def defer(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
         message = self._changed(token, changes)
         message.state = MessageState.DEFERRED
-        message.delivery_count += 1  # a delivery has ended without success, but never for the last time
+        message.delivery_count += 1  # counts as a delivery, but never dead-letters the message
         self._unlock(message, failed=False)
 
     def reject(self, token: bytes, properties: dict[str, Value]) -> None:
-        """To the dead letters, with the receiver's reason."""
+        """Moves a message to the dead letters, with the receiver's reason."""
         message = self._held(token)
         if self._dead_letter is None:
             raise NotAllowed(f"Messages of '{self.path}' cannot be dead-lettered.")
@@ -235,7 +235,7 @@ class MessageQueue(MessageStore):
         return message.locked_until
 
     def lose_lock(self, token: bytes) -> None:
-        """As if the lock had run out this instant."""
+        """Ends a lock as if it had expired now."""
         message = self._locks.get(token)
         if message is not None:
             self._unlock(message, failed=True)
@@ -280,16 +280,16 @@ class MessageQueue(MessageStore):
         if message.state is MessageState.ACTIVE:
             self._offer(message, back=True)
 
-    # --- what time does ------------------------------------------------------------------------------------------
+    # --- timers ----------------------------------------------------------------------------------------------------
 
     def _on_timer(self) -> None:
-        """The time has come for something: for which messages is found here."""
+        """Handles everything that is due: ended locks, scheduled and expired messages."""
         now = self._clock.now()
         self._end_locks(now)
         for message in self._timers.due(now):
             self._activate(message, now)
         for message in self._timers.expired(now):
-            # Deferred ones are looked at when somebody asks for them, as in the service.
+            # A deferred message expires when a client asks for it, as in the service.
             if message.lock_token is None and message.state is not MessageState.DEFERRED:
                 self._expire(message)
         self._trim()
@@ -305,7 +305,7 @@ class MessageQueue(MessageStore):
         return self._locks.next_end()
 
     def _activate(self, message: BrokeredMessage, now: Millis) -> None:
-        """A scheduled message's time has come: it joins the end of the line under a new number."""
+        """Makes a scheduled message active: it gets a new sequence number at the end of the queue."""
         self._remove(message)
         self.activated_at = now
         message.due = 0
@@ -323,10 +323,10 @@ class MessageQueue(MessageStore):
         else:
             self._remove(message)
 
-    # --- where messages go ---------------------------------------------------------------------------------------
+    # --- where messages go -----------------------------------------------------------------------------------------
 
     def forward(self, onward: Callable[[BrokeredMessage], None] | None) -> None:
-        """From now on messages are handed on as soon as they could be received, also those that wait already."""
+        """Forwards messages as soon as they are ready, those that are ready already included. None stops it."""
         self._forward = onward
         while onward is not None and (message := self._first_of(self._ready)) is not None:
             self._offer(message)
@@ -345,11 +345,11 @@ class MessageQueue(MessageStore):
 
     def _move_to_dead_letters(self, message: BrokeredMessage, properties: dict[str, Value]) -> None:
         self._remove(message)
-        assert self._dead_letter is not None  # a queue without dead letters buries nothing
+        assert self._dead_letter is not None  # only a queue with dead letters gets here
         self._dead_letter(message, properties)
 
     def set_fragments_down(self, fragments: set[int]) -> None:
-        """These fragments cannot be reached, and so not their messages; those of all others can."""
+        """Makes the messages of these fragments unavailable, and those of all others available."""
         self.down_fragments = set(fragments)
         stranded, self._unreachable = self._unreachable, []
         for message in stranded:
@@ -358,7 +358,7 @@ class MessageQueue(MessageStore):
         self.dispatch()
 
     def close(self, why: Refusal) -> None:
-        """The entity is gone."""
+        """Detaches all consumers and drops all messages: the entity is deleted."""
         self._timers.stop()
         for consumer in list(self._waiting_consumers):
             consumer.detach(why)

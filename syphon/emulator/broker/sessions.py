@@ -1,7 +1,7 @@
-"""A queue whose messages belong to sessions: one receiver at a time has a session, and with it all its messages.
+"""A message queue with sessions: one receiver at a time holds a session and receives all its messages.
 
-The lock is the session's. Its messages are handed out under it, and are lost with it; a receiver that closes gives the
-session back, and its messages return uncounted.
+The session is locked, not the single message. Its messages are delivered under that lock and return when the lock is
+lost. A receiver that closes releases the session; its messages return and the delivery does not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .refusals import BadArgument, MessageNotFound, NotAllowed, Refusal, Session
 
 @dataclass(slots=True, eq=False)
 class MessageSession:
-    """One session: its messages in line, its state, and who has it."""
+    """One session: its ready messages, its state, and the receiver that holds it."""
 
     id: str
     ready: ReadyQueue = field(default_factory=ReadyQueue)
@@ -32,14 +32,14 @@ class MessageSession:
 
 @dataclass(slots=True, eq=False)
 class SessionWaiter:
-    """A receiver that takes whichever session is free next."""
+    """A receiver that waits for the next free session."""
 
     consumer: Consumer
     granted: Callable[[MessageSession], None]
 
 
 class SessionQueue(MessageQueue):
-    """Messages in order within their sessions."""
+    """Delivers messages in order within their sessions."""
 
     _sessions: dict[str, MessageSession]
 
@@ -48,10 +48,10 @@ class SessionQueue(MessageQueue):
         self._waiters: deque[SessionWaiter] = deque()
         self._by_holder: dict[Consumer, MessageSession] = {}
 
-    # --- having a session ----------------------------------------------------------------------------------------
+    # --- session locks ---------------------------------------------------------------------------------------------
 
     def accept(self, session_id: str, consumer: Consumer) -> MessageSession:
-        """Locks the session that was asked for. It need not have any messages."""
+        """Locks the named session. It may be empty."""
         session = self._session(session_id)
         if session.holder is not None:
             raise SessionCannotBeLocked(
@@ -60,7 +60,7 @@ class SessionQueue(MessageQueue):
         return self._grant(session, consumer)
 
     def accept_next(self, waiter: SessionWaiter) -> None:
-        """Locks a session that has messages, now or as soon as there is one."""
+        """Locks a session with messages, now or as soon as there is one."""
         self._waiters.append(waiter)
         self._serve_waiters()
 
@@ -95,7 +95,7 @@ class SessionQueue(MessageQueue):
         session.state, session.updated_at = state, updated_at
 
     def session_ids(self, updated_after: Millis | None) -> list[str]:
-        """Sessions with messages or a state; or those whose state was set after a time."""
+        """The ids of sessions with messages or a state; or of those whose state was set after a time."""
         if updated_after is not None:
             return [s.id for s in self._sessions.values() if s.state is not None and s.updated_at > updated_after]
         busy = {message.session_id for message in self._messages.values() if message.state is MessageState.ACTIVE}
@@ -104,7 +104,7 @@ class SessionQueue(MessageQueue):
     def receive_deferred_of(
         self, session_id: str, owner: object, sequences: list[int], deletes: bool
     ) -> list[BrokeredMessage]:
-        """Deferred messages of a session, for who has it."""
+        """Receives deferred messages of a session for the owner that holds it."""
         self._session_of(owner, session_id)
         for sequence in sequences:
             message = self._find_message(sequence)
@@ -113,13 +113,13 @@ class SessionQueue(MessageQueue):
         return self.receive_deferred(sequences, deletes)
 
     def lose_session(self, session_id: str) -> None:
-        """As if the session's lock had run out this instant."""
+        """Ends the lock of a session as if it had expired now."""
         session = self._sessions.get(session_id)
         if session is not None and session.holder is not None:
             self._end_session_lock(session)
 
     def lose_lock(self, token: bytes) -> None:
-        """A message's lock is its session's."""
+        """Ends the lock of the message's session, which is also the lock of the message."""
         message = self._locks.get(token)
         if message is not None and message.session_id is not None:
             self.lose_session(message.session_id)
@@ -195,7 +195,9 @@ class SessionQueue(MessageQueue):
                 if message is None:
                     break
                 if not consumer.admits():
-                    self._offer(message, back=True)  # not to this line: the session may have been given up with it
+                    self._offer(
+                        message, back=True
+                    )  # not to `session.ready`: the session may have been removed meanwhile
                     break
                 self._hand_over(message, consumer)
             if consumer.credit <= 0 and consumer in self._waiting_consumers:
@@ -223,11 +225,11 @@ class SessionQueue(MessageQueue):
             raise SessionLockLost(f"The session lock for this message of '{self.path}' was lost.")
         return message
 
-    def renew(self, token: bytes) -> Millis:  # noqa: ARG002  whichever message it is
+    def renew(self, token: bytes) -> Millis:  # noqa: ARG002  the same for every message
         raise NotAllowed(f"Messages of '{self.path}' are locked with their session: renew the session's lock.")
 
     def restore(self, message: BrokeredMessage) -> None:
-        message.lock_token = None  # the link that had the session did not survive
+        message.lock_token = None  # the link that held the session ended with the process
         super().restore(message)
 
     def _end_locks(self, now: Millis) -> None:

@@ -1,4 +1,10 @@
-"""The rules of the service for entity descriptions."""
+"""The rules of the service for entity descriptions.
+
+`validate` checks a description against the rules of a tier. `check_update` checks it against the description it
+replaces. Both name the property as Service Bus spells it, the value, and what to do about it. The limits are
+Microsoft's, from its quotas and its list of Resource Manager exceptions. They are written out here and not left to a
+schema library, because half of them depend on the tier or on another property.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +30,7 @@ from .refusals import BadArgument, NotImplementedHere
 
 
 def validate(description: EntityDescription | RuleDescription, tier: Tier) -> None:
-    """Refuse what the service would not take in a namespace of this tier."""
+    """Refuses a description that the service does not accept in a namespace of this tier."""
     match description:
         case QueueDescription():
             _path("queue", description.name)
@@ -51,7 +57,7 @@ def validate(description: EntityDescription | RuleDescription, tier: Tier) -> No
 
 
 def check_update(old: EntityDescription, new: EntityDescription) -> None:
-    """Refuse to change what is settled for good when an entity is created. `validate` the new one too."""
+    """Refuses to change a property that is fixed when an entity is created. Call `validate` for the new one too."""
     if type(old) is not type(new):
         raise BadArgument(
             f"SubCode=40000. '{old.path}' is a {_kind(old)} and cannot become a {_kind(new)}: delete it first."
@@ -67,7 +73,7 @@ def check_update(old: EntityDescription, new: EntityDescription) -> None:
 
 
 def spelled(setting: str) -> str:
-    """The name Service Bus has for one of our fields: `lock_duration` is `LockDuration`."""
+    """The name that Service Bus uses for a field of a description: `lock_duration` is `LockDuration`."""
     return "".join(word.capitalize() for word in setting.split("_"))
 
 
@@ -80,7 +86,8 @@ _LONGEST_METADATA = 1024
 _MOST_AUTHORIZATION_RULES = 12
 _SIZES = tuple(1024 * step for step in range(1, 6))
 _PARTITIONS = 16
-"""A partitioned entity is reported, and may be written back, with the size of all its partitions together."""
+"""The service reports a partitioned entity with the size of all its partitions together, and accepts that size when
+a client writes it back."""
 
 
 def _path(kind: str, path: str) -> None:
@@ -150,19 +157,19 @@ def _message_size(entity: EntityDescription, tier: Tier) -> None:
         if not 1024 <= size <= 102_400:
             _refuse("MaxMessageSizeInKilobytes", size, "1024 to 102400")
     elif size != default_message_size(tier):
-        # The default is let through: clients write back what they have read.
+        # The default is accepted: clients write back what they have read.
         _refuse("MaxMessageSizeInKilobytes", size, f"nothing in the {tier} tier, or use a Premium namespace")
 
 
 def default_message_size(tier: Tier) -> int:
-    """The largest message, in kilobytes, where an entity does not say otherwise."""
+    """The largest message in kilobytes, unless the entity sets its own limit."""
     return 1024 if tier is Tier.PREMIUM else 256
 
 
 def _forwarding(entity: EntityDescription, _tier: Tier) -> None:
     if isinstance(entity, TopicDescription):
         return
-    # A subscription may forward to its own topic: the service takes that, and stops the messages after four hops.
+    # A subscription may forward to its own topic: the service accepts that and stops the messages after four hops.
     for setting in ("forward_to", "forward_dead_lettered_messages_to"):
         target: str | None = getattr(entity, setting)
         if target is not None and target.lower() == entity.path.lower():
@@ -190,7 +197,7 @@ def _authorization(entity: EntityDescription, _tier: Tier) -> None:
         _refuse("AuthorizationRules", "two rules of one KeyName", "each rule a KeyName of its own")
     for rule in rules:
         if Claim.MANAGE in rule.rights and not {Claim.SEND, Claim.LISTEN} <= set(rule.rights):
-            _refuse(f"Rights of '{rule.key_name}'", ", ".join(rule.rights), "Send and Listen to who has Manage")
+            _refuse(f"Rights of '{rule.key_name}'", ", ".join(rule.rights), "Send and Listen to a rule with Manage")
 
 
 _BEYOND_BASIC = (

@@ -1,4 +1,4 @@
-"""The administration API of a namespace: what `ServiceBusAdministrationClient` talks to."""
+"""The administration API of a namespace, for `ServiceBusAdministrationClient`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .requests import AdministrationPath, page_of, with_local_targets
 from .xml_elements import Element, serialize
 
 _clock = SystemClock()
-"""For a feed's own date, which is the server's like the Date header. An entity's come with it from the namespace."""
+"""The clock for the date of a feed: the server's time, like the Date header. Entities have their own dates."""
 
 
 class AdministrationApi:
@@ -40,7 +40,7 @@ class AdministrationApi:
     async def answer(self, request: web.Request) -> web.Response:
         address = AdministrationPath.of(request.path)
         if not address.path and request.method == "GET":
-            # Anyone may come to the door: that is how people find out whether they can reach a namespace.
+            # No token is needed: people use this to test whether they can reach a namespace.
             return _empty_feed()
         self._broker.authorize_http(request.headers.get("Authorization"), address.path, Claim.MANAGE)
         match request.method:
@@ -56,7 +56,7 @@ class AdministrationApi:
                     "Send and receive messages over AMQP."
                 )
 
-    # Reading
+    # --- reading ---------------------------------------------------------------------------------------------------
 
     def _get(self, request: web.Request, address: AdministrationPath) -> web.Response:
         if address.path.startswith("$"):
@@ -64,7 +64,7 @@ class AdministrationApi:
         try:
             entity = self._broker.describe(address.topic or address.path)
         except EntityNotFound:
-            # So does the service, where one would expect a 404. Below a topic that is there, it does say 404.
+            # The service answers like this, where one expects a 404. Below an existing topic it does answer 404.
             return _empty_feed()
         if address.topic is None:
             return self._entity(request, entity)
@@ -105,7 +105,7 @@ class AdministrationApi:
         entries = [atom.rule_entry(rule, path, created_at, place, base=place.url) for rule in page.items]
         return _feed(atom.feed("Rules", entries, _clock.now(), place, page.following, page.top))
 
-    # Changing
+    # --- changing --------------------------------------------------------------------------------------------------
 
     def _put(self, request: web.Request, address: AdministrationPath, body: bytes) -> web.Response:
         given = atom.read_entry(body)
@@ -154,7 +154,7 @@ class AdministrationApi:
             self._broker.delete_rule(address.topic, address.subscription, address.rule)
         return web.Response()
 
-    # Answers
+    # --- answers ---------------------------------------------------------------------------------------------------
 
     def _place(self, request: web.Request) -> atom.DocumentContext:
         return atom.DocumentContext(
@@ -173,7 +173,7 @@ class AdministrationApi:
         self, request: web.Request, address: AdministrationPath, rule: RuleDescription, *, created: bool = False
     ) -> web.Response:
         path = address.subscription_path
-        # Rules keep no date of their own; no client of ours has asked for one.
+        # Rules have no date of their own, and no client has needed one.
         created_at = self._broker.runtime(path).created_at
         return _entry(atom.rule_entry(rule, path, created_at, self._place(request)), created=created)
 
@@ -186,7 +186,7 @@ def _named(address: AdministrationPath, rules: Sequence[RuleDescription]) -> Rul
 
 
 def _with_keys(rule: AuthorizationRule) -> AuthorizationRule:
-    """The rule with both keys: the service makes those a client leaves out."""
+    """Adds the keys that the client left out, as the service does."""
     return replace(rule, primary_key=rule.primary_key or _new_key(), secondary_key=rule.secondary_key or _new_key())
 
 

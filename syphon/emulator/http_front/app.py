@@ -1,4 +1,4 @@
-"""One namespace's HTTP port: its administration API, Azure Resource Manager's, and the emulator's own controls."""
+"""The HTTP application of a namespace: administration API, Azure Resource Manager, and the emulator's own routes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _WRITES = frozenset({"PUT", "POST", "PATCH", "DELETE"})
 
 
 def build_app(namespace: BrokerNamespace) -> web.Application:
-    """The application that answers on a namespace's HTTP port."""
-    app = web.Application(middlewares=[_word_refusals, _watching(namespace)])
+    """Builds the application that answers on the HTTP port of a namespace."""
+    app = web.Application(middlewares=[_answer_refusals, _observe(namespace)])
     app[_CLOSING] = asyncio.Event()
     app.on_shutdown.append(_release)
     administration = AdministrationApi(namespace)
@@ -41,25 +41,25 @@ def build_app(namespace: BrokerNamespace) -> web.Application:
         return await front.answer(request)
 
     add_control_routes(app, namespace)
-    # One route for all paths: entity names have slashes, written as such or as %2F, that no pattern could place.
+    # One route for all paths: entity names contain slashes, written as / or as %2F, and no pattern can match them.
     app.router.add_route("*", "/{path:.*}", answer)
     return app
 
 
 @web.middleware
-async def _word_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer what was refused in the words of the API that was asked."""
+async def _answer_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers a refused request in the format of its API."""
     try:
         return await handler(request)
     except Refusal as refusal:
         return refused(request.path, refusal)
     except web.HTTPException as problem:
-        # What aiohttp refuses by itself, such as a body that is too large.
+        # aiohttp itself refuses some requests, for example a body that is too large.
         return refused(request.path, Refusal(problem.text or problem.reason, status=problem.status))
 
 
-def _watching(namespace: BrokerNamespace) -> Middleware:
-    """Let arranged faults happen to each request, count it, and answer a change when it is written down."""
+def _observe(namespace: BrokerNamespace) -> Middleware:
+    """Applies faults to each request, counts it, and answers a change after it is on disk."""
 
     @web.middleware
     async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -106,7 +106,7 @@ def _not_kept(why: str) -> Refusal:
 
 async def _hang_up(request: web.Request, until: asyncio.Event | None) -> web.StreamResponse:
     if until is not None:
-        # The client waits for as long as it likes, and we until that is over or the server closes.
+        # The connection stays open until the event, or until the server closes.
         ends = [asyncio.ensure_future(event.wait()) for event in (until, request.app[_CLOSING])]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +115,7 @@ async def _hang_up(request: web.Request, until: asyncio.Event | None) -> web.Str
                 end.cancel()
     if request.transport is not None:
         request.transport.abort()
-    # Nobody hears this: aiohttp wants something to send, and finds the connection gone.
+    # aiohttp needs a response, but the connection is closed and the client gets none.
     return web.Response()
 
 
@@ -124,15 +124,15 @@ async def _release(app: web.Application) -> None:
 
 
 _CODES = {401: "AuthenticationFailed", 403: "AuthorizationFailed", 404: "ResourceNotFound"}
-"""What Resource Manager calls an error, where it does not go by the name of its status."""
+"""Error codes of Resource Manager that differ from the name of the HTTP status."""
 
 
 def refused(path: str, refusal: Refusal) -> web.Response:
-    """The answer to a request that was refused."""
+    """The answer to a refused request: Service Bus writes XML, Resource Manager and the control routes JSON."""
     if is_resource_manager(path) or is_control(path):
         code = _CODES.get(refusal.status) or HTTPStatus(refusal.status).phrase.title().replace(" ", "")
         return web.json_response({"error": {"code": code, "message": refusal.description}}, status=refusal.status)
-    # The service leaves this trail for its support. Ours says, to whoever finds it in a log, who wrote it.
+    # The service adds a tracking id for its support. Ours says in a log that the emulator wrote it.
     trail = (
         f"TrackingId:{uuid.uuid4()}_emulator, SystemTracker:{path.lstrip('/')}, "
         f"Timestamp:{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
@@ -141,8 +141,11 @@ def refused(path: str, refusal: Refusal) -> web.Response:
     return web.Response(body=serialize(body), status=refusal.status, content_type="application/xml", charset="utf-8")
 
 
-def _tone_down(record: logging.LogRecord) -> bool:
-    """aiohttp calls a bad request an error and quotes it, its Authorization header included."""
+def _shorten_bad_request(record: logging.LogRecord) -> bool:
+    """Logs a request that is not HTTP as information and without its bytes.
+
+    aiohttp logs it as an error and quotes it, its Authorization header included, which may hold a key.
+    """
     problem = record.exc_info[1] if record.exc_info else None
     if isinstance(problem, HttpProcessingError):
         record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
@@ -152,7 +155,7 @@ def _tone_down(record: logging.LogRecord) -> bool:
     return True
 
 
-log.addFilter(_tone_down)
+log.addFilter(_shorten_bad_request)
 
 
 class HttpServer:

@@ -1,4 +1,4 @@
-"""Enough of Azure Resource Manager for `azure-mgmt-servicebus` to manage queues and topics of one namespace."""
+"""Azure Resource Manager, as far as `azure-mgmt-servicebus` needs it for the queues and topics of a namespace."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _DATA_PLANE_ONLY = frozenset(
 
 
 class ResourceManagerApi:
-    """Answers requests about the queues and topics of one namespace, whose name the path must have."""
+    """Answers requests for the queues and topics of one namespace. The path must name that namespace."""
 
     def __init__(self, namespace: BrokerNamespace) -> None:
         self._broker = namespace
@@ -84,7 +84,7 @@ class ResourceManagerApi:
 
     def _find(self, resource: ResourcePath) -> ArmEntity:
         found = self._broker.describe(resource.entity)
-        # A topic is not found among the queues, although it has taken the name.
+        # A topic is not found as a queue, although queues and topics share their names.
         if isinstance(found, QueueDescription if resource.kind == "queues" else TopicDescription):
             return found
         raise EntityNotFound(f"The requested resource {resource.name} does not exist among the {resource.kind}.")
@@ -95,7 +95,7 @@ class ResourceManagerApi:
         page = page_of(request, entities)
         answer: Json = {"value": [self._entity(resource, entity) for entity in page.items]}
         if page.following is not None:
-            # Whoever came over TLS to something in front of us goes on over TLS, or the client keeps its token back.
+            # Behind a proxy with TLS the next link must be https: otherwise the client does not send its token.
             scheme = request.headers.get("X-Forwarded-Proto", request.scheme)
             query = {"api-version": request.query["api-version"], "$skip": page.following, "$top": page.top}
             answer["nextLink"] = f"{scheme}://{request.host}{request.rel_url.raw_path}?{urlencode(query)}"
@@ -124,7 +124,7 @@ class ResourceManagerApi:
             return web.Response(status=204)
         return web.Response()
 
-    # Answers
+    # --- answers ---------------------------------------------------------------------------------------------------
 
     def _namespace(self, request: web.Request, resource: ResourcePath) -> Json:
         created_at = write_instant(self._broker.created_at)
@@ -177,7 +177,8 @@ _NAMES = {_camel(setting.name): setting.name for setting in settings_of(QUEUE + 
 
 
 def _read_properties(body: bytes) -> dict[str, str]:
-    """The settings a client sent, as text under the names the tables have. Others it may have read are passed over."""
+    """The settings in the body as text, by the names of the tables. Other properties are ignored: clients write back
+    what they have read."""
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):

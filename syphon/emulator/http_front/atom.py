@@ -1,4 +1,4 @@
-"""Entities as Atom entries and feeds, both ways: the documents of the service's administration API."""
+"""Reads and writes entities as Atom entries and feeds, the documents of the administration API."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .xml_elements import Element, connect, element, text
 
 
 def read_entry(body: bytes) -> Element:
-    """The description inside the entry a client sent."""
+    """Reads the description inside the entry that a client sent."""
     entry = xml_elements.parse(body)
     content = entry.find(f"{{{xml_elements.ATOM}}}content") if entry.tag == f"{{{xml_elements.ATOM}}}entry" else None
     if content is None or len(content) != 1:
@@ -62,7 +62,7 @@ def read_entity(path: str, given: Element) -> QueueDescription | TopicDescriptio
 
 
 def read_subscription(topic: str, name: str, given: Element) -> tuple[SubscriptionDescription, RuleDescription]:
-    """The subscription, and the rule it is to start with."""
+    """Reads a subscription and the rule that it starts with."""
     _expect("SubscriptionDescription", given)
     first = given.find(connect("DefaultRuleDescription"))
     if first is None or xml_elements.is_nil(first):
@@ -112,7 +112,7 @@ def _read_authorization_rule(given: Element) -> AuthorizationRule:
 
 @dataclass(frozen=True, slots=True)
 class DocumentContext:
-    """Where a document is read: the namespace, and the address it was asked for at."""
+    """What a document repeats of its request: the namespace, the host, the address, the API version."""
 
     namespace: str
     tier: Tier
@@ -129,14 +129,14 @@ def entity_entry(
     created: bool = False,
     base: str | None = None,
 ) -> Element:
-    """An entry. One that was just created has no counts yet; one in a feed names the feed as its base."""
+    """Writes an entry. A new entity has no counts yet. An entry in a feed names the feed as its base."""
     name = type(entity).__name__
     content = element(name, **{"xmlns": xml_elements.CONNECT, "xmlns:i": xml_elements.INSTANCE})
     for item in properties_of(entity):
         made = _property(item, entity, runtime, place, created)
         if made is not None:
             content.append(made)
-    # Only what lies at the top of a namespace has an author.
+    # Only queues and topics have an author.
     author = None if isinstance(entity, SubscriptionDescription) else place.namespace
     return _entry(
         place, entity.path, entity.name, content, (runtime.created_at, runtime.updated_at), author=author, base=base
@@ -178,26 +178,26 @@ def namespace_entry(created_at: Millis, place: DocumentContext) -> Element:
 def feed(
     title: str, entries: Sequence[Element], now: Millis, place: DocumentContext, following: int | None, top: int
 ) -> Element:
-    """A page of a list. `following` is where the next page starts, if there is one."""
-    onward = None
+    """Writes a page of a list. `following` is the start of the next page, if there is one."""
+    next_link = None
     if following is not None:
         query = urlencode({"$skip": following, "$top": top, "api-version": place.api_version})
-        # Clients take the second link for the next page, so there is no second link on the last one.
-        onward = _link("next", f"{place.url.partition('?')[0]}?{query}")
+        # Clients take the second link as the next page, so the last page has only one link.
+        next_link = _link("next", f"{place.url.partition('?')[0]}?{query}")
     return element(
         "feed",
         _title(title),
         text("id", place.url),
         text("updated", write_second(now)),
         _link("self", place.url),
-        onward,
+        next_link,
         *entries,
         xmlns=xml_elements.ATOM,
     )
 
 
 def empty_feed(now: Millis) -> Element:
-    """How the service answers a GET where there is no entity: with a list of public services, which is empty."""
+    """The answer of the service to a GET without an entity: an empty list of public services."""
     return element(
         "feed",
         _title("Publicly Listed Services"),
@@ -231,7 +231,7 @@ def _entry(
         None if author is None else element("author", text("name", author)),
         _link("self", address),
         _content(content),
-        # The namespace is inherited in a feed, and the base matters only there.
+        # In a feed the entry inherits the XML namespace, and only there it has a base.
         **({"xmlns": xml_elements.ATOM} if base is None else {"xml:base": base}),
     )
 

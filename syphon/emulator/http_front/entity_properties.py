@@ -1,8 +1,8 @@
-"""The properties of queues, topics and subscriptions, in the order and with the names the service gives them.
+"""The properties of queues, topics and subscriptions, with the names and in the order of the service.
 
-The Atom API spells a property `LockDuration`, Azure Resource Manager spells it `lockDuration`, a description
-`lock_duration`: one table per kind of entity serves all three, in both directions. Written in the service's order,
-because clients with serializers like its own pass over elements that come out of turn.
+The Atom API writes `LockDuration`, Azure Resource Manager `lockDuration`, a description `lock_duration`. One table per
+kind of entity serves all three, for reading and writing. The order matters: clients with a serializer like the
+service's skip elements in another order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .iso_times import read_duration, write_duration, write_instant
 
 
 class PropertyType(Enum):
-    """How a setting is written."""
+    """The format of a setting."""
 
     DURATION = "an ISO 8601 duration"
     NUMBER = "a whole number"
@@ -36,7 +36,7 @@ class PropertyType(Enum):
     ENTITY = "the path of an entity"
 
     def read(self, text: str) -> object:
-        """The value, or a `ValueError` or `Refusal` that says why not."""
+        """Reads a value. Raises ValueError, KeyError or a Refusal if the text is invalid."""
         match self:
             case PropertyType.DURATION:
                 return read_duration(text)
@@ -54,14 +54,14 @@ class PropertyType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SettingProperty:
-    """A property a client may give."""
+    """A property that a client may set."""
 
     name: str
     kind: PropertyType
 
     @property
     def field(self) -> str:
-        """Its name in a description."""
+        """The name of the field in a description."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
     def read(self, text: str) -> object:
@@ -73,14 +73,14 @@ class SettingProperty:
             raise BadArgument(f"SubCode=40000. {self.name}: '{text[:100]}' is not {self.kind.value}.") from None
 
     def plain(self, entity: EntityDescription) -> str | int | bool | None:
-        """Its value as JSON has it."""
+        """The value for JSON."""
         value = getattr(entity, self.field)
         return write_duration(value) if self.kind is PropertyType.DURATION and value is not None else value
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeProperty:
-    """A property only the service knows. One with `later` is not among the answers to a creation."""
+    """A property that only the service sets. With `later` it is left out of the answer to a creation."""
 
     name: str
     value: Callable[[EntityRuntime], str | int | bool]
@@ -205,5 +205,5 @@ def settings_of(properties: tuple[Property, ...]) -> list[SettingProperty]:
 
 
 def read_settings(properties: tuple[Property, ...], given: Mapping[str, str]) -> dict[str, Any]:
-    """What was given, as keyword arguments for a description; what was not keeps the service's default."""
+    """The given settings as keyword arguments for a description. A missing setting has the service's default."""
     return {item.field: item.read(given[item.name]) for item in settings_of(properties) if item.name in given}

@@ -1,4 +1,9 @@
-"""What a request asks for: which of the three APIs, which entity, which page of a list."""
+"""What a request asks for: which API, which entity, which page of a list, and where an entity forwards.
+
+Three APIs share a port. The namespace's own API begins at the root, where a path is an entity path with its slashes.
+Paths of Azure Resource Manager begin with an Azure subscription and have a fixed number of segments, so they write
+the slashes of a name as tildes. The emulator's own routes are at a path that no entity can have.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,7 @@ def is_resource_manager(path: str) -> bool:
 
 
 def entity_of(path: str) -> str:
-    """The path of the entity a request is about, for counting and for arranging faults. Empty for the namespace."""
+    """The path of the entity that a request names, for counters and faults. Empty for the namespace."""
     if not is_resource_manager(path):
         return path.strip("/")
     resource = ResourcePath.of(path)
@@ -43,7 +48,8 @@ def entity_of(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdministrationPath:
-    """What one of the namespace's own paths names: an entity, a topic's subscriptions or one, its rules or one."""
+    """A path of the administration API: an entity, the subscriptions of a topic, the rules of a subscription, or one of
+    these."""
 
     path: str
     topic: str | None = None
@@ -66,7 +72,7 @@ class AdministrationPath:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePath:
-    """What one of Resource Manager's paths names: a namespace, its queues or topics, or one of them."""
+    """A path of Resource Manager: a namespace, its queues or topics, or one of them."""
 
     namespace_id: str
     group: str
@@ -99,7 +105,7 @@ Item = TypeVar("Item", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Some items of a list, and where the next page starts if there is one."""
+    """Some items of a list, and the start of the next page if there is one."""
 
     items: Sequence[Item]
     top: int
@@ -107,7 +113,7 @@ class Page(Generic[Item]):
 
 
 def page_of(request: web.Request, items: Sequence[Item]) -> Page[Item]:
-    """The page a request asks for: a hundred items at the most, whatever it says."""
+    """The page that a request asks for (`$skip`, `$top`): at most 100 items."""
     skip = _number(request, "$skip", 0, lowest=0)
     top = min(_number(request, "$top", LARGEST_PAGE, lowest=1), LARGEST_PAGE)
     end = skip + top
@@ -127,11 +133,12 @@ _PERMISSION = {
     "forward_to": "ServiceBusSupplementaryAuthorization",
     "forward_dead_lettered_messages_to": "ServiceBusDlqSupplementaryAuthorization",
 }
-"""The header in which a client shows that it may send where the entity is to forward."""
+"""The header with a token that allows the client to send to the forwarding target."""
 
 
 def with_local_targets(entity: Forwarding, request: web.Request, namespace: BrokerNamespace) -> Forwarding:
-    """The description with paths for addresses. Refused: another namespace's, and where the client may not send."""
+    """Replaces full addresses of forwarding targets by paths. Refuses another namespace, and a target to which the
+    client may not send."""
     targets: dict[str, Any] = {}
     for setting, header in _PERMISSION.items():
         address: str | None = getattr(entity, setting)
@@ -148,7 +155,7 @@ def _path(address: str, request: web.Request, namespace: BrokerNamespace) -> str
         return address.strip("/")
     parts = urlsplit(address)
     host = (parts.hostname or "").lower()
-    # Clients know the namespace by whatever name they reach it under, and by its own.
+    # Clients know the namespace by the host name they use and by its own name.
     ours = {_hostname(request.host), _hostname(namespace.host), namespace.name.lower()}
     if host not in ours and host.partition(".")[0] != namespace.name.lower():
         raise BadArgument(

@@ -1,4 +1,4 @@
-"""Subscription rules as XML: filters, their values and their types, both ways."""
+"""Reads and writes subscription rules as XML: filters, values and their types."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read_rule(name: str, given: Element) -> RuleDescription:
-    """The rule in a `RuleDescription` or `DefaultRuleDescription` element."""
+    """Reads the rule in a `RuleDescription` or `DefaultRuleDescription` element."""
     condition = given.find(connect("Filter"))
     return RuleDescription(name, TrueFilter() if condition is None else _read_filter(condition), _read_action(given))
 

@@ -1,4 +1,4 @@
-"""The database file of one namespace."""
+"""The database file of one namespace: its schema, its marks, and the errors of a file that cannot be used."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sqlite3
 from pathlib import Path
 
 _APPLICATION_ID = 0x53795068
-"""The application id in the file's header, by which SQLite's files tell whose they are: "SyPh"."""
+"""The application id in the header of the SQLite file: "SyPh"."""
 
 _VERSION = 1
-"""Of the schema. A file of another version is left alone."""
+"""The version of the schema. A file of another version is not changed."""
 
 _SCHEMA = """
 create table entities (path text primary key, place integer, description text) without rowid;
@@ -28,11 +28,11 @@ create table numbers (path text primary key, last integer) without rowid;
 
 
 class StateUnusable(Exception):
-    """What is kept on disk cannot be used. The text says why, and what to do."""
+    """The state on disk cannot be used. The text says why, and what to do."""
 
 
 def open_database(file: Path) -> sqlite3.Connection:
-    """The database, made if need be: for its owner alone, since messages are nobody else's business."""
+    """Opens the database or creates it. Only its owner can read it, because it holds messages."""
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
@@ -54,7 +54,7 @@ def _initialize(database: sqlite3.Connection, file: Path) -> None:
     version = database.execute("pragma user_version").fetchone()[0]
     is_new = database.execute("select count(*) from sqlite_master").fetchone()[0] == 0
     if not is_new and owner != _APPLICATION_ID:
-        raise StateUnusable(f"The file {file} is not the emulator's, but another program's. Name another directory.")
+        raise StateUnusable(f"The file {file} belongs to another program. Name another directory.")
     if not is_new and version != _VERSION:
         raise StateUnusable(
             f"The state file {file} was written by another version of the emulator (its format is {version}, this one "
@@ -63,13 +63,13 @@ def _initialize(database: sqlite3.Connection, file: Path) -> None:
     database.execute("pragma journal_mode=wal")
     database.execute("pragma synchronous=normal")
     if is_new:
-        # In one transaction: a process that is killed here leaves an empty file, not half a schema.
+        # One transaction: a process that is killed here leaves an empty file and not a part of the schema.
         marks = f"pragma application_id={_APPLICATION_ID}; pragma user_version={_VERSION};"
         database.executescript(f"begin immediate; {marks} {_SCHEMA} commit;")
 
 
 def unusable(file: Path, error: Exception) -> StateUnusable:
-    # SQLite's operational errors are about the place: rights, room, locks. All others are about what the file holds.
-    is_place = isinstance(error, sqlite3.OperationalError)
-    remedy = "Check its rights and the room on its disk" if is_place else "Put a good copy in its place"
+    # SQLite's operational errors are about the place: rights, space, locks. All others are about the content.
+    is_about_the_place = isinstance(error, sqlite3.OperationalError)
+    remedy = "Check its rights and the room on its disk" if is_about_the_place else "Put a good copy in its place"
     return StateUnusable(f"The state file {file} cannot be used: {error}. {remedy}, or name another directory.")

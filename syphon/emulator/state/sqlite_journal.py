@@ -1,11 +1,11 @@
-"""A journal on disk: what was acknowledged survives the process, even one that is killed.
+"""A journal on disk: acknowledged changes survive the process, also when it is killed.
 
-Changes are collected and written in one transaction per turn of the event loop; acknowledgements wait for it. SQLite in
-WAL mode has a committed transaction in the operating system's hands, so kill -9 loses nothing. A power cut may lose the
-last moments: this is a development server, and waiting for the disk on every send would make it a slow one.
+The journal collects the changes of one turn of the event loop and writes them in one transaction; acknowledgements wait
+for it. In WAL mode a committed transaction is with the operating system, so kill -9 loses nothing. A power cut may lose
+the last moments: this is a development server, and waiting for the disk on every send would make it slow.
 
-When a transaction cannot be written (the disk is full), nobody who waits for it is told that all is well. What it held
-stays at hand and is tried again, so that memory and disk come together again as soon as there is room.
+When a transaction cannot be written (for example because the disk is full), no acknowledgement that waits for it is
+sent. The journal keeps its changes and tries again, so that memory and disk agree as soon as there is room.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _TRY_AGAIN = 1.0
 _SWEEP = 1000
-"""So many ids later, those that duplicate detection has forgotten are swept out."""
+"""After this many new ids, the ids older than the duplicate window are deleted."""
 
 _MESSAGE_COLUMNS = (
     "ordinal",
@@ -64,7 +64,7 @@ _BELOW = "path = ? or (path >= ? and path < ?)"
 
 @dataclass(frozen=True, slots=True)
 class StateSnapshot:
-    """What an earlier process left behind, oldest first."""
+    """The state that an earlier process wrote, oldest first."""
 
     entities: list[tuple[str, object]]
     messages: list[tuple[str, BrokeredMessage]]
@@ -74,12 +74,12 @@ class StateSnapshot:
 
 
 class SqliteJournal:
-    """Writes a namespace's changes into one database file."""
+    """Writes the changes of a namespace to one database file."""
 
     def __init__(self, file: Path) -> None:
         self.write_error: str | None = None
         self.on_write_error: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
-        """Entered before those who wait for a transaction that failed are told, and left after that."""
+        """A context around the calls that report a failed transaction to its waiting clients."""
         self._file = file
         self._database = open_database(file)
         self._statements: list[tuple[str, tuple[object, ...]]] = []
@@ -90,7 +90,7 @@ class SqliteJournal:
         self._closed = False
         self._places = self._database.execute("select coalesce(max(place), 0) from entities").fetchone()[0]
 
-    # --- hearing -------------------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------------------------
 
     def put(self, path: str, message: BrokeredMessage) -> None:
         self._last[path] = max(self._last.get(path, 0), message.ordinal)
@@ -128,8 +128,8 @@ class SqliteJournal:
         )
 
     def forget(self, path: str) -> None:
-        # Below an entity are its sub-queues, and their names start with a dollar, which no entity's can. So the range
-        # from '/$' to the next character spares a queue 'a/b' when its neighbour 'a' goes.
+        # The sub-queues of an entity start with a dollar sign, and no entity name does. So the range from '/$' to the
+        # next character does not include a queue 'a/b' when the queue 'a' is deleted.
         for table in ("entities", "messages", "sessions", "seen", "numbers"):
             self._write(f"delete from {table} where {_BELOW}", path, f"{path}/$", f"{path}/%")  # noqa: S608  bound
         for known in [known for known in self._last if known == path or known.startswith(f"{path}/$")]:
@@ -146,7 +146,7 @@ class SqliteJournal:
 
     def _write(self, statement: str, *values: object) -> None:
         if self._closed:
-            return  # the emulator has stopped, and what its last connections leave behind is nobody's promise
+            return  # the emulator has stopped, and changes by ending connections were not acknowledged
         self._statements.append((statement, values))
         if not self._flushing:
             self._flushing = True
@@ -157,14 +157,14 @@ class SqliteJournal:
             self.flush()
 
     def write_now(self) -> None:
-        """Writes all that was heard, before anybody is there to be told."""
+        """Writes all changes at the start, before there are clients."""
         try:
             self._commit()
         except sqlite3.Error as error:
             raise unusable(self._file, error) from error
 
     def flush(self) -> None:
-        """Writes all that was heard, then lets the acknowledgements go. If that fails, none of them ever goes."""
+        """Writes all changes, then sends the acknowledgements. If the write fails, none of them is sent."""
         self._flushing = False
         try:
             self._commit()
@@ -172,7 +172,7 @@ class SqliteJournal:
             self._fail(error)
             return
         if self.write_error is not None:
-            log.warning("%s can be written again; what waited in memory is kept now.", self._file)
+            log.warning("%s can be written again; the changes that waited in memory are on disk now.", self._file)
             self.write_error = None
         waiting, self._waiting = self._waiting, []
         for callback, _ in waiting:
@@ -190,7 +190,7 @@ class SqliteJournal:
                 execute("insert or replace into numbers values (?, ?)", (path, last))
             execute("commit")
         except BaseException:
-            # Some errors end the transaction by themselves.
+            # Some errors end the transaction.
             if self._database.in_transaction:
                 execute("rollback")
             raise
@@ -202,7 +202,8 @@ class SqliteJournal:
         first = self.write_error is None
         self.write_error = f"The emulator cannot write its state to {self._file}: {error}."
         if first:
-            log.error("%s Nothing is acknowledged until it can; it tries again every second.", self.write_error)
+            consequence = "It acknowledges nothing until the write succeeds, and tries again every second."
+            log.error("%s %s", self.write_error, consequence)
         with self.on_write_error(self.write_error):
             for _, failed in waiting:
                 if failed is not None:
@@ -217,10 +218,10 @@ class SqliteJournal:
             self.flush()
             self._database.close()
 
-    # --- remembering ---------------------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> StateSnapshot:
-        """All that is kept. Raises StateUnusable if it cannot be made sense of."""
+        """Reads the whole state. Raises StateUnusable if the file cannot be read."""
         try:
             return self._read()
         except (sqlite3.Error, Malformed, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Terms: what an expression is made of, each a function of a message's properties."""
+"""The parts of a parsed filter, each a function of the properties of a message."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ValueExpression:
 
     of: Callable[[FilterableProperties], object]
     exists: Callable[[FilterableProperties], bool] | None = None
-    """Only a property can be asked if the message has it at all."""
+    """Whether the message has the property. Only properties have this."""
     text: str | None = None
-    """The value of a string constant, so that a senseless pattern is refused before there is a message."""
+    """The value of a string constant, so that an invalid pattern is refused before the first message."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def system_property(name: str) -> ValueExpression:
 
 
 def user_property(name: ValueExpression) -> ValueExpression:
-    """The name is a value too: property() may compute it."""
+    """An application property. Its name is an expression too, because property() may compute it."""
 
     def of(properties: FilterableProperties) -> object:
         known = name.of(properties)
@@ -59,7 +59,7 @@ def user_property(name: ValueExpression) -> ValueExpression:
 
 
 def calculation(first: ValueExpression, rest: Sequence[tuple[str, ValueExpression]]) -> ValueExpression:
-    """Operators of one precedence, from left to right, in one term: a chain of hundreds needs no deep stack."""
+    """Operators of one precedence from left to right, in one expression: a chain of hundreds needs no deep stack."""
 
     def of(properties: FilterableProperties) -> object:
         result = first.of(properties)

@@ -1,4 +1,4 @@
-"""The grammar: from the tokens of an expression to its terms. What is not of the language is refused, and where."""
+"""The parser: turns the tokens of a filter into expressions. It refuses other input and names the position."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ SYSTEM_PROPERTIES: Mapping[str, str] = {
     },
     "subject": "label",
 }
-"""What `sys.` may be followed by, and the name to ask a message for. Newer SDKs call the label a subject."""
+"""The names allowed after `sys.`, and the system property of each. Newer SDKs call the label a subject."""
 
 _NAMES = ("word", "name")
 _LITERALS: Mapping[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 def parse(expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Condition:
-    """The condition an expression states; `BadArgument` says where it states none."""
+    """Parses an expression into its condition. `BadArgument` names the position of an error."""
     if len(expression) > LONGEST_EXPRESSION:
         raise BadArgument(
             f"The SQL filter expression has {len(expression)} characters; expected at most {LONGEST_EXPRESSION}."
@@ -67,8 +67,8 @@ def parse(expression: str, parameters: Mapping[str, object], new_id: Callable[[]
 
 
 class _Parser:
-    """One method per level of precedence, loosest first. Parentheses may hold either kind of term, so each level
-    passes on what it got and asks for a value or a condition only where it needs one."""
+    """One method per level of precedence, loosest first. Parentheses may hold a value or a condition, so each level
+    returns what it read and requires a value or a condition only where it needs one."""
 
     def __init__(self, expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID]) -> None:
         self._tokens = list(tokens(expression))
@@ -204,7 +204,7 @@ class _Parser:
         return Condition(subject.exists)
 
     def _named(self) -> ValueExpression:
-        """A property, or a function's result: both begin with a name."""
+        """A property or the result of a function: both begin with a name."""
         token = self._next()
         if token.kind == "word" and self._here.kind == "(":
             return self._function(token)
