@@ -1,6 +1,6 @@
-"""Nonsense at the door: random bytes, and conversations that went wrong somewhere, while a client goes about its work.
+"""Invalid input: random bytes, and AMQP conversations with errors, while another client works normally.
 
-What is tried depends on a seed alone. `SYPHON_FUZZ_SEED` has a bad day again, `SYPHON_FUZZ_COUNT` makes it longer.
+The input depends on a seed alone. `SYPHON_FUZZ_SEED` repeats a run, `SYPHON_FUZZ_COUNT` makes it longer.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from syphon.amqp.frames import (
 )
 from syphon.emulator import Kind, QueueDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.amqp_peer import receiver, sas, sender, text, token_request
 from tests.support.waiting import TIMEOUT, async_eventually
 
@@ -314,8 +314,8 @@ class Nonsense:
 class Pestered:
     """A namespace at which nonsense is thrown."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, emulated: EmulatedNamespace) -> None:
+        self._bench = emulated
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def throw(self, number: int) -> None:
@@ -341,12 +341,12 @@ class Pestered:
                 await writer.wait_closed()
 
 
-async def work(bench: Bench, done: asyncio.Event) -> tuple[list[str], list[str]]:
+async def work(emulated: EmulatedNamespace, done: asyncio.Event) -> tuple[list[str], list[str]]:
     """A client that sends and receives until it is told that it is enough: what it sent, and what it got."""
     sent: list[str] = []
     got: list[str] = []
     async with (
-        ServiceBusClient.from_connection_string(bench.connection_string, retry_total=0) as client,
+        ServiceBusClient.from_connection_string(emulated.connection_string, retry_total=0) as client,
         client.get_queue_sender("steady") as sending,
         client.get_queue_receiver("steady") as receiving,
     ):
@@ -362,24 +362,28 @@ async def work(bench: Bench, done: asyncio.Event) -> tuple[list[str], list[str]]
 
 
 @pytest.mark.timeout(120 + COUNT // 10)
-async def test_nonsense_harms_nobody_and_leaves_nothing_behind(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_bytes_harm_no_other_client_and_leave_nothing_behind(
+    emulated: EmulatedNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     for name in ("steady", "orders", "sessions"):
-        bench.namespace.create_queue(QueueDescription(name, requires_session=name == "sessions"))
-    bench.namespace.create_topic(TopicDescription("news"))
-    bench.namespace.create_subscription(SubscriptionDescription("news", "all"))
+        emulated.namespace.create_queue(QueueDescription(name, requires_session=name == "sessions"))
+    emulated.namespace.create_topic(TopicDescription("news"))
+    emulated.namespace.create_subscription(SubscriptionDescription("news", "all"))
     done = asyncio.Event()
-    working = asyncio.create_task(work(bench, done))
+    working = asyncio.create_task(work(emulated, done))
     await async_eventually(
-        lambda: bench.namespace.counters.of("steady", Kind.RECEIVE) or working.done(), "the client is at work"
+        lambda: emulated.namespace.counters.of("steady", Kind.RECEIVE) or working.done(), "the client is at work"
     )
-    before = bench.running.connection_count
-    pestered = Pestered(bench)
+    before = emulated.running.connection_count
+    pestered = Pestered(emulated)
     try:
         async with asyncio.TaskGroup() as group:
             for number in range(COUNT):
                 group.create_task(pestered.throw(number))
-        await async_eventually(lambda: bench.running.connection_count <= before, "all who spoke nonsense are gone")
+        await async_eventually(
+            lambda: emulated.running.connection_count <= before, "all clients with invalid bytes are disconnected"
+        )
     finally:
         done.set()
         sent, got = await working
@@ -387,8 +391,8 @@ async def test_nonsense_harms_nobody_and_leaves_nothing_behind(bench: Bench, cap
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert errors == [], f"SYPHON_FUZZ_SEED={SEED}: the log says what happened"
     for name in ("orders", "sessions"):
-        assert not bench.namespace.entity(name).links, f"SYPHON_FUZZ_SEED={SEED}"
+        assert not emulated.namespace.entity(name).links, f"SYPHON_FUZZ_SEED={SEED}"
     # Not all of it was nonsense: the test would prove little if every conversation ended at the first frame.
-    assert bench.namespace.counters.of("orders", Kind.SEND) > 0
-    assert bench.namespace.counters.of("orders", Kind.RECEIVE) > 0
-    await async_eventually(lambda: bench.running.connection_count == 0, "the client is gone too")
+    assert emulated.namespace.counters.of("orders", Kind.SEND) > 0
+    assert emulated.namespace.counters.of("orders", Kind.RECEIVE) > 0
+    await async_eventually(lambda: emulated.running.connection_count == 0, "the client is gone too")

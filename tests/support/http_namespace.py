@@ -1,4 +1,4 @@
-"""A namespace on a real HTTP port, in the test's own loop."""
+"""A namespace on a real HTTP port, in the event loop of the test."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CONTOSO = NamespaceIdentity(
 
 
 @dataclass(frozen=True)
-class Served:
-    """A namespace and where it is served."""
+class ServedNamespace:
+    """A namespace and its address."""
 
     namespace: BrokerNamespace
     address: str
@@ -39,13 +39,15 @@ class Served:
 
 
 @asynccontextmanager
-async def served(identity: NamespaceIdentity = CONTOSO, journal: Journal | None = None) -> AsyncIterator[Served]:
+async def served(
+    identity: NamespaceIdentity = CONTOSO, journal: Journal | None = None
+) -> AsyncIterator[ServedNamespace]:
     namespace = BrokerNamespace(identity, FakeClock(), journal or NoJournal())
     runner = web.AppRunner(build_app(namespace))
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        yield Served(namespace, f"127.0.0.1:{runner.addresses[0][1]}")
+        yield ServedNamespace(namespace, f"127.0.0.1:{runner.addresses[0][1]}")
     finally:
         await runner.cleanup()

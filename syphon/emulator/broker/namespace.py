@@ -99,7 +99,7 @@ class BrokerNamespace:
             return entity.main
         return entity.sub_queue(sub_queue)
 
-    line = message_queue
+    line = message_queue  # the former name, until all tests use the new one
 
     def entity(self, path: str) -> QueueEntity | TopicEntity | SubscriptionEntity:
         return self._find(path.strip("/"))

@@ -1,4 +1,4 @@
-"""What entities may be told to be: the limits of the service, tier by tier, and what cannot change afterwards."""
+"""The rules for descriptions: the limits of the service in each tier, and the properties that cannot change."""
 
 from __future__ import annotations
 
