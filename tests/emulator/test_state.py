@@ -103,7 +103,7 @@ def killed(state: Path) -> Path:
     return copy
 
 
-def shelf(namespace: BrokerNamespace, path: str) -> list[bytes]:
+def stored_messages(namespace: BrokerNamespace, path: str) -> list[bytes]:
     """The messages of a queue, byte by byte, with their numbers, states and delivery counts."""
     return [message.to_bytes(locked=False) for message in namespace.message_queue(path).peek(0, 1000)]
 
@@ -196,11 +196,11 @@ async def test_messages_come_back_byte_by_byte(state: Path, clock: FakeClock) ->
             )
             await sender.send_messages(plain)
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(5)])
-        before = shelf(running.namespace, "q")
+        before = stored_messages(running.namespace, "q")
         left = killed(state)
     assert len(before) == 6
     async with started(left, clock) as running:
-        assert shelf(running.namespace, "q") == before
+        assert stored_messages(running.namespace, "q") == before
         async with client_of(running) as client, client.get_queue_receiver("q") as receiver:
             first, *others = await receive(receiver, 6)
             assert b"".join(first.body) == b"\x00\xff" * 100

@@ -20,7 +20,7 @@ from .entities import QueueEntity, SubscriptionEntity, TopicEntity
 from .faults import MANAGEMENT_CREDITS, Action, BadFault, ConnectionDropped, Fault, MessageIds, Operation, Outage
 from .filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
 from .journal import Journal, NoJournal
-from .message import BrokeredMessage, MessageState
+from .message import BrokeredMessage, StoredState
 from .namespace import BrokerNamespace, NamespaceIdentity
 from .properties import plain
 from .queue import MessageQueue
@@ -67,7 +67,6 @@ __all__ = [
     "MessageQueue",
     "MessageSession",
     "MessageSizeExceeded",
-    "MessageState",
     "NamespaceIdentity",
     "NoJournal",
     "NotAllowed",
@@ -84,6 +83,7 @@ __all__ = [
     "SessionQueue",
     "SessionWaiter",
     "SqlFilter",
+    "StoredState",
     "SubscriptionDescription",
     "SubscriptionEntity",
     "Tier",

@@ -23,7 +23,7 @@ from .descriptions import (
     TopicDescription,
 )
 from .journal import Journal
-from .message import BrokeredMessage, MessageState
+from .message import BrokeredMessage, StoredState
 from .properties import MessageProperties
 from .queue import MessageQueue
 from .refusals import EntityDisabled, EntityNotFound, NotAllowed, Refusal
@@ -183,9 +183,9 @@ class ReceivableEntity(BrokerEntity):
             updated_at=self.updated_at,
             accessed_at=self.accessed_at,
             size_in_bytes=self.size,
-            active=self.main.count(MessageState.ACTIVE) + self.main.count(MessageState.DEFERRED),
+            active=self.main.count(StoredState.ACTIVE) + self.main.count(StoredState.DEFERRED),
             dead_letter=len(self.dead),
-            scheduled=self.main.count(MessageState.SCHEDULED),
+            scheduled=self.main.count(StoredState.SCHEDULED),
             transfer=0,
             transfer_dead_letter=len(self.transfer_dead_letters),
             subscription_count=0,

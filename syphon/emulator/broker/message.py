@@ -28,7 +28,7 @@ NAME_LIMIT = 128
 """The most characters of a message id, a session id or a partition key."""
 
 
-class MessageState(IntEnum):
+class StoredState(IntEnum):
     """The state of a message, with the numbers that Service Bus writes into x-opt-message-state."""
 
     ACTIVE = 0
@@ -109,7 +109,7 @@ class BrokeredMessage:
         self.enqueued_sequence = 0
         self.enqueued_at: Millis = 0
         self.expires_at: Millis = FOREVER
-        self.state = MessageState.ACTIVE
+        self.state = StoredState.ACTIVE
         self.delivery_count = 0
         self.lock_token: bytes | None = None
         self.locked_until: Millis = 0

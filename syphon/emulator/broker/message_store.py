@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from .journal import Journal
-from .message import ORDINAL_MASK, BrokeredMessage, MessageState
+from .message import ORDINAL_MASK, BrokeredMessage, StoredState
 from .refusals import TimedOut
 
 
@@ -39,7 +39,7 @@ class MessageStore:
                 found.append(message)
         return found
 
-    def count(self, state: MessageState) -> int:
+    def count(self, state: StoredState) -> int:
         return sum(1 for message in self._messages.values() if message.state is state)
 
     def __len__(self) -> int:

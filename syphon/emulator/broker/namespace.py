@@ -23,7 +23,7 @@ from .descriptions import (
 from .entities import QueueEntity, SubscriptionEntity, TopicEntity
 from .faults import FaultInjector
 from .journal import Journal
-from .message import BrokeredMessage, MessageState
+from .message import BrokeredMessage, StoredState
 from .queue import MessageQueue
 from .refusals import BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
 from .validation import check_update, validate
@@ -311,7 +311,7 @@ class BrokerNamespace:
 
     def _end_if_idle(self, path: str, limit: Millis) -> None:
         entity = self.entity(path)
-        if entity.links or entity.main.count(MessageState.SCHEDULED):
+        if entity.links or entity.main.count(StoredState.SCHEDULED):
             entity.touch()
         if self.clock.now() - _used_at(entity) >= limit:
             self.delete(path)

@@ -12,7 +12,7 @@ from syphon.amqp import Value
 from ..clock import FOREVER, EmulatorClock, Millis
 from .descriptions import DeliverySettings
 from .journal import Journal
-from .message import BrokeredMessage, MessageState
+from .message import BrokeredMessage, StoredState
 from .message_store import MessageStore, ReadyQueue
 from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal
 from .timers import MessageLocks, MessageTimers
@@ -78,11 +78,11 @@ class MessageQueue(MessageStore):
         message.enqueued_at = now
         self._keep(message)
         if message.due > now:
-            message.state = MessageState.SCHEDULED
+            message.state = StoredState.SCHEDULED
             self._timers.schedule(message)
             self._journal.put(self.path, message)
         else:
-            message.state = MessageState.ACTIVE
+            message.state = StoredState.ACTIVE
             self._start_to_live(message, now)
             self._journal.put(self.path, message)
             self._offer(message)
@@ -96,7 +96,7 @@ class MessageQueue(MessageStore):
     def cancel(self, sequence: int) -> None:
         """Removes a scheduled message."""
         message = self._find_message(sequence)
-        if message is None or message.state is not MessageState.SCHEDULED:
+        if message is None or message.state is not StoredState.SCHEDULED:
             raise MessageNotFound(f"No scheduled message has the sequence number {sequence}.")
         self._remove(message)
 
@@ -104,7 +104,7 @@ class MessageQueue(MessageStore):
         """Adds a message from the journal, as it was before the restart."""
         self.continue_after(message.ordinal)
         self._keep(message)
-        if message.state is MessageState.SCHEDULED:
+        if message.state is StoredState.SCHEDULED:
             self._timers.schedule(message)
             return
         if message.expires_at < FOREVER:
@@ -112,7 +112,7 @@ class MessageQueue(MessageStore):
         if message.lock_token is not None:
             self._locks[message.lock_token] = message
             self._timers.wake(message.locked_until)
-        elif message.state is MessageState.ACTIVE:
+        elif message.state is StoredState.ACTIVE:
             self._offer(message)
 
     def restored(self) -> None:
@@ -154,7 +154,7 @@ class MessageQueue(MessageStore):
     def _first_of(self, ready: ReadyQueue) -> BrokeredMessage | None:
         while (ordinal := ready.pop()) is not None:
             message = self._messages.get(ordinal)
-            if message is None or message.lock_token is not None or message.state is not MessageState.ACTIVE:
+            if message is None or message.lock_token is not None or message.state is not StoredState.ACTIVE:
                 continue
             if message.fragment in self.down_fragments:
                 self._unreachable.append(message)
@@ -181,7 +181,7 @@ class MessageQueue(MessageStore):
         found = []
         for sequence in dict.fromkeys(sequences):
             message = self._find_message(sequence)
-            if message is not None and message.state is MessageState.DEFERRED and message.lock_token is None:
+            if message is not None and message.state is StoredState.DEFERRED and message.lock_token is None:
                 if message.expires_at > self._clock.now():
                     found.append(message)
                     continue
@@ -213,7 +213,7 @@ class MessageQueue(MessageStore):
 
     def defer(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
         message = self._changed(token, changes)
-        message.state = MessageState.DEFERRED
+        message.state = StoredState.DEFERRED
         message.delivery_count += 1  # counts as a delivery, but never dead-letters the message
         self._unlock(message, failed=False)
 
@@ -273,11 +273,11 @@ class MessageQueue(MessageStore):
                     },
                 )
                 return
-        if message.expires_at <= self._clock.now() and message.state is MessageState.ACTIVE:
+        if message.expires_at <= self._clock.now() and message.state is StoredState.ACTIVE:
             self._expire(message)
             return
         self._journal.touch(self.path, message)
-        if message.state is MessageState.ACTIVE:
+        if message.state is StoredState.ACTIVE:
             self._offer(message, back=True)
 
     # --- timers ----------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class MessageQueue(MessageStore):
             self._activate(message, now)
         for message in self._timers.expired(now):
             # A deferred message expires when a client asks for it, as in the service.
-            if message.lock_token is None and message.state is not MessageState.DEFERRED:
+            if message.lock_token is None and message.state is not StoredState.DEFERRED:
                 self._expire(message)
         self._trim()
         self._timers.wake(self._next_lock_end())
@@ -351,8 +351,8 @@ class MessageQueue(MessageStore):
     def set_fragments_down(self, fragments: set[int]) -> None:
         """Makes the messages of these fragments unavailable, and those of all others available."""
         self.down_fragments = set(fragments)
-        stranded, self._unreachable = self._unreachable, []
-        for message in stranded:
+        unreachable, self._unreachable = self._unreachable, []
+        for message in unreachable:
             if message.ordinal in self._messages:
                 self._offer(message, back=True)
         self.dispatch()

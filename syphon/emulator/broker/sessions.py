@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..clock import FOREVER, Millis
-from .message import BrokeredMessage, MessageState
+from .message import BrokeredMessage, StoredState
 from .message_store import ReadyQueue
 from .queue import Consumer, MessageQueue
 from .refusals import BadArgument, MessageNotFound, NotAllowed, Refusal, SessionCannotBeLocked, SessionLockLost
@@ -98,7 +98,7 @@ class SessionQueue(MessageQueue):
         """The ids of sessions with messages or a state; or of those whose state was set after a time."""
         if updated_after is not None:
             return [s.id for s in self._sessions.values() if s.state is not None and s.updated_at > updated_after]
-        busy = {message.session_id for message in self._messages.values() if message.state is MessageState.ACTIVE}
+        busy = {message.session_id for message in self._messages.values() if message.state is StoredState.ACTIVE}
         return [session.id for session in self._sessions.values() if session.state is not None or session.id in busy]
 
     def receive_deferred_of(

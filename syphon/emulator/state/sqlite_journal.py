@@ -20,7 +20,7 @@ from pathlib import Path
 
 from syphon.amqp import Malformed, decode, encode
 
-from ..broker import BrokeredMessage, MessageState
+from ..broker import BrokeredMessage, StoredState
 from ..clock import Millis
 from .database import open_database, unusable
 from .description_json import from_json, to_json
@@ -245,5 +245,5 @@ class SqliteJournal:
             for name, value in zip(_MESSAGE_COLUMNS, values, strict=True):
                 setattr(message, name, value)
             message.message_id = decode(values[6])[0]
-            message.state = MessageState(message.state)
+            message.state = StoredState(message.state)
             yield path, message
