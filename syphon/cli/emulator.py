@@ -1,4 +1,4 @@
-"""`syphon emulator`: a local Service Bus in the foreground, until it is told to stop."""
+"""`syphon emulator`: runs a local Service Bus in the foreground until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ import click
 from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from syphon.emulator.server import Emulator
-    from syphon.emulator.settings import EmulatorSettings, NamespaceSettings
+    from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings
 
 STOP_WITHIN = 1.5
-"""Seconds for an orderly stop. Whoever sends SIGTERM may count on two."""
+"""Seconds for an orderly stop. The process ends within two seconds after SIGTERM."""
 
 
 @click.command(short_help="Run a local Service Bus.")
@@ -30,8 +29,9 @@ STOP_WITHIN = 1.5
     "namespaces",
     metavar="NAME[:AMQP_PORT[:HTTP_PORT]]",
     multiple=True,
-    help="A namespace to serve; repeat it for more. Port 0 takes any free one; without ports the first namespace gets "
-    "5672 and 5300, the next 5673 and 5301. With --config it adds a namespace, or sets the ports of one in the file.",
+    help="A namespace to serve; repeat the option for more. Port 0 is any free port; without ports the first "
+    "namespace gets 5672 and 5300, the next 5673 and 5301. With --config it adds a namespace, or "
+    "sets the ports of one in the file.",
 )
 @click.option(
     "--config",
@@ -43,27 +43,31 @@ STOP_WITHIN = 1.5
     "--state",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep messages and entities in this directory, so that they survive a crash. In memory otherwise.",
+    help="Keep messages and entities in this directory, so that they survive a crash. Default: in memory.",
 )
-@click.option("--tls", is_flag=True, help="Serve TLS, with a certificate authority made here for the clients to trust.")
-@click.option("--json", "as_json", is_flag=True, help="When ready, print one line of JSON instead of text for people.")
+@click.option(
+    "--tls",
+    is_flag=True,
+    help="Serve TLS, with a certificate authority that is created here and that clients must trust.",
+)
+@click.option("--json", "as_json", is_flag=True, help="When ready, print one line of JSON instead of text.")
 def emulator(namespaces: tuple[str, ...], config: Path | None, state: Path | None, tls: bool, as_json: bool) -> None:
-    """Run a local Service Bus that the official clients talk to as if it were Azure.
+    """Run a local Service Bus for the official clients, without Azure.
 
-    Prints a connection string for each namespace as soon as they can be used; Ctrl-C stops it. This is a development
-    and test server: it listens on 127.0.0.1, and its keys are no secret.
+    Prints a connection string for each namespace as soon as it is ready. Ctrl-C stops it. This is a development
+    and test server: it listens on 127.0.0.1, and its keys are public.
 
     \b
     Two namespaces, contoso on 5672 and contoso-dr on 5673:
       syphon emulator
 
     \b
-    One namespace on free ports, for a script; queues as in Microsoft's emulator:
+    One namespace on free ports, for a script; entities from a file of Microsoft's emulator:
       syphon emulator --namespace shop:0:0 --json
       syphon emulator --config Config.json
 
     \b
-    Messages that are still there tomorrow:
+    Messages that survive a restart:
       syphon emulator --state ./state
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
@@ -74,7 +78,7 @@ def emulator(namespaces: tuple[str, ...], config: Path | None, state: Path | Non
 def _settings(options: tuple[str, ...], config: Path | None, state: Path | None, tls: bool) -> EmulatorSettings:
     from pydantic import ValidationError
 
-    from syphon.emulator.settings import (
+    from syphon.emulator import (
         EmulatorSettings,
         default_settings,
         load_settings,
@@ -96,7 +100,7 @@ def _settings(options: tuple[str, ...], config: Path | None, state: Path | None,
     except SettingsError as error:
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.CONFIG) from None
-    except ValidationError as error:  # each namespace is well, but not beside the others
+    except ValidationError as error:  # each namespace is valid, but two of them clash
         text = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise click.BadParameter(text, param_hint="--namespace") from None
     except ValueError as error:
@@ -104,7 +108,7 @@ def _settings(options: tuple[str, ...], config: Path | None, state: Path | None,
 
 
 def _merged(listed: list[NamespaceSettings], named: list[NamespaceSettings]) -> list[NamespaceSettings]:
-    """The file's namespaces with the ports that the command line names for them, and then the ones it adds."""
+    """The namespaces of the file, with ports from the command line, followed by those that the command line adds."""
     ports = {namespace.name.lower(): namespace for namespace in named}
     merged = []
     for namespace in listed:
@@ -115,12 +119,10 @@ def _merged(listed: list[NamespaceSettings], named: list[NamespaceSettings]) -> 
 
 
 async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None]) -> ExitCode:
-    from syphon.emulator.broker.refusals import Refusal
-    from syphon.emulator.broker.sqlite import StateUnusable
-    from syphon.emulator.server import Emulator
+    from syphon.emulator import Emulator, Refusal, StateUnusable
 
-    told_to_stop = asyncio.Event()
-    _on_signals(told_to_stop)
+    stop_requested = asyncio.Event()
+    _on_signals(stop_requested)
     emulator = Emulator(settings)
     try:
         await emulator.start()
@@ -128,23 +130,28 @@ async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None
         return _did_not_start(error)
     except StateUnusable as unusable:
         return _misconfigured(str(unusable))
-    except Refusal as refusal:  # an entity of the settings does not go with one that the state has kept
+    except Refusal as refusal:  # an entity of the settings clashes with one in the state
         return _misconfigured(refusal.description)
     announce(emulator)
-    await told_to_stop.wait()
+    await stop_requested.wait()
     try:
         async with asyncio.timeout(STOP_WITHIN):
             await emulator.stop()
     except TimeoutError:
-        # What was acknowledged has been written, so nothing is lost by not waiting any longer.
-        click.echo("Something would not stop in time; left it behind.", err=True)
+        # All acknowledged changes are on disk, so nothing is lost.
+        click.echo(
+            f"The emulator did not stop within {STOP_WITHIN} s and exits now; --state has all acknowledged messages.",
+            err=True,
+        )
         os._exit(ExitCode.OK)
     return ExitCode.OK
 
 
 def _did_not_start(error: OSError) -> ExitCode:
     if error.filename is not None:
-        return _misconfigured(f"{error.filename} cannot be used: {error.strerror}. Check its rights, or name another.")
+        return _misconfigured(
+            f"{error.filename} cannot be used: {error.strerror}. Check its permissions, or name another."
+        )
     click.echo(error.strerror or str(error), err=True)
     return ExitCode.UNAVAILABLE
 
@@ -154,20 +161,20 @@ def _misconfigured(text: str) -> ExitCode:
     return ExitCode.CONFIG
 
 
-def _on_signals(told_to_stop: asyncio.Event) -> None:
-    """The first signal asks for an orderly stop; the second leaves at once."""
+def _on_signals(stop_requested: asyncio.Event) -> None:
+    """The first signal starts an orderly stop. The second ends the process at once."""
 
-    def hear() -> None:
-        if told_to_stop.is_set():
+    def on_signal() -> None:
+        if stop_requested.is_set():
             os._exit(ExitCode.OK)
-        told_to_stop.set()
+        stop_requested.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
-            loop.add_signal_handler(number, hear)
+            loop.add_signal_handler(number, on_signal)
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(hear))
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(on_signal))
 
 
 def _announce(emulator: Emulator) -> None:
@@ -178,7 +185,7 @@ def _announce(emulator: Emulator) -> None:
         click.echo(f"  connection string  {namespace.connection_string}")
         click.echo(f"  HTTP               {scheme}://{namespace.settings.host}:{namespace.http_port}")
     if emulator.ca_file:
-        click.echo(f"\nClients trust it with this certificate authority: {emulator.ca_file}")
+        click.echo(f"\nClients must trust this certificate authority: {emulator.ca_file}")
     sys.stdout.flush()
 
 
@@ -203,7 +210,7 @@ def _announce_json(emulator: Emulator) -> None:
 def _run(main: Coroutine[Any, Any, ExitCode]) -> ExitCode:
     try:
         import uvloop
-    except ImportError:  # there is none for Windows and PyPy; asyncio's own loop is slower, and does
+    except ImportError:  # not available for Windows and PyPy: asyncio's own loop works too, but is slower
         return asyncio.run(main)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)

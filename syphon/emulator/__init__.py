@@ -1,23 +1,36 @@
 """A local Service Bus: real AMQP 1.0 on real sockets, for development and tests.
 
-The rest of syphon never imports it; only the command line does, and tests.
+The other packages of syphon never import it. Only the command line and the tests do.
 """
 
 from .background import BackgroundEmulator
-from .broker.counters import Kind
-from .broker.descriptions import (
+from .broker import (
+    Action,
     Claim,
     EntityStatus,
+    Fault,
+    Kind,
+    Operation,
+    Outage,
     QueueDescription,
+    Refusal,
     RuleDescription,
     SubscriptionDescription,
     Tier,
     TopicDescription,
 )
-from .broker.faults import Action, Fault, Operation, Outage
 from .clock import FakeClock, SystemClock
 from .server import Emulator, RunningNamespace
-from .settings import EmulatorSettings, NamespaceSettings, PolicySettings, load_settings
+from .settings import (
+    EmulatorSettings,
+    NamespaceSettings,
+    PolicySettings,
+    default_settings,
+    load_settings,
+    parse_namespace_option,
+    with_default_ports,
+)
+from .state import StateUnusable
 
 __all__ = [
     "Action",
@@ -34,11 +47,16 @@ __all__ = [
     "Outage",
     "PolicySettings",
     "QueueDescription",
+    "Refusal",
     "RuleDescription",
     "RunningNamespace",
+    "StateUnusable",
     "SubscriptionDescription",
     "SystemClock",
     "Tier",
     "TopicDescription",
+    "default_settings",
     "load_settings",
+    "parse_namespace_option",
+    "with_default_ports",
 ]

@@ -1,4 +1,4 @@
-"""An emulator for code that is not asynchronous: it runs in a thread of its own, and calls into it are made safely."""
+"""An emulator for synchronous code: it runs in its own thread, and `call` runs a function in that thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from .clock import Clock, FakeClock
+from .clock import EmulatorClock, FakeClock
 from .server import Emulator, RunningNamespace
 from .settings import EmulatorSettings
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class BackgroundEmulator:
     """A local Service Bus: `with BackgroundEmulator(settings) as emulator: …`."""
 
-    def __init__(self, settings: EmulatorSettings | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(self, settings: EmulatorSettings | None = None, *, clock: EmulatorClock | None = None) -> None:
         self._emulator = Emulator(settings, clock=clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -50,11 +50,11 @@ class BackgroundEmulator:
 
     @property
     def ca_file(self) -> Path | None:
-        """The certificate a client must trust, if TLS is on."""
+        """The certificate that clients must trust, if TLS is on."""
         return self._emulator.ca_file
 
     def call(self, function: Callable[[], T]) -> T:
-        """Runs a function where the emulator runs, and gives back its result. What changes the emulator goes here."""
+        """Runs a function in the thread of the emulator and returns its result. Every change must be made this way."""
         assert self._loop is not None  # entered
 
         async def run() -> T:
@@ -63,7 +63,7 @@ class BackgroundEmulator:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def advance(self, seconds: float) -> None:
-        """Moves a fake clock on."""
+        """Moves a fake clock forward."""
         clock = self._emulator.clock
         assert isinstance(clock, FakeClock), "only a fake clock can be moved"
         self.call(lambda: clock.advance(seconds))
@@ -71,7 +71,7 @@ class BackgroundEmulator:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # handed to whoever entered
+        except BaseException as error:  # raised again in __enter__
             self._failure = error
         finally:
             self._ready.set()

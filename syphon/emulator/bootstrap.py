@@ -1,36 +1,36 @@
-"""What a namespace starts with: what an earlier process left behind, and what the settings name beyond that.
+"""The start of a namespace: restores the state of an earlier process and creates the entities of the settings.
 
-Neither is checked as a client's request would be. The settings were, when they were read; and what was there before a
-restart is there after it, even where one entity forwards to another that comes later in the list.
+Neither is checked like a request of a client. The settings were checked when they were read. Restored entities are
+accepted as they were, also where one forwards to another that comes later in the list.
 """
 
 from __future__ import annotations
 
-from .broker.descriptions import (
+from .broker import (
     DEFAULT_RULE,
+    BrokerNamespace,
     EntityDescription,
     QueueDescription,
+    Refusal,
     RuleDescription,
+    SessionQueue,
     SubscriptionDescription,
     TopicDescription,
 )
-from .broker.namespace import Namespace
-from .broker.refusals import Refusal
-from .broker.sessions import SessionQueue
-from .broker.sqlite import Snapshot, StateUnusable
 from .clock import Millis
 from .settings import NamespaceSettings
+from .state import StateSnapshot, StateUnusable
 
 
-def furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
-    """Makes the entities that the settings name and that are not there yet."""
+def create_configured_entities(namespace: BrokerNamespace, settings: NamespaceSettings) -> None:
+    """Creates the entities of the settings that do not exist yet."""
     there = {description.path.lower() for description in namespace.descriptions()}
     wanted: list[EntityDescription] = [*(queue.description() for queue in settings.queues)]
     for topic in settings.topics:
         wanted += [topic.description(), *(entry.description(topic.name) for entry in topic.subscriptions)]
     new = [description for description in wanted if description.path.lower() not in there]
     for description in new:
-        namespace.adopt(description)
+        namespace.add_entity(description)
         namespace.journal.describe(description.path, description)
     made = {description.path.lower() for description in new}
     for topic in settings.topics:
@@ -40,34 +40,34 @@ def furnish(namespace: Namespace, settings: NamespaceSettings) -> None:
                     namespace.create_rule(topic.name, entry.name, rule)
 
 
-def restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
-    """Puts back what an earlier process has acknowledged."""
+def restore(namespace: BrokerNamespace, snapshot: StateSnapshot, now: Millis) -> None:
+    """Restores the state that an earlier process acknowledged."""
     try:
         _restore(namespace, snapshot, now)
     except Refusal as refusal:
         raise StateUnusable(
-            f"The state of namespace {namespace.name} does not hold together: {refusal.description} "
+            f"The state of namespace {namespace.name} is not consistent: {refusal.description} "
             "Put a good copy in its place, or name another directory."
         ) from None
 
 
-def _restore(namespace: Namespace, snapshot: Snapshot, now: Millis) -> None:
+def _restore(namespace: BrokerNamespace, snapshot: StateSnapshot, now: Millis) -> None:
     for path, record in snapshot.entities:
         if isinstance(record, QueueDescription | TopicDescription | SubscriptionDescription):
-            namespace.adopt(record)
+            namespace.add_entity(record)
         elif isinstance(record, RuleDescription):
-            namespace.adopt_rule(path, record)
+            namespace.add_rule_entry(path, record)
     for path, number in snapshot.numbers.items():
-        namespace.line(path).continue_after(number)
+        namespace.message_queue(path).continue_after(number)
     for path, message in snapshot.messages:
-        namespace.line(path).restore(message)
+        namespace.message_queue(path).restore(message)
     for path in {path for path, _ in snapshot.messages}:
-        namespace.line(path).restored()
+        namespace.message_queue(path).restored()
     for path, session_id, state, updated_at in snapshot.sessions:
-        line = namespace.line(path)
-        if isinstance(line, SessionQueue):
-            line.restore_session(session_id, state, updated_at)
+        queue = namespace.message_queue(path)
+        if isinstance(queue, SessionQueue):
+            queue.restore_session(session_id, state, updated_at)
     for path, message_id, at in snapshot.seen:
         entity = namespace.target(path)
         if now - at < entity.description.duplicate_detection_history_time_window:
-            entity.intake.seen.restore(message_id, at)
+            entity.admission.duplicates.restore(message_id, at)

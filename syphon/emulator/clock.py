@@ -1,8 +1,8 @@
-"""Time as the emulator sees it.
+"""The clock of the emulator.
 
-Every instant in the emulator is a whole number of milliseconds since 1970 (UTC), which is also what an AMQP
-timestamp is. Locks, time to live, schedules, idle links and duplicate windows all ask a `Clock`, so that a test
-can move time by hand and never has to wait for it.
+Every time in the emulator is a whole number of milliseconds since 1970 (UTC), like an AMQP timestamp. Locks, time to
+live, schedules, idle links and duplicate windows all use an `EmulatorClock`, so that a test can move the time and never
+waits for it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Protocol
 Millis = int
 
 FOREVER: Millis = 922_337_203_685_477
-"""TimeSpan.MaxValue, `P10675199DT2H48M5.4775807S`: how Service Bus writes "never"."""
+"""TimeSpan.MaxValue, `P10675199DT2H48M5.4775807S`: Service Bus writes it for "never"."""
 
 
 class Timer(Protocol):
-    """Something that will happen, unless it is cancelled first."""
+    """A callback that will run unless it is cancelled."""
 
     def cancel(self) -> None: ...
 
 
-class Clock(Protocol):
-    """Tells the time and calls back at one."""
+class EmulatorClock(Protocol):
+    """Returns the time, and calls back at a given time."""
 
     def now(self) -> Millis: ...
 
@@ -35,19 +35,19 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time, with asyncio's timers."""
+    """The time of the machine, with asyncio's timers."""
 
     def now(self) -> Millis:
         return time.time_ns() // 1_000_000
 
     def call_at(self, when: Millis, callback: Callable[[], None]) -> Timer:
-        # A day at the most: asyncio refuses timers that lie centuries ahead, and who set one looks again when it rings.
+        # At most one day: asyncio refuses timers centuries ahead, and each callback checks the time again.
         delay = min(max(0, when - self.now()), 86_400_000)
         return asyncio.get_running_loop().call_later(delay / 1000, callback)
 
 
 class FakeClock:
-    """A clock that stands still until `advance` moves it; due timers run on the way, in order."""
+    """A clock that stands still until `advance` moves it. Due timers then run in order."""
 
     def __init__(self, start: Millis = 1_700_000_000_000) -> None:
         self._now = start
@@ -67,7 +67,7 @@ class FakeClock:
         while self._timers and self._timers[0][0] <= target:
             when, _, timer = heapq.heappop(self._timers)
             self._now = max(self._now, when)
-            timer.ring()
+            timer.run()
         self._now = target
 
 
@@ -80,7 +80,7 @@ class _FakeTimer:
     def cancel(self) -> None:
         self._callback = None
 
-    def ring(self) -> None:
+    def run(self) -> None:
         callback, self._callback = self._callback, None
         if callback is not None:
             callback()

@@ -1,7 +1,7 @@
-"""Queues, topics, subscriptions and rules as a settings file names them.
+"""Queues, topics, subscriptions and rules in a settings file.
 
-A setting that is left out is the service's default, so nothing here repeats the defaults: each class turns what was
-given into the broker's own description, and the broker's rules judge that.
+A missing setting has the default of the service, so nothing here repeats the defaults: each class turns the given
+settings into a description of the broker, and the rules of the broker check it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, mod
 
 from syphon.yaml_settings import Between, Duration, Fault, Loc, Settings, Wrong, unique
 
-from .broker.descriptions import (
+from .broker import (
+    CorrelationFilter,
     EntityStatus,
+    FalseFilter,
+    Filter,
     QueueDescription,
     RuleDescription,
+    SqlFilter,
     SubscriptionDescription,
     Tier,
     TopicDescription,
+    TrueFilter,
 )
-from .broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
-from .entity_rules import refusals, sql_faults
+from .entity_validation import refusals, sql_faults
 
 LockDuration = Annotated[Duration, Between("5s", "5m")]
 TimeToLive = Annotated[Duration, Between("1s", "never")]
@@ -33,11 +37,11 @@ DuplicateWindow = Annotated[Duration, Between("20s", "7d")]
 IdleTime = Annotated[Duration, Between("5m", "never")]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 # Microsoft's files write "" for "not forwarded".
-Target = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
+ForwardTarget = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
 
 
 def _host_label(name: str) -> str:
-    # It becomes a label of a host name: contoso.servicebus.windows.net.
+    # The name becomes a label of a host name: contoso.servicebus.windows.net.
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", name):
         raise Wrong(Fault("is not a name for a namespace", "write up to 50 letters, digits and hyphens between them"))
     return name
@@ -56,7 +60,7 @@ PropertyValue = Annotated[str | int | float | bool, PlainValidator(_scalar)]
 
 
 class QueueOptions(Settings):
-    """All that can be said of a queue but its name."""
+    """All settings of a queue except its name."""
 
     lock_duration: LockDuration | None = None
     max_size_in_megabytes: Count | None = None
@@ -71,14 +75,14 @@ class QueueOptions(Settings):
     auto_delete_on_idle: IdleTime | None = None
     enable_partitioning: bool | None = None
     enable_express: bool | None = None
-    forward_to: Target = None
-    forward_dead_lettered_messages_to: Target = None
+    forward_to: ForwardTarget = None
+    forward_dead_lettered_messages_to: ForwardTarget = None
     user_metadata: str | None = None
     max_message_size_in_kilobytes: Count | None = None
 
 
 class TopicOptions(Settings):
-    """All that can be said of a topic but its name and its subscriptions."""
+    """All settings of a topic except its name and its subscriptions."""
 
     default_message_time_to_live: TimeToLive | None = None
     max_size_in_megabytes: Count | None = None
@@ -95,7 +99,7 @@ class TopicOptions(Settings):
 
 
 class SubscriptionOptions(Settings):
-    """All that can be said of a subscription but its name and its rules."""
+    """All settings of a subscription except its name and its rules."""
 
     lock_duration: LockDuration | None = None
     requires_session: bool | None = None
@@ -105,14 +109,14 @@ class SubscriptionOptions(Settings):
     max_delivery_count: Count | None = None
     enable_batched_operations: bool | None = None
     status: EntityStatus | None = None
-    forward_to: Target = None
-    forward_dead_lettered_messages_to: Target = None
+    forward_to: ForwardTarget = None
+    forward_dead_lettered_messages_to: ForwardTarget = None
     auto_delete_on_idle: IdleTime | None = None
     user_metadata: str | None = None
 
 
 class CorrelationOptions(Settings):
-    """The values a message must have; those left out are not looked at."""
+    """The values that a message must have. Missing settings are not compared."""
 
     correlation_id: str | None = None
     message_id: str | None = None
@@ -135,14 +139,14 @@ class CorrelationOptions(Settings):
 
 
 class Matches(StrEnum):
-    """The two filters that need not look."""
+    """The two filters that do not depend on the message."""
 
     ALL = "all"
     NONE = "none"
 
 
 class RuleSettings(Settings):
-    """Which messages a subscription takes: one of `sql`, `correlation` and `matches`."""
+    """A rule of a subscription, with one of `sql`, `correlation` and `matches`."""
 
     name: str
     sql: str | None = None
@@ -173,13 +177,13 @@ class RuleSettings(Settings):
 
 
 class SubscriptionSettings(SubscriptionOptions):
-    """A subscription. Without rules it gets the service's default one, and so every message."""
+    """A subscription. Without rules it gets the default rule of the service, and so every message."""
 
     name: str
     rules: Annotated[list[RuleSettings], unique("name", "rule")] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _as_the_service_sees_it(self) -> Self:
+    def _accepted_by_the_service(self) -> Self:
         if faults := list(refusals(self.description("any-topic"))):
             raise Wrong(*faults)
         return self
@@ -195,7 +199,7 @@ class TopicSettings(TopicOptions):
     subscriptions: Annotated[list[SubscriptionSettings], unique("name", "subscription")] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _as_the_service_sees_it(self) -> Self:
+    def _accepted_by_the_service(self) -> Self:
         if faults := list(refusals(self.description())):
             raise Wrong(*faults)
         return self
@@ -205,12 +209,12 @@ class TopicSettings(TopicOptions):
 
 
 class QueueSettings(QueueOptions):
-    """A queue."""
+    """A queue with its name."""
 
     name: str
 
     @model_validator(mode="after")
-    def _as_the_service_sees_it(self) -> Self:
+    def _accepted_by_the_service(self) -> Self:
         if faults := list(refusals(self.description())):
             raise Wrong(*faults)
         return self
@@ -219,8 +223,8 @@ class QueueSettings(QueueOptions):
         return QueueDescription(**self.model_dump(exclude_none=True))
 
 
-def misfits(queues: list[QueueSettings], topics: list[TopicSettings], tier: Tier) -> Iterator[Fault]:
-    """What is wrong with entities because of the namespace they are in: its tier, and their neighbours."""
+def namespace_faults(queues: list[QueueSettings], topics: list[TopicSettings], tier: Tier) -> Iterator[Fault]:
+    """Yields the faults of entities in their namespace: its tier, and the other entities."""
     queue_names = {queue.name.lower() for queue in queues}
     names = queue_names | {topic.name.lower() for topic in topics}
 

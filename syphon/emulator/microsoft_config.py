@@ -1,8 +1,8 @@
-"""Microsoft's `Config.json`: the file its own emulator is started with.
+"""Microsoft's `Config.json`: the settings file of its own emulator.
 
-The shape is that of the schema in Azure/azure-service-bus-emulator-installer: `UserConfig.Namespaces[]` with `Queues`,
-`Topics`, `Subscriptions` and `Rules`, and a `Properties` object below each. What is left out has the default of that
-schema, which is not always Azure's. Its limits (one namespace, ten deliveries, an hour to live) are not kept.
+It follows the schema in Azure/azure-service-bus-emulator-installer: `UserConfig.Namespaces[]` with `Queues`, `Topics`,
+`Subscriptions` and `Rules`, and a `Properties` object below each. A missing property has the default of that schema,
+which is not always Azure's. Its limits (one namespace, ten deliveries, an hour to live) do not apply here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pydantic.alias_generators import to_pascal
 
 from syphon.yaml_settings import Document, Fault, Loc, Settings, Wrong, unique, validate
 
-from .broker.descriptions import Tier
-from .entity_rules import sql_faults
+from .broker import Tier
 from .entity_settings import (
     CorrelationOptions,
     Count,
@@ -33,8 +32,9 @@ from .entity_settings import (
     TimeToLive,
     TopicOptions,
     TopicSettings,
-    misfits,
+    namespace_faults,
 )
+from .entity_validation import sql_faults
 
 log = logging.getLogger(__name__)
 
@@ -42,50 +42,50 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 TWENTY_SECONDS = 20_000
 
-Namespace = tuple[str, list[QueueSettings], list[TopicSettings]]
+NamespaceParts = tuple[str, list[QueueSettings], list[TopicSettings]]
 
 
 def is_microsoft_config(document: Document) -> bool:
     return isinstance(document.data, dict) and "UserConfig" in document.data
 
 
-def read_microsoft_config(document: Document) -> list[Namespace]:
-    """The namespaces of a `Config.json`; raises SettingsError with all that is wrong, in the file's own terms."""
+def read_microsoft_config(document: Document) -> list[NamespaceParts]:
+    """Reads the namespaces of a `Config.json`. Raises SettingsError with all faults, in the words of the file."""
     namespaces = validate(document, _Config).user_config.namespaces
     for rule in (rule for namespace in namespaces for rule in namespace.rules_with_actions()):
         log.warning("%s: %s is not carried out; messages arrive as they were sent", document.file, rule)
     return [(namespace.name, namespace.queue_settings(), namespace.topic_settings()) for namespace in namespaces]
 
 
-class _Theirs(Settings):
-    """Keys as Microsoft spells them."""
+class _MicrosoftSettings(Settings):
+    """Settings with keys as Microsoft spells them."""
 
     model_config = ConfigDict(alias_generator=to_pascal)
 
 
-class _QueueProperties(QueueOptions, _Theirs):
+class _QueueProperties(QueueOptions, _MicrosoftSettings):
     default_message_time_to_live: TimeToLive | None = HOUR
     duplicate_detection_history_time_window: DuplicateWindow | None = TWENTY_SECONDS
     lock_duration: LockDuration | None = MINUTE
     max_delivery_count: Count | None = 3
 
 
-class _TopicProperties(TopicOptions, _Theirs):
+class _TopicProperties(TopicOptions, _MicrosoftSettings):
     default_message_time_to_live: TimeToLive | None = HOUR
     duplicate_detection_history_time_window: DuplicateWindow | None = TWENTY_SECONDS
 
 
-class _SubscriptionProperties(SubscriptionOptions, _Theirs):
+class _SubscriptionProperties(SubscriptionOptions, _MicrosoftSettings):
     default_message_time_to_live: TimeToLive | None = HOUR
     lock_duration: LockDuration | None = MINUTE
     max_delivery_count: Count | None = 3
 
 
-class _CorrelationFilter(CorrelationOptions, _Theirs):
+class _CorrelationFilter(CorrelationOptions, _MicrosoftSettings):
     pass
 
 
-class _Sql(_Theirs):
+class _Sql(_MicrosoftSettings):
     sql_expression: str
 
 
@@ -94,7 +94,7 @@ class _FilterType(StrEnum):
     SQL = "Sql"
 
 
-class _RuleProperties(_Theirs):
+class _RuleProperties(_MicrosoftSettings):
     filter_type: _FilterType
     correlation_filter: _CorrelationFilter | None = None
     sql_filter: _Sql | None = None
@@ -113,8 +113,8 @@ class _RuleProperties(_Theirs):
         return self
 
 
-class _Entity(_Theirs):
-    """Something with a name that becomes one of our settings, and is judged as such."""
+class _NamedSettings(_MicrosoftSettings):
+    """An entity or a rule. It is converted to our settings, and those are checked."""
 
     name: str
 
@@ -123,14 +123,14 @@ class _Entity(_Theirs):
         try:
             self.settings()
         except ValidationError as error:
-            raise Wrong(*_in_their_terms(error)) from None
+            raise Wrong(*_in_microsoft_terms(error)) from None
         return self
 
     def settings(self) -> Settings:
         raise NotImplementedError
 
 
-class _Rule(_Entity):
+class _Rule(_NamedSettings):
     properties: _RuleProperties
 
     def settings(self) -> RuleSettings:
@@ -140,7 +140,7 @@ class _Rule(_Entity):
         return RuleSettings(name=self.name, correlation=CorrelationOptions(**wanted.model_dump()))
 
 
-class _Subscription(_Entity):
+class _Subscription(_NamedSettings):
     properties: _SubscriptionProperties = _SubscriptionProperties()
     rules: Annotated[list[_Rule], unique("Name", "rule")] = Field(default_factory=list)
 
@@ -149,7 +149,7 @@ class _Subscription(_Entity):
         return SubscriptionSettings(name=self.name, rules=rules, **self.properties.model_dump())
 
 
-class _Topic(_Entity):
+class _Topic(_NamedSettings):
     properties: _TopicProperties = _TopicProperties()
     subscriptions: Annotated[list[_Subscription], unique("Name", "subscription")] = Field(default_factory=list)
 
@@ -158,23 +158,23 @@ class _Topic(_Entity):
         return TopicSettings(name=self.name, subscriptions=subscriptions, **self.properties.model_dump())
 
 
-class _Queue(_Entity):
+class _Queue(_NamedSettings):
     properties: _QueueProperties = _QueueProperties()
 
     def settings(self) -> QueueSettings:
         return QueueSettings(name=self.name, **self.properties.model_dump())
 
 
-class _Namespace(_Theirs):
+class _Namespace(_MicrosoftSettings):
     name: NamespaceName
     queues: Annotated[list[_Queue], unique("Name", "queue")] = Field(default_factory=list)
     topics: Annotated[list[_Topic], unique("Name", "topic")] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _entities_fit(self) -> Self:
-        faults = list(misfits(self.queue_settings(), self.topic_settings(), Tier.STANDARD))
+        faults = list(namespace_faults(self.queue_settings(), self.topic_settings(), Tier.STANDARD))
         if faults:
-            raise Wrong(*(Fault(fault.text, fault.remedy, _their_path(fault.at)) for fault in faults))
+            raise Wrong(*(Fault(fault.text, fault.remedy, _microsoft_path(fault.at)) for fault in faults))
         return self
 
     def queue_settings(self) -> list[QueueSettings]:
@@ -192,28 +192,28 @@ class _Namespace(_Theirs):
                         yield f"the action of rule {rule.name} ({path})"
 
 
-class _UserConfig(_Theirs):
+class _UserConfig(_MicrosoftSettings):
     namespaces: Annotated[list[_Namespace], unique("Name", "namespace"), Field(min_length=1)]
-    logging: Any = None  # where Microsoft's emulator writes its log
+    logging: Any = None  # not used here: where Microsoft's emulator writes its log
 
 
-class _Config(_Theirs):
+class _Config(_MicrosoftSettings):
     user_config: _UserConfig
-    schema_reference: Any = Field(default=None, alias="$schema")  # an editor's
+    schema_reference: Any = Field(default=None, alias="$schema")  # for editors
 
 
-def _in_their_terms(error: ValidationError) -> Iterator[Fault]:
+def _in_microsoft_terms(error: ValidationError) -> Iterator[Fault]:
     for details in error.errors(include_url=False):
         wrong = details.get("ctx", {}).get("error")
         if isinstance(wrong, Wrong):
             for fault in wrong.faults:
-                yield Fault(fault.text, fault.remedy, _their_path((*details["loc"], *fault.at)))
+                yield Fault(fault.text, fault.remedy, _microsoft_path((*details["loc"], *fault.at)))
         else:
-            yield Fault("is not taken", details["msg"], _their_path(details["loc"]))
+            yield Fault("is not taken", details["msg"], _microsoft_path(details["loc"]))
 
 
-def _their_path(path: Loc) -> Loc:
-    """queues[0].lock_duration is Queues[0].Properties.LockDuration in their files."""
+def _microsoft_path(path: Loc) -> Loc:
+    """Converts a path: queues[0].lock_duration is Queues[0].Properties.LockDuration in Microsoft's file."""
     theirs: Loc = tuple(to_pascal(step) if isinstance(step, str) else step for step in path)
     if theirs and isinstance(theirs[-1], str) and theirs[-1] != "Name":
         return (*theirs[:-1], "Properties", theirs[-1])

@@ -1,48 +1,45 @@
-"""The emulator as a whole: its namespaces on their ports, started and stopped together.
+"""The emulator: its namespaces on their ports, started and stopped together.
 
-Each port takes whatever comes: AMQP or HTTP, in the clear or (if TLS is on) encrypted. So one connection string serves
-the messaging client and the administration client alike.
+Each port accepts AMQP and HTTP, in plain text and (if TLS is on) encrypted. So one connection string serves the
+messaging client and the administration client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from .amqp_front import AmqpConnection, FrontSettings
-from .bootstrap import furnish, restore
-from .broker.access import Policy
-from .broker.faults import Outage
-from .broker.journal import NoJournal
-from .broker.namespace import Identity, Namespace
-from .broker.sqlite import SqliteJournal
-from .clock import Clock, SystemClock
-from .listener import Listener
+from .amqp_front import AmqpConnection, AmqpTimeouts
+from .bootstrap import create_configured_entities, restore
+from .broker import BrokerNamespace, NamespaceIdentity, NoJournal, Outage, Policy
+from .clock import EmulatorClock, SystemClock
+from .port_listener import PortListener
 from .settings import EmulatorSettings, NamespaceSettings, default_settings
-from .state import StateDirectory
+from .state import SqliteJournal, StateDirectory
 
 if TYPE_CHECKING:
+    from .http_front import HttpServer
     from .tls import ServerTls
 
 
 class RunningNamespace:
     """A namespace with its ports open."""
 
-    def __init__(self, settings: NamespaceSettings, namespace: Namespace) -> None:
+    def __init__(self, settings: NamespaceSettings, namespace: BrokerNamespace) -> None:
         self.settings = settings
         self.namespace = namespace
         self.amqp_port = settings.amqp_port
         self.http_port = settings.http_port
-        self._front = FrontSettings(link_idle_timeout=settings.link_idle_timeout)
+        self._timeouts = AmqpTimeouts(link_idle_timeout=settings.link_idle_timeout)
         self._connections: set[AmqpConnection] = set()
-        self._amqp: Listener | None = None
-        self._http: Listener | None = None
-        self._web: _Web | None = None
+        self._amqp: PortListener | None = None
+        self._http: PortListener | None = None
+        self._http_server: HttpServer | None = None
         namespace.faults.on_outage = self._on_outage
 
     @property
@@ -55,7 +52,7 @@ class RunningNamespace:
         return self.connection_string_for(policy.name)
 
     def connection_string_for(self, policy_name: str) -> str:
-        """What a client needs to know to connect under that policy."""
+        """The connection string for a policy."""
         policy = self.namespace.access.policies[policy_name]
         return (
             f"Endpoint=sb://{self.settings.host}:{self.amqp_port};SharedAccessKeyName={policy.name};"
@@ -67,13 +64,13 @@ class RunningNamespace:
         return len(self._connections)
 
     async def open(self, tls: ServerTls | None) -> None:
-        from .http_front.app import build_app
+        from .http_front import HttpServer  # aiohttp takes long to import, and reading settings does not need it
 
-        self._web = _Web()
-        make_http = await self._web.start(build_app(self.namespace))
+        self._http_server = HttpServer(self.namespace)
+        make_http = await self._http_server.start()
         context = tls.context if tls else None
-        self._amqp = Listener(self.settings.host, self.settings.amqp_port, context, self._make_amqp, make_http)
-        self._http = Listener(self.settings.host, self.settings.http_port, context, self._make_amqp, make_http)
+        self._amqp = PortListener(self.settings.host, self.settings.amqp_port, context, self._make_amqp, make_http)
+        self._http = PortListener(self.settings.host, self.settings.http_port, context, self._make_amqp, make_http)
         for what, listener in (("AMQP", self._amqp), ("HTTP", self._http)):
             try:
                 await listener.open()
@@ -95,24 +92,27 @@ class RunningNamespace:
                 listener.close()
         for connection in list(self._connections):
             connection.close("amqp:connection:forced", "The emulator is stopping.")
-        await asyncio.sleep(0)  # one turn of the loop, in which the goodbyes are written
+        await asyncio.sleep(0)  # one turn of the loop, in which the close frames are written
         for connection in list(self._connections):
             connection.abort()
-        if self._web is not None:
-            await self._web.stop()
+        if self._http_server is not None:
+            await self._http_server.stop()
 
     @contextmanager
-    def turned_away(self, why: str) -> Iterator[None]:
-        """What its clients do cannot be kept: they are hushed up, told so (in between), and sent away."""
+    def disconnecting_clients(self, why: str) -> Iterator[None]:
+        """Disconnects all clients because changes cannot be written to disk.
+
+        It drops their output, lets the caller report the error, and closes the connections.
+        """
         connections = list(self._connections)
         for connection in connections:
-            connection.hush()
+            connection.discard_output()
         yield
         for connection in connections:
             connection.fail(why)
 
     def _make_amqp(self) -> AmqpConnection:
-        connection = AmqpConnection(self.namespace, self._front, self._connections.discard)
+        connection = AmqpConnection(self.namespace, self._timeouts, self._connections.discard)
         self._connections.add(connection)
         return connection
 
@@ -126,33 +126,14 @@ class RunningNamespace:
             if outage is Outage.HANG:
                 connection.hang()
             elif outage in (Outage.REFUSE, Outage.DROP) or connection.is_hung:
-                # Those that hung cannot come back to life: their peers wait for answers that were never made.
+                # A connection that hung cannot continue: its peer waits for answers that were never written.
                 connection.abort()
-
-
-class _Web:
-    """The HTTP application, as a factory of protocols for the listeners."""
-
-    async def start(self, app: object) -> Callable[[], asyncio.Protocol]:
-        from aiohttp import web
-
-        from .http_front.log import log
-
-        assert isinstance(app, web.Application)
-        self._runner = web.AppRunner(app, access_log=None, logger=log, shutdown_timeout=0.5)
-        await self._runner.setup()
-        server = self._runner.server
-        assert server is not None  # setup() has made it
-        return server
-
-    async def stop(self) -> None:
-        await self._runner.cleanup()
 
 
 class Emulator:
     """A local Service Bus: `async with Emulator(settings) as emulator: …`."""
 
-    def __init__(self, settings: EmulatorSettings | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(self, settings: EmulatorSettings | None = None, *, clock: EmulatorClock | None = None) -> None:
         self.settings = settings or default_settings()
         self.clock = clock or SystemClock()
         self.ca_file: Path | None = None
@@ -163,7 +144,7 @@ class Emulator:
         return next(namespace for namespace in self.namespaces if namespace.name == name)
 
     async def start(self) -> None:
-        """Opens all ports. An error names the namespace and the port, and leaves nothing open."""
+        """Opens all ports. An error names the namespace and the port; then nothing stays open."""
         try:
             if self.settings.state is not None:
                 self._state = StateDirectory(self.settings.state)
@@ -196,7 +177,7 @@ class Emulator:
     def _tls(self) -> ServerTls | None:
         if not self.settings.tls:
             return None
-        from .tls import default_directory, server_tls  # takes a while to import, and few need it
+        from .tls import default_directory, server_tls  # slow to import, and needed with TLS only
 
         directory = self.settings.state / "tls" if self.settings.state else default_directory()
         names = [namespace.name for namespace in self.settings.namespaces]
@@ -208,13 +189,13 @@ class Emulator:
     def _make(self, settings: NamespaceSettings) -> RunningNamespace:
         journal = self._state.journal(settings.name) if self._state is not None else NoJournal()
         policies = tuple(Policy(p.name, p.key.get_secret_value(), p.claims) for p in settings.policies)
-        identity = Identity(settings.name, settings.host, settings.tier, policies, settings.accept_any_jwt)
-        namespace = Namespace(identity, self.clock, journal, self.settings.seed)
+        identity = NamespaceIdentity(settings.name, settings.host, settings.tier, policies, settings.accept_any_jwt)
+        namespace = BrokerNamespace(identity, self.clock, journal, self.settings.seed)
         running = RunningNamespace(settings, namespace)
         if isinstance(journal, SqliteJournal):
             restore(namespace, journal.snapshot(), self.clock.now())
-            journal.on_trouble = running.turned_away
-        furnish(namespace, settings)
+            journal.on_write_error = running.disconnecting_clients
+        create_configured_entities(namespace, settings)
         if isinstance(journal, SqliteJournal):
             journal.write_now()
         return running

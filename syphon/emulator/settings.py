@@ -1,6 +1,6 @@
-"""What the emulator is told to be: its namespaces, their doors and keys, and what is in them from the start.
+"""The settings of the emulator: its namespaces, their ports and keys, and the entities they start with.
 
-The same classes serve a test that starts an emulator in its own process and the command line, which fills them from a
+A test that starts an emulator in its own process uses the same classes as the command line, which fills them from a
 YAML file, from Microsoft's `Config.json`, or from `--namespace` options.
 """
 
@@ -14,22 +14,22 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, read, unique, validate
 
-from .broker.descriptions import Claim, Tier
-from .entity_settings import NamespaceName, QueueSettings, TopicSettings, misfits
+from .broker import Claim, Tier
+from .entity_settings import NamespaceName, QueueSettings, TopicSettings, namespace_faults
 
 FIRST_AMQP_PORT = 5672
 FIRST_HTTP_PORT = 5300
 
 ROOT_POLICY = "RootManageSharedAccessKey"
 ROOT_KEY = "SAS_KEY_VALUE"
-"""What Microsoft's emulator has, so that connection strings written for it work here. It protects nothing."""
+"""The key of Microsoft's emulator, so that connection strings for it work here. It protects nothing."""
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
-"""A TCP port; 0 takes any that is free."""
+"""A TCP port. 0 is any free port."""
 
 
 class PolicySettings(Settings):
-    """A shared access policy: who knows the key may do what the claims say."""
+    """A shared access policy: a key and its claims."""
 
     name: Annotated[str, Field(min_length=1)]
     key: Annotated[SecretStr, Field(min_length=1)]
@@ -43,7 +43,7 @@ class PolicySettings(Settings):
 
 
 class NamespaceSettings(Settings):
-    """One namespace, on two ports of its own."""
+    """One namespace with its own two ports."""
 
     name: NamespaceName
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -54,14 +54,14 @@ class NamespaceSettings(Settings):
         default_factory=lambda: [PolicySettings(name=ROOT_POLICY, key=SecretStr(ROOT_KEY))]
     )
     accept_any_jwt: bool = False
-    """Take bearer tokens unread: clients that sign in with azure-identity work, and nothing is protected."""
+    """Accept any bearer token: clients that sign in with azure-identity work, and nothing is protected."""
     link_idle_timeout: Annotated[Duration, Between("1s", "never")] = 600_000
     queues: Annotated[list[QueueSettings], unique("name", "queue")] = Field(default_factory=list)
     topics: Annotated[list[TopicSettings], unique("name", "topic")] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _entities_fit(self) -> Self:
-        if faults := list(misfits(self.queues, self.topics, self.tier)):
+        if faults := list(namespace_faults(self.queues, self.topics, self.tier)):
             raise Wrong(*faults)
         return self
 
@@ -71,16 +71,16 @@ def _default_namespaces() -> list[NamespaceSettings]:
 
 
 class EmulatorSettings(Settings):
-    """A whole emulator."""
+    """The settings of the whole emulator."""
 
     namespaces: Annotated[list[NamespaceSettings], unique("name", "namespace"), Field(min_length=1)] = Field(
         default_factory=_default_namespaces
     )
     state: Path | None = None
-    """Where acknowledged messages survive a crash; in memory only if there is none."""
+    """The directory in which acknowledged messages survive a crash. Without it they are in memory only."""
     tls: bool = False
     seed: int = 0
-    """Faults that happen "a share of times" happen at the same times in every run with the same seed."""
+    """Faults with a `share` happen at the same operations in every run with the same seed."""
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
@@ -103,11 +103,11 @@ def default_settings() -> EmulatorSettings:
 
 
 def load_settings(path: Path) -> EmulatorSettings:
-    """Read our YAML (docs/emulator.md shows it) or Microsoft's `Config.json`; raises SettingsError with all problems.
+    """Reads our YAML (see docs/emulator.md) or Microsoft's `Config.json`. Raises SettingsError with all problems.
 
-    A namespace that names no port gets the one of its place in the file: 5672 and 5300 for the first, and so on.
+    A namespace without ports gets those of its place in the file: 5672 and 5300 for the first, and so on.
     """
-    # Here and not above: who has no such file should not wait for its models to be made.
+    # Imported here: a start without such a file must not wait until its models are built.
     from .microsoft_config import is_microsoft_config, read_microsoft_config
 
     document = read(path)
@@ -120,7 +120,7 @@ def load_settings(path: Path) -> EmulatorSettings:
 
 
 def parse_namespace_option(text: str) -> NamespaceSettings:
-    """`NAME[:AMQP_PORT[:HTTP_PORT]]`; a port that is not named is left to `with_default_ports`. Raises ValueError."""
+    """Parses `NAME[:AMQP_PORT[:HTTP_PORT]]`. `with_default_ports` fills missing ports. Raises ValueError."""
     name, *ports = text.split(":")
     if len(ports) > 2:
         raise ValueError(f"{text!r} has more than two ports: write NAME:AMQP_PORT:HTTP_PORT, as in contoso:5672:5300")
@@ -139,7 +139,7 @@ _PORTS = ("amqp_port", "http_port")
 
 
 def with_default_ports(namespaces: Iterable[NamespaceSettings]) -> list[NamespaceSettings]:
-    """Give each door without a port 5672 or 5300 plus the namespace's place, or the next one nobody named."""
+    """Fills each missing port: 5672 or 5300 plus the place of the namespace, or the next port that no setting names."""
     namespaces = list(namespaces)
     taken = {getattr(namespace, key) for namespace in namespaces for key in _PORTS if key in namespace.model_fields_set}
     complete = []

@@ -1,7 +1,7 @@
-"""Certificates for `--tls`: an authority of our own, and a server certificate that it signs.
+"""Certificates for `--tls`: a certificate authority of our own, and a server certificate that it signs.
 
-Clients are told to trust `ca.pem` once. So the authority stays while it is valid, and a server certificate that has run
-out, or does not name all namespaces, is replaced under the same authority without anybody having to notice.
+Clients are configured to trust `ca.pem` once. So the authority stays while it is valid. A server certificate that has
+expired or does not name all namespaces is replaced under the same authority, and clients need no change.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_LIFE = timedelta(days=3650)
-SERVER_LIFE = timedelta(days=397)  # browsers and some clients take none that lasts longer
+SERVER_LIFE = timedelta(days=397)  # browsers and some clients accept no longer one
 RENEW_BEFORE = timedelta(days=7)
 CLOCK_SKEW = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class ServerTls:
-    """What the server listens with, and what its clients trust."""
+    """The TLS context of the server, and the certificate that clients trust."""
 
     context: ssl.SSLContext
     ca_file: Path
 
 
 @dataclass(frozen=True)
-class _Identity:
+class _KeyPair:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
@@ -43,9 +43,9 @@ class _Identity:
 def server_tls(
     directory: Path, namespaces: Iterable[str], hosts: Iterable[str] = (), now: datetime | None = None
 ) -> ServerTls:
-    """A context for the namespaces' sockets, with certificates kept in `directory` (made if need be).
+    """Creates a TLS context for the sockets, with certificates in `directory` (created if they are missing).
 
-    The certificate is good for localhost, each of `hosts`, and each namespace by its name and as
+    The certificate is valid for localhost, each of `hosts`, and each namespace by its name and as
     NAME.servicebus.windows.net.
     """
     now = now or datetime.now(UTC)
@@ -66,7 +66,7 @@ def server_tls(
 
 
 def default_directory() -> Path:
-    """Where the certificates live if nobody says: one authority per user, whatever is started."""
+    """The default directory of the certificates: one authority per user."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "syphon" / "emulator-tls"
 
@@ -83,7 +83,7 @@ def _subject_names(namespaces: Iterable[str], hosts: Iterable[str]) -> list[x509
     return list(names.values())
 
 
-def _serves(server: _Identity, authority: _Identity, names: list[x509.GeneralName]) -> bool:
+def _serves(server: _KeyPair, authority: _KeyPair, names: list[x509.GeneralName]) -> bool:
     try:
         server.certificate.verify_directly_issued_by(authority.certificate)
         held = server.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -92,7 +92,7 @@ def _serves(server: _Identity, authority: _Identity, names: list[x509.GeneralNam
     return set(names) <= set(held)
 
 
-def _make_authority(now: datetime) -> _Identity:
+def _make_authority(now: datetime) -> _KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("syphon emulator CA (for development and tests only)")
     usage = _key_usage(signs_certificates=True)
@@ -102,10 +102,10 @@ def _make_authority(now: datetime) -> _Identity:
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
     )
-    return _Identity(certificate, key)
+    return _KeyPair(certificate, key)
 
 
-def _make_server(authority: _Identity, names: list[x509.GeneralName], now: datetime) -> _Identity:
+def _make_server(authority: _KeyPair, names: list[x509.GeneralName], now: datetime) -> _KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate
     issuer_key = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -118,7 +118,7 @@ def _make_server(authority: _Identity, names: list[x509.GeneralName], now: datet
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_key), critical=False)
         .sign(authority.key, hashes.SHA256())
     )
-    return _Identity(certificate, key)
+    return _KeyPair(certificate, key)
 
 
 def _builder(
@@ -154,8 +154,8 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _load(directory: Path, name: str, now: datetime) -> _Identity | None:
-    """A certificate and its key, unless they are missing, spoilt, not each other's, or about to run out."""
+def _load(directory: Path, name: str, now: datetime) -> _KeyPair | None:
+    """Loads a certificate and its key. None if they are missing, damaged, do not match, or expire soon."""
     try:
         certificate = x509.load_pem_x509_certificate((directory / f"{name}.pem").read_bytes())
         key = serialization.load_pem_private_key((directory / f"{name}.key").read_bytes(), password=None)
@@ -164,20 +164,20 @@ def _load(directory: Path, name: str, now: datetime) -> _Identity | None:
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         return None
     lasts = certificate.not_valid_before_utc <= now and now + RENEW_BEFORE < certificate.not_valid_after_utc
-    return _Identity(certificate, key) if lasts else None
+    return _KeyPair(certificate, key) if lasts else None
 
 
-def _store(directory: Path, name: str, identity: _Identity) -> None:
+def _store(directory: Path, name: str, identity: _KeyPair) -> None:
     key = identity.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    # The key first: if we are stopped in between, the two do not fit and both are made again.
+    # The key first: if the process is stopped in between, the two do not match and both are made again.
     _write(directory / f"{name}.key", key, 0o600)
     _write(directory / f"{name}.pem", identity.certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Never a moment with half a file, nor one in which others can read a key."""
+    """Writes a file atomically, and a key so that other users can never read it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

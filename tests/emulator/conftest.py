@@ -1,4 +1,4 @@
-"""Emulators to test with: real ones, on free ports of this machine."""
+"""Fixtures: real emulators on free ports of this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syphon.emulator import (
     NamespaceSettings,
     RunningNamespace,
 )
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace
 
 
 def settings() -> EmulatorSettings:
@@ -24,15 +24,15 @@ def settings() -> EmulatorSettings:
 
 
 @dataclass
-class Bench:
-    """One namespace under test, in this very process."""
+class EmulatedNamespace:
+    """A running namespace in the process of the test, with its clock if the test moves the time."""
 
     running: RunningNamespace
     clock: FakeClock | None = None
 
     @property
-    def namespace(self) -> Namespace:
-        """The broker behind the sockets: entities are made here, faults set, counters read."""
+    def namespace(self) -> BrokerNamespace:
+        """The broker behind the sockets: tests create entities, set faults and read counters here."""
         return self.running.namespace
 
     @property
@@ -41,18 +41,18 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    """A namespace in real time, for asynchronous clients."""
+async def emulated() -> AsyncIterator[EmulatedNamespace]:
+    """A namespace with the system clock, for asynchronous clients."""
     async with Emulator(settings()) as emulator:
-        yield Bench(emulator["contoso"])
+        yield EmulatedNamespace(emulator["contoso"])
 
 
 @pytest.fixture
-async def clocked() -> AsyncIterator[Bench]:
-    """A namespace whose time is moved by hand: `clocked.clock.advance(seconds)`."""
+async def clocked() -> AsyncIterator[EmulatedNamespace]:
+    """A namespace with a fake clock: `clocked.clock.advance(seconds)`."""
     clock = now()
     async with Emulator(settings(), clock=clock) as emulator:
-        yield Bench(emulator["contoso"], clock)
+        yield EmulatedNamespace(emulator["contoso"], clock)
 
 
 @pytest.fixture
@@ -64,28 +64,28 @@ def background() -> Iterator[BackgroundEmulator]:
 
 @pytest.fixture
 def background_clocked() -> Iterator[BackgroundEmulator]:
-    """The same with time moved by hand: `background_clocked.advance(seconds)`."""
+    """The same with a fake clock: `background_clocked.advance(seconds)`."""
     with BackgroundEmulator(settings(), clock=now()) as emulator:
         yield emulator
 
 
-leftovers = pytest.mark.filterwarnings("ignore:(unclosed|loop is closed):ResourceWarning")
+ignore_unclosed_resources = pytest.mark.filterwarnings("ignore:(unclosed|loop is closed):ResourceWarning")
 
 
 @pytest.fixture
-def swept(request: pytest.FixtureRequest) -> Iterator[None]:
-    """For tests that break connections: the SDK leaves what is left of one to the garbage collector. Here it is called.
+def garbage_collected(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs the garbage collector after tests that break connections: the SDK leaves their sockets to it.
 
-    Such tests ignore the ResourceWarnings that come of it (`leftovers`); later tests must not meet them.
+    Such tests ignore the ResourceWarnings (`ignore_unclosed_resources`). They must not appear in later tests.
     """
     yield
-    if not {"bench", "clocked"}.isdisjoint(request.fixturenames):
+    if not {"emulated", "clocked"}.isdisjoint(request.fixturenames):
         gc.collect()
 
 
 def now() -> FakeClock:
-    """A fake clock that starts a few minutes from now: the SDK compares lock times with the machine's clock, and must
-    never find that a lock has run out by itself, however long a test takes.
+    """A fake clock that starts five minutes from now: the SDK compares lock times with the machine's clock, and no lock
+    may expire for it during a test.
     """
     import time
 

@@ -1,4 +1,4 @@
-"""Who gets in, and to what: shared access signatures, SASL PLAIN, bearer tokens; what the SDK says when it does not."""
+"""Access: shared access signatures, SASL PLAIN, bearer tokens, and the errors of the SDK without access."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ from syphon.emulator import (
 )
 from syphon.emulator.broker.descriptions import AuthorizationRule
 from syphon.emulator.settings import ROOT_POLICY
-from tests.support.amqp_peer import Peer, peer, receiver, sas, sender, text, token_request
-from tests.support.waiting import until
+from tests.support.amqp_peer import AmqpPeer, peer, receiver, sas, sender, text, token_request
+from tests.support.waiting import async_eventually
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 ROOT, SENDS, LISTENS, OWN, SECOND = "root-key", "sending-key", "listening-key", "the-queue's-own-key", "its-second-key"
@@ -66,11 +66,11 @@ def namespace_settings(**changes: Any) -> EmulatorSettings:
 async def contoso() -> AsyncIterator[RunningNamespace]:
     """A namespace with three policies and a few entities; one queue and one topic have keys of their own."""
     async with Emulator(namespace_settings()) as emulator:
-        furnish(emulator["contoso"])
+        create_configured_entities(emulator["contoso"])
         yield emulator["contoso"]
 
 
-def furnish(running: RunningNamespace) -> None:
+def create_configured_entities(running: RunningNamespace) -> None:
     own = (AuthorizationRule("Own", (Claim.LISTEN,), OWN, SECOND),)
     namespace = running.namespace
     for name in ("orders", "orders2", "orders/late"):
@@ -82,7 +82,7 @@ def furnish(running: RunningNamespace) -> None:
 
 
 @asynccontextmanager
-async def stranger(running: RunningNamespace) -> AsyncIterator[Peer]:
+async def stranger(running: RunningNamespace) -> AsyncIterator[AmqpPeer]:
     """Connected, and nothing proven yet."""
     async with peer(running.amqp_port) as one:
         assert await one.sasl() == 0
@@ -98,7 +98,7 @@ def token(path: str, policy: str = ROOT_POLICY, key: str | None = None, expiry: 
     return sas(f"{HERE}/{path}", policy, KEYS[policy] if key is None else key, expiry)
 
 
-async def admitted(one: Peer, attach: Attach) -> str | None:
+async def admitted(one: AmqpPeer, attach: Attach) -> str | None:
     """Attaches and detaches again; the condition under which it was refused."""
     one.send(attach)
     await one.expect(Attach)
@@ -207,7 +207,7 @@ async def test_a_policy_gives_its_claims_and_no_others(
         assert await peek_status(one) == (200 if may_listen else 401)
 
 
-async def peek_status(one: Peer) -> int:
+async def peek_status(one: AmqpPeer) -> int:
     """What the management node says to a peek: 200 stands for none found as well."""
     await one.attach_sender("orders/$management", 10)
     await one.attach_receiver("orders/$management", 11)
@@ -287,11 +287,11 @@ async def test_who_waits_for_a_session_does_not_get_one_after_the_token_has_expi
     contoso.namespace.access.seconds = lambda: now
     async with stranger(contoso) as one:
         await one.put_token(token("sessions", "Listens", expiry=now + 0.3), f"{HERE}/sessions")
-        waits = receiver("sessions", 0)
-        assert isinstance(waits.source, Source)
-        waits.source.filter = Map(((Symbol("com.microsoft:session-filter"), None),))
-        one.send(waits)
-        await until(lambda: contoso.namespace.entity("sessions").links, "it waits")
+        add_pending = receiver("sessions", 0)
+        assert isinstance(add_pending.source, Source)
+        add_pending.source.filter = Map(((Symbol("com.microsoft:session-filter"), None),))
+        one.send(add_pending)
+        await async_eventually(lambda: contoso.namespace.entity("sessions").links, "the receiver waits")
         now += 1
         await one.expect(Attach)
         assert (await one.error_of(Detach)).condition == UNAUTHORIZED
@@ -357,7 +357,7 @@ async def test_without_sasl_a_token_is_needed_all_the_same(contoso: RunningNames
 
 
 class Bearer:
-    """A credential with a JSON web token that nobody signed."""
+    """A credential with a JSON web token without a valid signature."""
 
     def __init__(self) -> None:
         self.expires = int(time.time()) + 3600
@@ -428,7 +428,7 @@ async def test_the_sdk_tells_a_bad_token_from_a_missing_claim(contoso: RunningNa
 async def test_any_bearer_token_is_taken_where_that_is_configured() -> None:
     async with Emulator(namespace_settings(accept_any_jwt=True)) as emulator:
         running = emulator["contoso"]
-        furnish(running)
+        create_configured_entities(running)
         client = ServiceBusClient(f"127.0.0.1:{running.amqp_port}", Bearer(), use_tls=False, retry_total=0)
         async with stranger(running) as one:
             assert await one.put_token("not even a JWT", f"{HERE}/orders") == (202, "Accepted")
@@ -450,7 +450,7 @@ async def test_no_key_or_token_gets_into_a_log_an_error_or_a_repr(caplog: pytest
     emulator = Emulator(namespace_settings())
     async with emulator:
         running = emulator["contoso"]
-        furnish(running)
+        create_configured_entities(running)
         for response in (f"\0{ROOT_POLICY}\0{ROOT}", f"\0{ROOT_POLICY}\0wrong-{SENDS}", f"{ROOT}"):
             async with peer(running.amqp_port) as one:
                 await one.sasl("PLAIN", response.encode())

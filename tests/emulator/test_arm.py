@@ -1,4 +1,4 @@
-"""Azure Resource Manager, as `azure-mgmt-servicebus` sees it and as it is on the wire."""
+"""Azure Resource Manager, through `azure-mgmt-servicebus` and as plain HTTP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from azure.mgmt.servicebus.models import SBQueue, SBQueueProperties, SBTopic, SB
 
 from syphon.emulator.broker.descriptions import QueueDescription, Tier, TopicDescription
 from syphon.emulator.broker.faults import Outage
-from tests.support.http_namespace import CONTOSO, Served, served
+from tests.support.http_namespace import CONTOSO, ServedNamespace, served
 from tests.support.plain_http import AioAnyToken, AioPlainHttp, AnyToken, PlainHttp
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
@@ -26,24 +26,24 @@ BACKLOG, IN_ARM = "contoso/x-servicebus-transfer/0", "contoso~x-servicebus-trans
 
 
 @pytest.fixture
-async def here() -> AsyncIterator[Served]:
+async def here() -> AsyncIterator[ServedNamespace]:
     async with served(replace(CONTOSO, accept_any_jwt=True)) as it:
         yield it
 
 
 @pytest.fixture
-async def arm(here: Served) -> AsyncIterator[ServiceBusManagementClient]:
+async def arm(here: ServedNamespace) -> AsyncIterator[ServiceBusManagementClient]:
     async with client(here) as it:
         yield it
 
 
-def client(here: Served) -> ServiceBusManagementClient:
+def client(here: ServedNamespace) -> ServiceBusManagementClient:
     return ServiceBusManagementClient(
         AioAnyToken(), SUBSCRIPTION, f"https://{here.address}", transport=AioPlainHttp(), retry_total=0
     )
 
 
-async def ask(here: Served, path: str, method: str = "GET", **more: Any) -> tuple[int, Any]:
+async def ask(here: ServedNamespace, path: str, method: str = "GET", **more: Any) -> tuple[int, Any]:
     """A request by hand: the status and the JSON of its answer."""
     headers = {"Authorization": "Bearer x"}
     async with (
@@ -53,7 +53,7 @@ async def ask(here: Served, path: str, method: str = "GET", **more: Any) -> tupl
         return answer.status, await answer.json()
 
 
-async def test_a_backlog_queue_is_provisioned(here: Served, arm: ServiceBusManagementClient) -> None:  # P2, P6
+async def test_a_backlog_queue_is_provisioned(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:  # P2, P6
     forever = timedelta(days=10_675_199, hours=2, minutes=48, seconds=5, microseconds=477_580)
     properties = SBQueueProperties(
         max_size_in_megabytes=5120,
@@ -76,7 +76,7 @@ async def test_a_backlog_queue_is_provisioned(here: Served, arm: ServiceBusManag
     ]
 
 
-async def test_every_setting_of_a_queue_comes_back(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_every_setting_of_a_queue_comes_back(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     here.namespace.create_queue(QueueDescription("other"))
     asked: dict[str, Any] = {
         "lock_duration": timedelta(seconds=13),
@@ -100,7 +100,7 @@ async def test_every_setting_of_a_queue_comes_back(here: Served, arm: ServiceBus
     assert {name: getattr(queue.properties, name) for name in asked} == asked
 
 
-async def test_counts_and_dates_are_told(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_counts_and_dates_are_told(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     here.namespace.create_queue(QueueDescription("orders"))
     properties = (await arm.queues.get("rg", "contoso", "orders")).properties
     assert properties is not None
@@ -110,21 +110,21 @@ async def test_counts_and_dates_are_told(here: Served, arm: ServiceBusManagement
     assert properties.created_at == datetime.fromtimestamp(here.namespace.created_at / 1000, UTC)
 
 
-async def test_a_second_put_updates(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_a_second_put_updates(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     for count in (3, 4):
         properties = SBQueueProperties(max_delivery_count=count)
         await arm.queues.create_or_update("rg", "contoso", "orders", SBQueue(properties=properties))
     assert here.namespace.queues() == [QueueDescription("orders", max_delivery_count=4)]
 
 
-async def test_what_was_read_can_be_written_back(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_what_was_read_can_be_written_back(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     here.namespace.create_queue(QueueDescription("orders", max_delivery_count=3))
     await arm.queues.create_or_update("rg", "contoso", "orders", await arm.queues.get("rg", "contoso", "orders"))
     (description,) = here.namespace.queues()
     assert (description.max_delivery_count, description.max_message_size_in_kilobytes) == (3, 256)
 
 
-async def test_topics_are_created_read_and_deleted(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_topics_are_created_read_and_deleted(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     properties = SBTopicProperties(support_ordering=False, max_size_in_megabytes=2048)
     await arm.topics.create_or_update("rg", "contoso", "a~news", SBTopic(properties=properties))
     assert here.namespace.topics() == [TopicDescription("a/news", support_ordering=False, max_size_in_megabytes=2048)]
@@ -135,7 +135,7 @@ async def test_topics_are_created_read_and_deleted(here: Served, arm: ServiceBus
     assert here.namespace.topics() == []
 
 
-async def test_lists_follow_next_links_to_the_end(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_lists_follow_next_links_to_the_end(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     names = [f"a/{number:03}" for number in range(205)]
     for name in names:
         here.namespace.create_queue(QueueDescription(name))
@@ -151,7 +151,7 @@ async def test_deleting_what_is_not_there_is_no_error(arm: ServiceBusManagementC
     await arm.queues.delete("rg", "contoso", "missing")
 
 
-async def test_a_topic_is_not_found_among_the_queues(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_a_topic_is_not_found_among_the_queues(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     here.namespace.create_topic(TopicDescription("news"))
     with pytest.raises(ResourceNotFoundError):
         await arm.queues.get("rg", "contoso", "news")
@@ -168,7 +168,7 @@ async def test_the_namespace_describes_itself(arm: ServiceBusManagementClient) -
     assert (namespace.properties.status, namespace.properties.provisioning_state) == ("Active", "Succeeded")
 
 
-async def test_a_port_belongs_to_one_namespace(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_a_port_belongs_to_one_namespace(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     with pytest.raises(ResourceNotFoundError, match="fabrikam"):
         await arm.namespaces.get("rg", "fabrikam")
     other = NAMESPACE_ID.replace("namespaces/contoso", "namespaces/fabrikam")
@@ -185,7 +185,7 @@ async def test_what_the_service_refuses_is_refused(arm: ServiceBusManagementClie
     assert refused.value.error.code == "BadRequest"
 
 
-async def test_sessions_cannot_be_asked_for_later(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_sessions_cannot_be_asked_for_later(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     here.namespace.create_queue(QueueDescription("orders"))
     queue = SBQueue(properties=SBQueueProperties(requires_session=True))
     with pytest.raises(HttpResponseError, match="RequiresSession"):
@@ -200,7 +200,7 @@ async def test_a_bearer_token_is_taken_only_where_the_settings_say_so() -> None:
     assert (status, answer["error"]["code"]) == (401, "AuthenticationFailed")
 
 
-async def test_no_token_no_entry(here: Served) -> None:
+async def test_no_token_no_entry(here: ServedNamespace) -> None:
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://{here.address}{NAMESPACE_ID}?api-version=2024-01-01") as answer,
@@ -208,7 +208,7 @@ async def test_no_token_no_entry(here: Served) -> None:
         assert answer.status == 401
 
 
-async def test_a_version_must_be_named(here: Served) -> None:
+async def test_a_version_must_be_named(here: ServedNamespace) -> None:
     status, answer = await ask(here, NAMESPACE_ID)
     assert status == 400
     assert "api-version" in answer["error"]["message"]
@@ -217,13 +217,13 @@ async def test_a_version_must_be_named(here: Served) -> None:
 @pytest.mark.parametrize(
     "path", ["/queues/a/authorizationRules/x", "/topics/t/subscriptions/s", "/networkRuleSets/default"]
 )
-async def test_what_the_emulator_lacks_it_says(here: Served, path: str) -> None:
+async def test_what_the_emulator_lacks_it_says(here: ServedNamespace, path: str) -> None:
     status, answer = await ask(here, f"{NAMESPACE_ID}{path}?api-version=2024-01-01")
     assert (status, answer["error"]["code"]) == (501, "NotImplemented")
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
-async def test_the_namespace_itself_cannot_be_changed(here: Served, method: str) -> None:
+async def test_the_namespace_itself_cannot_be_changed(here: ServedNamespace, method: str) -> None:
     status, _ = await ask(here, f"{NAMESPACE_ID}?api-version=2024-01-01", method)
     assert status == 501
 
@@ -244,12 +244,12 @@ async def test_the_namespace_itself_cannot_be_changed(here: Served, method: str)
     ],
     ids=lambda it: it[:30].decode(errors="replace"),
 )
-async def test_a_body_that_makes_no_sense_is_a_bad_request(here: Served, body: bytes) -> None:
+async def test_a_body_that_makes_no_sense_is_a_bad_request(here: ServedNamespace, body: bytes) -> None:
     status, answer = await ask(here, f"{NAMESPACE_ID}/queues/orders?api-version=2024-01-01", "PUT", data=body)
     assert (status, answer["error"]["code"]) == (400, "BadRequest")
 
 
-async def test_segments_are_known_in_any_case_and_nulls_are_not_given(here: Served) -> None:
+async def test_segments_are_known_in_any_case_and_nulls_are_not_given(here: ServedNamespace) -> None:
     here.namespace.create_queue(QueueDescription("orders"))
     path = NAMESPACE_ID.replace("resourceGroups", "resourcegroups").replace("Microsoft.S", "microsoft.s")
     body = b'{"properties": {"maxDeliveryCount": null, "userMetadata": "x"}}'
@@ -258,7 +258,7 @@ async def test_segments_are_known_in_any_case_and_nulls_are_not_given(here: Serv
     assert here.namespace.queues() == [QueueDescription("orders", user_metadata="x")]
 
 
-async def test_characters_that_xml_cannot_hold_do_not_break_the_other_api(here: Served) -> None:
+async def test_characters_that_xml_cannot_hold_do_not_break_the_other_api(here: ServedNamespace) -> None:
     body = rb'{"properties": {"userMetadata": "a\u0001\ud800b"}}'
     await ask(here, f"{NAMESPACE_ID}/queues/orders?api-version=2024-01-01", "PUT", data=body)
     async with (
@@ -268,7 +268,9 @@ async def test_characters_that_xml_cannot_hold_do_not_break_the_other_api(here: 
         assert "<UserMetadata>a\ufffd\ufffdb</UserMetadata>" in await answer.text()
 
 
-async def test_faults_and_counters_go_by_the_entitys_own_path(here: Served, arm: ServiceBusManagementClient) -> None:
+async def test_faults_and_counters_go_by_the_entitys_own_path(
+    here: ServedNamespace, arm: ServiceBusManagementClient
+) -> None:
     await arm.queues.create_or_update("rg", "contoso", IN_ARM, SBQueue())
     assert here.namespace.counters.by_entity() == {BACKLOG: {"manage": 1}}
     here.namespace.faults.begin_outage(Outage.BUSY)
@@ -278,7 +280,7 @@ async def test_faults_and_counters_go_by_the_entitys_own_path(here: Served, arm:
 
 
 def test_the_blocking_client_works_too() -> None:
-    def provision(here: Served) -> None:
+    def provision(here: ServedNamespace) -> None:
         credential, url = AnyToken(), f"https://{here.address}"
         with BlockingClient(credential, SUBSCRIPTION, url, transport=PlainHttp()) as arm:
             with pytest.raises(ResourceNotFoundError):

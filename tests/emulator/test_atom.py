@@ -1,4 +1,4 @@
-"""The administration API, as `ServiceBusAdministrationClient` sees it and as it is on the wire."""
+"""The administration API, through `ServiceBusAdministrationClient` and as plain HTTP."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ from syphon.emulator.broker.journal import NoJournal
 from syphon.emulator.broker.refusals import BadArgument
 from syphon.emulator.clock import FOREVER
 from syphon.emulator.http_front import atom
-from syphon.emulator.http_front.markup import parse
-from syphon.emulator.http_front.values import FOREVER_TEXT, read_duration, write_duration
-from tests.support.http_namespace import CONTOSO, Served, served
+from syphon.emulator.http_front.iso_times import FOREVER_TEXT, read_duration, write_duration
+from syphon.emulator.http_front.xml_elements import parse
+from tests.support.http_namespace import CONTOSO, ServedNamespace, served
 from tests.support.plain_http import AioAnyToken, AioPlainHttp, PlainHttp
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
 
 
 @pytest.fixture
-async def here() -> AsyncIterator[Served]:
+async def here() -> AsyncIterator[ServedNamespace]:
     async with served() as it:
         yield it
 
 
 @pytest.fixture
-async def admin(here: Served) -> AsyncIterator[ServiceBusAdministrationClient]:
+async def admin(here: ServedNamespace) -> AsyncIterator[ServiceBusAdministrationClient]:
     async with client(here) as it:
         yield it
 
 
-def client(here: Served, **policy: str) -> ServiceBusAdministrationClient:
+def client(here: ServedNamespace, **policy: str) -> ServiceBusAdministrationClient:
     return ServiceBusAdministrationClient.from_connection_string(
         here.connection_string(**policy), transport=AioPlainHttp(), retry_total=0
     )
@@ -87,7 +87,9 @@ async def test_a_queue_is_created_with_the_defaults_of_the_service(admin: Servic
     assert (queue.forward_to, queue.user_metadata, queue.authorization_rules) == (None, None, None)
 
 
-async def test_every_setting_of_a_queue_comes_back(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_every_setting_of_a_queue_comes_back(
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
+) -> None:
     await admin.create_queue("other")
     asked: dict[str, Any] = {
         "lock_duration": timedelta(seconds=13),
@@ -135,7 +137,9 @@ async def test_a_queue_of_sessions_can_be_created(admin: ServiceBusAdministratio
     assert (await admin.create_queue("orders", requires_session=True)).requires_session is True
 
 
-async def test_forever_comes_back_to_the_last_digit(here: Served, admin: ServiceBusAdministrationClient) -> None:  # P2
+async def test_forever_comes_back_to_the_last_digit(
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
+) -> None:  # P2
     forever = timedelta(days=10_675_199, hours=2, minutes=48, seconds=5, microseconds=477_581)
     await admin.create_queue(BACKLOG, default_message_time_to_live=forever)
     document = await get(here, BACKLOG)
@@ -152,7 +156,7 @@ async def test_what_the_sdk_makes_of_forever_written_as_text_is_too_long(admin: 
 
 
 async def test_a_path_may_have_slashes_and_be_looked_up_in_any_case(
-    here: Served, admin: ServiceBusAdministrationClient
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
 ) -> None:
     await admin.create_queue(BACKLOG)
     assert [queue.name async for queue in admin.list_queues()] == [BACKLOG]
@@ -163,7 +167,9 @@ async def test_a_path_may_have_slashes_and_be_looked_up_in_any_case(
     assert here.namespace.queues() == []
 
 
-async def test_a_queue_is_read_changed_and_written_back(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_a_queue_is_read_changed_and_written_back(
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
+) -> None:
     await admin.create_queue("orders")
     queue = await admin.get_queue("orders")
     queue.lock_duration = timedelta(seconds=30)
@@ -175,7 +181,7 @@ async def test_a_queue_is_read_changed_and_written_back(here: Served, admin: Ser
 
 
 async def test_what_an_update_leaves_out_goes_back_to_the_default(
-    here: Served, admin: ServiceBusAdministrationClient
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
 ) -> None:
     await admin.create_queue("orders", max_delivery_count=3)
     await put(here, "orders", "<QueueDescription/>", update=True)
@@ -217,7 +223,7 @@ async def test_what_is_not_there_is_not_found(admin: ServiceBusAdministrationCli
             await ask("missing")
 
 
-async def test_a_get_where_nothing_is_answers_with_an_empty_feed_as_the_service_does(here: Served) -> None:
+async def test_a_get_where_nothing_is_answers_with_an_empty_feed_as_the_service_does(here: ServedNamespace) -> None:
     document = await get(here, "missing")
     assert '<title type="text">Publicly Listed Services</title>' in document
     assert "<entry" not in document
@@ -231,7 +237,7 @@ async def test_a_size_of_messages_is_for_premium(admin: ServiceBusAdministration
         assert (await there.create_queue("b")).max_message_size_in_kilobytes == 1024
 
 
-async def test_an_entity_can_have_keys_of_its_own(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_an_entity_can_have_keys_of_its_own(here: ServedNamespace, admin: ServiceBusAdministrationClient) -> None:
     rule = AuthorizationRule(
         type="SharedAccessAuthorizationRule",
         claim_type="SharedAccessKey",
@@ -258,14 +264,14 @@ async def test_forwarding_to_another_namespace_is_refused(admin: ServiceBusAdmin
     assert refused.value.status_code == 400
 
 
-async def test_a_namespace_is_also_known_by_its_azure_name(here: Served) -> None:
+async def test_a_namespace_is_also_known_by_its_azure_name(here: ServedNamespace) -> None:
     here.namespace.create_queue(QueueDescription("other"))
     target = "<ForwardTo>sb://contoso.servicebus.windows.net/other</ForwardTo>"
     await put(here, "orders", f"<QueueDescription>{target}</QueueDescription>")
     assert here.namespace.describe("orders") == QueueDescription("orders", forward_to="other")
 
 
-async def test_who_forwards_must_be_let_send_there(here: Served) -> None:
+async def test_who_forwards_must_be_let_send_there(here: ServedNamespace) -> None:
     here.namespace.create_queue(QueueDescription("other"))
     body = "<QueueDescription><ForwardTo>other</ForwardTo></QueueDescription>"
     token = {"ServiceBusSupplementaryAuthorization": "SharedAccessSignature sr=x&sig=y&se=1&skn=Root"}
@@ -278,7 +284,9 @@ async def test_who_forwards_must_be_let_send_there(here: Served) -> None:
 # Topics, subscriptions and rules --------------------------------------------------------------------------------------
 
 
-async def test_every_setting_of_a_topic_comes_back(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_every_setting_of_a_topic_comes_back(
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
+) -> None:
     asked: dict[str, Any] = {
         "default_message_time_to_live": timedelta(hours=1),
         "max_size_in_megabytes": 2048,
@@ -321,14 +329,16 @@ async def test_a_subscription_starts_with_a_rule_that_takes_everything(admin: Se
     assert isinstance(rule.filter, TrueRuleFilter)
 
 
-async def test_a_subscription_can_be_created_with_another_rule(here: Served) -> None:
+async def test_a_subscription_can_be_created_with_another_rule(here: ServedNamespace) -> None:
     here.namespace.create_topic(TopicDescription("news"))
     rule = '<DefaultRuleDescription><Filter i:type="FalseFilter"/><Name>none</Name></DefaultRuleDescription>'
     await put(here, "news/subscriptions/audit", f"<SubscriptionDescription>{rule}</SubscriptionDescription>")
     assert [rule.name for rule in here.namespace.rules("news", "audit")] == ["none"]
 
 
-async def test_a_subscription_is_updated_and_deleted(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_a_subscription_is_updated_and_deleted(
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
+) -> None:
     await admin.create_topic("a/news")
     subscription = await admin.create_subscription("a/news", "audit")
     await admin.update_subscription("a/news", subscription, max_delivery_count=3, forward_to="a/news")
@@ -340,7 +350,9 @@ async def test_a_subscription_is_updated_and_deleted(here: Served, admin: Servic
     assert await everything(admin.list_subscriptions("a/news")) == []
 
 
-async def test_below_a_topic_what_is_missing_is_a_404(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_below_a_topic_what_is_missing_is_a_404(
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
+) -> None:
     await admin.create_topic("news")
     with pytest.raises(aiohttp.ClientResponseError) as refused:
         await get(here, "news/subscriptions/audit")
@@ -394,7 +406,9 @@ async def test_a_filter_comes_back_as_it_went(admin: ServiceBusAdministrationCli
             assert getattr(kept, name) == (unset.get(name) if value is None else value), name
 
 
-async def test_rules_are_listed_updated_and_deleted(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_rules_are_listed_updated_and_deleted(
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
+) -> None:
     await admin.create_topic("news")
     await admin.create_subscription("news", "audit")
     rule = await admin.create_rule("news", "audit", "mine", filter=SqlRuleFilter("a = 1"))
@@ -427,7 +441,7 @@ async def test_bad_sql_is_refused(admin: ServiceBusAdministrationClient) -> None
 # Lists, counts, the namespace -----------------------------------------------------------------------------------------
 
 
-async def test_lists_come_in_pages_each_item_once(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_lists_come_in_pages_each_item_once(here: ServedNamespace, admin: ServiceBusAdministrationClient) -> None:
     names = [f"q{number:03}" for number in range(205)]
     for name in names:
         here.namespace.create_queue(QueueDescription(name))
@@ -438,13 +452,13 @@ async def test_lists_come_in_pages_each_item_once(here: Served, admin: ServiceBu
 
 
 @pytest.mark.parametrize("query", ["$skip=-1", "$top=0", "$top=x", "$skip=9999999999"])
-async def test_pages_that_cannot_be(here: Served, query: str) -> None:
+async def test_pages_that_cannot_be(here: ServedNamespace, query: str) -> None:
     with pytest.raises(aiohttp.ClientResponseError) as refused:
         await get(here, f"$Resources/queues?{query}")
     assert refused.value.status == 400
 
 
-async def test_runtime_counts_are_told(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_runtime_counts_are_told(here: ServedNamespace, admin: ServiceBusAdministrationClient) -> None:
     await admin.create_queue("orders")
     await admin.create_topic("news")
     await admin.create_subscription("news", "audit")
@@ -463,7 +477,7 @@ async def test_the_namespace_describes_itself(admin: ServiceBusAdministrationCli
     assert properties.messaging_sku == "Standard"
 
 
-async def test_the_elements_of_a_queue_come_in_the_order_of_the_service(here: Served) -> None:
+async def test_the_elements_of_a_queue_come_in_the_order_of_the_service(here: ServedNamespace) -> None:
     here.namespace.create_queue(QueueDescription("orders"))
     content = atom.read_entry((await get(here, "orders")).encode())
     assert [child.tag.partition("}")[2] for child in content] == [
@@ -494,40 +508,40 @@ async def test_the_elements_of_a_queue_come_in_the_order_of_the_service(here: Se
     ]
 
 
-async def test_counts_have_the_prefix_some_clients_look_for(here: Served) -> None:
+async def test_counts_have_the_prefix_some_clients_look_for(here: ServedNamespace) -> None:
     here.namespace.create_queue(QueueDescription("orders"))
     assert "<d2p1:ActiveMessageCount>0</d2p1:ActiveMessageCount>" in await get(here, "orders")
 
 
-# Who may, and what goes wrong -----------------------------------------------------------------------------------------
+# Access and errors ----------------------------------------------------------------------------------------------------
 
 
-async def test_no_token_no_entry(here: Served) -> None:
+async def test_no_token_no_entry(here: ServedNamespace) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"http://{here.address}/$Resources/queues") as answer:
         assert answer.status == 401
         body = await answer.text()
     assert body.startswith("<Error><Code>401</Code><Detail>MissingToken")
 
 
-async def test_anyone_may_come_to_the_door(here: Served) -> None:
+async def test_anyone_may_come_to_the_door(here: ServedNamespace) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"http://{here.address}/") as answer:
         assert answer.status == 200
 
 
-async def test_a_wrong_key_is_refused(here: Served) -> None:
+async def test_a_wrong_key_is_refused(here: ServedNamespace) -> None:
     async with client(here, key="d3Jvbmc=") as stranger:
         with pytest.raises(ClientAuthenticationError):
             await stranger.create_queue("orders")
 
 
-async def test_who_may_only_send_may_not_manage(here: Served) -> None:
+async def test_who_may_only_send_may_not_manage(here: ServedNamespace) -> None:
     async with client(here, policy="Sender") as sender:
         for ask in (sender.get_queue, sender.create_queue, sender.delete_queue):
             with pytest.raises(ClientAuthenticationError, match="Manage"):
                 await ask("orders")
 
 
-async def test_any_bearer_token_opens_a_namespace_that_is_set_to_take_it(here: Served) -> None:
+async def test_any_bearer_token_opens_a_namespace_that_is_set_to_take_it(here: ServedNamespace) -> None:
     async with (
         served(replace(CONTOSO, accept_any_jwt=True)) as there,
         ServiceBusAdministrationClient(there.address, AioAnyToken(), transport=AioPlainHttp()) as trusted,
@@ -538,14 +552,16 @@ async def test_any_bearer_token_opens_a_namespace_that_is_set_to_take_it(here: S
             await refused.create_queue("orders")
 
 
-async def test_a_busy_namespace_says_so(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_a_busy_namespace_says_so(here: ServedNamespace, admin: ServiceBusAdministrationClient) -> None:
     here.namespace.faults.begin_outage(Outage.BUSY)
     with pytest.raises(HttpResponseError, match="throttled") as refused:
         await admin.create_queue("orders")
     assert refused.value.status_code == 503
 
 
-async def test_a_dropped_connection_gives_no_answer(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_a_dropped_connection_gives_no_answer(
+    here: ServedNamespace, admin: ServiceBusAdministrationClient
+) -> None:
     here.namespace.faults.add(Fault(Action.DROP, Operation.MANAGE, entity=BACKLOG))
     with pytest.raises(ServiceRequestError):
         await admin.create_queue(BACKLOG)
@@ -583,7 +599,7 @@ async def test_a_change_is_answered_when_it_is_written_down() -> None:
         assert (await creating).name == "orders"
 
 
-async def test_a_control_that_does_not_exist_is_no_entity(here: Served) -> None:
+async def test_a_control_that_does_not_exist_is_no_entity(here: ServedNamespace) -> None:
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://{here.address}/$emulator/nothing") as answer,
@@ -592,13 +608,13 @@ async def test_a_control_that_does_not_exist_is_no_entity(here: Served) -> None:
         assert "controls" in (await answer.json())["error"]["message"]
 
 
-async def test_requests_are_counted_by_entity(here: Served, admin: ServiceBusAdministrationClient) -> None:
+async def test_requests_are_counted_by_entity(here: ServedNamespace, admin: ServiceBusAdministrationClient) -> None:
     await admin.create_queue(BACKLOG)
     await admin.get_queue(BACKLOG)
     assert here.namespace.counters.by_entity()[BACKLOG] == {"manage": 2}
 
 
-async def test_messages_do_not_travel_over_http(here: Served) -> None:
+async def test_messages_do_not_travel_over_http(here: ServedNamespace) -> None:
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"http://{here.address}/orders/messages", headers=authorization(here)) as answer,
@@ -608,7 +624,7 @@ async def test_messages_do_not_travel_over_http(here: Served) -> None:
 
 
 def test_the_blocking_client_works_too() -> None:
-    def provision(here: Served) -> None:
+    def provision(here: ServedNamespace) -> None:
         with BlockingClient.from_connection_string(here.connection_string(), transport=PlainHttp()) as admin:
             with pytest.raises(ResourceNotFoundError):
                 admin.get_queue(BACKLOG)
@@ -642,7 +658,7 @@ def test_the_blocking_client_works_too() -> None:
         b"<feed xmlns='http://www.w3.org/2005/Atom'><content><x/></content></feed>",
     ],
 )
-async def test_a_body_that_is_no_entry_is_a_bad_request(here: Served, body: bytes) -> None:
+async def test_a_body_that_is_no_entry_is_a_bad_request(here: ServedNamespace, body: bytes) -> None:
     async with (
         aiohttp.ClientSession() as session,
         session.put(f"http://{here.address}/orders", data=body, headers=authorization(here)) as answer,
@@ -679,7 +695,7 @@ def test_a_document_type_is_refused_before_anything_in_it_happens(doctype: bytes
         "<DefaultMessageTimeToLive>P10675199DT2H48M5.477581S</DefaultMessageTimeToLive>",
     ],
 )
-async def test_values_that_make_no_sense_are_refused_by_name(here: Served, setting: str) -> None:
+async def test_values_that_make_no_sense_are_refused_by_name(here: ServedNamespace, setting: str) -> None:
     with pytest.raises(aiohttp.ClientResponseError) as refused:
         await put(here, "orders", f"<QueueDescription>{setting}</QueueDescription>")
     assert refused.value.status == 400
@@ -687,18 +703,18 @@ async def test_values_that_make_no_sense_are_refused_by_name(here: Served, setti
 
 
 @pytest.mark.parametrize("path", ["orders", "news/subscriptions/audit", "news/subscriptions/audit/rules/r"])
-async def test_a_description_belongs_where_it_is_put(here: Served, path: str) -> None:
+async def test_a_description_belongs_where_it_is_put(here: ServedNamespace, path: str) -> None:
     with pytest.raises(aiohttp.ClientResponseError) as refused:
         await put(here, path, "<EventHubDescription/>")
     assert refused.value.status in {400, 501}
 
 
-async def test_nil_is_the_same_as_not_given(here: Served) -> None:
+async def test_nil_is_the_same_as_not_given(here: ServedNamespace) -> None:
     await put(here, "orders", '<QueueDescription><ForwardTo i:nil="true"/><Unknown>1</Unknown></QueueDescription>')
     assert here.namespace.describe("orders") == QueueDescription("orders")
 
 
-async def test_a_body_that_is_too_large_is_not_read(here: Served) -> None:
+async def test_a_body_that_is_too_large_is_not_read(here: ServedNamespace) -> None:
     with pytest.raises(aiohttp.ClientResponseError) as refused:
         await put(here, "orders", "<QueueDescription>" + " " * 2**21 + "</QueueDescription>")
     assert refused.value.status == 413
@@ -718,13 +734,13 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 # By hand --------------------------------------------------------------------------------------------------------------
 
 
-def authorization(here: Served) -> dict[str, str]:
+def authorization(here: ServedNamespace) -> dict[str, str]:
     admin = BlockingClient.from_connection_string(here.connection_string())
     with admin:
         return {"Authorization": admin._credential.get_token(f"https://{here.address}").token}
 
 
-async def get(here: Served, path: str) -> str:
+async def get(here: ServedNamespace, path: str) -> str:
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://{here.address}/{path}", headers=authorization(here), raise_for_status=True) as answer,
@@ -733,7 +749,7 @@ async def get(here: Served, path: str) -> str:
 
 
 async def put(
-    here: Served, path: str, description: str, *, update: bool = False, headers: dict[str, str] | None = None
+    here: ServedNamespace, path: str, description: str, *, update: bool = False, headers: dict[str, str] | None = None
 ) -> None:
     """Put an entry as another client might write it; the detail of a refusal is its message."""
     name, _, rest = description.partition(">")

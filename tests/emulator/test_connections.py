@@ -34,18 +34,18 @@ from syphon.amqp.frames import (
     Transfer,
 )
 from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings, QueueDescription
-from syphon.emulator.amqp_front import AmqpConnection, FrontSettings
+from syphon.emulator.amqp_front import AmqpConnection, AmqpTimeouts
 from syphon.emulator.broker.access import EVERYTHING, Policy
 from syphon.emulator.broker.descriptions import Tier
 from syphon.emulator.broker.journal import NoJournal
-from syphon.emulator.broker.namespace import Identity, Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace, NamespaceIdentity
 from syphon.emulator.clock import SystemClock
-from syphon.emulator.listener import Listener
+from syphon.emulator.port_listener import PortListener
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
-from tests.emulator.conftest import Bench, settings
-from tests.support.amqp_peer import Peer, peer, text, text_of
+from tests.emulator.conftest import EmulatedNamespace, settings
+from tests.support.amqp_peer import AmqpPeer, peer, text, text_of
 from tests.support.sdk_queue import SOON
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import TIMEOUT, async_eventually
 
 # --- one port for everything, with TLS -------------------------------------------------------------------------------
 
@@ -55,18 +55,18 @@ class Secure:
 
     def __init__(self, emulator: Emulator) -> None:
         assert emulator.ca_file is not None
-        self.bench = Bench(emulator["contoso"])
+        self.emulated = EmulatedNamespace(emulator["contoso"])
         self.ca_file = emulator.ca_file
         self.context = ssl.create_default_context(cafile=str(emulator.ca_file))
 
     @property
     def port(self) -> int:
-        return self.bench.running.amqp_port
+        return self.emulated.running.amqp_port
 
     @property
     def over_tls(self) -> str:
         """The connection string without the flag that makes a client do without TLS."""
-        return self.bench.connection_string.replace("UseDevelopmentEmulator=true;", "")
+        return self.emulated.connection_string.replace("UseDevelopmentEmulator=true;", "")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def secure(tmp_path: Path) -> AsyncIterator[Secure]:
     with_tls = EmulatorSettings(namespaces=plain.namespaces, state=tmp_path, tls=True)
     async with Emulator(with_tls) as emulator:
         secured = Secure(emulator)
-        secured.bench.namespace.create_queue(QueueDescription("orders"))
+        secured.emulated.namespace.create_queue(QueueDescription("orders"))
         yield secured
 
 
@@ -105,11 +105,11 @@ async def test_the_sdk_connects_over_tls_and_without_on_one_port(secure: Secure)
     make, make_sync = ServiceBusClient.from_connection_string, SyncClient.from_connection_string
     ca_file = str(secure.ca_file)
     for name in ("verified", "with-a-context", "in-the-clear", "verified-sync", "with-a-context-sync"):
-        secure.bench.namespace.create_queue(QueueDescription(name))
+        secure.emulated.namespace.create_queue(QueueDescription(name))
     await asyncio.gather(
         async_round_trip(make(secure.over_tls, connection_verify=ca_file, **there), "verified"),
         async_round_trip(make(secure.over_tls, ssl_context=secure.context, **there), "with-a-context"),
-        async_round_trip(make(secure.bench.connection_string, retry_total=0), "in-the-clear"),
+        async_round_trip(make(secure.emulated.connection_string, retry_total=0), "in-the-clear"),
         asyncio.to_thread(round_trip, make_sync(secure.over_tls, connection_verify=ca_file, **there), "verified-sync"),
         asyncio.to_thread(
             round_trip, make_sync(secure.over_tls, ssl_context=secure.context, **there), "with-a-context-sync"
@@ -120,11 +120,11 @@ async def test_the_sdk_connects_over_tls_and_without_on_one_port(secure: Secure)
 async def test_the_administration_client_takes_the_same_connection_string(secure: Secure) -> None:
     # It always says https, flag or no flag: with TLS on, the port it is given answers that too.
     async with ServiceBusAdministrationClient.from_connection_string(
-        secure.bench.connection_string, connection_verify=str(secure.ca_file)
+        secure.emulated.connection_string, connection_verify=str(secure.ca_file)
     ) as administration:
         await administration.create_queue("bills")
         assert (await administration.get_queue("bills")).name == "bills"
-    assert secure.bench.namespace.describe("bills").path == "bills"
+    assert secure.emulated.namespace.describe("bills").path == "bills"
 
 
 async def test_http_and_https_are_answered_on_the_port_of_amqp(secure: Secure) -> None:
@@ -136,24 +136,24 @@ async def test_http_and_https_are_answered_on_the_port_of_amqp(secure: Secure) -
 
 async def test_amqp_is_answered_within_tls_frame_by_frame(secure: Secure) -> None:
     async with peer(secure.port, secure.context) as one:
-        await one.come_in()
+        await one.connect()
         await one.attach_sender("orders")
         one.send(Transfer(0, 0, b"t", 0, False), text("x"))
         assert isinstance((await one.expect(Disposition)).state, Accepted)
         one.write(b"\xff" * 8)
         assert (await one.error_of(Close)).condition == "amqp:connection:framing-error"
         assert await one.rest() == b""
-    await until(lambda: secure.bench.running.connection_count == 0, "the connection is gone")
+    await async_eventually(lambda: secure.emulated.running.connection_count == 0, "the connection is gone")
 
 
 @pytest.mark.parametrize(
     "garbage", [b"\x16" * 500, b"\x16\x03\x01\xff\xff" + bytes(2000), b"\x16\x03\x01\x00\x05hello", b"\x16"]
 )
-async def test_garbage_in_the_shape_of_tls_is_cut_off_and_harms_nobody(
+async def test_garbage_in_the_shape_of_tls_is_cut_off_and_harms_no_other_connection(
     secure: Secure, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with peer(secure.port, secure.context) as bystander:
-        await bystander.come_in()
+        await bystander.connect()
         async with peer(secure.port) as one:
             one.write(garbage)
             one.writer.write_eof()
@@ -169,7 +169,7 @@ async def test_a_client_that_says_nothing_costs_nothing_and_does_not_keep_the_em
         await emulator.start()
         running = emulator["contoso"]
         async with peer(running.amqp_port) as silent, peer(running.amqp_port) as other:
-            await other.come_in()
+            await other.connect()
             assert running.connection_count == 1
             await emulator.stop()
             with contextlib.suppress(ConnectionResetError):
@@ -178,8 +178,8 @@ async def test_a_client_that_says_nothing_costs_nothing_and_does_not_keep_the_em
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_who_comes_in_as_the_door_is_shut_is_hung_up_on_whatever_turn_the_loop_has_come_to(turns: int) -> None:
-    listener = Listener("127.0.0.1", 0, None, asyncio.Protocol, asyncio.Protocol)
+async def test_a_connection_that_arrives_while_the_port_closes_is_aborted_at_every_turn_of_the_loop(turns: int) -> None:
+    listener = PortListener("127.0.0.1", 0, None, asyncio.Protocol, asyncio.Protocol)
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
         await listener.open()
@@ -188,7 +188,7 @@ async def test_who_comes_in_as_the_door_is_shut_is_hung_up_on_whatever_turn_the_
                 await asyncio.sleep(0)
             listener.close()
             one.setblocking(False)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 with contextlib.suppress(ConnectionResetError):
                     assert await asyncio.get_running_loop().sock_recv(one, 1) == b""
     assert [str(complaint.message) for complaint in complaints] == []  # such as a socket that was left open
@@ -200,14 +200,14 @@ async def test_who_comes_in_as_the_door_is_shut_is_hung_up_on_whatever_turn_the_
 class Door:
     """The AMQP front of a namespace alone, as patient as a test wants it."""
 
-    def __init__(self, patience: FrontSettings) -> None:
+    def __init__(self, patience: AmqpTimeouts) -> None:
         root = Policy(ROOT_POLICY, ROOT_KEY, EVERYTHING)
-        identity = Identity("contoso", "127.0.0.1", Tier.STANDARD, (root,), False)
-        self.namespace = Namespace(identity, SystemClock(), NoJournal())
+        identity = NamespaceIdentity("contoso", "127.0.0.1", Tier.STANDARD, (root,), False)
+        self.namespace = BrokerNamespace(identity, SystemClock(), NoJournal())
         self.namespace.create_queue(QueueDescription("orders"))
         self.connections: set[AmqpConnection] = set()
         self._patience = patience
-        self._listener = Listener("127.0.0.1", 0, None, self._make, asyncio.Protocol)
+        self._listener = PortListener("127.0.0.1", 0, None, self._make, asyncio.Protocol)
 
     def _make(self) -> AmqpConnection:
         connection = AmqpConnection(self.namespace, self._patience, self.connections.discard)
@@ -220,7 +220,7 @@ class Door:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, patience: FrontSettings) -> AsyncIterator[Door]:
+    async def open(cls, patience: AmqpTimeouts) -> AsyncIterator[Door]:
         door = cls(patience)
         await door._listener.open()
         try:
@@ -229,12 +229,12 @@ class Door:
             door._listener.close()
             for connection in list(door.connections):
                 connection.abort()
-            await until(lambda: not door.connections, "all connections are gone")
+            await async_eventually(lambda: not door.connections, "all connections are gone")
 
 
 async def test_a_peer_that_wants_heartbeats_gets_them_in_time() -> None:
-    async with Door.open(FrontSettings()) as door, peer(door.port) as one:
-        await one.come_in(Open("peer", None, None, None, 300))
+    async with Door.open(AmqpTimeouts()) as door, peer(door.port) as one:
+        await one.connect(Open("peer", None, None, None, 300))
         for _ in range(3):
             # However late the loop gets to them, its timers ring in their order: the heartbeat's first, then this one.
             await asyncio.sleep(0.3)
@@ -244,9 +244,9 @@ async def test_a_peer_that_wants_heartbeats_gets_them_in_time() -> None:
 
 
 async def test_a_peer_that_asks_for_none_gets_no_heartbeats() -> None:
-    async with Door.open(FrontSettings()) as door, peer(door.port) as wants, peer(door.port) as does_not:
-        await wants.come_in(Open("peer", None, None, None, 100))
-        await does_not.come_in()
+    async with Door.open(AmqpTimeouts()) as door, peer(door.port) as wants, peer(door.port) as does_not:
+        await wants.connect(Open("peer", None, None, None, 100))
+        await does_not.connect()
         for _ in range(3):
             assert (await wants.frame()).performative is None
         does_not.flow(echo=True)
@@ -254,7 +254,7 @@ async def test_a_peer_that_asks_for_none_gets_no_heartbeats() -> None:
 
 
 async def test_a_peer_that_falls_silent_is_closed() -> None:
-    async with Door.open(FrontSettings(connection_idle_timeout=100)) as door, peer(door.port) as one:
+    async with Door.open(AmqpTimeouts(connection_idle_timeout=100)) as door, peer(door.port) as one:
         assert await one.sasl() == 0
         assert (await one.open()).idle_time_out == 100
         error = await one.error_of(Close)
@@ -263,10 +263,10 @@ async def test_a_peer_that_falls_silent_is_closed() -> None:
 
 
 async def test_a_peer_that_sends_heartbeats_stays() -> None:
-    patience = FrontSettings(connection_idle_timeout=1500)  # twice as long: a busy machine may hold up the heartbeats
+    patience = AmqpTimeouts(connection_idle_timeout=1500)  # twice as long: a busy machine may hold up the heartbeats
     async with Door.open(patience) as door, peer(door.port) as beats, peer(door.port) as silent:
-        await beats.come_in()
-        await silent.come_in()
+        await beats.connect()
+        await silent.connect()
         closing = asyncio.create_task(silent.error_of(Close))
         while not closing.done():  # for as long as it takes to lose patience with the other one
             beats.write(EMPTY_FRAME)
@@ -277,39 +277,39 @@ async def test_a_peer_that_sends_heartbeats_stays() -> None:
 
 @pytest.mark.parametrize("start", [b"", b"AMQP", b"AMQP\x03\x01\x00\x00", AMQP_HEADER, AMQP_HEADER + b"\x00\x00"])
 async def test_half_a_handshake_and_then_silence_is_cut_off(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syphon.emulator.listener.FIRST_BYTE_WITHIN", 0.1)
-    async with Door.open(FrontSettings(handshake_timeout=100)) as door, peer(door.port) as one:
+    monkeypatch.setattr("syphon.emulator.port_listener.FIRST_BYTE_TIMEOUT", 0.1)
+    async with Door.open(AmqpTimeouts(handshake_timeout=100)) as door, peer(door.port) as one:
         one.write(start)
         with contextlib.suppress(ConnectionResetError):
             await one.rest()
-        await until(lambda: not door.connections, "the connection is gone")
+        await async_eventually(lambda: not door.connections, "the connection is gone")
 
 
 async def test_a_peer_that_does_not_take_our_last_words_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syphon.emulator.amqp_front.connection.FAREWELL_WITHIN", 0.1)
-    async with Door.open(FrontSettings()) as door, peer(door.port) as one:
-        await one.come_in()
+    monkeypatch.setattr("syphon.emulator.amqp_front.connection.CLOSE_TIMEOUT", 0.1)
+    async with Door.open(AmqpTimeouts()) as door, peer(door.port) as one:
+        await one.connect()
         one.write(b"\xff" * 8)
         assert (await one.error_of(Close)).condition == "amqp:connection:framing-error"
         # It never closes its end, and need not.
-        await until(lambda: not door.connections, "the connection is gone")
+        await async_eventually(lambda: not door.connections, "the connection is gone")
 
 
 # --- many at once ----------------------------------------------------------------------------------------------------
 
 
-async def test_three_hundred_connections_at_once_each_get_their_own_messages(bench: Bench) -> None:
-    bench.namespace.create_queue(QueueDescription("orders"))
+async def test_three_hundred_connections_at_once_each_get_their_own_messages(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(QueueDescription("orders"))
     count = 300
     got: list[str] = []
 
     async def client(number: int, all_here: asyncio.Barrier) -> None:
-        async with peer(bench.running.amqp_port) as one:
-            await one.come_in()
+        async with peer(emulated.running.amqp_port) as one:
+            await one.connect()
             await one.attach_sender("orders", 0)
             await one.attach_receiver("orders", 1)
             await all_here.wait()
-            assert bench.running.connection_count == count
+            assert emulated.running.connection_count == count
             one.send(Transfer(0, 0, b"t", 0, False), text(str(number)))
             one.flow(1, 1)
             got.append(await one_of_each(one))
@@ -317,7 +317,7 @@ async def test_three_hundred_connections_at_once_each_get_their_own_messages(ben
             one.send(Close())
             await one.expect(Close)
 
-    async def one_of_each(one: Peer) -> str:
+    async def one_of_each(one: AmqpPeer) -> str:
         """An answer to what was sent, a message received and settled: in whichever order they come."""
         answers, arrived = 0, ""
         while answers < 2:
@@ -336,14 +336,14 @@ async def test_three_hundred_connections_at_once_each_get_their_own_messages(ben
         for number in range(count):
             group.create_task(client(number, all_here))
     assert sorted(got, key=int) == [str(number) for number in range(count)]
-    await until(lambda: bench.running.connection_count == 0, "all have left")
-    assert not bench.namespace.entity("orders").links
+    await async_eventually(lambda: emulated.running.connection_count == 0, "all have left")
+    assert not emulated.namespace.entity("orders").links
 
 
-async def test_one_connection_takes_hundreds_of_sessions(bench: Bench) -> None:
-    bench.namespace.create_queue(QueueDescription("orders"))
-    async with peer(bench.running.amqp_port) as one:
-        await one.come_in()
+async def test_one_connection_takes_hundreds_of_sessions(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(QueueDescription("orders"))
+    async with peer(emulated.running.amqp_port) as one:
+        await one.connect()
         for channel in range(1, 500):
             one.send(Begin(None, 0, 100, 100), channel=channel)
             one.ask_to_receive("orders", 0, channel)
@@ -352,7 +352,7 @@ async def test_one_connection_takes_hundreds_of_sessions(bench: Bench) -> None:
             assert isinstance(begin.performative, Begin)
             assert begin.performative.remote_channel == begin.channel == channel
             assert isinstance((await one.next_frame()).performative, Attach)
-        assert len(bench.namespace.entity("orders").links) == 499
+        assert len(emulated.namespace.entity("orders").links) == 499
         one.send(End(), channel=250)
         assert (await one.next_frame()).channel == 250
-        assert len(bench.namespace.entity("orders").links) == 498
+        assert len(emulated.namespace.entity("orders").links) == 498

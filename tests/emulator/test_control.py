@@ -1,4 +1,4 @@
-"""The controls over HTTP: what can be asked of a namespace and told to it, and how mistakes are answered."""
+"""The control routes over HTTP: what they read and change in a namespace, and how they answer invalid requests."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from syphon.emulator import (
     Outage,
     QueueDescription,
 )
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.raw_client import raw_client
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 ORDER = section_bytes(Section.DATA, b"an order")
 NOTHING_SPECIAL = {
@@ -48,7 +48,7 @@ NOTHING_SPECIAL = {
 class Controls:
     """The controls of one namespace, asked with plain HTTP."""
 
-    bench: Bench
+    emulated: EmulatedNamespace
     session: aiohttp.ClientSession
 
     async def ask(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
@@ -58,7 +58,7 @@ class Controls:
 
 
 @pytest.fixture
-async def controls(clocked: Bench) -> AsyncIterator[Controls]:
+async def controls(clocked: EmulatedNamespace) -> AsyncIterator[Controls]:
     clocked.namespace.create_queue(QueueDescription("orders"))
     async with aiohttp.ClientSession(f"http://127.0.0.1:{clocked.running.http_port}") as session:
         yield Controls(clocked, session)
@@ -66,18 +66,18 @@ async def controls(clocked: Bench) -> AsyncIterator[Controls]:
 
 async def test_health_names_the_namespace_and_its_outage(controls: Controls) -> None:
     assert await controls.ask("GET", "/health") == (200, {"namespace": "contoso", "outage": None})
-    controls.bench.namespace.faults.begin_outage(Outage.HANG)
+    controls.emulated.namespace.faults.begin_outage(Outage.HANG)
     assert await controls.ask("GET", "/health") == (200, {"namespace": "contoso", "outage": "hang"})
 
 
 async def test_the_controls_are_on_the_port_for_messages_too(controls: Controls) -> None:
-    port = controls.bench.running.amqp_port
+    port = controls.emulated.running.amqp_port
     async with controls.session.get(f"http://127.0.0.1:{port}/$emulator/health") as answer:
         assert answer.status == 200
 
 
 async def test_counters_are_read_and_reset(controls: Controls) -> None:
-    async with raw_client(controls.bench) as raw:
+    async with raw_client(controls.emulated) as raw:
         assert await raw.send(await raw.attach_sender("orders"), ORDER) == Accepted()
     zero = {"send": 0, "receive": 0, "empty_receive": 0, "settle": 0, "peek": 0, "manage": 0}
     assert await controls.ask("GET", "/counters") == (
@@ -99,9 +99,9 @@ async def test_a_fault_is_set_and_shown_and_strikes(controls: Controls) -> None:
         "period": 60,
     }
     status, shown = await controls.ask("POST", "/faults", wanted)
-    until = controls.bench.namespace.clock.now() + 60_000
+    until = controls.emulated.namespace.clock.now() + 60_000
     assert (status, shown) == (201, {**NOTHING_SPECIAL, **wanted, "id": 1, "until": until})
-    async with raw_client(controls.bench) as raw:
+    async with raw_client(controls.emulated) as raw:
         error = await raw.refusal_of(await raw.attach_sender("orders"), ORDER)
         assert (error.condition, error.description) == ("com.microsoft:server-busy", "come back later")
     assert await controls.ask("GET", "/faults") == (200, {"faults": [{**shown, "struck": 1}]})
@@ -115,7 +115,7 @@ async def test_only_the_action_of_a_fault_must_be_given(controls: Controls) -> N
 
 
 async def test_faults_set_in_process_and_over_http_are_the_same(controls: Controls) -> None:
-    number = controls.bench.namespace.faults.add(Fault(Action.DROP, Operation.SEND, "orders"))
+    number = controls.emulated.namespace.faults.add(Fault(Action.DROP, Operation.SEND, "orders"))
     _, shown = await controls.ask("GET", "/faults")
     assert [(fault["id"], fault["action"]) for fault in shown["faults"]] == [(number, "drop")]
 
@@ -124,9 +124,9 @@ async def test_faults_are_cleared_one_by_one_or_all_at_once(controls: Controls) 
     for _ in range(3):
         await controls.ask("POST", "/faults", {"action": "drop"})
     assert await controls.ask("DELETE", "/faults/2") == (200, {})
-    assert [fault.id for fault in controls.bench.namespace.faults.armed()] == [1, 3]
+    assert [fault.id for fault in controls.emulated.namespace.faults.armed()] == [1, 3]
     assert await controls.ask("DELETE", "/faults") == (200, {})
-    assert controls.bench.namespace.faults.armed() == []
+    assert controls.emulated.namespace.faults.armed() == []
 
 
 @pytest.mark.parametrize("number", ["7", "9" * 18])
@@ -137,16 +137,16 @@ async def test_a_fault_that_is_not_set_cannot_be_cleared(controls: Controls, num
 
 async def test_an_outage_is_refusal_unless_it_is_said_otherwise(controls: Controls) -> None:
     assert await controls.ask("PUT", "/outage") == (200, {"outage": "refuse"})
-    assert controls.bench.namespace.faults.outage is Outage.REFUSE
+    assert controls.emulated.namespace.faults.outage is Outage.REFUSE
     assert await controls.ask("PUT", "/outage", {"kind": "busy"}) == (200, {"outage": "busy"})
     assert await controls.ask("DELETE", "/outage") == (200, {"outage": None})
     assert await controls.ask("DELETE", "/outage") == (200, {"outage": None})
-    assert controls.bench.namespace.faults.outage is None
+    assert controls.emulated.namespace.faults.outage is None
 
 
 async def test_a_throttle_is_set_and_taken_away(controls: Controls) -> None:
     assert await controls.ask("PUT", "/throttle", {"credits_per_second": 1}) == (200, {"credits_per_second": 1})
-    async with raw_client(controls.bench) as raw:
+    async with raw_client(controls.emulated) as raw:
         sender = await raw.attach_sender("orders")
         assert await raw.send(sender, ORDER) == Accepted()
         assert "50009" in ((await raw.refusal_of(sender, ORDER)).description or "")
@@ -159,7 +159,7 @@ async def test_a_quota_in_bytes_fills_a_queue(controls: Controls) -> None:
         200,
         {"entity": "Orders", "bytes": 10},
     )
-    async with raw_client(controls.bench) as raw:
+    async with raw_client(controls.emulated) as raw:
         sender = await raw.attach_sender("orders")
         assert (await raw.refusal_of(sender, ORDER)).condition == "amqp:resource-limit-exceeded"
         await controls.ask("PUT", "/quota", {"entity": "orders", "bytes": None})
@@ -167,10 +167,10 @@ async def test_a_quota_in_bytes_fills_a_queue(controls: Controls) -> None:
 
 
 async def test_fragments_of_a_partitioned_queue_go_down_and_come_back(controls: Controls) -> None:
-    controls.bench.namespace.create_queue(QueueDescription("parted", enable_partitioning=True))
+    controls.emulated.namespace.create_queue(QueueDescription("parted", enable_partitioning=True))
     everything = {"entity": "parted", "down": list(range(16))}
     assert await controls.ask("PUT", "/fragments", everything) == (200, everything)
-    async with raw_client(controls.bench) as raw:
+    async with raw_client(controls.emulated) as raw:
         sender = await raw.attach_sender("parted")
         assert (await raw.refusal_of(sender, ORDER)).condition == "com.microsoft:timeout"
         assert await controls.ask("PUT", "/fragments", {"entity": "parted", "down": []}) == (
@@ -224,7 +224,7 @@ async def test_a_mistake_is_answered_with_the_name_of_the_field(
     status, answer = await controls.ask(method, path, body)
     assert status == 400
     assert answer["error"].startswith(f"{named}: ")
-    faults = controls.bench.namespace.faults
+    faults = controls.emulated.namespace.faults
     assert (faults.armed(), faults.outage, faults.throttle) == ([], None, None)
 
 
@@ -250,7 +250,7 @@ async def test_a_control_that_does_not_exist_is_not_found(controls: Controls, me
 async def test_pages_in_a_browser_are_kept_out(controls: Controls, origin: str) -> None:
     status, answer = await controls.ask("PUT", "/outage", {"kind": "drop"}, headers={"Origin": origin})
     assert (status, answer) == (403, {"error": "The control routes are not for web pages."})
-    assert controls.bench.namespace.faults.outage is None
+    assert controls.emulated.namespace.faults.outage is None
     assert (await controls.ask("GET", "/counters", headers={"Origin": origin}))[0] == 403
 
 
@@ -266,12 +266,12 @@ async def test_the_controls_of_one_namespace_are_not_those_of_the_other(controls
 
 
 async def test_no_more_than_the_standard_library_is_needed(controls: Controls) -> None:
-    address = f"http://127.0.0.1:{controls.bench.running.http_port}/$emulator/faults"
+    address = f"http://127.0.0.1:{controls.emulated.running.http_port}/$emulator/faults"
     request = urllib.request.Request(address, data=b'{"action": "drop", "operation": "send"}', method="POST")
 
     def post() -> Any:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             return json.load(answer)
 
     assert (await asyncio.to_thread(post))["id"] == 1
-    assert [fault.action for fault in controls.bench.namespace.faults.armed()] == [Action.DROP]
+    assert [fault.action for fault in controls.emulated.namespace.faults.armed()] == [Action.DROP]

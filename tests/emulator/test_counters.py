@@ -1,4 +1,4 @@
-"""Counting: every operation once, under one kind; and the receives that bring nothing, which cost as much as others."""
+"""Counters: every operation counts once, under one kind, and so do receives without a message."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from syphon.emulator import (
     SubscriptionDescription,
     TopicDescription,
 )
-from syphon.emulator.broker.counters import Counters
-from tests.emulator.conftest import Bench, leftovers
+from syphon.emulator.broker.counters import OperationCounters
+from tests.emulator.conftest import EmulatedNamespace, ignore_unclosed_resources
 from tests.support.raw_client import LinkEnded, RawClient, raw_client
-from tests.support.sdk_queue import AIO, MOMENT, SOON, desk
-from tests.support.waiting import until
+from tests.support.sdk_queue import AIO, MOMENT, SOON, sdk_queue
+from tests.support.waiting import async_eventually
 
-pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
+pytestmark = [ignore_unclosed_resources, pytest.mark.usefixtures("garbage_collected")]
 
 ORDER = section_bytes(Section.DATA, b"an order")
 QUARTER, IDLE = 900, 600
@@ -41,26 +41,26 @@ QUARTER, IDLE = 900, 600
 
 
 @pytest.fixture
-def clock(clocked: Bench) -> FakeClock:
+def clock(clocked: EmulatedNamespace) -> FakeClock:
     assert clocked.clock is not None
     return clocked.clock
 
 
 @pytest.fixture
-async def patient() -> AsyncIterator[Bench]:
+async def patient() -> AsyncIterator[EmulatedNamespace]:
     """A namespace on a fake clock that does not mind idle links."""
     clock = FakeClock()
     names = [NamespaceSettings(name="contoso", link_idle_timeout=7 * 86_400_000)]
     async with Emulator(EmulatorSettings(namespaces=names), clock=clock) as emulator:
-        yield Bench(emulator["contoso"], clock)
+        yield EmulatedNamespace(emulator["contoso"], clock)
 
 
-def counted(bench: Bench, entity: str = "orders") -> dict[str, int]:
-    return bench.namespace.counters.by_entity().get(entity, {})
+def counted(emulated: EmulatedNamespace, entity: str = "orders") -> dict[str, int]:
+    return emulated.namespace.counters.by_entity().get(entity, {})
 
 
-def empties(bench: Bench, entity: str = "orders") -> int:
-    return bench.namespace.counters.of(entity, Kind.EMPTY_RECEIVE)
+def empties(emulated: EmulatedNamespace, entity: str = "orders") -> int:
+    return emulated.namespace.counters.of(entity, Kind.EMPTY_RECEIVE)
 
 
 async def ask(raw: RawClient, receiver: int, credit: int, drain: bool = False) -> None:
@@ -73,7 +73,7 @@ async def ask(raw: RawClient, receiver: int, credit: int, drain: bool = False) -
 
 
 def test_counts_are_kept_by_entity_and_kind_and_can_be_reset() -> None:
-    counters = Counters()
+    counters = OperationCounters()
     counters.add("Orders", Kind.SEND, 3)
     counters.add("orders", Kind.SEND)
     counters.add("ORDERS", Kind.PEEK)
@@ -93,62 +93,64 @@ def test_counts_are_kept_by_entity_and_kind_and_can_be_reset() -> None:
     assert set(counters.totals().values()) == {0}
 
 
-async def test_each_operation_is_counted_once_under_its_kind(bench: Bench) -> None:
+async def test_each_operation_is_counted_once_under_its_kind(emulated: EmulatedNamespace) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    async with desk(bench, AIO) as orders:
+    async with sdk_queue(emulated, AIO) as orders:
         await orders.send("one", "two", "three", "four")
-        assert counted(bench) == {"send": 4}
+        assert counted(emulated) == {"send": 4}
         one, two, three, four = await orders.take(4)
-        assert counted(bench) == {"send": 4, "receive": 4}
+        assert counted(emulated) == {"send": 4, "receive": 4}
         await orders.receiver.complete_message(one)
         await orders.receiver.dead_letter_message(two)
         await orders.receiver.abandon_message(three)
         await orders.receiver.defer_message(four)
-        assert counted(bench) == {"send": 4, "receive": 4, "settle": 4}
+        assert counted(emulated) == {"send": 4, "receive": 4, "settle": 4}
         assert four.sequence_number is not None
         [four] = await orders.receiver.receive_deferred_messages(four.sequence_number)
-        assert counted(bench) == {"send": 4, "receive": 5, "settle": 4}
+        assert counted(emulated) == {"send": 4, "receive": 5, "settle": 4}
         await orders.receiver.renew_message_lock(four)
-        assert counted(bench) == {"send": 4, "receive": 5, "settle": 4, "manage": 1}
+        assert counted(emulated) == {"send": 4, "receive": 5, "settle": 4, "manage": 1}
         await orders.receiver.complete_message(four)  # a deferred one is settled by request
-        assert counted(bench) == {"send": 4, "receive": 5, "settle": 5, "manage": 1}
+        assert counted(emulated) == {"send": 4, "receive": 5, "settle": 5, "manage": 1}
         [number] = await orders.sender.schedule_messages(ServiceBusMessage("later"), tomorrow)
-        assert counted(bench) == {"send": 5, "receive": 5, "settle": 5, "manage": 1}
+        assert counted(emulated) == {"send": 5, "receive": 5, "settle": 5, "manage": 1}
         await orders.sender.cancel_scheduled_messages(number)
-        assert counted(bench) == {"send": 5, "receive": 5, "settle": 5, "manage": 2}
+        assert counted(emulated) == {"send": 5, "receive": 5, "settle": 5, "manage": 2}
         await orders.receiver.peek_messages(10)
         await orders.receiver.peek_messages(10, sequence_number=1_000)  # finds nothing, and is a peek all the same
-        assert counted(bench) == {"send": 5, "receive": 5, "settle": 5, "manage": 2, "peek": 2}
-    assert bench.namespace.counters.totals() == {**counted(bench), "empty_receive": 0}
+        assert counted(emulated) == {"send": 5, "receive": 5, "settle": 5, "manage": 2, "peek": 2}
+    assert emulated.namespace.counters.totals() == {**counted(emulated), "empty_receive": 0}
 
 
-async def test_what_is_refused_is_not_counted(bench: Bench) -> None:
-    bench.namespace.create_queue(QueueDescription("orders"))
-    bench.namespace.faults.add(Fault(Action.REFUSE, Operation.SEND))
-    bench.namespace.faults.add(Fault(Action.REFUSE, Operation.SETTLE))
-    async with raw_client(bench) as raw:
+async def test_what_is_refused_is_not_counted(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(QueueDescription("orders"))
+    emulated.namespace.faults.add(Fault(Action.REFUSE, Operation.SEND))
+    emulated.namespace.faults.add(Fault(Action.REFUSE, Operation.SETTLE))
+    async with raw_client(emulated) as raw:
         sender = await raw.attach_sender("orders")
         await raw.refusal_of(sender, ORDER)
-        bench.namespace.faults.clear(1)
+        emulated.namespace.faults.clear(1)
         await raw.send(sender, ORDER)
         receiver = await raw.attach_receiver("orders")
         raw.grant(receiver, 1)
         await raw.settle(await raw.receive(receiver), Accepted())
-    assert counted(bench) == {"send": 1, "receive": 1}
+    assert counted(emulated) == {"send": 1, "receive": 1}
 
 
-async def test_topics_subscriptions_and_dead_letters_are_counted_by_their_own_paths(bench: Bench) -> None:
-    bench.namespace.create_topic(TopicDescription("events"))
-    bench.namespace.create_subscription(SubscriptionDescription("events", "all"))
-    bench.namespace.create_queue(QueueDescription("orders"))
-    async with raw_client(bench) as raw:
+async def test_topics_subscriptions_and_dead_letters_are_counted_by_their_own_paths(
+    emulated: EmulatedNamespace,
+) -> None:
+    emulated.namespace.create_topic(TopicDescription("events"))
+    emulated.namespace.create_subscription(SubscriptionDescription("events", "all"))
+    emulated.namespace.create_queue(QueueDescription("orders"))
+    async with raw_client(emulated) as raw:
         await raw.send(await raw.attach_sender("Events"), ORDER)
         receiver = await raw.attach_receiver("EVENTS/Subscriptions/all")
         raw.grant(receiver, 1)
         await raw.receive(receiver)
         await ask(raw, await raw.attach_receiver("orders/$DeadLetterQueue"), 1)
-    await until(lambda: bench.running.connection_count == 0, "the client has left")
-    counters = bench.namespace.counters
+    await async_eventually(lambda: emulated.running.connection_count == 0, "the client has left")
+    counters = emulated.namespace.counters
     assert counters.of("events", Kind.SEND) == 1
     assert counters.of("events/subscriptions/all", Kind.RECEIVE) == 1
     assert counters.of("orders/$deadletterqueue", Kind.EMPTY_RECEIVE) == 1
@@ -159,9 +161,9 @@ async def test_topics_subscriptions_and_dead_letters_are_counted_by_their_own_pa
 
 
 async def test_each_receive_of_the_client_that_brings_nothing_is_one_empty_receive(
-    clocked: Bench, clock: FakeClock
+    clocked: EmulatedNamespace, clock: FakeClock
 ) -> None:
-    async with desk(clocked, AIO) as orders:
+    async with sdk_queue(clocked, AIO) as orders:
         for _ in range(5):
             assert await orders.receiver.receive_messages(10, max_wait_time=MOMENT) == []
             await orders.receiver.peek_messages()  # once it is answered, the broker has heard of the receive as well
@@ -170,15 +172,17 @@ async def test_each_receive_of_the_client_that_brings_nothing_is_one_empty_recei
     assert counted(clocked) == {"empty_receive": 5, "peek": 5}
 
 
-async def test_a_receive_that_brings_fewer_than_it_asked_for_is_not_empty(clocked: Bench, clock: FakeClock) -> None:
-    async with desk(clocked, AIO) as orders:
+async def test_a_receive_that_brings_fewer_than_it_asked_for_is_not_empty(
+    clocked: EmulatedNamespace, clock: FakeClock
+) -> None:
+    async with sdk_queue(clocked, AIO) as orders:
         await orders.send("an order")
         assert len(await orders.receiver.receive_messages(10, max_wait_time=SOON)) == 1
         clock.advance(60)
     assert empties(clocked) == 0
 
 
-async def test_four_quarters_of_an_hour_are_four_receives(patient: Bench) -> None:
+async def test_four_quarters_of_an_hour_are_four_receives(patient: EmulatedNamespace) -> None:
     assert patient.clock is not None
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
@@ -192,7 +196,7 @@ async def test_four_quarters_of_an_hour_are_four_receives(patient: Bench) -> Non
 
 
 async def test_four_quarters_of_an_hour_are_four_receives_though_idle_links_are_detached(
-    clocked: Bench, clock: FakeClock
+    clocked: EmulatedNamespace, clock: FakeClock
 ) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(clocked) as raw:
@@ -210,16 +214,22 @@ async def test_four_quarters_of_an_hour_are_four_receives_though_idle_links_are_
     assert counted(clocked) == {"empty_receive": 4}
 
 
-async def test_a_receive_of_the_client_is_one_receive_across_a_forced_detach(clocked: Bench, clock: FakeClock) -> None:
+async def test_a_receive_of_the_client_is_one_receive_across_a_forced_detach(
+    clocked: EmulatedNamespace, clock: FakeClock
+) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     links = clocked.namespace.entity("orders").links
     client = ServiceBusClient.from_connection_string(clocked.connection_string, retry_backoff_factor=0.01)
     async with client, client.get_queue_receiver("orders") as receiver:
         receiving = asyncio.create_task(receiver.receive_messages(100, max_wait_time=SOON * 4))
-        await until(lambda: [link for link in links if getattr(link, "credit", 0) == 100], "the receive has begun")
+        await async_eventually(
+            lambda: [link for link in links if getattr(link, "credit", 0) == 100], "the receive has begun"
+        )
         clock.advance(IDLE)
         assert not links
-        await until(lambda: [link for link in links if getattr(link, "credit", 0)], "it goes on, on a new link")
+        await async_eventually(
+            lambda: [link for link in links if getattr(link, "credit", 0)], "it goes on, on a new link"
+        )
         clock.advance(QUARTER - IDLE)
         assert not receiving.done()
         receiving.cancel()
@@ -229,7 +239,7 @@ async def test_a_receive_of_the_client_is_one_receive_across_a_forced_detach(clo
 
 
 @pytest.mark.parametrize("credit", [0, 5])
-async def test_a_receive_that_ends_with_a_drain_is_counted_once(patient: Bench, credit: int) -> None:
+async def test_a_receive_that_ends_with_a_drain_is_counted_once(patient: EmulatedNamespace, credit: int) -> None:
     assert patient.clock is not None
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
@@ -241,14 +251,14 @@ async def test_a_receive_that_ends_with_a_drain_is_counted_once(patient: Bench, 
     assert counted(patient) == {"empty_receive": 1}
 
 
-async def test_a_receive_that_only_looks_what_is_there_is_a_receive(patient: Bench) -> None:
+async def test_a_receive_that_only_looks_what_is_there_is_a_receive(patient: EmulatedNamespace) -> None:
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
         await ask(raw, await raw.attach_receiver("orders"), 5, drain=True)
         assert counted(patient) == {"empty_receive": 1}
 
 
-async def test_credit_within_a_second_belongs_to_the_same_receive(patient: Bench) -> None:
+async def test_credit_within_a_second_belongs_to_the_same_receive(patient: EmulatedNamespace) -> None:
     assert patient.clock is not None
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
@@ -262,7 +272,7 @@ async def test_credit_within_a_second_belongs_to_the_same_receive(patient: Bench
         assert empties(patient) == 1
 
 
-async def test_a_link_without_credit_is_no_receive(patient: Bench) -> None:
+async def test_a_link_without_credit_is_no_receive(patient: EmulatedNamespace) -> None:
     assert patient.clock is not None
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
@@ -274,21 +284,21 @@ async def test_a_link_without_credit_is_no_receive(patient: Bench) -> None:
 
 
 @pytest.mark.parametrize("outage", [Outage.REFUSE, Outage.DROP, Outage.HANG])
-async def test_a_receive_that_an_outage_ends_is_not_counted(patient: Bench, outage: Outage) -> None:
+async def test_a_receive_that_an_outage_ends_is_not_counted(patient: EmulatedNamespace, outage: Outage) -> None:
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
         await ask(raw, await raw.attach_receiver("orders"), 10)
         patient.namespace.faults.begin_outage(outage)
         patient.namespace.faults.end_outage()
-        await until(lambda: patient.running.connection_count == 0, "the connection is cut")
+        await async_eventually(lambda: patient.running.connection_count == 0, "the connection is cut")
     assert counted(patient) == {}
 
 
-async def test_a_receive_whose_client_goes_away_is_counted(patient: Bench) -> None:
+async def test_a_receive_whose_client_goes_away_is_counted(patient: EmulatedNamespace) -> None:
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
         await ask(raw, await raw.attach_receiver("orders"), 10)
-    await until(lambda: patient.running.connection_count == 0, "the client has left")
+    await async_eventually(lambda: patient.running.connection_count == 0, "the client has left")
     assert counted(patient) == {"empty_receive": 1}
 
 
@@ -296,7 +306,7 @@ async def test_a_receive_whose_client_goes_away_is_counted(patient: Bench) -> No
 
 
 async def test_a_link_is_detached_by_force_when_nothing_has_happened_on_it_for_ten_minutes(
-    clocked: Bench, clock: FakeClock
+    clocked: EmulatedNamespace, clock: FakeClock
 ) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(clocked) as raw:
@@ -316,16 +326,16 @@ async def test_the_time_until_a_link_is_idle_can_be_set() -> None:
     clock = FakeClock()
     names = [NamespaceSettings(name="contoso", link_idle_timeout=60_000)]
     async with Emulator(EmulatorSettings(namespaces=names), clock=clock) as emulator:
-        bench = Bench(emulator["contoso"], clock)
-        bench.namespace.create_queue(QueueDescription("orders"))
-        async with raw_client(bench) as raw:
+        emulated = EmulatedNamespace(emulator["contoso"], clock)
+        emulated.namespace.create_queue(QueueDescription("orders"))
+        async with raw_client(emulated) as raw:
             await raw.attach_sender("orders")
             clock.advance(60)
             with pytest.raises(LinkEnded):
                 await raw.next(Flow)
 
 
-async def test_the_client_gets_over_the_detachment_of_idle_links(clocked: Bench, clock: FakeClock) -> None:
+async def test_the_client_gets_over_the_detachment_of_idle_links(clocked: EmulatedNamespace, clock: FakeClock) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     links = clocked.namespace.entity("orders").links
     client = ServiceBusClient.from_connection_string(clocked.connection_string, retry_backoff_factor=0.01)
@@ -341,8 +351,10 @@ async def test_the_client_gets_over_the_detachment_of_idle_links(clocked: Bench,
     assert counted(clocked) == {"send": 2, "receive": 2, "settle": 2}
 
 
-async def test_an_idle_management_link_costs_the_client_one_error_at_most(clocked: Bench, clock: FakeClock) -> None:
-    async with desk(clocked, AIO) as orders:
+async def test_an_idle_management_link_costs_the_client_one_error_at_most(
+    clocked: EmulatedNamespace, clock: FakeClock
+) -> None:
+    async with sdk_queue(clocked, AIO) as orders:
         assert await orders.receiver.peek_messages() == []
         clock.advance(IDLE)
         try:

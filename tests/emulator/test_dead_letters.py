@@ -1,18 +1,20 @@
-"""Dead letters: how a message becomes one, what it then says of itself, and that it can be had again."""
+"""Dead letters: how a message becomes one, which reason it carries, and that it can be received."""
 
 from __future__ import annotations
 
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
 from syphon.emulator.broker.descriptions import QueueDescription
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.sdk_client import take
-from tests.support.sdk_queue import asynchronous, both, desk, synchronous, text
+from tests.support.sdk_queue import asynchronous, both, sdk_queue, synchronous, text
 
 
 @both
-async def test_a_dead_lettered_message_tells_why_and_where_it_came_from(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_a_dead_lettered_message_tells_why_and_where_it_came_from(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         sent = ServiceBusMessage("x", message_id="m-1", subject="s", application_properties={"own": "stays"})
         await it.sender.send_messages([sent, ServiceBusMessage("no reason")])
         message, silent = await it.take(2)
@@ -40,8 +42,10 @@ async def test_a_dead_lettered_message_tells_why_and_where_it_came_from(bench: B
 
 
 @synchronous
-async def test_a_message_is_dead_lettered_when_its_last_delivery_fails(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour, QueueDescription("orders", max_delivery_count=3)) as it:
+async def test_a_message_is_dead_lettered_when_its_last_delivery_fails(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(clocked, flavour, QueueDescription("orders", max_delivery_count=3)) as it:
         await it.send("x")
         await it.receiver.abandon_message(await it.take_one())
         await it.take_one()
@@ -60,9 +64,11 @@ async def test_a_message_is_dead_lettered_when_its_last_delivery_fails(clocked: 
 
 
 @asynchronous
-async def test_dead_letters_are_never_dead_lettered_for_their_deliveries(clocked: Bench, flavour: str) -> None:
+async def test_dead_letters_are_never_dead_lettered_for_their_deliveries(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
     description = QueueDescription("orders", max_delivery_count=1)
-    async with desk(clocked, flavour, description, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as it:
+    async with sdk_queue(clocked, flavour, description, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as it:
         main = await it.open_receiver()
         await it.send("x")
         (message,) = await take(main)

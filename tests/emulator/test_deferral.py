@@ -1,4 +1,4 @@
-"""Deferral: a message set aside is had by its sequence number, and in no other way."""
+"""Deferral: a deferred message is received by its sequence number and in no other way."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from azure.servicebus import ServiceBusMessageState, ServiceBusReceiveMode
 from azure.servicebus.exceptions import MessageNotFoundError
 
 from syphon.emulator.broker.descriptions import QueueDescription
-from tests.emulator.conftest import Bench
-from tests.support.sdk_queue import MOMENT, asynchronous, both, desk, synchronous, text, texts
+from tests.emulator.conftest import EmulatedNamespace
+from tests.support.sdk_queue import MOMENT, asynchronous, both, sdk_queue, synchronous, text, texts
 
 
 @both
-async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_a_deferred_message_is_received_by_its_number_only(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send("one", "two", "three")
         received = await it.take(3)
         for message in received:
@@ -33,8 +33,8 @@ async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench, f
 
 
 @synchronous
-async def test_a_number_that_is_not_a_deferred_messages_is_an_error(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_a_number_that_is_not_a_deferred_messages_is_an_error(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send("deferred", "active")
         message = await it.take_one()
         await it.receiver.defer_message(message)
@@ -49,9 +49,9 @@ async def test_a_number_that_is_not_a_deferred_messages_is_an_error(bench: Bench
 
 @asynchronous
 async def test_an_abandoned_deferred_message_stays_deferred_and_so_does_one_whose_lock_ran_out(
-    clocked: Bench, flavour: str
+    clocked: EmulatedNamespace, flavour: str
 ) -> None:
-    async with desk(clocked, flavour) as it:
+    async with sdk_queue(clocked, flavour) as it:
         await it.send("x")
         message = await it.take_one()
         await it.receiver.defer_message(message)
@@ -73,8 +73,10 @@ async def test_an_abandoned_deferred_message_stays_deferred_and_so_does_one_whos
 
 
 @asynchronous
-async def test_deferring_never_buries_a_message_but_its_next_failure_does(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour, QueueDescription("orders", max_delivery_count=2)) as it:
+async def test_deferring_never_buries_a_message_but_its_next_failure_does(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(emulated, flavour, QueueDescription("orders", max_delivery_count=2)) as it:
         await it.send("x")
         message = await it.take_one()
         number = message.sequence_number or 0
@@ -87,8 +89,10 @@ async def test_deferring_never_buries_a_message_but_its_next_failure_does(bench:
 
 
 @synchronous
-async def test_deferred_messages_are_received_and_deleted_in_that_mode(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_deferred_messages_are_received_and_deleted_in_that_mode(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send("x")
         message = await it.take_one()
         await it.receiver.defer_message(message)

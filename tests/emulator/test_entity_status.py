@@ -1,4 +1,4 @@
-"""A queue's status and its end: who may still use it, and what those who did are told."""
+"""The status and the deletion of a queue: which operations it still allows, and the errors of its clients."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from azure.servicebus.exceptions import MessagingEntityDisabledError, MessagingE
 from syphon.amqp import Array, Long, Map, Message, Section, Symbol, Timestamp, UInt, Value, data_section, section_bytes
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription
 from syphon.emulator.broker.refusals import EntityNotFound
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.raw_client import raw_client, request
-from tests.support.sdk_queue import SOON, Desk, asynchronous, both, desk, synchronous, text, texts
+from tests.support.sdk_queue import SOON, SdkQueue, asynchronous, both, sdk_queue, synchronous, text, texts
 
 FIVE_MINUTES = 5 * 60
 
 
-def become(it: Desk, status: EntityStatus) -> None:
-    it.bench.namespace.update_queue(replace(it.queue.description, status=status))
+def become(it: SdkQueue, status: EntityStatus) -> None:
+    it.emulated.namespace.update_queue(replace(it.queue.description, status=status))
 
 
 async def refusals(*attempts: object) -> list[type[BaseException] | None]:
@@ -30,10 +30,10 @@ async def refusals(*attempts: object) -> list[type[BaseException] | None]:
 
 @both
 async def test_a_disabled_queue_ends_its_links_and_takes_no_new_ones_until_it_is_active_again(
-    bench: Bench, flavour: str
+    emulated: EmulatedNamespace, flavour: str
 ) -> None:
     disabled = MessagingEntityDisabledError
-    async with desk(bench, flavour, retries=1) as it:
+    async with sdk_queue(emulated, flavour, retries=1) as it:
         await it.send("kept")
         become(it, EntityStatus.DISABLED)
         assert await refusals(
@@ -46,8 +46,8 @@ async def test_a_disabled_queue_ends_its_links_and_takes_no_new_ones_until_it_is
 
 
 @synchronous
-async def test_send_disabled_is_about_senders_alone(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour, retries=1) as it:
+async def test_send_disabled_is_about_senders_alone(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour, retries=1) as it:
         await it.send("kept")
         become(it, EntityStatus.SEND_DISABLED)
         with pytest.raises(MessagingEntityDisabledError):
@@ -58,8 +58,8 @@ async def test_send_disabled_is_about_senders_alone(bench: Bench, flavour: str) 
 
 
 @asynchronous
-async def test_receive_disabled_is_about_receivers_alone(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_receive_disabled_is_about_receivers_alone(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send("first", "deferred")
         first, deferred = await it.take(2)
         await it.receiver.defer_message(deferred)
@@ -73,7 +73,7 @@ async def test_receive_disabled_is_about_receivers_alone(bench: Bench, flavour: 
             "sequence-numbers": Array(0x81, (Long(deferred.sequence_number or 0),)),
             "receiver-settle-mode": UInt(1),
         }
-        async with raw_client(bench) as client:
+        async with raw_client(emulated) as client:
             requests = await client.attach_sender("orders/$management")
             replies = await client.attach_receiver("orders/$management")
             client.grant(replies, 1)
@@ -86,27 +86,29 @@ async def test_receive_disabled_is_about_receivers_alone(bench: Bench, flavour: 
 
 
 @asynchronous
-async def test_who_uses_a_queue_that_is_deleted_is_told_that_it_is_gone(bench: Bench, flavour: str) -> None:
+async def test_who_uses_a_queue_that_is_deleted_is_told_that_it_is_gone(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
     gone = MessagingEntityNotFoundError
-    async with desk(bench, flavour, retries=1) as it:
+    async with sdk_queue(emulated, flavour, retries=1) as it:
         await it.send("x")
         await it.take_one()
         waiting = asyncio.ensure_future(it.receiver.receive_messages(max_wait_time=SOON * 4))
         async with asyncio.timeout(SOON):
-            while not it.queue.main._hungry:
+            while not it.queue.main._waiting_consumers:
                 await asyncio.sleep(0)
-        bench.namespace.delete("orders")
+        emulated.namespace.delete("orders")
         assert await refusals(waiting, it.send("y")) == [gone, gone]
         # A new queue of that name is a new queue.
-        bench.namespace.create_queue(QueueDescription("orders"))
+        emulated.namespace.create_queue(QueueDescription("orders"))
         await it.send("z")
         message = await it.take_one()
         assert (text(message), message.sequence_number) == ("z", 1)
 
 
-def exists(bench: Bench) -> bool:
+def exists(emulated: EmulatedNamespace) -> bool:
     try:
-        bench.namespace.entity("orders")
+        emulated.namespace.entity("orders")
     except EntityNotFound:
         return False
     return True
@@ -116,8 +118,8 @@ IDLE = QueueDescription("orders", auto_delete_on_idle=FIVE_MINUTES * 1000)
 
 
 @asynchronous
-async def test_a_queue_that_nobody_uses_is_deleted_when_its_time_is_over(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour, IDLE) as it:
+async def test_an_unused_queue_is_deleted_when_its_time_is_over(clocked: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(clocked, flavour, IDLE) as it:
         await it.send("x")
         it.advance(FIVE_MINUTES - 1)
         assert exists(clocked)
@@ -131,7 +133,7 @@ async def test_a_queue_that_nobody_uses_is_deleted_when_its_time_is_over(clocked
             await it.open_receiver()
 
 
-async def test_updates_scheduled_messages_and_waiting_receivers_keep_a_queue_alive(clocked: Bench) -> None:
+async def test_updates_scheduled_messages_and_waiting_receivers_keep_a_queue_alive(clocked: EmulatedNamespace) -> None:
     namespace, clock = clocked.namespace, clocked.clock
     assert clock is not None
     namespace.create_queue(IDLE)

@@ -1,4 +1,4 @@
-"""The error table: what the official client makes of each AMQP condition, wherever it comes up."""
+"""The error table: which error the official client raises for each AMQP condition, in each operation."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from azure.servicebus.exceptions import (
 from syphon.amqp import Map, Section, section_bytes
 from syphon.amqp.frames import Accepted, Error, Rejected
 from syphon.emulator import Action, Fault, Operation, QueueDescription
-from tests.emulator.conftest import Bench, leftovers
+from tests.emulator.conftest import EmulatedNamespace, ignore_unclosed_resources
 from tests.support.raw_client import LinkEnded, raw_client
 from tests.support.sdk_queue import SOON
 
-pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
+pytestmark = [ignore_unclosed_resources, pytest.mark.usefixtures("garbage_collected")]
 
 ORDER = section_bytes(Section.DATA, b"an order")
 AGAIN, ONCE = True, False
@@ -63,10 +63,10 @@ TABLE: dict[str, tuple[type[ServiceBusError], bool]] = {
 
 
 @pytest.fixture
-async def client(bench: Bench) -> AsyncIterator[ServiceBusClient]:
+async def client(emulated: EmulatedNamespace) -> AsyncIterator[ServiceBusClient]:
     """One that tries again at most once, and at once."""
     async with ServiceBusClient.from_connection_string(
-        bench.connection_string, retry_total=1, retry_backoff_factor=0.001
+        emulated.connection_string, retry_total=1, retry_backoff_factor=0.001
     ) as client:
         yield client
 
@@ -75,17 +75,19 @@ Attempt = Callable[[str, Callable[[], None]], Awaitable[None]]
 """Does something to the queue of that name, and is struck by a fault once it has armed it."""
 
 
-async def table_of(bench: Bench, operations: set[Operation], attempt: Attempt) -> dict[str, tuple[type, bool]]:
+async def table_of(
+    emulated: EmulatedNamespace, operations: set[Operation], attempt: Attempt
+) -> dict[str, tuple[type, bool]]:
     """What comes of each condition: all at the same time, each on a queue of its own."""
 
     async def outcome(number: int, condition: str) -> tuple[type, bool]:
         queue = f"queue-{number}"
-        bench.namespace.create_queue(QueueDescription(queue))
+        emulated.namespace.create_queue(QueueDescription(queue))
         faults = [Fault(Action.ERROR, operation, queue, condition=condition) for operation in operations]
 
         def arm() -> None:
             for fault in faults:
-                bench.namespace.faults.add(fault)
+                emulated.namespace.faults.add(fault)
 
         with pytest.raises(ServiceBusError) as caught:
             await attempt(queue, arm)
@@ -97,122 +99,128 @@ async def table_of(bench: Bench, operations: set[Operation], attempt: Attempt) -
     return dict(zip(TABLE, outcomes, strict=True))
 
 
-async def put_order(bench: Bench, queue: str) -> None:
-    async with raw_client(bench) as raw:
+async def put_order(emulated: EmulatedNamespace, queue: str) -> None:
+    async with raw_client(emulated) as raw:
         assert await raw.send(await raw.attach_sender(queue), ORDER) == Accepted()
 
 
-async def test_each_condition_of_a_refused_send(bench: Bench, client: ServiceBusClient) -> None:
+async def test_each_condition_of_a_refused_send(emulated: EmulatedNamespace, client: ServiceBusClient) -> None:
     async def send(queue: str, arm: Callable[[], None]) -> None:
         async with client.get_queue_sender(queue) as sender:
             arm()
             await sender.send_messages(ServiceBusMessage("an order"))
 
-    assert await table_of(bench, {Operation.SEND}, send) == TABLE
-    assert bench.namespace.counters.totals()["send"] == 0
+    assert await table_of(emulated, {Operation.SEND}, send) == TABLE
+    assert emulated.namespace.counters.totals()["send"] == 0
 
 
-async def test_each_condition_of_a_refused_attach(bench: Bench, client: ServiceBusClient) -> None:
+async def test_each_condition_of_a_refused_attach(emulated: EmulatedNamespace, client: ServiceBusClient) -> None:
     async def attach(queue: str, arm: Callable[[], None]) -> None:
         arm()
         async with client.get_queue_receiver(queue):
             pass
 
-    assert await table_of(bench, {Operation.ATTACH}, attach) == TABLE
+    assert await table_of(emulated, {Operation.ATTACH}, attach) == TABLE
 
 
-async def test_each_condition_of_a_link_that_ends_while_receiving(bench: Bench, client: ServiceBusClient) -> None:
+async def test_each_condition_of_a_link_that_ends_while_receiving(
+    emulated: EmulatedNamespace, client: ServiceBusClient
+) -> None:
     async def receive(queue: str, arm: Callable[[], None]) -> None:
-        await put_order(bench, queue)
+        await put_order(emulated, queue)
         async with client.get_queue_receiver(queue) as receiver:
             arm()
             await receiver.receive_messages(max_wait_time=SOON)
 
     # After these the client keeps the link for alive: its second try meets the same dead link, not the broker.
     kept = ("com.microsoft:server-busy", "com.microsoft:timeout", "com.microsoft:message-not-found")
-    assert await table_of(bench, {Operation.RECEIVE}, receive) == TABLE | {
+    assert await table_of(emulated, {Operation.RECEIVE}, receive) == TABLE | {
         condition: (TABLE[condition][0], ONCE) for condition in kept
     }
 
 
-async def test_each_condition_of_a_refused_settlement(bench: Bench, client: ServiceBusClient) -> None:
+async def test_each_condition_of_a_refused_settlement(emulated: EmulatedNamespace, client: ServiceBusClient) -> None:
     # The client's second try to settle goes over the management link: the fault must wait there too.
     async def complete(queue: str, arm: Callable[[], None]) -> None:
-        await put_order(bench, queue)
+        await put_order(emulated, queue)
         async with client.get_queue_receiver(queue) as receiver:
             [message] = await receiver.receive_messages(max_wait_time=SOON)
             arm()
             await receiver.complete_message(message)
 
-    assert await table_of(bench, {Operation.SETTLE, Operation.MANAGE}, complete) == TABLE
-    assert bench.namespace.counters.totals()["settle"] == 0
+    assert await table_of(emulated, {Operation.SETTLE, Operation.MANAGE}, complete) == TABLE
+    assert emulated.namespace.counters.totals()["settle"] == 0
 
 
-async def test_each_condition_of_a_refused_management_request(bench: Bench, client: ServiceBusClient) -> None:
+async def test_each_condition_of_a_refused_management_request(
+    emulated: EmulatedNamespace, client: ServiceBusClient
+) -> None:
     async def peek(queue: str, arm: Callable[[], None]) -> None:
         async with client.get_queue_receiver(queue) as receiver:
             arm()
             await receiver.peek_messages()
 
-    assert await table_of(bench, {Operation.MANAGE}, peek) == TABLE
+    assert await table_of(emulated, {Operation.MANAGE}, peek) == TABLE
 
 
 # One refusal and then none -------------------------------------------------------------------------------------------
 
 
 async def test_a_send_that_was_refused_as_busy_is_tried_again_and_arrives_once(
-    bench: Bench, client: ServiceBusClient
+    emulated: EmulatedNamespace, client: ServiceBusClient
 ) -> None:
-    bench.namespace.create_queue(QueueDescription("orders"))
+    emulated.namespace.create_queue(QueueDescription("orders"))
     busy = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy", times=1)
-    bench.namespace.faults.add(busy)
+    emulated.namespace.faults.add(busy)
     async with client.get_queue_sender("orders") as sender:
         await sender.send_messages(ServiceBusMessage("an order"))
     assert busy.struck == 1
-    assert bench.namespace.runtime("orders").active == 1
+    assert emulated.namespace.runtime("orders").active == 1
 
 
 async def test_a_settlement_that_was_refused_as_busy_is_made_over_the_management_link(
-    bench: Bench, client: ServiceBusClient
+    emulated: EmulatedNamespace, client: ServiceBusClient
 ) -> None:
-    bench.namespace.create_queue(QueueDescription("orders"))
-    bench.namespace.faults.add(
+    emulated.namespace.create_queue(QueueDescription("orders"))
+    emulated.namespace.faults.add(
         Fault(Action.ERROR, Operation.SETTLE, "orders", condition="com.microsoft:server-busy", times=1)
     )
-    await put_order(bench, "orders")
+    await put_order(emulated, "orders")
     async with client.get_queue_receiver("orders") as receiver:
         [message] = await receiver.receive_messages(max_wait_time=SOON)
         await receiver.complete_message(message)
-    assert bench.namespace.runtime("orders").active == 0
-    assert bench.namespace.counters.by_entity()["orders"] == {"receive": 1, "send": 1, "settle": 1}
+    assert emulated.namespace.runtime("orders").active == 0
+    assert emulated.namespace.counters.by_entity()["orders"] == {"receive": 1, "send": 1, "settle": 1}
 
 
 # On the wire ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_rejection_always_has_three_fields(bench: Bench) -> None:  # else the client hangs for ever
-    bench.namespace.create_queue(QueueDescription("orders"))
-    async with raw_client(bench) as raw:
+async def test_a_rejection_always_has_three_fields(
+    emulated: EmulatedNamespace,
+) -> None:  # else the client hangs for ever
+    emulated.namespace.create_queue(QueueDescription("orders"))
+    async with raw_client(emulated) as raw:
         sender = await raw.attach_sender("orders")
         assert await raw.send(sender, ORDER) == Accepted()
-        bench.namespace.faults.add(Fault(Action.ERROR, Operation.SEND, description="", times=1))
+        emulated.namespace.faults.add(Fault(Action.ERROR, Operation.SEND, description="", times=1))
         assert await raw.refusal_of(sender, ORDER) == Error("amqp:internal-error", "", Map())
-        bench.namespace.faults.add(Fault(Action.REFUSE, Operation.SEND, description="not today", times=1))
+        emulated.namespace.faults.add(Fault(Action.REFUSE, Operation.SEND, description="not today", times=1))
         assert await raw.refusal_of(sender, ORDER) == Error("amqp:not-allowed", "not today", Map())
         # One that the broker itself has reason for: the data section is cut off in the middle.
         assert (await raw.refusal_of(sender, ORDER[:-2])).info == Map()
 
         receiver = await raw.attach_receiver("orders")
         raw.grant(receiver, 1)
-        bench.namespace.faults.add(Fault(Action.ERROR, Operation.SETTLE, condition="amqp:not-found"))
+        emulated.namespace.faults.add(Fault(Action.ERROR, Operation.SETTLE, condition="amqp:not-found"))
         outcome = await raw.settle(await raw.receive(receiver), Accepted())
         assert outcome == Rejected(Error("amqp:not-found", "A fault was set on this emulator.", Map()))
 
 
-async def test_the_refusal_of_a_link_carries_its_condition(bench: Bench) -> None:
-    bench.namespace.create_queue(QueueDescription("orders"))
-    bench.namespace.faults.add(Fault(Action.ERROR, Operation.ATTACH, "orders", condition="com.microsoft:timeout"))
-    async with raw_client(bench) as raw:
+async def test_the_refusal_of_a_link_carries_its_condition(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(QueueDescription("orders"))
+    emulated.namespace.faults.add(Fault(Action.ERROR, Operation.ATTACH, "orders", condition="com.microsoft:timeout"))
+    async with raw_client(emulated) as raw:
         with pytest.raises(LinkEnded) as refused:
             await raw.attach_sender("orders")
         assert refused.value.condition == "com.microsoft:timeout"

@@ -1,4 +1,4 @@
-"""Time to live: of the message, of the queue, and what keeps a message from expiring."""
+"""Time to live: of the message and of the queue, and which messages do not expire."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.exceptions import MessageNotFoundError
 
 from syphon.emulator.broker.descriptions import QueueDescription
-from tests.emulator.conftest import Bench
-from tests.support.sdk_queue import MOMENT, SOON, asynchronous, desk, synchronous, text, texts
+from tests.emulator.conftest import EmulatedNamespace
+from tests.support.sdk_queue import MOMENT, SOON, asynchronous, sdk_queue, synchronous, text, texts
 
 MINUTE = timedelta(minutes=1)
 
 
 @synchronous
-async def test_the_smaller_time_to_live_wins(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour, QueueDescription("orders", default_message_time_to_live=60_000)) as it:
+async def test_the_smaller_time_to_live_wins(clocked: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(clocked, flavour, QueueDescription("orders", default_message_time_to_live=60_000)) as it:
         await it.sender.send_messages(
             [
                 ServiceBusMessage("short", time_to_live=timedelta(seconds=20)),
@@ -38,11 +38,13 @@ async def test_the_smaller_time_to_live_wins(clocked: Bench, flavour: str) -> No
 
 
 @asynchronous
-async def test_what_expires_is_dead_lettered_where_the_queue_says_so_and_stays(clocked: Bench, flavour: str) -> None:
+async def test_what_expires_is_dead_lettered_where_the_queue_says_so_and_stays(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
     description = QueueDescription(
         "orders", default_message_time_to_live=10_000, dead_lettering_on_message_expiration=True
     )
-    async with desk(clocked, flavour, description) as it:
+    async with sdk_queue(clocked, flavour, description) as it:
         await it.send("x")
         it.advance(10)
         assert it.stored() == 0
@@ -56,9 +58,9 @@ async def test_what_expires_is_dead_lettered_where_the_queue_says_so_and_stays(c
 
 
 @asynchronous
-async def test_a_locked_message_does_not_expire_under_the_lock(clocked: Bench, flavour: str) -> None:
+async def test_a_locked_message_does_not_expire_under_the_lock(clocked: EmulatedNamespace, flavour: str) -> None:
     description = QueueDescription("orders", lock_duration=60_000, dead_lettering_on_message_expiration=True)
-    async with desk(clocked, flavour, description) as it:
+    async with sdk_queue(clocked, flavour, description) as it:
         ttl = timedelta(seconds=10)
         names = ("done", "not done", "lost")
         await it.sender.send_messages([ServiceBusMessage(name, time_to_live=ttl) for name in names])
@@ -75,8 +77,10 @@ async def test_a_locked_message_does_not_expire_under_the_lock(clocked: Bench, f
 
 
 @synchronous
-async def test_a_scheduled_message_begins_to_age_when_its_time_has_come(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour) as it:
+async def test_a_scheduled_message_begins_to_age_when_its_time_has_come(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(clocked, flavour) as it:
         message = ServiceBusMessage("x", time_to_live=timedelta(seconds=10))
         assert clocked.clock is not None
         due = datetime.fromtimestamp(clocked.clock.now() / 1000 + 60, UTC)
@@ -88,11 +92,13 @@ async def test_a_scheduled_message_begins_to_age_when_its_time_has_come(clocked:
 
 
 @asynchronous
-async def test_a_deferred_message_expires_only_when_somebody_asks_for_it(clocked: Bench, flavour: str) -> None:
+async def test_a_deferred_message_expires_only_when_a_client_asks_for_it(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
     description = QueueDescription(
         "orders", default_message_time_to_live=10_000, dead_lettering_on_message_expiration=True
     )
-    async with desk(clocked, flavour, description) as it:
+    async with sdk_queue(clocked, flavour, description) as it:
         await it.send("x")
         message = await it.take_one()
         await it.receiver.defer_message(message)

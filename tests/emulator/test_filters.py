@@ -1,4 +1,4 @@
-"""Subscription rule filters: which messages they let through, and which filters are refused."""
+"""Subscription rule filters: which messages they match, and which filters are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from syphon.emulator.broker.filters import CorrelationFilter, FalseFilter, Filter, Properties, SqlFilter, TrueFilter
+from syphon.emulator.broker.filters import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    FilterableProperties,
+    SqlFilter,
+    TrueFilter,
+)
 from syphon.emulator.broker.refusals import BadArgument
 from syphon.emulator.broker.sql import parse
 
@@ -38,19 +45,19 @@ class FakeMessage:
         return name.casefold() in {key.casefold() for key in self.users}
 
 
-def message(**users: object) -> Properties:
+def message(**users: object) -> FilterableProperties:
     return FakeMessage(users)
 
 
-def broker_message(**systems: object) -> Properties:
+def broker_message(**systems: object) -> FilterableProperties:
     return FakeMessage(systems=systems)
 
 
-def matches(expression: str, properties: Properties | None = None, **parameters: object) -> bool:
+def matches(expression: str, properties: FilterableProperties | None = None, **parameters: object) -> bool:
     return SqlFilter(expression, parameters).matches(properties or message())
 
 
-def answer(expression: str, properties: Properties | None = None) -> bool | None:
+def answer(expression: str, properties: FilterableProperties | None = None) -> bool | None:
     """Tells unknown from false, which a filter does not."""
     return parse(expression, {}).holds(properties or message())
 
@@ -141,7 +148,7 @@ def test_a_bare_name_and_a_user_name_are_the_same_property() -> None:
     assert matches("color = 'red' AND user.color = 'red' AND USER.Color = 'red'", message(color="red"))
 
 
-def test_system_properties_are_found_whatever_the_case() -> None:
+def test_system_properties_are_found_in_any_case() -> None:
     assert matches("sys.Label = 'a' AND SYS.label = 'a' AND sys.[LABEL] = 'a'", broker_message(label="a"))
 
 
@@ -492,7 +499,7 @@ def test_newid_is_a_new_identifier_each_time() -> None:
     assert matches("newid() <> newid()")
 
 
-def test_parameters_are_found_with_and_without_their_at_sign_and_whatever_the_case() -> None:
+def test_parameters_are_found_with_and_without_their_at_sign_and_in_any_case() -> None:
     assert SqlFilter("a = @One AND b = @two", {"@one": 1, "Two": "x"}).matches(message(a=1, b="x"))
 
 
@@ -660,7 +667,7 @@ PROPERTIES = st.dictionaries(
 
 
 @given(st.lists(WORDS, max_size=15).map(" ".join) | st.text(max_size=40), PROPERTIES)
-def test_whatever_the_text_it_is_either_refused_or_answers(expression: str, users: dict[str, object]) -> None:
+def test_every_text_is_either_refused_or_gives_an_answer(expression: str, users: dict[str, object]) -> None:
     try:
         made = SqlFilter(expression, {"@p": 1})
     except BadArgument:

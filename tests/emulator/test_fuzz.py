@@ -1,6 +1,6 @@
-"""Nonsense at the door: random bytes, and conversations that went wrong somewhere, while a client goes about its work.
+"""Invalid input: random bytes, and AMQP conversations with errors, while another client works normally.
 
-What is tried depends on a seed alone. `SYPHON_FUZZ_SEED` has a bad day again, `SYPHON_FUZZ_COUNT` makes it longer.
+The input depends on a seed alone. `SYPHON_FUZZ_SEED` repeats a run, `SYPHON_FUZZ_COUNT` makes it longer.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ from syphon.amqp.frames import (
 )
 from syphon.emulator import Kind, QueueDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.amqp_peer import receiver, sas, sender, text, token_request
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import TIMEOUT, async_eventually
 
 SEED = int(os.environ.get("SYPHON_FUZZ_SEED", "20240229"))
 COUNT = int(os.environ.get("SYPHON_FUZZ_COUNT", "400"))
@@ -314,8 +314,8 @@ class Nonsense:
 class Pestered:
     """A namespace at which nonsense is thrown."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, emulated: EmulatedNamespace) -> None:
+        self._bench = emulated
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def throw(self, number: int) -> None:
@@ -329,7 +329,7 @@ class Pestered:
     async def _say(self, data: bytes) -> None:
         """Says it all, hangs up, and listens until the other side has hung up too."""
         port = self._bench.running.amqp_port
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             with contextlib.suppress(ConnectionError):
                 writer.write(data)
@@ -341,12 +341,12 @@ class Pestered:
                 await writer.wait_closed()
 
 
-async def work(bench: Bench, done: asyncio.Event) -> tuple[list[str], list[str]]:
+async def work(emulated: EmulatedNamespace, done: asyncio.Event) -> tuple[list[str], list[str]]:
     """A client that sends and receives until it is told that it is enough: what it sent, and what it got."""
     sent: list[str] = []
     got: list[str] = []
     async with (
-        ServiceBusClient.from_connection_string(bench.connection_string, retry_total=0) as client,
+        ServiceBusClient.from_connection_string(emulated.connection_string, retry_total=0) as client,
         client.get_queue_sender("steady") as sending,
         client.get_queue_receiver("steady") as receiving,
     ):
@@ -355,29 +355,35 @@ async def work(bench: Bench, done: asyncio.Event) -> tuple[list[str], list[str]]
                 fresh = [f"number {len(sent) + each}" for each in range(5)]
                 await sending.send_messages([ServiceBusMessage(each) for each in fresh])
                 sent += fresh
-            for message in await receiving.receive_messages(max_message_count=5, max_wait_time=PATIENCE):
+            for message in await receiving.receive_messages(max_message_count=5, max_wait_time=TIMEOUT):
                 await receiving.complete_message(message)
                 got.append(str(message))
     return sent, got
 
 
 @pytest.mark.timeout(120 + COUNT // 10)
-async def test_nonsense_harms_nobody_and_leaves_nothing_behind(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_bytes_harm_no_other_client_and_leave_nothing_behind(
+    emulated: EmulatedNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     for name in ("steady", "orders", "sessions"):
-        bench.namespace.create_queue(QueueDescription(name, requires_session=name == "sessions"))
-    bench.namespace.create_topic(TopicDescription("news"))
-    bench.namespace.create_subscription(SubscriptionDescription("news", "all"))
+        emulated.namespace.create_queue(QueueDescription(name, requires_session=name == "sessions"))
+    emulated.namespace.create_topic(TopicDescription("news"))
+    emulated.namespace.create_subscription(SubscriptionDescription("news", "all"))
     done = asyncio.Event()
-    working = asyncio.create_task(work(bench, done))
-    await until(lambda: bench.namespace.counters.of("steady", Kind.RECEIVE) or working.done(), "the client is at work")
-    before = bench.running.connection_count
-    pestered = Pestered(bench)
+    working = asyncio.create_task(work(emulated, done))
+    await async_eventually(
+        lambda: emulated.namespace.counters.of("steady", Kind.RECEIVE) or working.done(), "the client is at work"
+    )
+    before = emulated.running.connection_count
+    pestered = Pestered(emulated)
     try:
         async with asyncio.TaskGroup() as group:
             for number in range(COUNT):
                 group.create_task(pestered.throw(number))
-        await until(lambda: bench.running.connection_count <= before, "all who spoke nonsense are gone")
+        await async_eventually(
+            lambda: emulated.running.connection_count <= before, "all clients with invalid bytes are disconnected"
+        )
     finally:
         done.set()
         sent, got = await working
@@ -385,8 +391,8 @@ async def test_nonsense_harms_nobody_and_leaves_nothing_behind(bench: Bench, cap
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert errors == [], f"SYPHON_FUZZ_SEED={SEED}: the log says what happened"
     for name in ("orders", "sessions"):
-        assert not bench.namespace.entity(name).links, f"SYPHON_FUZZ_SEED={SEED}"
+        assert not emulated.namespace.entity(name).links, f"SYPHON_FUZZ_SEED={SEED}"
     # Not all of it was nonsense: the test would prove little if every conversation ended at the first frame.
-    assert bench.namespace.counters.of("orders", Kind.SEND) > 0
-    assert bench.namespace.counters.of("orders", Kind.RECEIVE) > 0
-    await until(lambda: bench.running.connection_count == 0, "the client is gone too")
+    assert emulated.namespace.counters.of("orders", Kind.SEND) > 0
+    assert emulated.namespace.counters.of("orders", Kind.RECEIVE) > 0
+    await async_eventually(lambda: emulated.running.connection_count == 0, "the client is gone too")

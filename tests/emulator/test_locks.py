@@ -1,4 +1,4 @@
-"""Locks: how long they last, how they are renewed, and what their loss means to receiver and message."""
+"""Locks: how long they last, how they are renewed, and what happens when one is lost."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from azure.servicebus.exceptions import MessageLockLostError
 
 from syphon.amqp import Array, Message, Symbol, Value
 from syphon.emulator.broker.descriptions import QueueDescription
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.raw_client import raw_client, request
 from tests.support.sdk_client import take
-from tests.support.sdk_queue import MOMENT, asynchronous, both, desk, synchronous, text, texts
+from tests.support.sdk_queue import MOMENT, asynchronous, both, sdk_queue, synchronous, text, texts
 
 TEN_SECONDS = QueueDescription("orders", lock_duration=10_000)
 
 
 @both
-async def test_a_lock_that_ran_out_is_lost_and_the_message_comes_again(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour, TEN_SECONDS) as it:
+async def test_a_lock_that_ran_out_is_lost_and_the_message_comes_again(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(clocked, flavour, TEN_SECONDS) as it:
         await it.send("x")
         late = await it.take_one()
         it.advance(9.999)
@@ -38,8 +40,8 @@ async def test_a_lock_that_ran_out_is_lost_and_the_message_comes_again(clocked: 
 
 
 @both
-async def test_a_renewed_lock_lasts_its_full_time_again(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour, TEN_SECONDS) as it:
+async def test_a_renewed_lock_lasts_its_full_time_again(clocked: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(clocked, flavour, TEN_SECONDS) as it:
         assert clocked.clock is not None
         await it.send("renewed", "not renewed")
         renewed, other = await it.take(2)
@@ -55,8 +57,8 @@ async def test_a_renewed_lock_lasts_its_full_time_again(clocked: Bench, flavour:
 
 
 @synchronous
-async def test_every_way_to_settle_is_refused_when_the_lock_is_lost(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour, TEN_SECONDS) as it:
+async def test_every_way_to_settle_is_refused_when_the_lock_is_lost(clocked: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(clocked, flavour, TEN_SECONDS) as it:
         await it.send("complete", "abandon", "defer", "dead letter")
         complete, abandon, defer, letter = await it.take(4)
         it.advance(10)
@@ -73,8 +75,10 @@ async def test_every_way_to_settle_is_refused_when_the_lock_is_lost(clocked: Ben
 
 
 @asynchronous
-async def test_a_lock_outlives_its_link_and_settles_through_the_management_link(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour, TEN_SECONDS) as it:
+async def test_a_lock_outlives_its_link_and_settles_through_the_management_link(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(clocked, flavour, TEN_SECONDS) as it:
         await it.send("complete", "abandon", "defer", "dead letter", "late")
         complete, abandon, defer, letter, late = await it.take(5)
         _, other = await asyncio.gather(it.receiver.close(), it.open_receiver())
@@ -99,8 +103,8 @@ async def test_a_lock_outlives_its_link_and_settles_through_the_management_link(
 
 
 @asynchronous
-async def test_a_receiver_that_closes_leaves_its_locks_to_run_out(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour, TEN_SECONDS) as it:
+async def test_a_receiver_that_closes_leaves_its_locks_to_run_out(clocked: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(clocked, flavour, TEN_SECONDS) as it:
         await it.send("x")
         await it.take_one()
         _, other = await asyncio.gather(it.receiver.close(), it.open_receiver())
@@ -110,7 +114,9 @@ async def test_a_receiver_that_closes_leaves_its_locks_to_run_out(clocked: Bench
         assert again.delivery_count == 1
 
 
-async def test_a_shorter_lock_duration_holds_for_new_locks_at_once_and_not_for_old_ones(clocked: Bench) -> None:
+async def test_a_shorter_lock_duration_holds_for_new_locks_at_once_and_not_for_old_ones(
+    clocked: EmulatedNamespace,
+) -> None:
     clocked.namespace.create_queue(QueueDescription("orders", lock_duration=60_000))
     clock = clocked.clock
     assert clock is not None
@@ -129,19 +135,19 @@ async def test_a_shorter_lock_duration_holds_for_new_locks_at_once_and_not_for_o
         again = Message((await client.receive(receiver)).payload)
         assert (again.bare()[-1:], again.header().delivery_count) == (b"b", 1)
         # a dead letter's lock is the queue's, too
-        letters = clocked.namespace.line("orders/$DeadLetterQueue")
+        letters = clocked.namespace.message_queue("orders/$DeadLetterQueue")
         assert letters.terms.lock_duration == 5_000
 
 
-async def test_the_same_lock_settles_only_once_through_the_management_link(bench: Bench) -> None:
-    bench.namespace.create_queue(TEN_SECONDS)
-    async with raw_client(bench) as client:
+async def test_the_same_lock_settles_only_once_through_the_management_link(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(TEN_SECONDS)
+    async with raw_client(emulated) as client:
         sender = await client.attach_sender("orders")
         await client.send(sender, b"\x00\x53\x75\xa0\x01x")
         receiver = await client.attach_receiver("orders")
         client.grant(receiver, 1)
         await client.receive(receiver)
-        token = next(iter(bench.namespace.line("orders")._locks))
+        token = next(iter(emulated.namespace.message_queue("orders")._locks))
         complete: dict[str, Value] = {
             "disposition-status": "completed",
             "lock-tokens": Array(0x98, (uuid.UUID(bytes_le=token),)),

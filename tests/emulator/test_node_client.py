@@ -1,4 +1,4 @@
-"""The emulator as a second official client sees it: @azure/service-bus, in node, against the real process."""
+"""The emulator with a second official client: @azure/service-bus in node, against the real process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPICS = {"copies": ("first", "second"), "ruled": ("some",), "scheduled": ("all"
 
 
 def missing(what: str) -> None:
-    """Skips at a desk and fails on a build server, where nobody reads skips."""
+    """Skips on a laptop and fails on a build server, where a skip is not noticed."""
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)

@@ -1,4 +1,4 @@
-"""Outages: a whole namespace goes away with one call, in one of four ways, and comes back with all it had."""
+"""Outages: one call makes a whole namespace unavailable in one of four ways; it comes back with all its messages."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from azure.servicebus.exceptions import (
 from syphon.amqp import Properties, Section, properties_bytes, section_bytes
 from syphon.amqp.frames import SASL_HEADER, Accepted
 from syphon.emulator import Outage, QueueDescription
-from tests.emulator.conftest import Bench, leftovers
+from tests.emulator.conftest import EmulatedNamespace, ignore_unclosed_resources
 from tests.support.plain_http import AioPlainHttp
 from tests.support.raw_client import LinkEnded, RawClient, raw_client
-from tests.support.sdk_queue import AIO, MOMENT, SOON, desk
-from tests.support.waiting import PATIENCE, until
+from tests.support.sdk_queue import AIO, MOMENT, SOON, sdk_queue
+from tests.support.waiting import TIMEOUT, async_eventually
 
-pytestmark = [leftovers, pytest.mark.usefixtures("swept")]
+pytestmark = [ignore_unclosed_resources, pytest.mark.usefixtures("garbage_collected")]
 
 Switch = Callable[[Outage | None], Awaitable[None]]
 """Begins an outage, or ends it."""
 
 
 @pytest.fixture(params=["in-process", "http"])
-async def switch(request: pytest.FixtureRequest, bench: Bench) -> AsyncIterator[Switch]:
+async def switch(request: pytest.FixtureRequest, emulated: EmulatedNamespace) -> AsyncIterator[Switch]:
     """Both ways to do it."""
 
     async def in_process(outage: Outage | None) -> None:
         if outage is None:
-            bench.namespace.faults.end_outage()
+            emulated.namespace.faults.end_outage()
         else:
-            bench.namespace.faults.begin_outage(outage)
+            emulated.namespace.faults.begin_outage(outage)
 
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{bench.running.http_port}") as session:
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{emulated.running.http_port}") as session:
 
         async def over_http(outage: Outage | None) -> None:
             if outage is None:
@@ -65,74 +65,80 @@ def message(number: int) -> bytes:
     return properties_bytes(Properties(message_id=str(number))) + section_bytes(Section.DATA, b"an order")
 
 
-def persistent(bench: Bench) -> ServiceBusClient:
+def persistent(emulated: EmulatedNamespace) -> ServiceBusClient:
     return ServiceBusClient.from_connection_string(
-        bench.connection_string, retry_total=20, retry_backoff_factor=0.1, retry_mode="fixed"
+        emulated.connection_string, retry_total=20, retry_backoff_factor=0.1, retry_mode="fixed"
     )
 
 
-async def connect(bench: Bench) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", bench.running.amqp_port)
+async def connect(emulated: EmulatedNamespace) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", emulated.running.amqp_port)
 
 
-async def sends(bench: Bench) -> None:
+async def sends(emulated: EmulatedNamespace) -> None:
     """A client comes, sends and is content."""
-    async with raw_client(bench) as raw:
+    async with raw_client(emulated) as raw:
         assert await raw.send(await raw.attach_sender("orders"), message(0)) == Accepted()
 
 
 @pytest.fixture
-def orders(bench: Bench) -> str:
-    bench.namespace.create_queue(QueueDescription("orders"))
+def orders(emulated: EmulatedNamespace) -> str:
+    emulated.namespace.create_queue(QueueDescription("orders"))
     return "orders"
 
 
 # Each kind, on the socket --------------------------------------------------------------------------------------------
 
 
-async def test_nobody_listens_while_connections_are_refused(bench: Bench, orders: str, switch: Switch) -> None:
-    port = bench.running.amqp_port
-    reader, writer = await connect(bench)
+async def test_the_port_is_closed_while_connections_are_refused(
+    emulated: EmulatedNamespace, orders: str, switch: Switch
+) -> None:
+    port = emulated.running.amqp_port
+    reader, writer = await connect(emulated)
     writer.write(SASL_HEADER)
     await reader.readexactly(8)
     await switch(Outage.REFUSE)
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
         await reader.readexactly(1000)
     with pytest.raises(ConnectionRefusedError):
-        await connect(bench)
+        await connect(emulated)
     await switch(None)
-    assert bench.running.amqp_port == port
-    await sends(bench)
+    assert emulated.running.amqp_port == port
+    await sends(emulated)
     writer.close()
 
 
-async def test_the_port_is_kept_while_connections_are_refused(bench: Bench) -> None:
-    bench.namespace.faults.begin_outage(Outage.REFUSE)
+async def test_the_port_is_kept_while_connections_are_refused(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.faults.begin_outage(Outage.REFUSE)
     with socket.socket() as thief, pytest.raises(OSError, match=os.strerror(errno.EADDRINUSE)):
-        thief.bind(("127.0.0.1", bench.running.amqp_port))
+        thief.bind(("127.0.0.1", emulated.running.amqp_port))
 
 
-async def test_connections_are_dropped_as_soon_as_they_are_made(bench: Bench, orders: str, switch: Switch) -> None:
-    old_reader, old_writer = await connect(bench)
+async def test_connections_are_dropped_as_soon_as_they_are_made(
+    emulated: EmulatedNamespace, orders: str, switch: Switch
+) -> None:
+    old_reader, old_writer = await connect(emulated)
     old_writer.write(SASL_HEADER)
     await old_reader.readexactly(8)
     await switch(Outage.DROP)
-    new_reader, new_writer = await connect(bench)
+    new_reader, new_writer = await connect(emulated)
     new_writer.write(SASL_HEADER)
     assert await new_reader.read() == b""
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
         await old_reader.readexactly(1000)
     await switch(None)
-    await sends(bench)
+    await sends(emulated)
     for writer in (old_writer, new_writer):
         writer.close()
 
 
-async def test_connections_fall_silent_and_are_cut_in_the_end(bench: Bench, orders: str, switch: Switch) -> None:
-    async with raw_client(bench) as old:
+async def test_connections_fall_silent_and_are_cut_in_the_end(
+    emulated: EmulatedNamespace, orders: str, switch: Switch
+) -> None:
+    async with raw_client(emulated) as old:
         sender = await old.attach_sender("orders")
         await switch(Outage.HANG)
-        new_reader, new_writer = await connect(bench)
+        new_reader, new_writer = await connect(emulated)
         new_writer.write(SASL_HEADER)
         old.put(sender, message(1))
         silence = asyncio.gather(old.outcome(), new_reader.read(), return_exceptions=True)
@@ -142,15 +148,15 @@ async def test_connections_fall_silent_and_are_cut_in_the_end(bench: Bench, orde
         cut, end = await silence
         assert isinstance(cut, ConnectionResetError | asyncio.IncompleteReadError)
         assert end == b""
-    assert bench.namespace.runtime("orders").active == 0  # it was never heard
-    await sends(bench)
+    assert emulated.namespace.runtime("orders").active == 0  # it was never heard
+    await sends(emulated)
     new_writer.close()
 
 
 async def test_a_busy_namespace_refuses_everything_and_keeps_its_connections(
-    bench: Bench, orders: str, switch: Switch
+    emulated: EmulatedNamespace, orders: str, switch: Switch
 ) -> None:
-    async with raw_client(bench) as raw:
+    async with raw_client(emulated) as raw:
         sender, receiver = await raw.attach_sender("orders"), await raw.attach_receiver("orders")
         await raw.send(sender, message(0))
         raw.grant(receiver, 2)
@@ -163,33 +169,35 @@ async def test_a_busy_namespace_refuses_everything_and_keeps_its_connections(
         assert refused.value.condition == "com.microsoft:server-busy"
         await switch(None)
         assert await raw.send(sender, message(1)) == Accepted()
-    assert bench.namespace.runtime("orders").active == 2
+    assert emulated.namespace.runtime("orders").active == 2
 
 
 @pytest.mark.parametrize("first", Outage)
 @pytest.mark.parametrize("second", Outage)
-async def test_one_outage_can_follow_another(bench: Bench, orders: str, first: Outage, second: Outage) -> None:
-    async with raw_client(bench) as raw:
+async def test_one_outage_can_follow_another(
+    emulated: EmulatedNamespace, orders: str, first: Outage, second: Outage
+) -> None:
+    async with raw_client(emulated) as raw:
         sender = await raw.attach_sender("orders")
-        bench.namespace.faults.begin_outage(first)
-        bench.namespace.faults.begin_outage(second)
+        emulated.namespace.faults.begin_outage(first)
+        emulated.namespace.faults.begin_outage(second)
         if second is Outage.REFUSE:
             with pytest.raises(ConnectionRefusedError):
-                await connect(bench)
+                await connect(emulated)
         elif second is Outage.BUSY:
-            async with raw_client(bench) as another:
+            async with raw_client(emulated) as another:
                 with pytest.raises(LinkEnded):
                     await another.attach_sender("orders")
         else:
-            reader, writer = await connect(bench)
+            reader, writer = await connect(emulated)
             writer.write(SASL_HEADER)
             dropped = asyncio.create_task(reader.read())
-            await asyncio.wait([dropped], timeout=PATIENCE if second is Outage.DROP else MOMENT / 2)
+            await asyncio.wait([dropped], timeout=TIMEOUT if second is Outage.DROP else MOMENT / 2)
             assert dropped.done() == (second is Outage.DROP)
             dropped.cancel()
             writer.close()
-        bench.namespace.faults.end_outage()
-        await sends(bench)
+        emulated.namespace.faults.end_outage()
+        await sends(emulated)
         await check_fate(raw, sender, survives=(first, second) == (Outage.BUSY, Outage.BUSY))
 
 
@@ -206,9 +214,9 @@ async def check_fate(raw: RawClient, sender: int, survives: bool) -> None:
 # What the official clients make of it --------------------------------------------------------------------------------
 
 
-async def test_a_client_that_does_not_try_again_gets_an_error_of_each_kind(bench: Bench) -> None:
-    async with desk(bench, AIO) as orders:
-        faults = bench.namespace.faults
+async def test_a_client_that_does_not_try_again_gets_an_error_of_each_kind(emulated: EmulatedNamespace) -> None:
+    async with sdk_queue(emulated, AIO) as orders:
+        faults = emulated.namespace.faults
         for outage, error in [
             (Outage.BUSY, ServiceBusServerBusyError),
             (Outage.REFUSE, ServiceBusConnectionError),
@@ -222,18 +230,20 @@ async def test_a_client_that_does_not_try_again_gets_an_error_of_each_kind(bench
         assert orders.stored() == 3
 
 
-async def test_clients_of_a_silent_namespace_time_out(bench: Bench) -> None:
-    async with desk(bench, AIO) as orders:
-        bench.namespace.faults.begin_outage(Outage.HANG)
+async def test_clients_of_a_silent_namespace_time_out(emulated: EmulatedNamespace) -> None:
+    async with sdk_queue(emulated, AIO) as orders:
+        emulated.namespace.faults.begin_outage(Outage.HANG)
         with pytest.raises(OperationTimeoutError):
             await orders.sender.send_messages(ServiceBusMessage("an order"), timeout=MOMENT)
         assert await orders.receiver.receive_messages(max_wait_time=MOMENT) == []
         assert orders.stored() == 0
-        bench.namespace.faults.end_outage()
+        emulated.namespace.faults.end_outage()
 
 
 @pytest.mark.parametrize("outage", Outage)
-async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(clocked: Bench, outage: Outage) -> None:
+async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
+    clocked: EmulatedNamespace, outage: Outage
+) -> None:
     clock = clocked.clock
     assert clock is not None
     clocked.namespace.create_queue(QueueDescription("orders"))
@@ -264,10 +274,10 @@ async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
                         await receiver.complete_message(arrived)
 
     async def disturb() -> None:
-        await until(lambda: len(acknowledged) >= 40, "sends are under way")
+        await async_eventually(lambda: len(acknowledged) >= 40, "sends are under way")
         faults.begin_outage(outage)
         stood, failed = len(acknowledged), len(failures)
-        await until(lambda: len(failures) > failed, "a send has failed")
+        await async_eventually(lambda: len(failures) > failed, "a send has failed")
         assert len(acknowledged) <= stood + 1  # one answer may have been under way
         faults.end_outage()
         clock.advance(60)  # what was received and never heard of again is free when its lock has run out
@@ -281,25 +291,25 @@ async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
     assert received == set(acknowledged)
 
 
-async def test_a_receive_goes_on_after_an_outage(bench: Bench, orders: str) -> None:
-    async with persistent(bench) as client, client.get_queue_receiver("orders") as receiver:
+async def test_a_receive_goes_on_after_an_outage(emulated: EmulatedNamespace, orders: str) -> None:
+    async with persistent(emulated) as client, client.get_queue_receiver("orders") as receiver:
         receiving = asyncio.create_task(receiver.receive_messages(max_wait_time=2 * SOON))
-        await until(lambda: bench.namespace.entity("orders").links, "the receiver is attached")
-        bench.namespace.faults.begin_outage(Outage.REFUSE)
-        await until(lambda: bench.running.connection_count == 0, "its connection is cut")
-        bench.namespace.faults.end_outage()
-        await sends(bench)
+        await async_eventually(lambda: emulated.namespace.entity("orders").links, "the receiver is attached")
+        emulated.namespace.faults.begin_outage(Outage.REFUSE)
+        await async_eventually(lambda: emulated.running.connection_count == 0, "its connection is cut")
+        emulated.namespace.faults.end_outage()
+        await sends(emulated)
         [arrived] = await receiving
         await receiver.complete_message(arrived)
-    assert bench.namespace.runtime("orders").active == 0
+    assert emulated.namespace.runtime("orders").active == 0
 
 
 # The rest of the namespace, and its neighbour ------------------------------------------------------------------------
 
 
 @pytest.fixture
-async def admin(bench: Bench) -> AsyncIterator[ServiceBusAdministrationClient]:
-    address = bench.connection_string.replace(str(bench.running.amqp_port), str(bench.running.http_port))
+async def admin(emulated: EmulatedNamespace) -> AsyncIterator[ServiceBusAdministrationClient]:
+    address = emulated.connection_string.replace(str(emulated.running.amqp_port), str(emulated.running.http_port))
     async with ServiceBusAdministrationClient.from_connection_string(
         address.replace("UseDevelopmentEmulator=true;", ""), transport=AioPlainHttp(), retry_total=0
     ) as it:
@@ -308,11 +318,11 @@ async def admin(bench: Bench) -> AsyncIterator[ServiceBusAdministrationClient]:
 
 @pytest.mark.parametrize("outage", Outage)
 async def test_the_administration_api_is_out_too_and_the_controls_answer(
-    bench: Bench, orders: str, admin: ServiceBusAdministrationClient, outage: Outage
+    emulated: EmulatedNamespace, orders: str, admin: ServiceBusAdministrationClient, outage: Outage
 ) -> None:
     await admin.get_queue("orders")
-    bench.namespace.counters.reset()
-    bench.namespace.faults.begin_outage(outage)
+    emulated.namespace.counters.reset()
+    emulated.namespace.faults.begin_outage(outage)
     asking = asyncio.create_task(admin.get_queue("orders"))
     if outage is Outage.HANG:
         answered, _ = await asyncio.wait([asking], timeout=MOMENT)
@@ -326,20 +336,20 @@ async def test_the_administration_api_is_out_too_and_the_controls_answer(
             await asking
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{bench.running.http_port}/$emulator/health") as health,
+        session.get(f"http://127.0.0.1:{emulated.running.http_port}/$emulator/health") as health,
     ):
         assert await health.json() == {"namespace": "contoso", "outage": outage}
-    assert bench.namespace.counters.by_entity() == {}  # what did not get through is not counted
-    bench.namespace.faults.end_outage()
+    assert emulated.namespace.counters.by_entity() == {}  # what did not get through is not counted
+    emulated.namespace.faults.end_outage()
     if outage is Outage.HANG:
         await asking  # its connection was cut, and the client has asked again by itself
     assert (await admin.get_queue("orders")).name == "orders"
 
 
-async def test_an_emulator_stops_in_the_middle_of_an_outage(orders: str, bench: Bench) -> None:
+async def test_an_emulator_stops_in_the_middle_of_an_outage(orders: str, emulated: EmulatedNamespace) -> None:
     for outage in Outage:
-        bench.namespace.faults.begin_outage(outage)
-    bench.namespace.faults.begin_outage(Outage.REFUSE)  # and the fixture stops it
+        emulated.namespace.faults.begin_outage(outage)
+    emulated.namespace.faults.begin_outage(Outage.REFUSE)  # and the fixture stops it
     with socket.socket() as probe:
         probe.settimeout(SOON)
-        assert probe.connect_ex(("127.0.0.1", bench.running.amqp_port)) == errno.ECONNREFUSED
+        assert probe.connect_ex(("127.0.0.1", emulated.running.amqp_port)) == errno.ECONNREFUSED

@@ -1,4 +1,4 @@
-"""Peeking: a look at what is there, in whatever state, that changes nothing."""
+"""Peeking: it shows messages in every state and changes nothing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 
-from tests.emulator.conftest import Bench
-from tests.support.sdk_queue import asynchronous, both, desk, synchronous, text, texts
+from tests.emulator.conftest import EmulatedNamespace
+from tests.support.sdk_queue import asynchronous, both, sdk_queue, synchronous, text, texts
 
 
 @both
-async def test_peek_shows_locked_deferred_and_scheduled_messages_with_their_state(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_peek_shows_locked_deferred_and_scheduled_messages_with_their_state(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send("deferred", "locked", "active")
         deferred, _locked = await it.take(2)
         await it.receiver.defer_message(deferred)
@@ -32,8 +34,8 @@ async def test_peek_shows_locked_deferred_and_scheduled_messages_with_their_stat
 
 
 @asynchronous
-async def test_peek_goes_on_from_where_it_was_and_locks_nothing(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_peek_goes_on_from_where_it_was_and_locks_nothing(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         assert await it.receiver.peek_messages(10) == []
         await it.send("1", "2", "3", "4", "5")
         assert texts(await it.receiver.peek_messages()) == ["1"]
@@ -50,8 +52,8 @@ async def test_peek_goes_on_from_where_it_was_and_locks_nothing(bench: Bench, fl
 
 
 @synchronous
-async def test_one_peek_brings_250_messages_at_the_most(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_one_peek_brings_250_messages_at_the_most(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send(*(f"{number}" for number in range(300)))
         assert len(await it.receiver.peek_messages(1000)) == 250
         assert len(await it.receiver.peek_messages(1000)) == 50

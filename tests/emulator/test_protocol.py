@@ -1,4 +1,4 @@
-"""The protocol, frame by frame: windows, credit, pieces, ranges; and what becomes of a peer that breaks its rules."""
+"""The protocol, frame by frame: windows, credit, split messages, ranges, and peers that violate its rules."""
 
 from __future__ import annotations
 
@@ -44,36 +44,38 @@ from syphon.emulator import (
     Operation,
     QueueDescription,
 )
-from syphon.emulator.amqp_front import attach, links, requests
-from syphon.emulator.broker.entities import Queue
-from tests.emulator.conftest import Bench, settings
-from tests.support.amqp_peer import WIDE, Peer, peer, sender, text, text_of, token_request
-from tests.support.waiting import until
+from syphon.emulator.amqp_front import attach, links, nodes
+from syphon.emulator.broker.entities import QueueEntity
+from tests.emulator.conftest import EmulatedNamespace, settings
+from tests.support.amqp_peer import WIDE, AmqpPeer, peer, sender, text, text_of, token_request
+from tests.support.waiting import async_eventually
 
 FRAMING = "amqp:connection:framing-error"
 
 
 @pytest.fixture
-def orders(bench: Bench) -> Queue:
-    return make(bench, "orders")
+def orders(emulated: EmulatedNamespace) -> QueueEntity:
+    return make(emulated, "orders")
 
 
-def make(bench: Bench, name: str) -> Queue:
-    bench.namespace.create_queue(QueueDescription(name))
-    queue = bench.namespace.entity(name)
-    assert isinstance(queue, Queue)
+def make(emulated: EmulatedNamespace, name: str) -> QueueEntity:
+    emulated.namespace.create_queue(QueueDescription(name))
+    queue = emulated.namespace.entity(name)
+    assert isinstance(queue, QueueEntity)
     return queue
 
 
 @asynccontextmanager
-async def signed_in(bench: Bench, opening: Open | None = None, window: int = WIDE) -> AsyncIterator[Peer]:
-    async with peer(bench.running.amqp_port) as one:
-        await one.come_in(opening, window)
+async def signed_in(
+    emulated: EmulatedNamespace, opening: Open | None = None, window: int = WIDE
+) -> AsyncIterator[AmqpPeer]:
+    async with peer(emulated.running.amqp_port) as one:
+        await one.connect(opening, window)
         yield one
 
 
-async def fill(bench: Bench, words: Iterable[str]) -> None:
-    async with signed_in(bench) as one:
+async def fill(emulated: EmulatedNamespace, words: Iterable[str]) -> None:
+    async with signed_in(emulated) as one:
         await one.attach_sender("orders")
         sent = 0
         for word in words:
@@ -85,15 +87,15 @@ async def fill(bench: Bench, words: Iterable[str]) -> None:
             assert isinstance(found.state, Accepted)
 
 
-def words_in(queue: Queue) -> list[str]:
+def words_in(queue: QueueEntity) -> list[str]:
     return [text_of(message.to_bytes(locked=False)) for message in queue.main.peek(0, 1000)]
 
 
 @asynccontextmanager
-async def a_bystander(bench: Bench) -> AsyncIterator[None]:
-    """Another client, connected all the time: afterwards its links work as before, and nobody else is connected."""
-    make(bench, "bystanders")
-    async with signed_in(bench) as one:
+async def a_bystander(emulated: EmulatedNamespace) -> AsyncIterator[None]:
+    """Another client, connected all the time: afterwards its links work as before, and it is the only client."""
+    make(emulated, "bystanders")
+    async with signed_in(emulated) as one:
         await one.attach_sender("bystanders", 0)
         await one.attach_receiver("bystanders", 1)
         yield
@@ -101,7 +103,7 @@ async def a_bystander(bench: Bench) -> AsyncIterator[None]:
         assert isinstance((await one.expect(Disposition)).state, Accepted)
         one.flow(1, 1)
         assert text_of((await one.next_frame()).payload) == "still here"
-        await until(lambda: bench.running.connection_count == 1, "only the bystander is connected")
+        await async_eventually(lambda: emulated.running.connection_count == 1, "only the bystander is connected")
 
 
 # --- mistakes, and the errors they are answered with -----------------------------------------------------------------
@@ -144,11 +146,11 @@ CLOSES = {
 
 
 @pytest.mark.parametrize("mistake", CLOSES)
-async def test_a_mistake_of_the_connection_closes_it_with_its_error_and_harms_nobody_else(
-    bench: Bench, orders: Queue, mistake: str
+async def test_a_mistake_of_the_connection_closes_it_with_its_error_and_harms_no_other_connection(
+    emulated: EmulatedNamespace, orders: QueueEntity, mistake: str
 ) -> None:
     data, condition = CLOSES[mistake]
-    async with a_bystander(bench), signed_in(bench) as one:
+    async with a_bystander(emulated), signed_in(emulated) as one:
         one.write(data)
         assert (await one.error_of(Close)).condition == condition
         assert await one.rest() == b""
@@ -165,10 +167,10 @@ ENDS = {
 
 @pytest.mark.parametrize("mistake", ENDS)
 async def test_a_mistake_of_a_session_ends_that_session_and_not_its_neighbour(
-    bench: Bench, orders: Queue, mistake: str
+    emulated: EmulatedNamespace, orders: QueueEntity, mistake: str
 ) -> None:
     wrong, condition = ENDS[mistake]
-    async with a_bystander(bench), signed_in(bench) as one:
+    async with a_bystander(emulated), signed_in(emulated) as one:
         await one.attach_sender("orders", 0)
         await one.attach_receiver("orders", 1)
         await one.begin(channel=1)
@@ -191,8 +193,8 @@ async def test_a_mistake_of_a_session_ends_that_session_and_not_its_neighbour(
 
 
 @pytest.mark.parametrize("early", [Begin(None, 0, 1, 1), Close(), sender("orders"), Flow(0, 1, 0, 1)])
-async def test_nothing_goes_before_open(bench: Bench, orders: Queue, early: Composite) -> None:
-    async with a_bystander(bench), peer(bench.running.amqp_port) as one:
+async def test_nothing_goes_before_open(emulated: EmulatedNamespace, orders: QueueEntity, early: Composite) -> None:
+    async with a_bystander(emulated), peer(emulated.running.amqp_port) as one:
         one.write(AMQP_HEADER)
         one.send(early)
         assert await one.bytes_of(8) == AMQP_HEADER
@@ -210,9 +212,9 @@ async def test_nothing_goes_before_open(bench: Bench, orders: Queue, early: Comp
     ],
 )
 async def test_an_open_that_asks_for_too_little_is_answered_and_closed(
-    bench: Bench, opening: Open, condition: str
+    emulated: EmulatedNamespace, opening: Open, condition: str
 ) -> None:
-    async with peer(bench.running.amqp_port) as one:
+    async with peer(emulated.running.amqp_port) as one:
         await one.open(opening)
         assert (await one.error_of(Close)).condition == condition
 
@@ -227,22 +229,24 @@ async def test_an_open_that_asks_for_too_little_is_answered_and_closed(
     ],
 )
 async def test_what_is_no_header_is_answered_with_one_and_the_connection_ends(
-    bench: Bench, orders: Queue, garbage: bytes, answer: bytes
+    emulated: EmulatedNamespace, orders: QueueEntity, garbage: bytes, answer: bytes
 ) -> None:
-    async with a_bystander(bench), peer(bench.running.amqp_port) as one:
+    async with a_bystander(emulated), peer(emulated.running.amqp_port) as one:
         one.write(garbage)
         assert await one.rest() == answer
 
 
 @pytest.mark.parametrize("garbage", [b"hello?\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"Z" * 100_000])
-async def test_what_is_no_request_gets_status_400(bench: Bench, orders: Queue, garbage: bytes) -> None:
-    async with a_bystander(bench), peer(bench.running.amqp_port) as one:
+async def test_what_is_no_request_gets_status_400(
+    emulated: EmulatedNamespace, orders: QueueEntity, garbage: bytes
+) -> None:
+    async with a_bystander(emulated), peer(emulated.running.amqp_port) as one:
         one.write(garbage)
         assert (await one.rest()).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
 
 
-async def test_a_header_may_come_byte_by_byte(bench: Bench) -> None:
-    async with peer(bench.running.amqp_port) as one:
+async def test_a_header_may_come_byte_by_byte(emulated: EmulatedNamespace) -> None:
+    async with peer(emulated.running.amqp_port) as one:
         for byte in AMQP_HEADER + frame(0, Open("peer").to_bytes()):
             one.write(bytes((byte,)))
             await one.writer.drain()
@@ -251,15 +255,15 @@ async def test_a_header_may_come_byte_by_byte(bench: Bench) -> None:
         await one.expect(Open)
 
 
-async def test_sasl_comes_once(bench: Bench) -> None:
-    async with peer(bench.running.amqp_port) as one:
+async def test_sasl_comes_once(emulated: EmulatedNamespace) -> None:
+    async with peer(emulated.running.amqp_port) as one:
         assert await one.sasl() == 0
         one.write(SASL_HEADER)
         assert await one.rest() == SASL_HEADER
 
 
-async def test_another_performative_instead_of_sasl_init_ends_the_connection(bench: Bench) -> None:
-    async with peer(bench.running.amqp_port) as one:
+async def test_another_performative_instead_of_sasl_init_ends_the_connection(emulated: EmulatedNamespace) -> None:
+    async with peer(emulated.running.amqp_port) as one:
         one.write(SASL_HEADER + frame(0, SaslMechanisms("ANONYMOUS").to_bytes(), FRAME_SASL))
         assert await one.bytes_of(8) == SASL_HEADER
         await one.expect(SaslMechanisms)
@@ -273,16 +277,16 @@ async def test_a_peer_that_is_gone_before_our_last_words_is_no_trouble(caplog: p
             one.setblocking(False)
             await loop.sock_connect(one, ("127.0.0.1", emulator["contoso"].amqp_port))
             await loop.sock_sendall(one, AMQP_HEADER[:4])
-            await until(lambda: emulator["contoso"].connection_count == 1, "it is connected")
+            await async_eventually(lambda: emulator["contoso"].connection_count == 1, "it is connected")
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # That was a reset, and before anybody has noticed the emulator stops: there is nobody to say goodbye to.
+        # The client reset the connection, and the emulator stops before it has noticed: its close frames go nowhere.
         await emulator.stop()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_the_last_words_reach_a_peer_that_is_still_sending(bench: Bench) -> None:
+async def test_the_last_words_reach_a_peer_that_is_still_sending(emulated: EmulatedNamespace) -> None:
     """A socket closed with bytes unread resets the connection, and the error would be lost on its way."""
-    async with signed_in(bench) as one:
+    async with signed_in(emulated) as one:
         one.write(raw_frame(b"", size=1 << 20) + bytes(4 << 20))
         await one.writer.drain()
         assert (await one.error_of(Close)).condition == FRAMING
@@ -291,9 +295,11 @@ async def test_the_last_words_reach_a_peer_that_is_still_sending(bench: Bench) -
 # --- messages in -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_may_come_in_many_frames_between_those_of_another(bench: Bench, orders: Queue) -> None:
-    make(bench, "bills")
-    async with signed_in(bench) as one:
+async def test_a_message_may_come_in_many_frames_between_those_of_another(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    make(emulated, "bills")
+    async with signed_in(emulated) as one:
         await one.attach_sender("orders", 0)
         await one.attach_sender("bills", 1)
         first, second = text("a" * 100_000), text("b" * 1000)
@@ -309,8 +315,8 @@ async def test_a_message_may_come_in_many_frames_between_those_of_another(bench:
         assert words_in(orders) == ["a" * 100_000]
 
 
-async def test_an_aborted_delivery_leaves_nothing_behind(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_an_aborted_delivery_leaves_nothing_behind(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    async with signed_in(emulated) as one:
         await one.attach_sender("orders")
         one.send(Transfer(0, 0, b"0", 0, False, True), text("never mind")[:5])
         one.send(Transfer(0, 0, None, None, None, False, aborted=True))
@@ -321,8 +327,10 @@ async def test_an_aborted_delivery_leaves_nothing_behind(bench: Bench, orders: Q
     assert words_in(orders) == ["mind"]
 
 
-async def test_a_presettled_message_is_taken_without_an_answer(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_a_presettled_message_is_taken_without_an_answer(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    async with signed_in(emulated) as one:
         await one.attach_sender("orders")
         one.send(Transfer(0, 0, b"0", 0, True), text("no reply, please"))
         one.flow(0, echo=True)
@@ -331,23 +339,27 @@ async def test_a_presettled_message_is_taken_without_an_answer(bench: Bench, ord
 
 
 @pytest.mark.parametrize("second", [1, 0xFFFFFFFF])
-async def test_a_delivery_that_changes_its_id_half_way_ends_the_link(bench: Bench, orders: Queue, second: int) -> None:
-    async with signed_in(bench) as one:
+async def test_a_delivery_that_changes_its_id_half_way_ends_the_link(
+    emulated: EmulatedNamespace, orders: QueueEntity, second: int
+) -> None:
+    async with signed_in(emulated) as one:
         await one.attach_sender("orders")
         one.send(Transfer(0, 0, b"0", 0, False, True), b"x")
         one.send(Transfer(0, second, b"1", 0, False), b"y")
         assert (await one.error_of(Detach)).condition == "amqp:invalid-field"
 
 
-async def test_a_delivery_without_an_id_ends_the_link(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_a_delivery_without_an_id_ends_the_link(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    async with signed_in(emulated) as one:
         await one.attach_sender("orders")
         one.send(Transfer(0, None, b"0", 0), text("who am I?"))
         assert (await one.error_of(Detach)).condition == "amqp:invalid-field"
 
 
-async def test_a_message_without_end_is_cut_off_at_the_limit_of_its_link(bench: Bench, orders: Queue) -> None:
-    async with a_bystander(bench), signed_in(bench) as one:
+async def test_a_message_without_end_is_cut_off_at_the_limit_of_its_link(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    async with a_bystander(emulated), signed_in(emulated) as one:
         assert (await one.attach_sender("orders")).max_message_size == 256 * 1024
         for _ in range(6):
             one.send(Transfer(0, 0, b"0", 0, False, True), bytes(60_000))
@@ -357,9 +369,11 @@ async def test_a_message_without_end_is_cut_off_at_the_limit_of_its_link(bench: 
         await one.attach_sender("orders", 0)
 
 
-async def test_a_stranger_can_leave_only_a_little_unfinished(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stranger_can_leave_only_a_little_unfinished(
+    emulated: EmulatedNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(links, "UNFINISHED_OF_STRANGERS", 100_000)
-    async with peer(bench.running.amqp_port) as one:
+    async with peer(emulated.running.amqp_port) as one:
         await one.sasl()
         await one.open()
         await one.begin()
@@ -380,20 +394,22 @@ async def test_a_stranger_can_leave_only_a_little_unfinished(bench: Bench, monke
         await one.expect(Flow)
 
 
-async def test_a_token_has_a_largest_size(bench: Bench) -> None:
-    async with peer(bench.running.amqp_port) as one:
+async def test_a_token_has_a_largest_size(emulated: EmulatedNamespace) -> None:
+    async with peer(emulated.running.amqp_port) as one:
         await one.sasl()
         await one.open()
         await one.begin()
-        assert (await one.attach_sender("$cbs")).max_message_size == requests.LARGEST_TOKEN
+        assert (await one.attach_sender("$cbs")).max_message_size == nodes.LARGEST_TOKEN
         for _ in range(5):
             one.send(Transfer(0, 0, b"0", 0, False, True), bytes(60_000))
         assert (await one.error_of(Detach)).condition == "amqp:link:message-size-exceeded"
 
 
-async def test_answers_nobody_grants_credit_for_do_not_pile_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "WAITING_REPLIES", 3)
-    async with peer(bench.running.amqp_port) as one:
+async def test_replies_without_credit_do_not_pile_up(
+    emulated: EmulatedNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "WAITING_REPLIES", 3)
+    async with peer(emulated.running.amqp_port) as one:
         await one.sasl()
         await one.open()
         await one.begin()
@@ -410,9 +426,9 @@ async def test_answers_nobody_grants_credit_for_do_not_pile_up(bench: Bench, mon
 # --- messages out: credit, windows, draining -------------------------------------------------------------------------
 
 
-async def test_credit_is_kept_to_the_message(bench: Bench, orders: Queue) -> None:
-    await fill(bench, map(str, range(10)))
-    async with signed_in(bench) as one:
+async def test_credit_is_kept_to_the_message(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    await fill(emulated, map(str, range(10)))
+    async with signed_in(emulated) as one:
         await one.attach_receiver("orders")
         one.flow(0, 3, echo=True)
         transfers = await one.transfers_before(Flow)
@@ -430,32 +446,36 @@ async def test_credit_is_kept_to_the_message(bench: Bench, orders: Queue) -> Non
         assert len(await one.transfers_before(Flow)) == 4
 
 
-async def test_a_taken_back_credit_is_not_used(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_a_taken_back_credit_is_not_used(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    async with signed_in(emulated) as one:
         await one.attach_receiver("orders")
         one.flow(0, 5)
         one.flow(0, 0, echo=True)
         await one.expect(Flow)
-        await fill(bench, ["late"])
+        await fill(emulated, ["late"])
         one.flow(0, echo=True)
         assert await one.transfers_before(Flow) == []
 
 
-async def test_draining_gives_what_is_there_and_uses_up_the_rest(bench: Bench, orders: Queue) -> None:
-    await fill(bench, ["one", "two"])
-    async with signed_in(bench) as one:
+async def test_draining_gives_what_is_there_and_uses_up_the_rest(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    await fill(emulated, ["one", "two"])
+    async with signed_in(emulated) as one:
         await one.attach_receiver("orders")
         one.flow(0, 10, drain=True)
         flow, before = await one.until(Flow)
         assert len(before) == 2
         assert (flow.drain, flow.link_credit, flow.delivery_count) == (True, 0, 10)
-        await fill(bench, ["three"])
+        await fill(emulated, ["three"])
         one.flow(0, 1, seen=2, count=10, echo=True)
         assert [transfer.delivery_id for transfer in await one.transfers_before(Flow)] == [2]
 
 
-async def test_a_flow_is_echoed_for_a_session_and_for_both_kinds_of_links(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_a_flow_is_echoed_for_a_session_and_for_both_kinds_of_links(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    async with signed_in(emulated) as one:
         await one.attach_sender("orders", 0)
         await one.attach_receiver("orders", 1)
         one.flow(echo=True)
@@ -468,8 +488,10 @@ async def test_a_flow_is_echoed_for_a_session_and_for_both_kinds_of_links(bench:
         assert (flow.handle, flow.link_credit) == (1, 7)
 
 
-async def test_a_sender_is_given_more_credit_before_it_runs_out(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_a_sender_is_given_more_credit_before_it_runs_out(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    async with signed_in(emulated) as one:
         await one.attach_sender("orders")
         granted = 1000
         for number in range(1500):
@@ -485,9 +507,11 @@ async def test_a_sender_is_given_more_credit_before_it_runs_out(bench: Bench, or
     assert len(orders.main) == 1500
 
 
-async def test_nothing_is_sent_beyond_the_window_of_the_session(bench: Bench, orders: Queue) -> None:
-    await fill(bench, ["one", "two", "three", "four"])
-    async with signed_in(bench, window=1) as one:
+async def test_nothing_is_sent_beyond_the_window_of_the_session(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    await fill(emulated, ["one", "two", "three", "four"])
+    async with signed_in(emulated, window=1) as one:
         await one.attach_receiver("orders")
         one.flow(0, 4, window=1, echo=True)
         assert len(await one.transfers_before(Flow)) == 1
@@ -499,14 +523,16 @@ async def test_nothing_is_sent_beyond_the_window_of_the_session(bench: Bench, or
         assert await one.transfers_before(Flow) == []
         one.flow(seen=3, window=0xFFFFFFFF, echo=True)
         assert len(await one.transfers_before(Flow)) == 1
-        await fill(bench, ["five"])
+        await fill(emulated, ["five"])
         one.flow(0, 1, seen=4, count=4, window=0xFFFFFFFF, echo=True)
         assert len(await one.transfers_before(Flow)) == 1
 
 
-async def test_a_window_that_is_shut_from_the_start_locks_no_message(bench: Bench, orders: Queue) -> None:
-    await fill(bench, ["one", "two"])
-    async with signed_in(bench, window=0) as shut, signed_in(bench) as other:
+async def test_a_window_that_is_shut_from_the_start_locks_no_message(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    await fill(emulated, ["one", "two"])
+    async with signed_in(emulated, window=0) as shut, signed_in(emulated) as other:
         await shut.attach_receiver("orders")
         shut.flow(0, 100, window=0, echo=True)
         assert await shut.transfers_before(Flow) == []
@@ -517,10 +543,10 @@ async def test_a_window_that_is_shut_from_the_start_locks_no_message(bench: Benc
         assert len(await shut.transfers_before(Flow)) == 1
 
 
-async def test_a_large_message_goes_out_as_the_window_opens(bench: Bench, orders: Queue) -> None:
+async def test_a_large_message_goes_out_as_the_window_opens(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
     words = "x" * 2000
-    await fill(bench, [words, "small"])
-    async with signed_in(bench, Open("peer", None, 512), window=2) as one:
+    await fill(emulated, [words, "small"])
+    async with signed_in(emulated, Open("peer", None, 512), window=2) as one:
         await one.attach_receiver("orders")
         one.flow(0, 2, window=2)
         pieces, seen = b"", 0
@@ -541,9 +567,9 @@ async def test_a_large_message_goes_out_as_the_window_opens(bench: Bench, orders
         assert text_of((await one.next_frame()).payload) == "small"
 
 
-async def test_draining_waits_for_the_window(bench: Bench, orders: Queue) -> None:
-    await fill(bench, ["one", "two"])
-    async with signed_in(bench, window=1) as one:
+async def test_draining_waits_for_the_window(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    await fill(emulated, ["one", "two"])
+    async with signed_in(emulated, window=1) as one:
         await one.attach_receiver("orders")
         one.flow(0, 10, window=1, drain=True)
         assert isinstance((await one.next_frame()).performative, Transfer)
@@ -553,16 +579,18 @@ async def test_draining_waits_for_the_window(bench: Bench, orders: Queue) -> Non
         assert (flow.drain, flow.delivery_count) == (True, 10)
 
 
-async def test_a_peer_that_does_not_read_gets_no_more_than_it_can_take(bench: Bench, orders: Queue) -> None:
+async def test_a_peer_that_does_not_read_gets_no_more_than_it_can_take(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
     body = "x" * 50_000
-    await fill(bench, [body] * 400)  # 20 MB, far more than all the buffers on the way
-    async with signed_in(bench) as one:
+    await fill(emulated, [body] * 400)  # 20 MB, far more than all the buffers on the way
+    async with signed_in(emulated) as one:
         await one.attach_receiver("orders")
         one.writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is one that reads
         one.flow(0, 1000)
-        counters = bench.namespace.counters
-        await until(lambda: counters.of("orders", Kind.RECEIVE) > 0, "the first messages are on their way")
-        async with signed_in(bench) as other:  # whose round trip takes longer than handing out all would
+        counters = emulated.namespace.counters
+        await async_eventually(lambda: counters.of("orders", Kind.RECEIVE) > 0, "the first messages are on their way")
+        async with signed_in(emulated) as other:  # whose round trip takes longer than handing out all would
             await other.attach_receiver("orders")
         assert counters.of("orders", Kind.RECEIVE) < 400
         one.writer.transport.resume_reading()  # type: ignore[attr-defined]
@@ -577,15 +605,15 @@ async def test_a_peer_that_does_not_read_gets_no_more_than_it_can_take(bench: Be
 # --- settling --------------------------------------------------------------------------------------------------------
 
 
-async def receive(one: Peer, count: int) -> None:
+async def receive(one: AmqpPeer, count: int) -> None:
     await one.attach_receiver("orders")
     one.flow(0, count, echo=True)
     assert len(await one.transfers_before(Flow)) == count
 
 
-async def test_one_disposition_settles_a_range(bench: Bench, orders: Queue) -> None:
-    await fill(bench, map(str, range(10)))
-    async with signed_in(bench) as one:
+async def test_one_disposition_settles_a_range(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    await fill(emulated, map(str, range(10)))
+    async with signed_in(emulated) as one:
         await receive(one, 10)
         one.send(Disposition(True, 4, None, False, Accepted()))
         one.send(Disposition(True, 2, 6, False, Accepted()))
@@ -597,18 +625,20 @@ async def test_one_disposition_settles_a_range(bench: Bench, orders: Queue) -> N
     assert words_in(orders) == ["0", "1", "7", "8", "9"]
 
 
-async def test_a_range_over_all_there_could_be_settles_all_there_are(bench: Bench, orders: Queue) -> None:
-    await fill(bench, map(str, range(5)))
-    async with signed_in(bench) as one:
+async def test_a_range_over_all_there_could_be_settles_all_there_are(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    await fill(emulated, map(str, range(5)))
+    async with signed_in(emulated) as one:
         await receive(one, 5)
         one.send(Disposition(True, 0, 0xFFFFFFFF, False, Accepted()))
         assert [(await one.expect(Disposition)).first for _ in range(5)] == [0, 1, 2, 3, 4]
     assert words_in(orders) == []
 
 
-async def test_a_disposition_that_says_nothing_ends_nothing(bench: Bench, orders: Queue) -> None:
-    await fill(bench, ["one"])
-    async with signed_in(bench) as one:
+async def test_a_disposition_that_says_nothing_ends_nothing(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    await fill(emulated, ["one"])
+    async with signed_in(emulated) as one:
         await receive(one, 1)
         one.send(Disposition(True, 0, None, False, Received(0, 0)))
         one.send(Disposition(True, 0, None, False))
@@ -618,9 +648,9 @@ async def test_a_disposition_that_says_nothing_ends_nothing(bench: Bench, orders
         assert (await one.expect(Disposition)).first == 0
 
 
-async def test_delivery_ids_and_handles_belong_to_a_session(bench: Bench, orders: Queue) -> None:
-    await fill(bench, ["one", "two"])
-    async with signed_in(bench) as one:
+async def test_delivery_ids_and_handles_belong_to_a_session(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    await fill(emulated, ["one", "two"])
+    async with signed_in(emulated) as one:
         await one.begin(channel=1)
         for channel in (0, 1):
             await one.attach_receiver("orders", 5, channel)
@@ -640,9 +670,9 @@ async def test_delivery_ids_and_handles_belong_to_a_session(bench: Bench, orders
 async def test_an_answer_that_comes_too_late_for_its_session_is_not_sent(tmp_path: Path) -> None:
     kept = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")], state=tmp_path)
     async with Emulator(kept) as emulator:
-        bench = Bench(emulator["contoso"])
-        queue = make(bench, "orders")
-        async with signed_in(bench) as one:
+        emulated = EmulatedNamespace(emulator["contoso"])
+        queue = make(emulated, "orders")
+        async with signed_in(emulated) as one:
             await one.attach_sender("orders")
             # The answer waits until the message is on disk, and by then the session is over.
             one.send(Transfer(0, 0, b"t", 0, False), text("kept"))
@@ -661,8 +691,8 @@ async def test_an_answer_that_comes_too_late_for_its_session_is_not_sent(tmp_pat
 # --- links -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_link_name_can_be_used_again(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_a_link_name_can_be_used_again(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    async with signed_in(emulated) as one:
         await one.begin(channel=1)
         for _ in range(3):
             for channel in (0, 1):
@@ -671,11 +701,13 @@ async def test_a_link_name_can_be_used_again(bench: Bench, orders: Queue) -> Non
             for channel in (0, 1):
                 one.send(Detach(3, True), channel=channel)
                 await one.expect(Detach)
-    await until(lambda: not orders.links, "no link is left")
+    await async_eventually(lambda: not orders.links, "no link is left")
 
 
-async def test_a_session_takes_as_many_links_as_it_has_handles(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_a_session_takes_as_many_links_as_it_has_handles(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    async with signed_in(emulated) as one:
         for handle in range(256):
             one.ask_to_send("orders", handle)
         for handle in range(256):
@@ -684,14 +716,14 @@ async def test_a_session_takes_as_many_links_as_it_has_handles(bench: Bench, ord
         assert len(orders.links) == 256
         one.send(Transfer(255, 0, b"t", 0, False), text("x"))
         await one.until(Disposition)
-    await until(lambda: not orders.links, "the links went with their connection")
+    await async_eventually(lambda: not orders.links, "the links went with their connection")
 
 
 async def test_a_connection_has_room_for_so_many_links(
-    bench: Bench, orders: Queue, monkeypatch: pytest.MonkeyPatch
+    emulated: EmulatedNamespace, orders: QueueEntity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attach, "LINKS_MAX", 3)
-    async with signed_in(bench) as one:
+    async with signed_in(emulated) as one:
         await one.begin(channel=1)
         await one.attach_receiver("orders", 0)
         await one.attach_receiver("orders", 1)
@@ -706,15 +738,15 @@ async def test_a_connection_has_room_for_so_many_links(
 
 
 @pytest.mark.parametrize("address", ["amqps://[half/orders", "", "amqp://x/"])
-async def test_an_address_that_is_none_is_refused(bench: Bench, address: str) -> None:
-    async with signed_in(bench) as one:
+async def test_an_address_that_is_none_is_refused(emulated: EmulatedNamespace, address: str) -> None:
+    async with signed_in(emulated) as one:
         one.ask_to_send(address)
         await one.expect(Attach)
         assert (await one.error_of(Detach)).condition in ("amqp:invalid-field", "amqp:not-found")
 
 
-async def test_what_is_sent_to_a_refused_link_is_passed_over(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench) as one:
+async def test_what_is_sent_to_a_refused_link_is_passed_over(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    async with signed_in(emulated) as one:
         one.ask_to_send("nowhere")
         one.send(Transfer(0, 0, b"t", 0, False), text("optimism"))
         one.flow(0, echo=True)
@@ -723,7 +755,7 @@ async def test_what_is_sent_to_a_refused_link_is_passed_over(bench: Bench, order
         await one.attach_sender("orders", 0)
 
 
-async def test_a_delayed_attach_is_dropped_with_its_session(clocked: Bench) -> None:
+async def test_a_delayed_attach_is_dropped_with_its_session(clocked: EmulatedNamespace) -> None:
     queue = make(clocked, "orders")
     clocked.namespace.faults.add(Fault(Action.DELAY, Operation.ATTACH, seconds=10))
     async with signed_in(clocked) as one:
@@ -738,7 +770,7 @@ async def test_a_delayed_attach_is_dropped_with_its_session(clocked: Bench) -> N
         await one.expect(Flow)
 
 
-async def test_a_delayed_attach_can_be_taken_back(clocked: Bench) -> None:
+async def test_a_delayed_attach_can_be_taken_back(clocked: EmulatedNamespace) -> None:
     queue = make(clocked, "orders")
     clocked.namespace.faults.add(Fault(Action.DELAY, Operation.ATTACH, seconds=10))
     async with signed_in(clocked) as one:
@@ -753,7 +785,7 @@ async def test_a_delayed_attach_can_be_taken_back(clocked: Bench) -> None:
         await one.expect(Flow)
 
 
-async def test_credit_granted_before_the_attach_was_answered_counts(clocked: Bench) -> None:
+async def test_credit_granted_before_the_attach_was_answered_counts(clocked: EmulatedNamespace) -> None:
     make(clocked, "orders")
     await fill(clocked, ["early"])
     clocked.namespace.faults.add(Fault(Action.DELAY, Operation.ATTACH, seconds=10))
@@ -768,12 +800,12 @@ async def test_credit_granted_before_the_attach_was_answered_counts(clocked: Ben
         assert text_of((await one.next_frame()).payload) == "early"
 
 
-async def test_a_delayed_connection_is_silent_until_its_time_and_loses_nothing(clocked: Bench) -> None:
+async def test_a_delayed_connection_is_silent_until_its_time_and_loses_nothing(clocked: EmulatedNamespace) -> None:
     clocked.namespace.faults.add(Fault(Action.DELAY, Operation.CONNECT, seconds=10, times=1))
     async with peer(clocked.running.amqp_port) as one:
         one.write(AMQP_HEADER)
         one.send(Open("peer"))
-        await until(lambda: clocked.running.connection_count == 1, "the connection is there")
+        await async_eventually(lambda: clocked.running.connection_count == 1, "the connection is there")
         async with signed_in(clocked):  # a later one is answered before it
             assert one.reader._buffer == b""  # type: ignore[attr-defined]  # nothing has come
         assert clocked.clock is not None
@@ -782,18 +814,18 @@ async def test_a_delayed_connection_is_silent_until_its_time_and_loses_nothing(c
         await one.expect(Open)
 
 
-async def test_links_leave_with_a_connection_that_breaks(bench: Bench, orders: Queue) -> None:
-    await fill(bench, ["one", "two"])
-    async with signed_in(bench) as one:
+async def test_links_leave_with_a_connection_that_breaks(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    await fill(emulated, ["one", "two"])
+    async with signed_in(emulated) as one:
         await one.attach_receiver("orders", 0)
         await one.attach_sender("orders", 1)
         one.send(Transfer(1, 0, b"t", 0, False, True), b"half a mess")
         one.flow(0, 1)
         await one.until(Transfer)
         assert len(orders.links) == 2
-    await until(lambda: bench.running.connection_count == 0, "the connection is gone")
+    await async_eventually(lambda: emulated.running.connection_count == 0, "the connection is gone")
     assert not orders.links
-    async with signed_in(bench) as other:  # and what comes next goes to who is there
+    async with signed_in(emulated) as other:  # and the next message goes to the remaining client
         await other.attach_receiver("orders")
         other.flow(0, 5, echo=True)
         assert len(await other.transfers_before(Flow)) == 1
@@ -802,9 +834,11 @@ async def test_links_leave_with_a_connection_that_breaks(bench: Bench, orders: Q
 # --- small frames ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_peer_with_the_smallest_frames_gets_no_larger_ones(bench: Bench, orders: Queue) -> None:
-    await fill(bench, ["x" * 3000])
-    async with signed_in(bench, Open("peer", None, 512)) as one:
+async def test_a_peer_with_the_smallest_frames_gets_no_larger_ones(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    await fill(emulated, ["x" * 3000])
+    async with signed_in(emulated, Open("peer", None, 512)) as one:
         await one.attach_receiver("orders", 0)
         one.flow(0, 1)
         pieces = []
@@ -818,8 +852,8 @@ async def test_a_peer_with_the_smallest_frames_gets_no_larger_ones(bench: Bench,
         assert text_of(b"".join(pieces)) == "x" * 3000
 
 
-async def test_an_error_is_shortened_to_fit_into_a_frame(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench, Open("peer", None, 512)) as one:
+async def test_an_error_is_shortened_to_fit_into_a_frame(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+    async with signed_in(emulated, Open("peer", None, 512)) as one:
         one.ask_to_send("ä" * 150 + "/" + "ö" * 100)
         await one.expect(Attach)
         found = await one.next_frame()
@@ -830,8 +864,10 @@ async def test_an_error_is_shortened_to_fit_into_a_frame(bench: Bench, orders: Q
         assert (found.performative.error.description or "").startswith("The messaging entity")
 
 
-async def test_an_attach_that_does_not_fit_into_a_frame_closes_the_connection(bench: Bench, orders: Queue) -> None:
-    async with signed_in(bench, Open("peer", None, 512)) as one:
+async def test_an_attach_that_does_not_fit_into_a_frame_closes_the_connection(
+    emulated: EmulatedNamespace, orders: QueueEntity
+) -> None:
+    async with signed_in(emulated, Open("peer", None, 512)) as one:
         one.ask_to_send("orders", 0, name="n" * 600)
         assert (await one.error_of(Close)).condition == "amqp:frame-size-too-small"
-    await until(lambda: not orders.links, "no link is left")
+    await async_eventually(lambda: not orders.links, "no link is left")

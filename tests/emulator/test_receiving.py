@@ -1,4 +1,4 @@
-"""Receiving from a queue: order, competition, waiting, and what becomes of a message afterwards."""
+"""Receiving from a queue: order, competing receivers, waiting, and settlement."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from azure.servicebus.exceptions import MessageAlreadySettled
 from syphon.amqp import Map, Message
 from syphon.amqp.frames import Accepted, Modified, Released
 from syphon.emulator.broker.descriptions import QueueDescription
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.raw_client import raw_client
 from tests.support.sdk_client import take
-from tests.support.sdk_queue import MOMENT, ORDERS, SOON, asynchronous, both, desk, synchronous, text, texts
-from tests.support.waiting import PATIENCE
+from tests.support.sdk_queue import MOMENT, ORDERS, SOON, asynchronous, both, sdk_queue, synchronous, text, texts
+from tests.support.waiting import TIMEOUT
 
 
 @both
-async def test_messages_are_received_in_order_and_are_gone_when_completed(bench: Bench, flavour: str) -> None:
+async def test_messages_are_received_in_order_and_are_gone_when_completed(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
     names = [f"{number}" for number in range(100)]
-    async with desk(bench, flavour) as it:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send(*names)
         first = await it.take(40)
         second = await it.take(60)
@@ -33,8 +35,10 @@ async def test_messages_are_received_in_order_and_are_gone_when_completed(bench:
 
 
 @both
-async def test_an_abandoned_message_comes_again_in_its_place_with_one_delivery_more(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_an_abandoned_message_comes_again_in_its_place_with_one_delivery_more(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send("first", "second")
         first = await it.take_one()
         assert first.delivery_count == 0
@@ -46,8 +50,10 @@ async def test_an_abandoned_message_comes_again_in_its_place_with_one_delivery_m
 
 
 @both
-async def test_receive_and_delete_hands_out_a_message_once_and_without_a_lock(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as it:
+async def test_receive_and_delete_hands_out_a_message_once_and_without_a_lock(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(emulated, flavour, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as it:
         await it.send("one", "two")
         received = await it.take(2)
         assert it.stored() == 0
@@ -59,11 +65,11 @@ async def test_receive_and_delete_hands_out_a_message_once_and_without_a_lock(be
 
 
 @both
-async def test_an_iterator_ends_when_nothing_more_comes(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour, max_wait_time=0.5) as it:
+async def test_an_iterator_ends_when_nothing_more_comes(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour, max_wait_time=0.5) as it:
         await it.send("one", "two", "three")
         seen: list[str] = []
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while len(seen) < 3:  # a busy machine may bring nothing for as long before the last has come
                 async for message in it.receiver:
                     seen.append(text(message))
@@ -73,9 +79,11 @@ async def test_an_iterator_ends_when_nothing_more_comes(bench: Bench, flavour: s
 
 
 @asynchronous
-async def test_competing_receivers_get_each_message_once_between_them(bench: Bench, flavour: str) -> None:
+async def test_competing_receivers_get_each_message_once_between_them(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
     names = {f"{number}" for number in range(120)}
-    async with desk(bench, flavour) as it:
+    async with sdk_queue(emulated, flavour) as it:
         others = await asyncio.gather(*(it.open_receiver() for _ in range(2)))
         await it.send(*names)
         seen: list[list[str]] = [[], [], []]
@@ -94,9 +102,9 @@ async def test_competing_receivers_get_each_message_once_between_them(bench: Ben
 
 @both
 async def test_a_receive_on_an_empty_queue_ends_after_its_wait_and_one_under_way_gets_what_comes(
-    bench: Bench, flavour: str
+    emulated: EmulatedNamespace, flavour: str
 ) -> None:
-    async with desk(bench, flavour) as it:
+    async with sdk_queue(emulated, flavour) as it:
         assert await it.receiver.receive_messages(max_wait_time=MOMENT) == []
         waiting = asyncio.ensure_future(it.receiver.receive_messages(max_message_count=1, max_wait_time=SOON * 4))
         await it.sender.send_messages(ServiceBusMessage("late"))
@@ -104,8 +112,8 @@ async def test_a_receive_on_an_empty_queue_ends_after_its_wait_and_one_under_way
 
 
 @synchronous
-async def test_a_message_is_settled_once(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_a_message_is_settled_once(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.send("one", "two")
         one, two = await it.take(2)
         await it.receiver.complete_message(one)
@@ -117,10 +125,10 @@ async def test_a_message_is_settled_once(bench: Bench, flavour: str) -> None:
         assert it.stored() == 1
 
 
-async def test_released_leaves_the_delivery_count_alone_and_modified_raises_it(bench: Bench) -> None:
-    bench.namespace.create_queue(QueueDescription("orders", max_delivery_count=3))
+async def test_released_leaves_the_delivery_count_alone_and_modified_raises_it(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(QueueDescription("orders", max_delivery_count=3))
     counts = []
-    async with raw_client(bench) as client:
+    async with raw_client(emulated) as client:
         sender = await client.attach_sender("orders")
         await client.send(sender, b"\x00\x53\x75\xa0\x01x")
         receiver = await client.attach_receiver("orders")
@@ -131,12 +139,12 @@ async def test_released_leaves_the_delivery_count_alone_and_modified_raises_it(b
             echo = await client.settle(arrival, outcome)
             assert type(echo) is type(outcome)
     assert counts == [0, 0, 0, 0, 0, 1, 1, 2]
-    assert len(bench.namespace.line("orders")) == 0
+    assert len(emulated.namespace.message_queue("orders")) == 0
 
 
-async def test_an_abandoning_receiver_may_change_application_properties(bench: Bench) -> None:
-    bench.namespace.create_queue(ORDERS)
-    async with raw_client(bench) as client:
+async def test_an_abandoning_receiver_may_change_application_properties(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(ORDERS)
+    async with raw_client(emulated) as client:
         sender = await client.attach_sender("orders")
         await client.send(sender, b"\x00\x53\x75\xa0\x01x")
         receiver = await client.attach_receiver("orders")
@@ -150,9 +158,11 @@ async def test_an_abandoning_receiver_may_change_application_properties(bench: B
 
 @pytest.mark.timeout(400)  # so many messages take their time where the machine has other work as well
 @synchronous
-async def test_a_queue_of_twenty_thousand_messages_is_received_and_peeked_through(bench: Bench, flavour: str) -> None:
+async def test_a_queue_of_twenty_thousand_messages_is_received_and_peeked_through(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
     count, page = 20_000, 1_000
-    async with desk(bench, flavour, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as it:
+    async with sdk_queue(emulated, flavour, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as it:
         for start in range(0, count, page):
             await it.send(*(f"{number}" for number in range(start, start + page)))
 
@@ -170,8 +180,8 @@ async def test_a_queue_of_twenty_thousand_messages_is_received_and_peeked_throug
 
 
 @asynchronous
-async def test_dead_letters_are_received_like_any_other_messages(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_dead_letters_are_received_like_any_other_messages(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         letters = await it.open_receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER)
         await it.send("one", "two")
         for message in await it.take(2):

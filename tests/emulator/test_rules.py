@@ -1,4 +1,4 @@
-"""Rules of subscriptions, on the whole way: from what the official client sends to which subscriptions have it."""
+"""Rules of subscriptions from end to end: the official client sends, and the right subscriptions get the message."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings, Polic
 from syphon.emulator.broker.descriptions import Claim, RuleDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.broker.filters import CorrelationFilter, Filter, SqlFilter
 from syphon.emulator.broker.message import BrokeredMessage
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.plain_http import AioPlainHttp
-from tests.support.sdk_client import Office, held, office
+from tests.support.sdk_client import SdkClient, held, sdk_client
 from tests.support.sdk_queue import AIO, both
 
 MOMENT = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -40,8 +40,8 @@ ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 @pytest.fixture(autouse=True)
 def _news(request: pytest.FixtureRequest) -> None:
-    if "bench" in request.fixturenames:
-        namespace = request.getfixturevalue("bench").namespace
+    if "emulated" in request.fixturenames:
+        namespace = request.getfixturevalue("emulated").namespace
         namespace.create_topic(TopicDescription("news"))
         namespace.create_subscription(SubscriptionDescription("news", "one"))
 
@@ -50,23 +50,25 @@ def path(name: str) -> str:
     return f"news/subscriptions/{name}"
 
 
-def subscribe(bench: Bench, filters: dict[str, Filter]) -> None:
+def subscribe(emulated: EmulatedNamespace, filters: dict[str, Filter]) -> None:
     """A subscription for each filter, of which it says what it wants."""
     for name, wanted in filters.items():
         rule = RuleDescription("only", wanted)
-        bench.namespace.create_subscription(SubscriptionDescription("news", name), rule)
+        emulated.namespace.create_subscription(SubscriptionDescription("news", name), rule)
 
 
-def takers(bench: Bench) -> dict[str, list[str]]:
-    names = [subscription.name for subscription in bench.namespace.subscriptions("news")]
-    return {name: held(bench, path(name))[0] for name in names}
+def takers(emulated: EmulatedNamespace) -> dict[str, list[str]]:
+    names = [subscription.name for subscription in emulated.namespace.subscriptions("news")]
+    return {name: held(emulated, path(name))[0] for name in names}
 
 
 # What a filter sees of a message
 
 
 @both
-async def test_filters_see_application_properties_of_every_kind_the_client_sends(bench: Bench, flavour: str) -> None:
+async def test_filters_see_application_properties_of_every_kind_the_client_sends(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
     kept = {
         "text": "text = 'blue'",
         "like": "text LIKE 'b%e'",
@@ -83,8 +85,8 @@ async def test_filters_see_application_properties_of_every_kind_the_client_sends
         "other-type": "number = '7' OR text = 7",
         "unknown": "missing <> 'x' OR NOT (missing = 'x')",
     }
-    subscribe(bench, {name: SqlFilter(expression) for name, expression in {**kept, **not_kept}.items()})
-    async with office(bench, flavour) as it:
+    subscribe(emulated, {name: SqlFilter(expression) for name, expression in {**kept, **not_kept}.items()})
+    async with sdk_client(emulated, flavour) as it:
         properties: Any = {
             "text": "blue",
             "number": 7,
@@ -96,15 +98,15 @@ async def test_filters_see_application_properties_of_every_kind_the_client_sends
         }
         await it.send("news", "match", application_properties=properties)
         await it.send("news", "bare")
-    found = takers(bench)
+    found = takers(emulated)
     assert {name: found[name] for name in kept} == {name: ["match"] for name in kept}
     assert {name: found[name] for name in not_kept} == {name: [] for name in not_kept}
 
 
-async def test_filters_compare_times_durations_and_ids_as_what_they_are(bench: Bench) -> None:
+async def test_filters_compare_times_durations_and_ids_as_what_they_are(emulated: EmulatedNamespace) -> None:
     later, long, same = {"@t": MOMENT - timedelta(days=1)}, {"@d": timedelta(minutes=1)}, {"@i": ID}
     subscribe(
-        bench,
+        emulated,
         {
             "time": SqlFilter("at > @t", later),
             "time-equal": CorrelationFilter(properties={"at": MOMENT}),
@@ -117,7 +119,7 @@ async def test_filters_compare_times_durations_and_ids_as_what_they_are(bench: B
     )
     ticks = (MOMENT - datetime(1, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 10
     properties: Any = {"at": MOMENT, "id": ID}
-    async with office(bench) as it:
+    async with sdk_client(emulated) as it:
         await it.send("news", "a", application_properties=properties)
     # What .NET sends cannot be sent with the Python client.
     dotnet = Map.of(
@@ -127,8 +129,8 @@ async def test_filters_compare_times_durations_and_ids_as_what_they_are(bench: B
         }
     )
     payload = b"\x00\x53\x74" + encode(dotnet) + b"\x00\x53\x75\xa0\x01b"
-    bench.namespace.target("news").submit([BrokeredMessage.parse(payload)])
-    assert takers(bench) == {
+    emulated.namespace.target("news").submit([BrokeredMessage.parse(payload)])
+    assert takers(emulated) == {
         "one": ["a", "b"],
         "time": ["a"],
         "time-equal": ["a"],
@@ -140,7 +142,7 @@ async def test_filters_compare_times_durations_and_ids_as_what_they_are(bench: B
     }
 
 
-async def test_filters_see_the_properties_the_service_itself_knows(bench: Bench) -> None:
+async def test_filters_see_the_properties_the_service_itself_knows(emulated: EmulatedNamespace) -> None:
     yes = {
         "label": "sys.Label = 'greeting'",
         "subject": "sys.Subject = 'greeting'",
@@ -155,9 +157,9 @@ async def test_filters_see_the_properties_the_service_itself_knows(bench: Bench)
         "time": "sys.EnqueuedTimeUtc IS NOT NULL",
         "any-case": "SYS.label = 'greeting'",
     }
-    subscribe(bench, {name: SqlFilter(expression) for name, expression in yes.items()})
+    subscribe(emulated, {name: SqlFilter(expression) for name, expression in yes.items()})
     subscribe(
-        bench,
+        emulated,
         {
             "all-of-them": CorrelationFilter(
                 correlation_id="c-1",
@@ -186,29 +188,29 @@ async def test_filters_see_the_properties_the_service_itself_knows(bench: Bench)
         partition_key="s-1",
         application_properties={"extra": 1},
     )
-    async with office(bench) as it:
+    async with sdk_client(emulated) as it:
         await it.send("news", message, ServiceBusMessage("b", partition_key="other"))
-    found = takers(bench)
+    found = takers(emulated)
     assert found.pop("time") == ["a", "b"]
     assert found.pop("one") == ["a", "b"]
     assert found.pop("all-but-one") == []
     assert found == {name: ["a"] for name in [*yes, "all-of-them"] if name != "time"}
 
 
-async def test_several_rules_that_match_make_one_copy(bench: Bench) -> None:
+async def test_several_rules_that_match_make_one_copy(emulated: EmulatedNamespace) -> None:
     for name in ("first", "second"):
-        bench.namespace.create_rule("news", "one", RuleDescription(name, SqlFilter("1 = 1")))
-    async with office(bench) as it:
+        emulated.namespace.create_rule("news", "one", RuleDescription(name, SqlFilter("1 = 1")))
+    async with sdk_client(emulated) as it:
         await it.send("news", "a")
-    assert takers(bench) == {"one": ["a"]}
+    assert takers(emulated) == {"one": ["a"]}
 
 
 # Rules made over HTTP
 
 
 @pytest.fixture
-async def admin(bench: Bench) -> AsyncIterator[ServiceBusAdministrationClient]:
-    endpoint = bench.connection_string.replace("UseDevelopmentEmulator=true;", "")
+async def admin(emulated: EmulatedNamespace) -> AsyncIterator[ServiceBusAdministrationClient]:
+    endpoint = emulated.connection_string.replace("UseDevelopmentEmulator=true;", "")
     async with ServiceBusAdministrationClient.from_connection_string(
         endpoint, transport=AioPlainHttp(), retry_total=0
     ) as client:
@@ -216,15 +218,15 @@ async def admin(bench: Bench) -> AsyncIterator[ServiceBusAdministrationClient]:
 
 
 async def test_rules_made_and_removed_by_the_administration_client_hold_for_the_next_message(
-    bench: Bench, admin: ServiceBusAdministrationClient
+    emulated: EmulatedNamespace, admin: ServiceBusAdministrationClient
 ) -> None:
-    async with office(bench) as it:
+    async with sdk_client(emulated) as it:
 
         async def sent(**properties: Any) -> int:
             """How many copies of a message with these properties the subscription takes."""
-            before = len(held(bench, path("one"))[0])
+            before = len(held(emulated, path("one"))[0])
             await it.send("news", "x", application_properties=properties)
-            return len(held(bench, path("one"))[0]) - before
+            return len(held(emulated, path("one"))[0]) - before
 
         assert await sent() == 1
         await admin.delete_rule("news", "one", "$Default")
@@ -248,20 +250,20 @@ async def test_rules_made_and_removed_by_the_administration_client_hold_for_the_
         assert {each.name async for each in admin.list_rules("news", "one")} == {"sql", "correlated", "never"}
 
 
-async def test_rules_change_between_two_messages_of_a_stream(bench: Bench) -> None:
-    """Whatever was sent before a rule went is there, whatever came after is not; nothing twice, nothing lost."""
-    async with office(bench) as it:
+async def test_rules_change_between_two_messages_of_a_stream(emulated: EmulatedNamespace) -> None:
+    """Messages sent before the removal of a rule are there, later ones are not. None is lost or duplicated."""
+    async with sdk_client(emulated) as it:
         await it.sender("news")
         expected = []
         for number in range(20):
             if number % 5 == 0 and number:
-                bench.namespace.delete_rule("news", "one", next(iter(bench.namespace.rules("news", "one"))).name)
+                emulated.namespace.delete_rule("news", "one", next(iter(emulated.namespace.rules("news", "one"))).name)
                 wanted = "1 = 0" if number % 10 else "1 = 1"
-                bench.namespace.create_rule("news", "one", RuleDescription(f"from-{number}", SqlFilter(wanted)))
+                emulated.namespace.create_rule("news", "one", RuleDescription(f"from-{number}", SqlFilter(wanted)))
             if number // 5 % 2 == 0:
                 expected.append(str(number))
             await it.send("news", str(number))
-    assert takers(bench)["one"] == expected
+    assert takers(emulated)["one"] == expected
 
 
 # Rules made over AMQP
@@ -295,8 +297,8 @@ async def rule_names(receiver: Any, skip: int = 0, top: int = 100) -> list[str]:
 
 
 @both
-async def test_rules_are_added_listed_and_removed_over_amqp(bench: Bench, flavour: str) -> None:
-    async with office(bench, flavour) as it:
+async def test_rules_are_added_listed_and_removed_over_amqp(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_client(emulated, flavour) as it:
         receiver, _ = await asyncio.gather(it.receiver(("news", "one")), it.sender("news"))
         assert await rule_names(receiver) == ["$Default"]
         await manage(receiver, "remove-rule", {"rule-name": "$Default"})
@@ -312,11 +314,11 @@ async def test_rules_are_added_listed_and_removed_over_amqp(bench: Bench, flavou
         await it.send("news", "green", application_properties={"colour": "green"})
         fitting: Any = {"n": 7, "at": MOMENT, "id": ID}
         await it.send("news", "greeting", subject="greeting", application_properties=fitting)
-        assert takers(bench)["one"] == ["red", "greeting"]
+        assert takers(emulated)["one"] == ["red", "greeting"]
 
 
-async def test_bad_rules_are_refused_over_amqp_and_change_nothing(bench: Bench) -> None:
-    async with office(bench) as it:
+async def test_bad_rules_are_refused_over_amqp_and_change_nothing(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
         receiver = await it.receiver(("news", "one"))
         refused = {
             "exists already": adding("$default", sql_filter={"expression": "1 = 1"}),
@@ -335,11 +337,11 @@ async def test_bad_rules_are_refused_over_amqp_and_change_nothing(bench: Bench) 
 
 
 async def test_rules_that_came_over_http_are_listed_over_amqp_with_their_values(
-    bench: Bench, admin: ServiceBusAdministrationClient
+    emulated: EmulatedNamespace, admin: ServiceBusAdministrationClient
 ) -> None:
     values: Any = {"at": MOMENT, "took": timedelta(seconds=1), "n": 1, "large": 2**40, "half": 0.5, "yes": True}
     await admin.create_rule("news", "one", "typed", filter=CorrelationRuleFilter(label="l", properties=values))
-    async with office(bench) as it:
+    async with sdk_client(emulated) as it:
         receiver = await it.receiver(("news", "one"))
         page = {"skip": amqp_int(1), "top": amqp_int(1)}
         _, body = await manage(receiver, "enumerate-rules", page)
@@ -363,15 +365,17 @@ async def test_who_may_listen_may_see_to_the_rules_of_a_subscription_over_amqp()
     ]
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso", policies=policies)])
     async with Emulator(settings) as emulator:
-        bench = Bench(emulator["contoso"])
-        bench.namespace.create_topic(TopicDescription("news"))
-        bench.namespace.create_subscription(SubscriptionDescription("news", "one"))
-        async with office(bench) as it:
+        emulated = EmulatedNamespace(emulator["contoso"])
+        emulated.namespace.create_topic(TopicDescription("news"))
+        emulated.namespace.create_subscription(SubscriptionDescription("news", "one"))
+        async with sdk_client(emulated) as it:
             receiver = await it.receiver(("news", "one"))
             await manage(receiver, "add-rule", adding("mine", sql_filter={"expression": "1 = 1"}))
             assert await rule_names(receiver) == ["$Default", "mine"]
-        it = Office(bench, AIO)
-        it.client = type(it.client).from_connection_string(bench.running.connection_string_for("Sender"), retry_total=0)
+        it = SdkClient(emulated, AIO)
+        it.client = type(it.client).from_connection_string(
+            emulated.running.connection_string_for("Sender"), retry_total=0
+        )
         with pytest.raises(ServiceBusAuthorizationError):
             await it.receiver(("news", "one"))
         await it.leave()

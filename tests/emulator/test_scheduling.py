@@ -1,4 +1,4 @@
-"""Scheduled messages: they wait for their time, can be taken back, and then join the line like new ones."""
+"""Scheduled messages: they become active at their time, and can be cancelled until then."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 from azure.servicebus.exceptions import MessageNotFoundError, MessageSizeExceededError
 
-from tests.emulator.conftest import Bench
-from tests.support.sdk_queue import MOMENT, Desk, asynchronous, both, desk, synchronous, text, texts
+from tests.emulator.conftest import EmulatedNamespace
+from tests.support.sdk_queue import MOMENT, SdkQueue, asynchronous, both, sdk_queue, synchronous, text, texts
 
 
-def in_seconds(it: Desk, seconds: float) -> datetime:
-    assert it.bench.clock is not None
-    return datetime.fromtimestamp(it.bench.clock.now() / 1000, UTC) + timedelta(seconds=seconds)
+def in_seconds(it: SdkQueue, seconds: float) -> datetime:
+    assert it.emulated.clock is not None
+    return datetime.fromtimestamp(it.emulated.clock.now() / 1000, UTC) + timedelta(seconds=seconds)
 
 
 @both
-async def test_scheduled_messages_come_at_their_time_under_a_new_number(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour) as it:
+async def test_scheduled_messages_come_at_their_time_under_a_new_number(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(clocked, flavour) as it:
         due = in_seconds(it, 60)
         numbers = await it.sender.schedule_messages([ServiceBusMessage("one"), ServiceBusMessage("two")], due)
         assert numbers == [1, 2]
@@ -39,8 +41,8 @@ async def test_scheduled_messages_come_at_their_time_under_a_new_number(clocked:
 
 
 @asynchronous
-async def test_a_message_sent_with_a_scheduled_time_waits_for_it_too(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour) as it:
+async def test_a_message_sent_with_a_scheduled_time_waits_for_it_too(clocked: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(clocked, flavour) as it:
         await it.sender.send_messages(
             [
                 ServiceBusMessage("later", scheduled_enqueue_time_utc=in_seconds(it, 30)),
@@ -56,8 +58,10 @@ async def test_a_message_sent_with_a_scheduled_time_waits_for_it_too(clocked: Be
 
 
 @synchronous
-async def test_a_scheduled_message_can_be_cancelled_until_its_time_has_come(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour) as it:
+async def test_a_scheduled_message_can_be_cancelled_until_its_time_has_come(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(clocked, flavour) as it:
         messages = [ServiceBusMessage("a"), ServiceBusMessage("b"), ServiceBusMessage("c")]
         a, b, c = await it.sender.schedule_messages(messages, in_seconds(it, 60))
         await it.sender.cancel_scheduled_messages([a, b])
@@ -70,16 +74,18 @@ async def test_a_scheduled_message_can_be_cancelled_until_its_time_has_come(cloc
 
 
 @asynchronous
-async def test_a_scheduled_time_that_has_passed_means_now(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour) as it:
+async def test_a_scheduled_time_that_has_passed_means_now(clocked: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(clocked, flavour) as it:
         (number,) = await it.sender.schedule_messages(ServiceBusMessage("x"), in_seconds(it, -60))
         message = await it.take_one()
     assert (text(message), message.sequence_number) == ("x", number)
 
 
 @synchronous
-async def test_a_schedule_with_one_message_that_is_too_large_schedules_none(clocked: Bench, flavour: str) -> None:
-    async with desk(clocked, flavour) as it:
+async def test_a_schedule_with_one_message_that_is_too_large_schedules_none(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(clocked, flavour) as it:
         messages = [ServiceBusMessage("small"), ServiceBusMessage(b"x" * 256 * 1024)]
         with pytest.raises(MessageSizeExceededError):
             await it.sender.schedule_messages(messages, in_seconds(it, 60))

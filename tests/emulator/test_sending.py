@@ -1,4 +1,4 @@
-"""What is sent to a queue, in every way the client can send, is what is received from it."""
+"""Sending to a queue in every way of the client: the receiver gets what was sent."""
 
 from __future__ import annotations
 
@@ -40,16 +40,18 @@ from syphon.amqp import (
     section_bytes,
 )
 from syphon.amqp.frames import BATCH_FORMAT, Accepted, Modified, Rejected
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.raw_client import raw_client
-from tests.support.sdk_queue import MOMENT, ORDERS, asynchronous, both, desk, synchronous, text, texts
+from tests.support.sdk_queue import MOMENT, ORDERS, asynchronous, both, sdk_queue, synchronous, text, texts
 
 PING = "application/vnd.ms-servicebus-ping"
 
 
 @both
-async def test_single_messages_lists_and_batches_arrive_in_the_order_they_were_sent(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_single_messages_lists_and_batches_arrive_in_the_order_they_were_sent(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.sender.send_messages(ServiceBusMessage("single"))
         await it.sender.send_messages([ServiceBusMessage("list 1"), ServiceBusMessage("list 2")])
         batch = await it.sender.create_message_batch()
@@ -64,7 +66,7 @@ async def test_single_messages_lists_and_batches_arrive_in_the_order_they_were_s
 
 
 @both
-async def test_every_property_arrives_as_it_was_sent(bench: Bench, flavour: str) -> None:
+async def test_every_property_arrives_as_it_was_sent(emulated: EmulatedNamespace, flavour: str) -> None:
     when = datetime(2024, 2, 29, 12, 30, 15, tzinfo=UTC)
     token = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
     application: dict[Any, Any] = {"text": "grün", "count": 7, "yes": True, "ratio": 0.25, "when": when, "token": token}
@@ -82,7 +84,7 @@ async def test_every_property_arrives_as_it_was_sent(bench: Bench, flavour: str)
         partition_key="s-1",
         time_to_live=timedelta(minutes=5),
     )
-    async with desk(bench, flavour) as it:
+    async with sdk_queue(emulated, flavour) as it:
         await it.sender.send_messages(sent)
         message = await it.take_one()
 
@@ -102,10 +104,10 @@ async def test_every_property_arrives_as_it_was_sent(bench: Bench, flavour: str)
 
 
 @asynchronous
-async def test_the_broker_says_where_a_message_stands(clocked: Bench, flavour: str) -> None:
+async def test_the_broker_says_where_a_message_stands(clocked: EmulatedNamespace, flavour: str) -> None:
     assert clocked.clock is not None
     at = datetime.fromtimestamp(clocked.clock.now() / 1000, UTC)
-    async with desk(clocked, flavour) as it:
+    async with sdk_queue(clocked, flavour) as it:
         await it.sender.send_messages(ServiceBusMessage("x", time_to_live=timedelta(hours=1)))
         it.advance(20)
         message = await it.take_one()
@@ -122,7 +124,9 @@ async def test_the_broker_says_where_a_message_stands(clocked: Bench, flavour: s
 
 
 @both
-async def test_annotated_messages_keep_their_kind_of_body_and_all_their_sections(bench: Bench, flavour: str) -> None:
+async def test_annotated_messages_keep_their_kind_of_body_and_all_their_sections(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
     properties = AmqpMessageProperties(
         message_id="m-1",
         user_id=b"me",
@@ -144,7 +148,7 @@ async def test_annotated_messages_keep_their_kind_of_body_and_all_their_sections
         annotations={"x-own": "mine"},
         footer={"checksum": 12},
     )
-    async with desk(bench, flavour) as it:
+    async with sdk_queue(emulated, flavour) as it:
         await it.sender.send_messages(
             [
                 everything,
@@ -222,9 +226,11 @@ ODD = b"".join(
 )
 
 
-async def test_values_of_every_type_arrive_byte_for_byte_however_often_the_message_is_handed_out(bench: Bench) -> None:
-    bench.namespace.create_queue(ORDERS)
-    async with raw_client(bench) as client:
+async def test_values_of_every_type_arrive_byte_for_byte_however_often_the_message_is_handed_out(
+    emulated: EmulatedNamespace,
+) -> None:
+    emulated.namespace.create_queue(ORDERS)
+    async with raw_client(emulated) as client:
         sender = await client.attach_sender("orders")
         assert await client.send(sender, ODD) == Accepted()
         batch = data_section(ODD) + data_section(b"\x00\x53\x75\xa0\x01x")
@@ -249,8 +255,8 @@ async def test_values_of_every_type_arrive_byte_for_byte_however_often_the_messa
         assert Message((await client.receive(letters)).payload).bare() == ODD
 
 
-async def test_header_and_annotations_of_the_sender_stay_beside_the_brokers_own(bench: Bench) -> None:
-    bench.namespace.create_queue(ORDERS)
+async def test_header_and_annotations_of_the_sender_stay_beside_the_brokers_own(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(ORDERS)
     odd = Map(((Symbol("x-own"), Decimal64(bytes(8))), (Symbol("x-opt-sequence-number"), Long(99))))
     payload = b"".join(
         (
@@ -260,7 +266,7 @@ async def test_header_and_annotations_of_the_sender_stay_beside_the_brokers_own(
             data_section(b"body"),
         )
     )
-    async with raw_client(bench) as client:
+    async with raw_client(emulated) as client:
         assert await client.send(await client.attach_sender("orders"), payload) == Accepted()
         receiver = await client.attach_receiver("orders")
         client.grant(receiver, 1)
@@ -273,20 +279,20 @@ async def test_header_and_annotations_of_the_sender_stay_beside_the_brokers_own(
     assert message.raw(Section.DELIVERY_ANNOTATIONS) == b""  # they are for the next hop only
 
 
-async def test_bytes_that_are_no_message_are_refused_and_the_link_lives_on(bench: Bench) -> None:
-    bench.namespace.create_queue(ORDERS)
-    async with raw_client(bench) as client:
+async def test_bytes_that_are_no_message_are_refused_and_the_link_lives_on(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(ORDERS)
+    async with raw_client(emulated) as client:
         sender = await client.attach_sender("orders")
         assert (await client.refusal_of(sender, b"\x00\x53\x75\xa0\xff")).condition == "amqp:decode-error"
         batch = data_section(data_section(b"good")) + data_section(b"bad")
         assert (await client.refusal_of(sender, batch, BATCH_FORMAT)).condition == "amqp:decode-error"
         assert await client.send(sender, data_section(b"good")) == Accepted()
-    assert len(bench.namespace.line("orders")) == 1  # nothing of the batch
+    assert len(emulated.namespace.message_queue("orders")) == 1  # nothing of the batch
 
 
 @synchronous
-async def test_a_ping_is_accepted_and_never_delivered(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
+async def test_a_ping_is_accepted_and_never_delivered(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_queue(emulated, flavour) as it:
         await it.sender.send_messages(ServiceBusMessage(b"", content_type=PING, session_id="any"))
         await it.sender.send_messages([ServiceBusMessage("real"), ServiceBusMessage(b"", content_type=PING)])
         assert texts(await it.receiver.peek_messages(10)) == ["real"]
@@ -296,8 +302,10 @@ async def test_a_ping_is_accepted_and_never_delivered(bench: Bench, flavour: str
 
 
 @both
-async def test_a_queue_that_does_not_exist_is_not_found_by_senders_and_receivers(bench: Bench, flavour: str) -> None:
-    async with desk(bench, flavour) as it:
-        bench.namespace.delete("orders")
+async def test_a_queue_that_does_not_exist_is_not_found_by_senders_and_receivers(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_queue(emulated, flavour) as it:
+        emulated.namespace.delete("orders")
         refusals = await asyncio.gather(it.open_sender(), it.open_receiver(), return_exceptions=True)
     assert [type(refusal) for refusal in refusals] == [MessagingEntityNotFoundError, MessagingEntityNotFoundError]

@@ -1,4 +1,4 @@
-"""Sessions: who has one, for how long, what is in it and what is remembered of it."""
+"""Sessions: their locks, their messages and their state."""
 
 from __future__ import annotations
 
@@ -21,23 +21,34 @@ from syphon.amqp import Map, Symbol
 from syphon.amqp.frames import Attach, Detach, End, Source, Target
 from syphon.emulator.broker.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.raw_client import RawClient, raw_client
-from tests.support.sdk_client import Office, advance, line, office, put, rest, session_of, sessions, take, take_one
+from tests.support.sdk_client import (
+    SdkClient,
+    advance,
+    message_queue,
+    put,
+    rest,
+    sdk_client,
+    session_of,
+    sessions,
+    take,
+    take_one,
+)
 from tests.support.sdk_queue import AIO, MOMENT, SOON, both, texts
-from tests.support.waiting import until
+from tests.support.waiting import async_eventually
 
 ORDERS = QueueDescription("orders", requires_session=True)
 
 
 @pytest.fixture(autouse=True)
 def _orders(request: pytest.FixtureRequest) -> None:
-    for bench in ("bench", "clocked"):
-        if bench in request.fixturenames:
-            request.getfixturevalue(bench).namespace.create_queue(ORDERS)
+    for emulated in ("emulated", "clocked"):
+        if emulated in request.fixturenames:
+            request.getfixturevalue(emulated).namespace.create_queue(ORDERS)
 
 
-async def send(it: Office, *messages: tuple[str, str]) -> None:
+async def send(it: SdkClient, *messages: tuple[str, str]) -> None:
     """Session and body, one by one."""
     await it.send("orders", *(ServiceBusMessage(body, session_id=session) for session, body in messages))
 
@@ -46,8 +57,10 @@ async def send(it: Office, *messages: tuple[str, str]) -> None:
 
 
 @both
-async def test_a_receiver_has_the_session_it_asks_for_in_order_and_no_other(bench: Bench, flavour: str) -> None:
-    async with office(bench, flavour) as it:
+async def test_a_receiver_has_the_session_it_asks_for_in_order_and_no_other(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_client(emulated, flavour) as it:
         await send(it, ("a", "1"), ("b", "2"), ("a", "3"), ("b", "4"), ("a", "5"))
         a, b = await asyncio.gather(it.receiver("orders", session_id="a"), it.receiver("orders", session_id="b"))
         of_a, of_b = await rest(a), await rest(b)
@@ -58,51 +71,57 @@ async def test_a_receiver_has_the_session_it_asks_for_in_order_and_no_other(benc
         assert (str(again), again.delivery_count) == ("1", 1)
         for message in [again, *of_a[1:]]:
             await a.complete_message(message)
-        assert len(line(bench, "orders")) == 2
+        assert len(message_queue(emulated, "orders")) == 2
 
 
-async def test_the_next_available_session_is_one_with_messages_that_nobody_has(bench: Bench) -> None:
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
-        put(bench, "orders", "2", session_id="b")
+async def test_the_next_available_session_is_one_with_messages_that_no_receiver_holds(
+    emulated: EmulatedNamespace,
+) -> None:
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
+        put(emulated, "orders", "2", session_id="b")
         got = await it.receivers("orders", "orders", session_id=NEXT_AVAILABLE_SESSION)
         found = {session_of(receiver).session_id: texts(await take(receiver)) for receiver in got}
         assert found == {"a": ["1"], "b": ["2"]}
 
 
-async def test_who_waits_for_the_next_session_gets_it_when_its_first_message_comes(bench: Bench) -> None:
-    async with office(bench) as it:
+async def test_who_waits_for_the_next_session_gets_it_when_its_first_message_comes(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION))
-        await until(lambda: bench.namespace.entity("orders").links, "it waits")
+        await async_eventually(lambda: emulated.namespace.entity("orders").links, "the receiver waits")
         assert not waiting.done()
-        put(bench, "orders", "1", session_id="late")
+        put(emulated, "orders", "1", session_id="late")
         receiver = await waiting
         assert session_of(receiver).session_id == "late"
         assert texts(await take(receiver)) == ["1"]
 
 
-async def test_who_waits_for_the_next_session_gets_one_that_another_gives_back(bench: Bench) -> None:
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
+async def test_who_waits_for_the_next_session_gets_one_that_another_gives_back(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
         holder = await it.receiver("orders", session_id="a")
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION))
-        await until(lambda: len(bench.namespace.entity("orders").links) == 2, "it waits")
+        await async_eventually(lambda: len(emulated.namespace.entity("orders").links) == 2, "the receiver waits")
         assert not waiting.done()
         await it.close(holder)
         assert texts(await take(await waiting)) == ["1"]
 
 
 @both
-async def test_waiting_for_the_next_session_ends_when_the_client_says_so(bench: Bench, flavour: str) -> None:
-    async with office(bench, flavour) as it, asyncio.timeout(30):  # unasked it would be 60 seconds and more
+async def test_waiting_for_the_next_session_ends_when_the_client_says_so(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_client(emulated, flavour) as it, asyncio.timeout(30):  # unasked it would be 60 seconds and more
         with pytest.raises(OperationTimeoutError, match="came free"):
             await it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
-    assert not bench.namespace.entity("orders").links
+    assert not emulated.namespace.entity("orders").links
 
 
-async def test_a_session_that_another_receiver_has_cannot_be_locked_until_it_is_closed(bench: Bench) -> None:
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
+async def test_a_session_that_another_receiver_has_cannot_be_locked_until_it_is_closed(
+    emulated: EmulatedNamespace,
+) -> None:
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
         first = await it.receiver("orders", session_id="a")
         assert (await take_one(first)).delivery_count == 0
         with pytest.raises(SessionCannotBeLockedError):
@@ -112,22 +131,22 @@ async def test_a_session_that_another_receiver_has_cannot_be_locked_until_it_is_
         assert (await take_one(second)).delivery_count == 0, "closing a receiver is no failed delivery"
 
 
-async def test_a_session_without_messages_can_be_had_and_gets_what_comes_later(bench: Bench) -> None:
-    async with office(bench) as it:
+async def test_a_session_without_messages_can_be_had_and_gets_what_comes_later(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
         receiver = await it.receiver("orders", session_id="empty")
         assert await receiver.receive_messages(max_wait_time=MOMENT) == []
-        put(bench, "orders", "1", session_id="empty")
+        put(emulated, "orders", "1", session_id="empty")
         assert texts(await take(receiver)) == ["1"]
 
 
-async def test_a_dropped_connection_frees_its_session_and_counts_no_delivery(bench: Bench) -> None:
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
-        async with raw_client(bench) as gone:
+async def test_a_dropped_connection_frees_its_session_and_counts_no_delivery(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
+        async with raw_client(emulated) as gone:
             handle = await accept(gone, "a")
             gone.grant(handle, 1)
             await gone.receive(handle)
-        await until(lambda: not bench.namespace.entity("orders").links, "the connection is gone")
+        await async_eventually(lambda: not emulated.namespace.entity("orders").links, "the connection is gone")
         receiver = await it.receiver("orders", session_id="a")
         assert (await take_one(receiver)).delivery_count == 0
 
@@ -138,65 +157,67 @@ async def test_a_dropped_connection_frees_its_session_and_counts_no_delivery(ben
 async def accept(client: RawClient, session_id: str | None, wait: bool = True) -> int:
     handle = next(client._handles)
     wanted = Map(((Symbol("com.microsoft:session-filter"), session_id),))
-    client._send(Attach(f"r{handle}", handle, True, 0, 1, Source("orders", filter=wanted), Target("raw")))
+    client.post(Attach(f"r{handle}", handle, True, 0, 1, Source("orders", filter=wanted), Target("raw")))
     if wait:
-        await client._next(Attach)
+        await client.next(Attach)
     return handle
 
 
-async def wait_in_vain(client: RawClient, bench: Bench) -> int:
+async def wait_in_vain(client: RawClient, emulated: EmulatedNamespace) -> int:
     handle = await accept(client, None, wait=False)
-    await until(lambda: bench.namespace.entity("orders").links, "it waits")
+    await async_eventually(lambda: emulated.namespace.entity("orders").links, "the receiver waits")
     return handle
 
 
-async def next_goes_to_another(bench: Bench) -> None:
-    await until(lambda: not bench.namespace.entity("orders").links, "who waited has left")
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
+async def next_goes_to_another(emulated: EmulatedNamespace) -> None:
+    await async_eventually(lambda: not emulated.namespace.entity("orders").links, "the waiting receiver is gone")
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
         receiver = await it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=SOON)
         assert texts(await take(receiver)) == ["1"]
 
 
-async def test_a_client_that_goes_away_while_it_waits_swallows_no_session(bench: Bench) -> None:
-    async with raw_client(bench) as gone:
-        await wait_in_vain(gone, bench)
-    await next_goes_to_another(bench)
+async def test_a_client_that_goes_away_while_it_waits_swallows_no_session(emulated: EmulatedNamespace) -> None:
+    async with raw_client(emulated) as gone:
+        await wait_in_vain(gone, emulated)
+    await next_goes_to_another(emulated)
 
 
-async def test_a_link_that_is_detached_while_it_waits_swallows_no_session(bench: Bench) -> None:
-    async with raw_client(bench) as client:
-        handle = await wait_in_vain(client, bench)
-        client._send(Detach(handle, True))
-        attached, _ = await client._next(Attach)
+async def test_a_link_that_is_detached_while_it_waits_swallows_no_session(emulated: EmulatedNamespace) -> None:
+    async with raw_client(emulated) as client:
+        handle = await wait_in_vain(client, emulated)
+        client.post(Detach(handle, True))
+        attached, _ = await client.next(Attach)
         assert (attached.name, attached.source) == ("r0", None)
         await client.detach(handle)
-        await next_goes_to_another(bench)
+        await next_goes_to_another(emulated)
 
 
-async def test_an_amqp_session_that_ends_while_a_link_waits_in_it_swallows_none(bench: Bench) -> None:
-    async with raw_client(bench) as client:
-        await wait_in_vain(client, bench)
-        client._send(End())
-        await client._next(End)
-        await next_goes_to_another(bench)
+async def test_an_amqp_session_that_ends_while_a_link_waits_in_it_swallows_none(emulated: EmulatedNamespace) -> None:
+    async with raw_client(emulated) as client:
+        await wait_in_vain(client, emulated)
+        client.post(End())
+        await client.next(End)
+        await next_goes_to_another(emulated)
 
 
-async def test_a_refused_receiver_leaves_no_link_behind(bench: Bench) -> None:
-    async with office(bench) as it:
+async def test_a_refused_receiver_leaves_no_link_behind(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
         await it.receiver("orders", session_id="a")
         refused = (it.receiver("orders", session_id="a"), it.receiver("orders"))
         outcomes = await asyncio.gather(*refused, return_exceptions=True)
         assert all(isinstance(outcome, ServiceBusError) for outcome in outcomes)
-        assert len(bench.namespace.entity("orders").links) == 1
+        assert len(emulated.namespace.entity("orders").links) == 1
 
 
 # The lock
 
 
 @both
-async def test_an_expired_session_lock_is_lost_and_the_session_free_for_others(clocked: Bench, flavour: str) -> None:
-    async with office(clocked, flavour) as it:
+async def test_an_expired_session_lock_is_lost_and_the_session_free_for_others(
+    clocked: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_client(clocked, flavour) as it:
         put(clocked, "orders", "1", session_id="a")
         put(clocked, "orders", "2", session_id="a")
         late = await it.receiver("orders", session_id="a")
@@ -212,8 +233,8 @@ async def test_an_expired_session_lock_is_lost_and_the_session_free_for_others(c
                 await operation()
 
 
-async def test_a_session_lock_lives_as_long_as_it_is_renewed_in_time(clocked: Bench) -> None:
-    async with office(clocked) as it:
+async def test_a_session_lock_lives_as_long_as_it_is_renewed_in_time(clocked: EmulatedNamespace) -> None:
+    async with sdk_client(clocked) as it:
         put(clocked, "orders", "1", session_id="a")
         receiver = await it.receiver("orders", session_id="a")
         message = await take_one(receiver)
@@ -224,11 +245,13 @@ async def test_a_session_lock_lives_as_long_as_it_is_renewed_in_time(clocked: Be
             renewed = await session.renew_lock()
         assert renewed - before == timedelta(seconds=120)
         await receiver.complete_message(message)
-        assert len(line(clocked, "orders")) == 0
+        assert len(message_queue(clocked, "orders")) == 0
 
 
-async def test_only_the_receiver_that_has_a_session_can_renew_it_or_touch_its_state(bench: Bench) -> None:
-    async with office(bench) as it:
+async def test_only_the_receiver_that_has_a_session_can_renew_it_or_touch_its_state(
+    emulated: EmulatedNamespace,
+) -> None:
+    async with sdk_client(emulated) as it:
         holder, other = await asyncio.gather(
             it.receiver("orders", session_id="a"), it.receiver("orders", session_id="b")
         )
@@ -244,9 +267,9 @@ async def test_only_the_receiver_that_has_a_session_can_renew_it_or_touch_its_st
         assert await session_of(holder).get_state() == b"mine"
 
 
-async def test_a_message_whose_session_lock_ran_out_too_often_is_dead_lettered(clocked: Bench) -> None:
+async def test_a_message_whose_session_lock_ran_out_too_often_is_dead_lettered(clocked: EmulatedNamespace) -> None:
     clocked.namespace.update_queue(replace(ORDERS, max_delivery_count=1))
-    async with office(clocked) as it:
+    async with sdk_client(clocked) as it:
         put(clocked, "orders", "1", session_id="a")
         await take(await it.receiver("orders", session_id="a"))
         advance(clocked, 61)
@@ -254,10 +277,10 @@ async def test_a_message_whose_session_lock_ran_out_too_often_is_dead_lettered(c
     assert (dead.dead_letter_reason, dead.session_id) == ("MaxDeliveryCountExceeded", "a")
 
 
-async def test_a_link_that_a_fault_detaches_in_mid_receive_loses_no_message(bench: Bench) -> None:
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
-        bench.namespace.faults.add(Fault(Action.DETACH, Operation.RECEIVE, entity="orders", times=1))
+async def test_a_link_that_a_fault_detaches_in_mid_receive_loses_no_message(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
+        emulated.namespace.faults.add(Fault(Action.DETACH, Operation.RECEIVE, entity="orders", times=1))
         receiver = await it.receiver("orders", session_id="a")
         with pytest.raises(ServiceBusError):
             await receiver.receive_messages(max_wait_time=SOON)
@@ -268,8 +291,10 @@ async def test_a_link_that_a_fault_detaches_in_mid_receive_loses_no_message(benc
 
 
 @both
-async def test_the_state_of_a_session_outlives_its_receivers_until_it_is_cleared(bench: Bench, flavour: str) -> None:
-    async with office(bench, flavour) as it:
+async def test_the_state_of_a_session_outlives_its_receivers_until_it_is_cleared(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_client(emulated, flavour) as it:
         first = await it.receiver("orders", session_id="a")
         assert await session_of(first).get_state() is None
         await session_of(first).set_state("step 1")
@@ -284,8 +309,10 @@ async def test_the_state_of_a_session_outlives_its_receivers_until_it_is_cleared
 
 
 @both
-async def test_a_deferred_message_is_had_by_its_number_within_its_session_alone(bench: Bench, flavour: str) -> None:
-    async with office(bench, flavour) as it:
+async def test_a_deferred_message_is_had_by_its_number_within_its_session_alone(
+    emulated: EmulatedNamespace, flavour: str
+) -> None:
+    async with sdk_client(emulated, flavour) as it:
         await send(it, ("a", "1"), ("a", "2"))
         a, b = await asyncio.gather(it.receiver("orders", session_id="a"), it.receiver("orders", session_id="b"))
         deferred = await take_one(a)
@@ -302,9 +329,9 @@ async def test_a_deferred_message_is_had_by_its_number_within_its_session_alone(
             await a.receive_deferred_messages(number)
 
 
-async def test_a_deferred_message_outlives_the_receiver_of_its_session(bench: Bench) -> None:
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
+async def test_a_deferred_message_outlives_the_receiver_of_its_session(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
         first = await it.receiver("orders", session_id="a")
         deferred = await take_one(first)
         await first.defer_message(deferred)
@@ -315,31 +342,33 @@ async def test_a_deferred_message_outlives_the_receiver_of_its_session(bench: Be
         assert texts(await second.receive_deferred_messages(deferred.sequence_number)) == ["1"]
 
 
-async def test_peeking_in_a_session_shows_its_messages_only(bench: Bench) -> None:
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
-        put(bench, "orders", "2", session_id="b")
-        put(bench, "orders", "3", session_id="a")
+async def test_peeking_in_a_session_shows_its_messages_only(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
+        put(emulated, "orders", "2", session_id="b")
+        put(emulated, "orders", "3", session_id="a")
         receiver = await it.receiver("orders", session_id="a")
         assert texts(await receiver.peek_messages(max_message_count=10)) == ["1", "3"]
 
 
-async def test_a_scheduled_message_makes_its_session_available_when_its_time_has_come(clocked: Bench) -> None:
-    async with office(clocked) as it:
+async def test_a_scheduled_message_makes_its_session_available_when_its_time_has_come(
+    clocked: EmulatedNamespace,
+) -> None:
+    async with sdk_client(clocked) as it:
         sender = await it.sender("orders")
         assert clocked.clock is not None
         due = datetime.fromtimestamp(clocked.clock.now() / 1000, UTC) + timedelta(hours=1)
         await sender.schedule_messages(ServiceBusMessage("1", session_id="a"), due)
         waiting = asyncio.create_task(it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=7200))
-        await until(lambda: len(clocked.namespace.entity("orders").links) == 2, "it waits")
+        await async_eventually(lambda: len(clocked.namespace.entity("orders").links) == 2, "the receiver waits")
         assert not waiting.done()
         advance(clocked, 3600)
         assert texts(await take(await waiting)) == ["1"]
 
 
-async def test_what_is_dead_lettered_in_a_session_is_received_without_one(bench: Bench) -> None:
-    async with office(bench) as it:
-        put(bench, "orders", "1", session_id="a")
+async def test_what_is_dead_lettered_in_a_session_is_received_without_one(emulated: EmulatedNamespace) -> None:
+    async with sdk_client(emulated) as it:
+        put(emulated, "orders", "1", session_id="a")
         receiver, dead = await asyncio.gather(
             it.receiver("orders", session_id="a"), it.receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER)
         )
@@ -352,9 +381,9 @@ async def test_what_is_dead_lettered_in_a_session_is_received_without_one(bench:
 # What an entity asks for
 
 
-async def test_sessions_are_asked_for_where_they_are_required_and_nowhere_else(bench: Bench) -> None:
-    bench.namespace.create_queue(QueueDescription("plain"))
-    async with office(bench) as it:
+async def test_sessions_are_asked_for_where_they_are_required_and_nowhere_else(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_queue(QueueDescription("plain"))
+    async with sdk_client(emulated) as it:
         refused = it.receiver("orders"), it.receiver("plain", session_id="a")
         outcomes, plain, _, _ = await asyncio.gather(
             asyncio.gather(*refused, return_exceptions=True),
@@ -368,7 +397,7 @@ async def test_sessions_are_asked_for_where_they_are_required_and_nowhere_else(b
             await it.send("orders", "without")
         with pytest.raises(ServiceBusError, match="SessionId"):
             await it.send("orders", ServiceBusMessage("with", session_id="a"), "without")
-        assert len(line(bench, "orders")) == 0
+        assert len(message_queue(emulated, "orders")) == 0
         await it.send("plain", "with", session_id="a")  # where it only goes along
         assert (await take_one(plain)).session_id == "a"
 
@@ -381,11 +410,11 @@ async def listed(found: Any) -> list[str]:
 
 
 @both
-async def test_sessions_with_messages_or_a_state_are_listed(bench: Bench, flavour: str) -> None:
-    async with office(bench, flavour) as it:
+async def test_sessions_with_messages_or_a_state_are_listed(emulated: EmulatedNamespace, flavour: str) -> None:
+    async with sdk_client(emulated, flavour) as it:
         names = [f"{number:03}" for number in range(120)]  # more than a page
         for name in names:
-            put(bench, "orders", "body", session_id=name)
+            put(emulated, "orders", "body", session_id=name)
         # One with neither messages nor a state is no session.
         stated, _ = await asyncio.gather(*(it.receiver("orders", session_id=name) for name in ("stated", "void")))
         beginning = datetime.now(UTC) - timedelta(minutes=1)
@@ -401,11 +430,11 @@ async def test_sessions_with_messages_or_a_state_are_listed(bench: Bench, flavou
         assert (sorted(every), since, none) == ([*names, "stated"], ["stated"], [])
 
 
-async def test_the_sessions_of_a_subscription_are_its_own(bench: Bench) -> None:
-    bench.namespace.create_topic(TopicDescription("news"))
+async def test_the_sessions_of_a_subscription_are_its_own(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_topic(TopicDescription("news"))
     for name in ("one", "two"):
-        bench.namespace.create_subscription(SubscriptionDescription("news", name, requires_session=True))
-    async with office(bench) as it:
+        emulated.namespace.create_subscription(SubscriptionDescription("news", name, requires_session=True))
+    async with sdk_client(emulated) as it:
         await it.send("news", ServiceBusMessage("1", session_id="a"), ServiceBusMessage("2", session_id="b"))
         one, two = await asyncio.gather(
             it.receiver(("news", "one"), session_id="a"),
@@ -419,15 +448,15 @@ async def test_the_sessions_of_a_subscription_are_its_own(bench: Bench) -> None:
         assert sorted(await listed(it.client.list_subscription_sessions("news", "one"))) == ["a", "b"]
 
 
-async def test_a_subscription_with_sessions_puts_messages_without_one_aside(bench: Bench) -> None:
-    bench.namespace.create_topic(TopicDescription("news"))
-    bench.namespace.create_subscription(SubscriptionDescription("news", "strict", requires_session=True))
-    bench.namespace.create_subscription(SubscriptionDescription("news", "easy"))
-    async with office(bench) as it:
+async def test_a_subscription_with_sessions_puts_messages_without_one_aside(emulated: EmulatedNamespace) -> None:
+    emulated.namespace.create_topic(TopicDescription("news"))
+    emulated.namespace.create_subscription(SubscriptionDescription("news", "strict", requires_session=True))
+    emulated.namespace.create_subscription(SubscriptionDescription("news", "easy"))
+    async with sdk_client(emulated) as it:
         await it.send("news", "without")
         dead, easy = await asyncio.gather(
             it.receiver(("news", "strict"), sub_queue=ServiceBusSubQueue.DEAD_LETTER), it.receiver(("news", "easy"))
         )
         assert (await take_one(dead)).dead_letter_reason == "Session ID is null"
         assert texts(await take(easy)) == ["without"]
-    assert sessions(bench, "news/subscriptions/strict").session_ids(None) == []
+    assert sessions(emulated, "news/subscriptions/strict").session_ids(None) == []

@@ -1,4 +1,4 @@
-"""What `--state` keeps: killed at any moment, the emulator comes back with all it has acknowledged.
+"""The state of `--state`: after a kill at any moment the emulator starts again with everything it acknowledged.
 
 `killed` copies the directory while the emulator is running, in its own thread and so between two transactions: that is
 what kill -9 leaves behind. tests/faults kills real processes.
@@ -60,14 +60,14 @@ from syphon.emulator import (
 )
 from syphon.emulator.amqp_front import AmqpConnection
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace
 from syphon.emulator.broker.refusals import Refusal
-from syphon.emulator.broker.sqlite import SqliteJournal, StateUnusable
+from syphon.emulator.state import SqliteJournal, StateUnusable
 from tests.emulator.conftest import now
 from tests.support.cli_process import run_syphon
 from tests.support.plain_http import AioPlainHttp
 from tests.support.sdk_queue import SOON
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 
 @pytest.fixture
@@ -103,9 +103,9 @@ def killed(state: Path) -> Path:
     return copy
 
 
-def shelf(namespace: Namespace, path: str) -> list[bytes]:
-    """A line's messages, byte by byte, with their numbers, states and delivery counts."""
-    return [message.to_bytes(locked=False) for message in namespace.line(path).peek(0, 1000)]
+def stored_messages(namespace: BrokerNamespace, path: str) -> list[bytes]:
+    """The messages of a queue, byte by byte, with their numbers, states and delivery counts."""
+    return [message.to_bytes(locked=False) for message in namespace.message_queue(path).peek(0, 1000)]
 
 
 def body(message: ServiceBusReceivedMessage) -> str:
@@ -146,9 +146,9 @@ class Taker:
 def take(running: RunningNamespace, path: str, most: int = 100) -> list[BrokeredMessage]:
     """Locks what can be had now, without a client."""
     taker = Taker(most)
-    line = running.namespace.source(path)[1]
-    line.feed(taker)
-    line.leave(taker)
+    message_queue = running.namespace.source(path)[1]
+    message_queue.feed(taker)
+    message_queue.leave(taker)
     return taker.taken
 
 
@@ -196,11 +196,11 @@ async def test_messages_come_back_byte_by_byte(state: Path, clock: FakeClock) ->
             )
             await sender.send_messages(plain)
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(5)])
-        before = shelf(running.namespace, "q")
+        before = stored_messages(running.namespace, "q")
         left = killed(state)
     assert len(before) == 6
     async with started(left, clock) as running:
-        assert shelf(running.namespace, "q") == before
+        assert stored_messages(running.namespace, "q") == before
         async with client_of(running) as client, client.get_queue_receiver("q") as receiver:
             first, *others = await receive(receiver, 6)
             assert b"".join(first.body) == b"\x00\xff" * 100
@@ -251,7 +251,7 @@ async def test_a_message_that_was_received_and_deleted_does_not_come_back(state:
                 assert [body(message) for message in await receive(receiver, 1)] == ["a"]
                 left = killed(state)
     async with started(left, clock) as running:
-        assert [message.ordinal for message in running.namespace.line("q").peek(0, 10)] == [2]
+        assert [message.ordinal for message in running.namespace.message_queue("q").peek(0, 10)] == [2]
 
 
 async def test_scheduled_messages_come_at_their_time_and_cancelled_ones_never(state: Path, clock: FakeClock) -> None:
@@ -269,10 +269,10 @@ async def test_scheduled_messages_come_at_their_time_and_cancelled_ones_never(st
                 await sender.schedule_messages(ServiceBusMessage("published"), later)
         left = killed(state)
     async with started(left, clock) as running, client_of(running) as client:
-        (waiting,) = running.namespace.line("q").peek(0, 10)
+        (waiting,) = running.namespace.message_queue("q").peek(0, 10)
         assert waiting.sequence == numbers[0]
         clock.advance(299)
-        assert not running.namespace.line("t/subscriptions/s").peek(0, 10)
+        assert not running.namespace.message_queue("t/subscriptions/s").peek(0, 10)
         clock.advance(2)
         async with client.get_queue_receiver("q") as receiver:
             (message,) = await receive(receiver, 1)
@@ -303,7 +303,7 @@ async def test_numbers_go_on_after_everything_was_taken(state: Path, clock: Fake
         put(running, "q", "a", "b", "c")
         for message in take(running, "q"):
             assert message.lock_token is not None
-            running.namespace.line("q").complete(message.lock_token)
+            running.namespace.message_queue("q").complete(message.lock_token)
         await durable(running)
         left = killed(state)
     async with started(left, clock) as running:
@@ -349,7 +349,7 @@ async def test_locks_end_in_their_own_order_after_a_restart(state: Path, clock: 
         renewed, _ = take(running, "q")
         clock.advance(40)
         assert renewed.lock_token is not None
-        running.namespace.line("q").renew(renewed.lock_token)
+        running.namespace.message_queue("q").renew(renewed.lock_token)
         await durable(running)
         left = killed(state)
     async with started(left, clock) as running:
@@ -359,7 +359,7 @@ async def test_locks_end_in_their_own_order_after_a_restart(state: Path, clock: 
         assert [text(message) for message in take(running, "q")] == ["renewed"]
 
 
-async def test_whoever_holds_a_lock_can_settle_with_it_after_a_restart(state: Path, clock: FakeClock) -> None:
+async def test_a_client_that_holds_a_lock_can_settle_with_it_after_a_restart(state: Path, clock: FakeClock) -> None:
     async with started(state, clock) as running:
         running.namespace.create_queue(QueueDescription("q", lock_duration=60_000))
         put(running, "q", "a", "b")
@@ -372,7 +372,7 @@ async def test_whoever_holds_a_lock_can_settle_with_it_after_a_restart(state: Pa
             await receiver._settle_message_via_mgmt_link(  # type: ignore[no-untyped-call]
                 "completed", [held[0].lock_token]
             )
-        (message,) = running.namespace.line("q").peek(0, 10)
+        (message,) = running.namespace.message_queue("q").peek(0, 10)
         assert message.ordinal == held[1].sequence_number
 
 
@@ -460,7 +460,7 @@ async def test_topics_subscriptions_and_rules_come_back_as_they_were(state: Path
             other: Any = dict(properties, n=8)
             await sender.send_messages([red, matching])
             await sender.send_messages(ServiceBusMessage("other", correlation_id="c", application_properties=other))
-        found = {name: len(running.namespace.line(f"t/subscriptions/{name}")) for name in rules}
+        found = {name: len(running.namespace.message_queue(f"t/subscriptions/{name}")) for name in rules}
         assert found == {"sql": 1, "correlation": 1, "none": 0, "all": 4}
         async with client.get_subscription_receiver("t", "all") as receiver:
             assert [body(message) for message in await receive(receiver, 4)] == ["before", "red", "matching", "other"]
@@ -494,14 +494,14 @@ async def test_updates_and_deletions_are_kept(state: Path, clock: FakeClock) -> 
         assert [queue.name for queue in namespace.queues()] == ["again", "changed", "gone/but/not/this"]
         assert [topic.name for topic in namespace.topics()] == ["kept"]
         assert [entry.name for entry in namespace.subscriptions("kept")] == ["stays"]
-        assert len(namespace.line("gone/but/not/this")) == 1
-        assert len(namespace.line("kept/subscriptions/stays")) == 1
+        assert len(namespace.message_queue("gone/but/not/this")) == 1
+        assert len(namespace.message_queue("kept/subscriptions/stays")) == 1
         # Under its old name nothing comes back, neither in it nor in those of its kind.
-        assert len(namespace.line("again")) == 0
+        assert len(namespace.message_queue("again")) == 0
         namespace.create_queue(QueueDescription("gone"))
         namespace.create_topic(TopicDescription("t"))
         namespace.create_subscription(SubscriptionDescription("t", "s"))
-        assert len(namespace.line("gone")) == len(namespace.line("t/subscriptions/s")) == 0
+        assert len(namespace.message_queue("gone")) == len(namespace.message_queue("t/subscriptions/s")) == 0
 
 
 async def test_what_an_entity_forwards_to_may_come_later_or_be_gone(state: Path, clock: FakeClock) -> None:
@@ -560,7 +560,7 @@ async def receive_in_one_breath(running: RunningNamespace, path: str, deletes: b
     reader, writer = await asyncio.open_connection("127.0.0.1", running.amqp_port)
     writer.write(SASL_HEADER + frame(0, sasl.to_bytes(), FRAME_SASL) + AMQP_HEADER)
     writer.write(b"".join(frame(0, step.to_bytes()) for step in steps))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await reader.readuntil(b"\x00\x53\x14")  # a transfer
     writer.close()
     await writer.wait_closed()
@@ -582,8 +582,8 @@ async def test_nothing_is_said_before_it_is_on_disk(
 
         def compare_and_put(self: AmqpConnection, data: bytes, last: bool) -> None:
             disk: set[object] = set(database.execute("select ordinal, lock_token, delivery_count from messages"))
-            line = running.namespace.line("q")
-            memory: set[object] = {(m.ordinal, m.lock_token, m.delivery_count) for m in line.peek(0, 1000)}
+            message_queue = running.namespace.message_queue("q")
+            memory: set[object] = {(m.ordinal, m.lock_token, m.delivery_count) for m in message_queue.peek(0, 1000)}
             if disk != memory:
                 differences.append((disk, memory))
             put(self, data, last)
@@ -602,7 +602,7 @@ async def test_nothing_is_said_before_it_is_on_disk(
                 await receive(receiver, 5)
         await receive_in_one_breath(running, "q", deletes=False)
         await receive_in_one_breath(running, "q", deletes=True)
-        assert len(running.namespace.line("q")) < 6
+        assert len(running.namespace.message_queue("q")) < 6
         database.close()
     assert differences == []
 
@@ -619,7 +619,7 @@ async def test_what_cannot_be_written_is_not_acknowledged(state: Path, clock: Fa
             with pytest.raises(ServiceBusError, match=r"cannot write its state.*full"):
                 await sender.send_messages(ServiceBusMessage(b"x" * 100_000))
             left = killed(state)
-            # Whoever comes next is told as well, on either port.
+            # The next client gets the error too, on both ports.
             with pytest.raises(ServiceBusError, match=r"cannot write its state.*full"):
                 await sender.send_messages(ServiceBusMessage("late"))
             async with admin_of(running) as admin:
@@ -628,12 +628,12 @@ async def test_what_cannot_be_written_is_not_acknowledged(state: Path, clock: Fa
             journal._database.execute("pragma max_page_count=1000000")
             journal.flush()
             await sender.send_messages(ServiceBusMessage("room again"))
-        bodies = [message.bare for message in running.namespace.line("q").peek(0, 10)]
+        bodies = [message.bare for message in running.namespace.message_queue("q").peek(0, 10)]
     async with started(left, clock) as running:
-        assert len(running.namespace.line("q")) == 1
+        assert len(running.namespace.message_queue("q")) == 1
     async with started(state, clock) as running:
         # What was not acknowledged may be there; what was in memory and what is on disk agree again.
-        assert [message.bare for message in running.namespace.line("q").peek(0, 10)] == bodies
+        assert [message.bare for message in running.namespace.message_queue("q").peek(0, 10)] == bodies
         assert [queue.name for queue in running.namespace.queues()] == ["q"]
 
 
@@ -679,7 +679,7 @@ def foreign(file: Path) -> str:
     with sqlite3.connect(file) as database:
         database.execute("create table messages (text)")
     database.close()
-    return "another program's"
+    return "belongs to another program"
 
 
 def newer(file: Path) -> str:
@@ -703,7 +703,7 @@ def homeless(file: Path) -> str:
     with sqlite3.connect(file) as database:
         database.execute("insert into numbers values ('nowhere', 5)")
     database.close()
-    return "does not hold together"
+    return "is not consistent"
 
 
 @pytest.mark.parametrize("spoil", [garbage, foreign, newer, senseless, homeless])

@@ -1,4 +1,4 @@
-"""Throttling: so many credits a second for the whole namespace, and server-busy for what goes beyond."""
+"""Throttling: a limit of credits per second for the whole namespace, and server-busy beyond it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from azure.servicebus.exceptions import ServiceBusServerBusyError
 from syphon.amqp import Message, Properties, Section, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT, Accepted
 from syphon.emulator import FakeClock, QueueDescription
-from tests.emulator.conftest import Bench
+from tests.emulator.conftest import EmulatedNamespace
 from tests.support.plain_http import AioPlainHttp
 from tests.support.raw_client import raw_client
-from tests.support.sdk_queue import AIO, Desk, desk
+from tests.support.sdk_queue import AIO, SdkQueue, sdk_queue
 
 BUSY = "com.microsoft:server-busy"
 
@@ -25,19 +25,19 @@ def message(number: int) -> bytes:
 
 
 @pytest.fixture
-def clock(clocked: Bench) -> FakeClock:
+def clock(clocked: EmulatedNamespace) -> FakeClock:
     assert clocked.clock is not None
     return clocked.clock
 
 
 @pytest.fixture
-async def orders(clocked: Bench) -> AsyncIterator[Desk]:
-    async with desk(clocked, AIO) as it:
+async def orders(clocked: EmulatedNamespace) -> AsyncIterator[SdkQueue]:
+    async with sdk_queue(clocked, AIO) as it:
         yield it
 
 
 @pytest.fixture
-async def admin(clocked: Bench) -> AsyncIterator[ServiceBusAdministrationClient]:
+async def admin(clocked: EmulatedNamespace) -> AsyncIterator[ServiceBusAdministrationClient]:
     async with ServiceBusAdministrationClient.from_connection_string(
         clocked.connection_string.replace("UseDevelopmentEmulator=true;", ""), transport=AioPlainHttp(), retry_total=0
     ) as it:
@@ -45,7 +45,7 @@ async def admin(clocked: Bench) -> AsyncIterator[ServiceBusAdministrationClient]
 
 
 async def test_each_message_sent_costs_one_credit_and_every_second_brings_new_ones(
-    clocked: Bench, clock: FakeClock
+    clocked: EmulatedNamespace, clock: FakeClock
 ) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     clocked.namespace.faults.set_throttle(3)
@@ -60,25 +60,27 @@ async def test_each_message_sent_costs_one_credit_and_every_second_brings_new_on
     assert clocked.namespace.counters.totals()["send"] == 4  # and the refused one is not counted
 
 
-async def test_a_batch_costs_as_many_credits_as_it_has_messages_and_is_refused_as_a_whole(clocked: Bench) -> None:
+async def test_a_batch_costs_as_many_credits_as_it_has_messages_and_is_refused_as_a_whole(
+    clocked: EmulatedNamespace,
+) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     clocked.namespace.faults.set_throttle(4)
     parts = [section_bytes(Section.DATA, message(number)) for number in range(5)]
     async with raw_client(clocked) as raw:
         sender = await raw.attach_sender("orders")
         assert (await raw.refusal_of(sender, b"".join(parts), BATCH_FORMAT)).condition == BUSY
-        assert len(clocked.namespace.line("orders")) == 0
+        assert len(clocked.namespace.message_queue("orders")) == 0
         assert await raw.send(sender, b"".join(parts[:4]), BATCH_FORMAT) == Accepted()
 
 
-async def test_the_client_is_told_that_the_server_is_busy(clocked: Bench, orders: Desk) -> None:
+async def test_the_client_is_told_that_the_server_is_busy(clocked: EmulatedNamespace, orders: SdkQueue) -> None:
     clocked.namespace.faults.set_throttle(1)
     await orders.send("first")
     with pytest.raises(ServiceBusServerBusyError, match="50009"):
         await orders.send("second")
 
 
-async def test_receivers_are_slowed_and_lose_nothing(clocked: Bench, clock: FakeClock) -> None:
+async def test_receivers_are_slowed_and_lose_nothing(clocked: EmulatedNamespace, clock: FakeClock) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(clocked) as raw:
         sender = await raw.attach_sender("orders")
@@ -97,10 +99,10 @@ async def test_receivers_are_slowed_and_lose_nothing(clocked: Bench, clock: Fake
         ids = [Message(arrival.payload).properties().message_id for arrival in arrivals]
         assert ids == [str(number) for number in range(10)]
         assert [await raw.settle(arrival, Accepted()) for arrival in arrivals] == [Accepted()] * 10
-    assert len(clocked.namespace.line("orders")) == 0
+    assert len(clocked.namespace.message_queue("orders")) == 0
 
 
-async def test_settling_and_attaching_cost_nothing(clocked: Bench) -> None:
+async def test_settling_and_attaching_cost_nothing(clocked: EmulatedNamespace) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(clocked) as raw:
         sender = await raw.attach_sender("orders")
@@ -114,7 +116,7 @@ async def test_settling_and_attaching_cost_nothing(clocked: Bench) -> None:
 
 
 async def test_a_management_operation_costs_ten_credits_and_a_peeked_message_one(
-    clocked: Bench, clock: FakeClock, orders: Desk
+    clocked: EmulatedNamespace, clock: FakeClock, orders: SdkQueue
 ) -> None:
     await orders.send("first", "second", "third")
     held = await orders.take_one()
@@ -129,7 +131,7 @@ async def test_a_management_operation_costs_ten_credits_and_a_peeked_message_one
 
 
 async def test_a_request_over_http_costs_ten_credits(
-    clocked: Bench, clock: FakeClock, admin: ServiceBusAdministrationClient
+    clocked: EmulatedNamespace, clock: FakeClock, admin: ServiceBusAdministrationClient
 ) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     clocked.namespace.faults.set_throttle(29)
@@ -143,7 +145,7 @@ async def test_a_request_over_http_costs_ten_credits(
 
 
 async def test_message_counts_read_zero_while_the_namespace_is_throttled_and_are_right_afterwards(
-    clocked: Bench, clock: FakeClock, admin: ServiceBusAdministrationClient
+    clocked: EmulatedNamespace, clock: FakeClock, admin: ServiceBusAdministrationClient
 ) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
 
@@ -156,7 +158,7 @@ async def test_message_counts_read_zero_while_the_namespace_is_throttled_and_are
         for number in range(20):
             await raw.send(sender, message(number))
         clock.advance(1)
-        assert await count() == 20  # a limit that nobody has met yet hides nothing
+        assert await count() == 20  # a limit that was not reached hides nothing
         for number in range(10):
             await raw.send(sender, message(number))
         await raw.refusal_of(sender, message(0))
@@ -166,7 +168,7 @@ async def test_message_counts_read_zero_while_the_namespace_is_throttled_and_are
     assert await count() == 30
 
 
-async def test_counts_are_right_as_soon_as_the_throttle_is_taken_away(clocked: Bench) -> None:
+async def test_counts_are_right_as_soon_as_the_throttle_is_taken_away(clocked: EmulatedNamespace) -> None:
     clocked.namespace.create_queue(QueueDescription("orders"))
     clocked.namespace.faults.set_throttle(1)
     async with raw_client(clocked) as raw:

@@ -298,7 +298,7 @@ def test_when_files_cannot_grow_nothing_more_is_acknowledged_and_later_it_goes_o
         wait_until(is_well_again)
         kill(process)
         assert process.process.stderr is not None
-        assert b"Nothing is acknowledged until it can" in process.process.stderr.read()
+        assert b"It acknowledges nothing until the write succeeds" in process.process.stderr.read()
     with emulator.running() as (_, connection_string):
         found = names_in(connection_string)
     assert set(acknowledged) | {"later"} <= found

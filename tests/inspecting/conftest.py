@@ -25,7 +25,7 @@ from syphon.config import DestinationSettings, NamespaceSettings, PairSettings, 
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, PolicySettings, QueueDescription
 from syphon.emulator import NamespaceSettings as Local
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace as Namespace
 from syphon.emulator.broker.refusals import Refusal
 
 KEY = "a-key-that-must-not-be-seen"

@@ -22,7 +22,7 @@ from syphon.emulator import (
     SubscriptionDescription,
     TopicDescription,
 )
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace as Namespace
 from syphon.sender import Change, PairOptions
 from tests.support.sender_apis import APIS, ManualClock, SyncApi
 

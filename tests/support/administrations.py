@@ -16,7 +16,7 @@ from syphon.bus.data_plane import DataPlaneAdministration
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings
 from syphon.emulator.broker.descriptions import Claim
 from syphon.emulator.broker.faults import Fault, Outage
-from syphon.emulator.broker.namespace import Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace as Namespace
 from syphon.emulator.settings import PolicySettings
 
 KEY = "cm9vdCBvZiBhbGwgZXZpbA=="

@@ -1,6 +1,6 @@
-"""A peer that speaks AMQP frame by frame, rightly or wrongly, and looks at every frame that comes back.
+"""An AMQP peer that sends single frames, valid or not, and reads every frame that comes back.
 
-`raw_client.py` has a client for messages; this one is for the protocol itself: channels, handles, windows, mistakes.
+`raw_client.py` has a client for messages. This peer is for the protocol: channels, handles, windows, errors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from syphon.amqp.frames import (
 )
 from syphon.amqp.sections import Message, data_section
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 WIDE = 1 << 20
 F = TypeVar("F", bound=Composite)
@@ -60,7 +60,7 @@ def sas(resource: str, policy: str = ROOT_POLICY, key: str = ROOT_KEY, expiry: f
 
 @dataclass
 class Frame:
-    """One frame as it came; a heartbeat has no performative."""
+    """One received frame. A heartbeat has no performative."""
 
     channel: int
     performative: Composite | None
@@ -68,8 +68,8 @@ class Frame:
     size: int
 
 
-class Peer:
-    """The other end of a connection."""
+class AmqpPeer:
+    """The client end of a connection, frame by frame."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -84,7 +84,7 @@ class Peer:
         self.write(frame(channel, performative.to_bytes() + payload))
 
     async def bytes_of(self, count: int) -> bytes:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return await self.reader.readexactly(count)
 
     async def frame(self) -> Frame:
@@ -123,14 +123,14 @@ class Peer:
         return error
 
     async def rest(self) -> bytes:
-        """All that still comes, until the other side has said its last."""
-        async with asyncio.timeout(PATIENCE):
+        """Reads all bytes until the server closes its direction."""
+        async with asyncio.timeout(TIMEOUT):
             return await self.reader.read()
 
-    # --- the usual way in ----------------------------------------------------------------------------------------
+    # --- opening -------------------------------------------------------------------------------------------------
 
     async def sasl(self, mechanism: str = "ANONYMOUS", response: bytes | None = None) -> int:
-        """Signs in; the outcome's code."""
+        """Authenticates with SASL and returns the code of the outcome."""
         self.write(SASL_HEADER)
         assert await self.bytes_of(8) == SASL_HEADER
         await self.expect(SaslMechanisms)
@@ -147,8 +147,8 @@ class Peer:
         self.send(Begin(None, 0, window, WIDE), channel=channel)
         return await self.expect(Begin)
 
-    async def come_in(self, opening: Open | None = None, window: int = WIDE) -> None:
-        """Signs in with the namespace's own policy, and begins a session on channel 0."""
+    async def connect(self, opening: Open | None = None, window: int = WIDE) -> None:
+        """Authenticates with the root policy, opens the connection, and begins a session on channel 0."""
         assert await self.sasl("PLAIN", f"\0{ROOT_POLICY}\0{ROOT_KEY}".encode()) == 0
         await self.open(opening)
         await self.begin(window=window)
@@ -183,18 +183,18 @@ class Peer:
         echo: bool = False,
         channel: int = 0,
     ) -> None:
-        """`seen` transfers were received in this session, `count` deliveries on this link."""
+        """Sends a flow: `seen` transfers were received in this session, `count` deliveries on this link."""
         if handle is not None and count is None:
             count = 0
         self.send(Flow(seen, window, 0, WIDE, handle, count, credit, None, drain, echo), channel=channel)
 
     async def transfers_before(self, kind: type[Composite]) -> list[Transfer]:
-        """The transfers that came before the next frame of that kind: an echoed flow is the fence behind them."""
+        """The transfers before the next frame of that kind. An echoed flow marks their end."""
         _, before = await self.until(kind)
         return [found.performative for found in before if isinstance(found.performative, Transfer)]
 
     async def put_token(self, token: str, address: str, channel: int = 0) -> tuple[int, str]:
-        """Puts a token on links of its own (handles 100 and 101); the reply's status and its words."""
+        """Puts a token on separate links (handles 100 and 101). Returns the status and the description of the reply."""
         if not self.cbs_requests:
             await self.attach_sender("$cbs", 100, channel)
             await self.attach_receiver("$cbs", 101, channel)
@@ -243,11 +243,11 @@ def text_of(payload: bytes) -> str:
 
 
 @asynccontextmanager
-async def peer(port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[Peer]:
-    """Connects, and leaves without a word."""
+async def peer(port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[AmqpPeer]:
+    """Connects, and in the end cuts the connection without an AMQP close."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     try:
-        yield Peer(reader, writer)
+        yield AmqpPeer(reader, writer)
     finally:
         writer.transport.abort()
         with contextlib.suppress(OSError):

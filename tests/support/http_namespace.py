@@ -1,4 +1,4 @@
-"""A namespace on a real HTTP port, in the test's own loop."""
+"""A namespace on a real HTTP port, in the event loop of the test."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aiohttp import web
 from syphon.emulator.broker.access import Policy
 from syphon.emulator.broker.descriptions import Claim, Tier
 from syphon.emulator.broker.journal import Journal, NoJournal
-from syphon.emulator.broker.namespace import Identity, Namespace
+from syphon.emulator.broker.namespace import BrokerNamespace, NamespaceIdentity
 from syphon.emulator.clock import FakeClock
 from syphon.emulator.http_front import build_app
 
 KEY = "c2VjcmV0"
 
 
-CONTOSO = Identity(
+CONTOSO = NamespaceIdentity(
     name="contoso",
     host="127.0.0.1",
     tier=Tier.STANDARD,
@@ -28,10 +28,10 @@ CONTOSO = Identity(
 
 
 @dataclass(frozen=True)
-class Served:
-    """A namespace and where it is served."""
+class ServedNamespace:
+    """A namespace and its address."""
 
-    namespace: Namespace
+    namespace: BrokerNamespace
     address: str
 
     def connection_string(self, policy: str = "Root", key: str = KEY) -> str:
@@ -39,13 +39,15 @@ class Served:
 
 
 @asynccontextmanager
-async def served(identity: Identity = CONTOSO, journal: Journal | None = None) -> AsyncIterator[Served]:
-    namespace = Namespace(identity, FakeClock(), journal or NoJournal())
+async def served(
+    identity: NamespaceIdentity = CONTOSO, journal: Journal | None = None
+) -> AsyncIterator[ServedNamespace]:
+    namespace = BrokerNamespace(identity, FakeClock(), journal or NoJournal())
     runner = web.AppRunner(build_app(namespace))
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        yield Served(namespace, f"127.0.0.1:{runner.addresses[0][1]}")
+        yield ServedNamespace(namespace, f"127.0.0.1:{runner.addresses[0][1]}")
     finally:
         await runner.cleanup()

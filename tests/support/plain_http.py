@@ -1,7 +1,7 @@
 """Azure's clients without TLS.
 
-The administration client always says https, and the one for Resource Manager keeps its token back from anything else.
-So they go on believing it, and the scheme is changed on the last step to the wire.
+The administration client always uses https, and the client of Resource Manager sends its token over https only. So
+these transports change the scheme to http in the last step, when they send a request.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
 def _plain(request: Any) -> Any:
     if request.url.startswith("https://"):
         request.url = request.url.replace("https://", "http://", 1)
-        # As a proxy that ends TLS would: links in the answers then keep the scheme the client knows.
+        # Like a proxy that ends TLS: links in the answers then keep the scheme that the client uses.
         request.headers["X-Forwarded-Proto"] = "https"
     return request
 
 
 class PlainHttp(RequestsTransport):  # type: ignore[misc]  # azure.core loads its transports too late for mypy
-    """For the clients that block."""
+    """The transport of synchronous clients."""
 
     def send(self, request: Any, **kwargs: Any) -> Any:
         return super().send(_plain(request), **kwargs)
 
 
 class AioPlainHttp(AioHttpTransport):  # type: ignore[misc]  # the same
-    """For the asynchronous ones."""
+    """The transport of asynchronous clients."""
 
     async def send(self, request: Any, **kwargs: Any) -> Any:
         return await super().send(_plain(request), **kwargs)
 
 
 class AnyToken:
-    """A credential whose tokens are worth nothing."""
+    """A credential with invalid tokens."""
 
     def get_token(self, *scopes: str, **_: Any) -> AccessToken:
         return AccessToken("not-a-token", 4_102_444_800)

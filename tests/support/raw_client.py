@@ -1,4 +1,4 @@
-"""A bare AMQP client, signed in with SASL PLAIN: it sends bytes that no SDK would send and sees those that arrive."""
+"""A minimal AMQP client with SASL PLAIN: it sends bytes that no SDK sends, and reads the bytes that arrive."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from syphon.amqp.frames import (
     read_performative,
 )
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
-from tests.emulator.conftest import Bench
-from tests.support.waiting import PATIENCE
+from tests.emulator.conftest import EmulatedNamespace
+from tests.support.waiting import TIMEOUT
 
 F = TypeVar("F", bound=Composite)
 PIECE = 60_000
@@ -50,14 +50,14 @@ class LinkEnded(Exception):
 
 @dataclass
 class Arrival:
-    """A message as it came: its bytes and its delivery's id."""
+    """A received message: its bytes and its delivery id."""
 
     payload: bytes
     delivery_id: int
 
 
 class RawClient:
-    """One connection with one session; its links have the handles 0, 1, 2 …"""
+    """One connection with one session. Its links have the handles 0, 1, 2 …"""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -92,7 +92,7 @@ class RawClient:
         return handle
 
     async def send(self, handle: int, payload: bytes, message_format: int = 0) -> Composite | None:
-        """The outcome of one delivery, sent in as many pieces as it takes."""
+        """Sends one delivery, in several transfers if it is large, and returns its outcome."""
         self.put(handle, payload, message_format)
         return await self.outcome()
 
@@ -105,7 +105,7 @@ class RawClient:
             self._writer.write(frame(0, transfer.to_bytes() + payload[start : start + PIECE]))
 
     async def outcome(self) -> Composite | None:
-        """The next outcome, of whichever delivery it is."""
+        """The next outcome, of any delivery."""
         return (await self.next(Disposition))[0].state
 
     async def refusal_of(self, handle: int, payload: bytes, message_format: int = 0) -> Error:
@@ -124,7 +124,7 @@ class RawClient:
         self.post(Flow(0, 1 << 20, 0, 1 << 20, handle, None, credit))
 
     async def receive(self, handle: int) -> Arrival:
-        """The next message, once credit was granted for it."""
+        """Receives the next message. Grant credit first."""
         pieces: list[bytes] = []
         while True:
             transfer, payload = await self.next(Transfer)
@@ -135,7 +135,7 @@ class RawClient:
                 return Arrival(b"".join(pieces), transfer.delivery_id)
 
     async def settle(self, arrival: Arrival, outcome: Composite, settled: bool = False) -> Composite | None:
-        """Settles, and gives back what the broker echoes."""
+        """Settles a message and returns the outcome that the broker echoes."""
         self.post(Disposition(True, arrival.delivery_id, None, settled, outcome))
         return (await self.next(Disposition))[0].state if not settled else None
 
@@ -151,8 +151,8 @@ class RawClient:
         self._writer.write(frame(0, performative.to_bytes()))
 
     async def next(self, kind: type[F]) -> tuple[F, bytes]:
-        """The next frame of that kind; those of other kinds are passed over, and an ended link is an error."""
-        async with asyncio.timeout(PATIENCE):
+        """Returns the next frame of that kind and skips others. A detached link is an error."""
+        async with asyncio.timeout(TIMEOUT):
             while True:
                 head = await self._reader.readexactly(8)
                 rest = await self._reader.readexactly(int.from_bytes(head[:4], "big") - 8)
@@ -164,12 +164,10 @@ class RawClient:
                 if isinstance(performative, kind):
                     return performative, rest[after:]
 
-    _send, _next = post, next
-
 
 @asynccontextmanager
-async def raw_client(bench: Bench) -> AsyncIterator[RawClient]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", bench.running.amqp_port)
+async def raw_client(emulated: EmulatedNamespace) -> AsyncIterator[RawClient]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", emulated.running.amqp_port)
     try:
         client = RawClient(reader, writer)
         await client.sign_in()
@@ -179,7 +177,7 @@ async def raw_client(bench: Bench) -> AsyncIterator[RawClient]:
 
 
 def request(operation: str, body: dict[str, Value], message_id: str = "1") -> bytes:
-    """A request to an entity's management node."""
+    """Encodes a request to the management node of an entity."""
     return b"".join(
         (
             properties_bytes(Properties(message_id=message_id)),

@@ -1,6 +1,6 @@
-"""The official client, in either of its forms, with links to any number of entities.
+"""The official client, synchronous or asynchronous, with links to any number of entities.
 
-Opening a link takes the SDK half a second, so those that are needed are opened together and closed together.
+Opening a link takes the SDK half a second, so links are opened and closed in parallel.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from syphon.amqp import Message, Properties, Section, properties_bytes, section_
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.queue import MessageQueue
 from syphon.emulator.broker.sessions import SessionQueue
-from tests.emulator.conftest import Bench
-from tests.support.sdk_queue import AIO, MOMENT, SOON, _Threaded
-from tests.support.waiting import PATIENCE
+from tests.emulator.conftest import EmulatedNamespace
+from tests.support.sdk_queue import AIO, MOMENT, SOON, ThreadedSdk
+from tests.support.waiting import TIMEOUT
 
 Source = str | tuple[str, str]
-"""A queue's name, or a topic's and a subscription's."""
+"""The name of a queue, or the names of a topic and a subscription."""
 DELETES = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 
 
-class Office:
+class SdkClient:
     """One client and its links."""
 
-    def __init__(self, bench: Bench, flavour: str) -> None:
+    def __init__(self, emulated: EmulatedNamespace, flavour: str) -> None:
         kind: Any = ServiceBusClient if flavour == AIO else SyncClient
-        self.bench = bench
-        self.client: Any = kind.from_connection_string(bench.connection_string, retry_total=0)
+        self.emulated = emulated
+        self.client: Any = kind.from_connection_string(emulated.connection_string, retry_total=0)
         self._flavour = flavour
         self._opened: list[Any] = []
         self._senders: dict[str, ServiceBusSender] = {}
@@ -41,7 +41,7 @@ class Office:
     # --- links ---------------------------------------------------------------------------------------------------
 
     async def receiver(self, source: Source, **options: Any) -> ServiceBusReceiver:
-        """Takes what the SDK's `get_queue_receiver` takes."""
+        """Opens a receiver, with the options of the SDK's `get_queue_receiver`."""
         if isinstance(source, str):
             link = self.client.get_queue_receiver(source, **options)
         else:
@@ -53,12 +53,12 @@ class Office:
 
     async def sender(self, target: str) -> ServiceBusSender:
         if target not in self._senders:
-            # On the wire a topic's sender and a queue's are the same.
+            # Over AMQP the sender of a topic and that of a queue are the same.
             self._senders[target] = await self._open(self.client.get_queue_sender(target))
         return self._senders[target]
 
     async def _open(self, link: Any) -> Any:
-        link = link if self._flavour == AIO else _Threaded(link)
+        link = link if self._flavour == AIO else ThreadedSdk(link)
         try:
             await link.__aenter__()
         except BaseException:
@@ -86,15 +86,15 @@ class Office:
         await sender.send_messages(made if len(made) > 1 else made[0])
 
     async def contents(self, *sources: Source, **options: Any) -> list[list[str]]:
-        """All that can be received from each of them, which is then gone."""
+        """Receives and deletes all messages of each source, and returns their bodies."""
         receivers = await self.receivers(*sources, receive_mode=DELETES, **options)
         found = await asyncio.gather(*map(rest, receivers))
-        await self.close(*receivers)  # their credit must not take what comes later
+        await self.close(*receivers)  # their credit must not receive later messages
         return [[str(message) for message in batch] for batch in found]
 
 
 async def rest(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
-    """All that is there to be received now."""
+    """Receives all messages that are ready now."""
     found: list[ServiceBusReceivedMessage] = []
     while batch := await _asked(receiver):
         found += batch
@@ -102,8 +102,8 @@ async def rest(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
 
 
 async def _asked(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
-    """What a receive brings. On a busy machine its time may be over before the broker has heard of it: so a peek goes
-    after it, on the same connection, and all that the broker had to give is here before the answer is.
+    """Receives once. On a busy machine the receive may time out before the broker has seen it. So a peek follows on the
+    same connection: when its answer arrives, all messages of the receive have arrived too.
     """
     if batch := await receiver.receive_messages(max_message_count=100, max_wait_time=MOMENT):
         return batch
@@ -112,9 +112,9 @@ async def _asked(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage
 
 
 async def take(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
-    """As many as are known to be there, in as many receives as it takes; no credit is left behind."""
+    """Receives this many messages, which must be there, in one or more calls. No credit stays open."""
     taken: list[ServiceBusReceivedMessage] = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while len(taken) < count:
             taken += await receiver.receive_messages(max_message_count=count - len(taken), max_wait_time=SOON)
     return taken
@@ -125,30 +125,30 @@ async def take_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 
 def session_of(receiver: Any) -> Any:
-    """The session a receiver has, with its operations to be awaited in either form of the client."""
-    return _Threaded(receiver.session) if isinstance(receiver, _Threaded) else receiver.session
+    """The session of a receiver, with awaitable operations for both clients."""
+    return ThreadedSdk(receiver.session) if isinstance(receiver, ThreadedSdk) else receiver.session
 
 
 @asynccontextmanager
-async def office(bench: Bench, flavour: str = AIO) -> AsyncIterator[Office]:
-    it = Office(bench, flavour)
+async def sdk_client(emulated: EmulatedNamespace, flavour: str = AIO) -> AsyncIterator[SdkClient]:
+    it = SdkClient(emulated, flavour)
     try:
         yield it
     finally:
         await it.leave()
 
 
-def put(bench: Bench, target: str, *bodies: str, session_id: str | None = None) -> None:
-    """Puts messages straight into the broker, where sending is not what a test is about: it saves a link."""
+def put(emulated: EmulatedNamespace, target: str, *bodies: str, session_id: str | None = None) -> None:
+    """Puts messages directly into the broker. It saves a link where the test is not about sending."""
     head = properties_bytes(Properties(group_id=session_id))
     for body in bodies:
         message = BrokeredMessage.parse(head + section_bytes(Section.DATA, body.encode()))
-        bench.namespace.target(target).submit([message])
+        emulated.namespace.target(target).submit([message])
 
 
-def held(bench: Bench, *paths: str) -> list[list[str]]:
-    """The bodies of the messages at each path, in order, without receiving them."""
-    return [[_body(message) for message in line(bench, path).peek(0, 1000)] for path in paths]
+def held(emulated: EmulatedNamespace, *paths: str) -> list[list[str]]:
+    """The bodies of the messages at each path, in order, without a receive."""
+    return [[_body(message) for message in message_queue(emulated, path).peek(0, 1000)] for path in paths]
 
 
 def _body(message: BrokeredMessage) -> str:
@@ -157,17 +157,17 @@ def _body(message: BrokeredMessage) -> str:
     return found.decode()
 
 
-def line(bench: Bench, path: str) -> MessageQueue:
-    """What the broker has in store at a path."""
-    return bench.namespace.line(path)
+def message_queue(emulated: EmulatedNamespace, path: str) -> MessageQueue:
+    """The message queue of the broker at a path."""
+    return emulated.namespace.message_queue(path)
 
 
-def sessions(bench: Bench, path: str) -> SessionQueue:
-    found = bench.namespace.line(path)
+def sessions(emulated: EmulatedNamespace, path: str) -> SessionQueue:
+    found = emulated.namespace.message_queue(path)
     assert isinstance(found, SessionQueue)
     return found
 
 
-def advance(bench: Bench, seconds: float) -> None:
-    assert bench.clock is not None, "only a fake clock can be moved"
-    bench.clock.advance(seconds)
+def advance(emulated: EmulatedNamespace, seconds: float) -> None:
+    assert emulated.clock is not None, "only a fake clock can be moved"
+    emulated.clock.advance(seconds)

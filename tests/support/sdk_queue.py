@@ -1,7 +1,6 @@
-"""A queue with the official client at work on it, in either of its two forms.
+"""One queue with a sender and a receiver of the official client, synchronous or asynchronous.
 
-Both forms are driven by the same tests: what the synchronous client does is done in a thread, behind the face of its
-asynchronous twin.
+The same tests drive both clients: the synchronous one runs in a thread behind an asynchronous interface.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
 from syphon.emulator.broker.descriptions import QueueDescription
-from syphon.emulator.broker.entities import Queue
-from tests.emulator.conftest import Bench
+from syphon.emulator.broker.entities import QueueEntity
+from tests.emulator.conftest import EmulatedNamespace
 
 SYNC, AIO = "sync", "aio"
 both = pytest.mark.parametrize("flavour", [SYNC, AIO])
@@ -28,13 +27,13 @@ asynchronous = pytest.mark.parametrize("flavour", [AIO])
 
 ORDERS = QueueDescription("orders")
 SOON = 30
-"""Seconds to wait for what is there already: a wait that ends with the message, not with the time."""
+"""Seconds to wait for messages that are in the queue: the wait ends when they arrive."""
 MOMENT = 0.1
-"""Seconds to wait for what must not come."""
+"""Seconds to wait for a message that must not come."""
 
 
-class _Threaded:
-    """A synchronous object of the SDK as if it were asynchronous: each call is made in a thread."""
+class ThreadedSdk:
+    """An asynchronous interface to a synchronous object of the SDK: each call runs in a thread."""
 
     def __init__(self, it: Any) -> None:
         self._it = it
@@ -49,7 +48,7 @@ class _Threaded:
 
         return call
 
-    async def __aenter__(self) -> _Threaded:
+    async def __aenter__(self) -> ThreadedSdk:
         await asyncio.to_thread(self._it.__enter__)
         return self
 
@@ -64,24 +63,24 @@ class _Threaded:
 
 
 @dataclass
-class Desk:
-    """A sender and a receiver on one queue."""
+class SdkQueue:
+    """A queue of the emulator with one sender and one receiver of the SDK."""
 
-    bench: Bench
-    queue: Queue
+    emulated: EmulatedNamespace
+    queue: QueueEntity
     sender: ServiceBusSender
     receiver: ServiceBusReceiver
     open_receiver: Callable[..., Awaitable[ServiceBusReceiver]]
-    """Opens one more on the same queue; takes what the SDK's `get_queue_receiver` takes."""
+    """Opens one more receiver on the same queue, with the options of the SDK's `get_queue_receiver`."""
     open_sender: Callable[..., Awaitable[ServiceBusSender]]
 
     async def send(self, *bodies: str) -> None:
         await self.sender.send_messages([ServiceBusMessage(body) for body in bodies])
 
     async def take(self, count: int = 1) -> list[ServiceBusReceivedMessage]:
-        """Receives as many as are known to be there, and leaves no credit behind."""
+        """Receives this many messages, which must be in the queue. No credit stays open."""
         taken: list[ServiceBusReceivedMessage] = []
-        # The SDK returns what it has when nothing more comes for 0.2 s: on a busy machine that may be a part.
+        # The SDK returns when no message came for 0.2 s: on a busy machine that may be before the last one.
         while len(taken) < count:
             more = await self.receiver.receive_messages(max_message_count=count - len(taken), max_wait_time=SOON)
             assert more
@@ -92,32 +91,37 @@ class Desk:
         return (await self.take())[0]
 
     def advance(self, seconds: float) -> None:
-        assert self.bench.clock is not None, "only a fake clock can be moved"
-        self.bench.clock.advance(seconds)
+        assert self.emulated.clock is not None, "only a fake clock can be moved"
+        self.emulated.clock.advance(seconds)
 
     def stored(self) -> int:
-        """How many messages the queue holds, in whatever state."""
+        """The number of messages in the queue, in any state."""
         return len(self.queue.main)
 
 
 @asynccontextmanager
-async def desk(
-    bench: Bench, flavour: str, description: QueueDescription = ORDERS, *, retries: int = 0, **options: Any
-) -> AsyncIterator[Desk]:
-    """Makes the queue and opens both links at once: each takes the SDK half a second. Options are the receiver's.
+async def sdk_queue(
+    emulated: EmulatedNamespace,
+    flavour: str,
+    description: QueueDescription = ORDERS,
+    *,
+    retries: int = 0,
+    **options: Any,
+) -> AsyncIterator[SdkQueue]:
+    """Creates the queue and opens both links in parallel: each takes the SDK half a second. Options are the receiver's.
 
-    A send whose link is detached meanwhile fails without a reason in the SDK, which finds the reason when it tries
-    again: where that is the point, let it retry once.
+    When a link is detached during a send, the SDK fails without a reason and finds the reason only in a retry. A test
+    that checks the reason sets `retries=1`.
     """
-    bench.namespace.create_queue(description)
-    queue = bench.namespace.entity(description.name)
-    assert isinstance(queue, Queue)
+    emulated.namespace.create_queue(description)
+    queue = emulated.namespace.entity(description.name)
+    assert isinstance(queue, QueueEntity)
     kind: Any = ServiceBusClient if flavour == AIO else SyncClient
-    client = kind.from_connection_string(bench.connection_string, retry_total=retries, retry_backoff_factor=0)
+    client = kind.from_connection_string(emulated.connection_string, retry_total=retries, retry_backoff_factor=0)
     opened: list[Any] = []
 
     async def enter(link: Any) -> Any:
-        opened.append(link if flavour == AIO else _Threaded(link))
+        opened.append(link if flavour == AIO else ThreadedSdk(link))
         return await opened[-1].__aenter__()
 
     async def open_receiver(**options: Any) -> ServiceBusReceiver:
@@ -127,10 +131,10 @@ async def desk(
         return cast("ServiceBusSender", await enter(client.get_queue_sender(description.name)))
 
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(client.close if flavour == AIO else _Threaded(client).close)
+        stack.push_async_callback(client.close if flavour == AIO else ThreadedSdk(client).close)
         sender, receiver = await asyncio.gather(open_sender(), open_receiver(**options))
         try:
-            yield Desk(bench, queue, sender, receiver, open_receiver, open_sender)
+            yield SdkQueue(emulated, queue, sender, receiver, open_receiver, open_sender)
         finally:
             await asyncio.gather(*(link.close() for link in opened))
 

@@ -1,19 +1,56 @@
-"""Waiting for what must come, and for no longer than it takes."""
+"""Waiting for a condition: the one place where a test polls.
+
+A test never sleeps for a fixed time. It names the condition and goes on as soon as the condition holds:
+
+    eventually(lambda: queue.message_count == 3, what="three messages are in the queue")
+    await async_eventually(lambda: connection.closed, what="the connection is closed")
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from typing import TypeVar
 
-PATIENCE = 30.0
-"""Seconds after which nothing comes any more: not a measure of speed, so a machine may be as busy as it likes."""
+T = TypeVar("T")
+
+What = str | Callable[[], object]
+
+TIMEOUT = 60.0
+"""Seconds after which a test gives up. It does not measure speed: it only ends a test that would otherwise hang, so it
+is long enough for the busiest machine."""
+_PAUSE = 0.01
+"""Seconds between two looks at the condition."""
 
 
-async def until(holds: Callable[[], object], what: str) -> None:
-    """Returns as soon as the condition holds. `what` says, if it never does, what was waited for."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not holds():
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"within {PATIENCE:.0f} seconds not so: {what}") from None
+def eventually(condition: Callable[[], T | None], what: What = "", within: float = TIMEOUT) -> T:
+    """Polls the condition until it is true, and returns its value. Fails the test after `within` seconds.
+
+    `what` says what should have happened. A function is called only when the test fails: use it to show the state at
+    that moment, such as the output of a process.
+    """
+    deadline = time.monotonic() + within
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(_failure(condition, what, within))
+        time.sleep(_PAUSE)
+    return value
+
+
+async def async_eventually(condition: Callable[[], T | None], what: What = "", within: float = TIMEOUT) -> T:
+    """The same for a test in an event loop: the loop runs between two looks at the condition."""
+    deadline = time.monotonic() + within
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(_failure(condition, what, within))
+        await asyncio.sleep(_PAUSE)
+    return value
+
+
+def _failure(condition: Callable[[], object], what: What, within: float) -> str:
+    text = what if isinstance(what, str) else f"{what()}"
+    if not text:
+        code = getattr(condition, "__code__", None)
+        text = f"the condition at {code.co_filename}:{code.co_firstlineno}" if code else repr(condition)
+    return f"did not happen within {within:.0f} s: {text}"

@@ -28,7 +28,7 @@ from syphon.emulator import (
     QueueDescription,
 )
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.emulator.broker.namespace import Namespace as Broker
+from syphon.emulator.broker.namespace import BrokerNamespace as Broker
 from syphon.model.outcome import Outcome
 from syphon.transfer import pump as pumping
 from syphon.transfer.pump import Pump, PumpOptions

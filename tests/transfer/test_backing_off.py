@@ -8,7 +8,7 @@ import pytest
 
 from syphon.amqp.frames import Composite, Disposition
 from syphon.emulator import Action, Fault, Operation
-from syphon.emulator.amqp_front.entity_links import EntityInlet
+from syphon.emulator.amqp_front.entity_links import IncomingEntityLink
 from syphon.emulator.amqp_front.session import AmqpSession
 from syphon.model.entity_path import EntityPath
 from syphon.model.errors import DestinationBusy, DestinationMissing, DestinationSilent
@@ -109,11 +109,11 @@ def test_a_link_that_ends_before_anything_was_sent_is_not_opened_again_for_ever(
 ) -> None:
     ended = []
 
-    def end(link: EntityInlet) -> None:
+    def end(link: IncomingEntityLink) -> None:
         ended.append(link.name)
         link.end("amqp:not-allowed", "instead of credit")
 
-    monkeypatch.setattr(EntityInlet, "give_credit", end)
+    monkeypatch.setattr(IncomingEntityLink, "give_credit", end)
     assert [trial.pause(), trial.pause()] == [1, 2]
     assert len(ended) == 6
 

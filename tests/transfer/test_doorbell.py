@@ -26,7 +26,7 @@ from syphon.emulator import (
     Outage,
     QueueDescription,
 )
-from syphon.emulator.amqp_front.entity_links import EntityOutlet
+from syphon.emulator.amqp_front.entity_links import OutgoingEntityLink
 from syphon.model.errors import DestinationMissing
 from syphon.transfer.doorbell import Doorbell
 
@@ -72,7 +72,7 @@ class Street:
 
         def count() -> int:
             links = [link for queue in QUEUES for link in namespace.entity(queue).links]
-            return sum(isinstance(link, EntityOutlet) and link.credit == 1 for link in links)
+            return sum(isinstance(link, OutgoingEntityLink) and link.credit == 1 for link in links)
 
         return self.emulator.call(count)
 
@@ -191,7 +191,7 @@ def test_many_stuck_messages_are_read_past_in_large_steps_and_then_in_small_ones
     granted: set[int] = set()
 
     def read_past() -> bool:
-        links = [link for link in namespace.entity(QUEUES[0]).links if isinstance(link, EntityOutlet)]
+        links = [link for link in namespace.entity(QUEUES[0]).links if isinstance(link, OutgoingEntityLink)]
         granted.update(street.emulator.call(lambda: [link.credit for link in links]))
         return bell.kept == 400
 

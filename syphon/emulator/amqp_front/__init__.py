@@ -1,5 +1,5 @@
-"""The AMQP side of the emulator: connections, sessions and links on a socket, turned into calls on a namespace."""
+"""The AMQP front of the emulator: connections, sessions and links on a socket become calls on a namespace."""
 
-from .connection import AmqpConnection, FrontSettings
+from .connection import AmqpConnection, AmqpTimeouts
 
-__all__ = ["AmqpConnection", "FrontSettings"]
+__all__ = ["AmqpConnection", "AmqpTimeouts"]

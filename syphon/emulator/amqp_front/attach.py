@@ -1,4 +1,4 @@
-"""Attaching: from the address a client names to the link it gets, or to the reason why it gets none."""
+"""Attaching: turns the address that a client names into a link, or into a refusal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from urllib.parse import urlsplit
 from syphon.amqp import Described, Long, Map, Symbol, UInt
 from syphon.amqp.frames import Attach, Coordinator, Detach, Error, Source, Target
 
-from ..broker.descriptions import Claim
-from ..broker.faults import Action, Fault, Operation
-from ..broker.refusals import BadArgument, NotAllowed, NotImplementedHere, QuotaExceeded, Refusal
-from ..broker.sessions import Session, SessionQueue
-from .cbs import CbsNode
-from .entity_links import EntityInlet, EntityOutlet
-from .links import Inlet, Link
+from ..broker import (
+    Action,
+    BadArgument,
+    Claim,
+    Fault,
+    MessageSession,
+    NotAllowed,
+    NotImplementedHere,
+    Operation,
+    QuotaExceeded,
+    Refusal,
+    SessionQueue,
+)
+from .entity_links import IncomingEntityLink, OutgoingEntityLink
+from .links import AmqpLink, IncomingLink
 from .management import ManagementNode
-from .requests import Node, ReplyOutlet, RequestInlet
+from .nodes import CbsNode, IncomingRequestLink, OutgoingReplyLink, RequestNode
 
 if TYPE_CHECKING:
     from .session import AmqpSession
@@ -26,21 +34,21 @@ LOCKED_UNTIL = "com.microsoft:locked-until-utc"
 BATCH_SIZE = "com.microsoft:max-message-batch-size"
 OPERATION_TIMEOUT = "com.microsoft:timeout"
 LINKS_MAX = 5000
-"""How many links one connection may have: each costs memory, and who needs more can open another connection."""
+"""The most links of one connection. Each costs memory, and a client that needs more can open another connection."""
 SETTLED, RECEIVER_SETTLES_SECOND = 1, 1
 TICKS_AT_1970 = 621_355_968_000_000_000
 SESSION_WAIT = 60_000
-"""How long, in milliseconds, a client waits for the next free session unless it says otherwise."""
+"""Milliseconds that a client waits for the next free session, unless it names another time."""
 
 
 def open_link(session: AmqpSession, attach: Attach) -> None:
-    """Answers an attach: with the link, now or (when a session must come free first) later, or with a refusal."""
+    """Answers an attach with a link or with a refusal. A receiver that waits for a free session is answered later."""
     try:
         path = _path_of(attach)
         fault: Fault | None = None
         if path != "$cbs":
             faults = session.connection.namespace.faults
-            faults.charge(0)  # a link costs nothing, but a busy namespace opens none
+            faults.charge(0)  # a link costs no credits, but a busy namespace refuses it
             fault = faults.strike(Operation.ATTACH, path)
         if fault is not None:
             if fault.action is Action.DROP:
@@ -82,7 +90,7 @@ def _open(session: AmqpSession, attach: Attach, path: str) -> None:
 
 
 def refuse(session: AmqpSession, attach: Attach, refusal: Refusal) -> None:
-    """Attached without a terminus and detached at once: AMQP's way to say no to a link."""
+    """Refuses a link as AMQP does: attaches it without a terminus and detaches it at once."""
     session.send(Attach(attach.name, attach.handle, not attach.role, initial_delivery_count=0 if attach.role else None))
     session.send(Detach(attach.handle, True, Error(refusal.condition, refusal.description)))
     session.ignore(attach.handle)
@@ -97,11 +105,11 @@ def _path_of(attach: Attach) -> str:
     address = terminus.address
     try:
         return (urlsplit(address).path if "://" in address else address).strip("/")
-    except ValueError:  # such as half an IPv6 address
+    except ValueError:  # for example half an IPv6 address
         raise BadArgument(f"'{address:.300}' is no address.", "amqp:invalid-field") from None
 
 
-def _node(session: AmqpSession, path: str) -> Node | None:
+def _node(session: AmqpSession, path: str) -> RequestNode | None:
     connection = session.connection
     if path == "$cbs":
         return CbsNode(connection)
@@ -110,16 +118,18 @@ def _node(session: AmqpSession, path: str) -> Node | None:
         namespace = connection.namespace
         grants = list(connection.grants.values())
         try:
-            namespace.authorize(grants, path, Claim.LISTEN)  # the whole path: some tokens are for the node alone
+            namespace.authorize(grants, path, Claim.LISTEN)  # the whole path: some tokens are for the node only
         except Refusal:
             namespace.authorize(grants, path, Claim.SEND)
         return ManagementNode(connection, path[: len(entity)])
     return None
 
 
-def _attach_node(session: AmqpSession, attach: Attach, path: str, node: Node) -> None:
-    link: Link = ReplyOutlet(session, attach, path) if attach.role else RequestInlet(session, attach, path, node)
-    _welcome(session, attach, link)
+def _attach_node(session: AmqpSession, attach: Attach, path: str, node: RequestNode) -> None:
+    link: AmqpLink = (
+        OutgoingReplyLink(session, attach, path) if attach.role else IncomingRequestLink(session, attach, path, node)
+    )
+    _attach(session, attach, link)
 
 
 def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
@@ -127,48 +137,48 @@ def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
     namespace.authorize(list(session.connection.grants.values()), path, Claim.SEND)
     entity = namespace.target(path)
     entity.check_sends()
-    link = EntityInlet(session, attach, entity)
+    link = IncomingEntityLink(session, attach, entity)
     batch = namespace.max_batch_size(entity)
-    _welcome(session, attach, link, Map.symbols({BATCH_SIZE: UInt(batch)}))
+    _attach(session, attach, link, Map.symbols({BATCH_SIZE: UInt(batch)}))
 
 
 def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
     namespace = session.connection.namespace
     namespace.authorize(list(session.connection.grants.values()), path, Claim.LISTEN)
-    entity, line = namespace.source(path)
+    entity, queue = namespace.source(path)
     entity.check_receives()
     wants_session, session_id = _session_filter(attach)
-    if not isinstance(line, SessionQueue) and wants_session:
+    if not isinstance(queue, SessionQueue) and wants_session:
         raise NotAllowed(f"'{path}' does not require sessions: a session receiver cannot be created on it.")
-    if isinstance(line, SessionQueue) and not wants_session:
+    if isinstance(queue, SessionQueue) and not wants_session:
         raise NotAllowed(
             f"It is not possible for an entity that requires sessions to create a non-sessionful receiver: '{path}'."
         )
-    link = EntityOutlet(session, attach, path, entity, line, attach.snd_settle_mode == SETTLED)
-    if not isinstance(line, SessionQueue):
-        _welcome(session, attach, link)
+    link = OutgoingEntityLink(session, attach, path, entity, queue, attach.snd_settle_mode == SETTLED)
+    if not isinstance(queue, SessionQueue):
+        _attach(session, attach, link)
         return
 
-    def grant(granted: Session) -> None:
+    def grant(granted: MessageSession) -> None:
         source = attach.source
-        assert isinstance(source, Source)  # _path_of has seen it
+        assert isinstance(source, Source)  # _path_of has checked it
         source.filter = Map(((Symbol(SESSION_FILTER), granted.id),))
         ticks = granted.locked_until * 10_000 + TICKS_AT_1970
-        _welcome(session, attach, link, Map(((Symbol(LOCKED_UNTIL), Long(ticks)),)))
+        _attach(session, attach, link, Map(((Symbol(LOCKED_UNTIL), Long(ticks)),)))
 
     if session_id is not None:
         try:
-            grant(line.accept(session_id, link))
+            grant(queue.accept(session_id, link))
         except Refusal:
             link.closed()
             raise
     else:
         wait = attach.properties.get(OPERATION_TIMEOUT) if attach.properties is not None else None
-        link.wait_for_session(line, int(wait) if isinstance(wait, int) else SESSION_WAIT, grant, attach)
+        link.wait_for_session(queue, int(wait) if isinstance(wait, int) else SESSION_WAIT, grant, attach)
 
 
 def _session_filter(attach: Attach) -> tuple[bool, str | None]:
-    """Whether the receiver asks for a session, and for which: none is whichever comes free."""
+    """Whether the receiver asks for a session, and its id. None is the next free session."""
     source = attach.source
     if not isinstance(source, Source) or source.filter is None or SESSION_FILTER not in source.filter:
         return False, None
@@ -180,8 +190,8 @@ def _session_filter(attach: Attach) -> tuple[bool, str | None]:
     return True, wanted
 
 
-def _welcome(session: AmqpSession, attach: Attach, link: Link, properties: Map | None = None) -> None:
-    """Attaches our end."""
+def _attach(session: AmqpSession, attach: Attach, link: AmqpLink, properties: Map | None = None) -> None:
+    """Attaches the link and tells the peer."""
     session.add(link)
     session.send(
         Attach(
@@ -195,15 +205,15 @@ def _welcome(session: AmqpSession, attach: Attach, link: Link, properties: Map |
             None,
             None,
             0 if attach.role else None,
-            link.max_size if isinstance(link, Inlet) else None,
+            link.max_size if isinstance(link, IncomingLink) else None,
             None,
             None,
             properties,
         )
     )
-    if isinstance(link, Inlet):
+    if isinstance(link, IncomingLink):
         link.give_credit()
     if link.path != "$cbs":
-        link.active()  # it may have waited for this longer than a link may be idle
+        link.active()  # it may have waited longer than a link may be idle
         link.watch_idleness()
-    session.catch_up(link)
+    session.apply_early_flow(link)

@@ -1,7 +1,8 @@
-"""One AMQP connection: from the first bytes to the last, frame by frame.
+"""One AMQP connection, from its first bytes to its last.
 
-Everything happens in the event loop and nothing waits: a frame comes in, the broker is asked, answers are collected and
-written together. A peer that breaks the protocol is told so and cut off; the server and everybody else go on.
+Everything happens in the event loop without waiting: a frame arrives, the broker is called, and the answers of one turn
+are written together. A peer that violates the protocol gets an error and is disconnected. The server and all other
+connections continue.
 """
 
 from __future__ import annotations
@@ -27,29 +28,24 @@ from syphon.amqp.frames import (
     read_performative,
 )
 
-from ..broker.access import Grant
-from ..broker.faults import Action, Fault, Operation, Outage
-from ..broker.namespace import Namespace
-from ..broker.refusals import Unauthorized
+from ..broker import Action, BrokerNamespace, Fault, Grant, Operation, Outage, Unauthorized
 from ..clock import Millis
-from .framing import MAX_FRAME_SIZE, ProtocolError, cut, fitted
+from .frame_io import MAX_FRAME_SIZE, Heartbeat, OutputBuffer, ProtocolError, cut, fitted
 from .handshake import Handshake
-from .heartbeat import Pulse
-from .outbox import Outbox
 from .session import AmqpSession
 
 log = logging.getLogger(__name__)
 
 CHANNEL_MAX = 4999
 SHORTEST_IDLE_TIMEOUT = 100
-"""In milliseconds: a peer that wants to hear from us more often than this would keep us busy with nothing else."""
-FAREWELL_WITHIN = 5.0
-"""How many seconds a peer has to take our last words and close its end."""
+"""Milliseconds. A peer with a shorter idle timeout would keep the server busy with heartbeats."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds that a peer has to read the last frames and close its end."""
 
 
 @dataclass(frozen=True, slots=True)
-class FrontSettings:
-    """How patient the front is, in milliseconds."""
+class AmqpTimeouts:
+    """Timeouts of the AMQP front, in milliseconds."""
 
     link_idle_timeout: Millis = 600_000
     connection_idle_timeout: Millis = 240_000
@@ -59,26 +55,28 @@ class FrontSettings:
 class AmqpConnection(asyncio.Protocol):
     """A client's connection to a namespace."""
 
-    def __init__(self, namespace: Namespace, settings: FrontSettings, gone: Callable[[AmqpConnection], None]) -> None:
+    def __init__(
+        self, namespace: BrokerNamespace, settings: AmqpTimeouts, gone: Callable[[AmqpConnection], None]
+    ) -> None:
         self.namespace = namespace
         self.settings = settings
-        self.outbox = Outbox(namespace.journal, self._put)
+        self.output = OutputBuffer(namespace.journal, self._put)
         self.grants: dict[str, Grant] = {}
         self.peer_max_frame_size = MIN_MAX_FRAME_SIZE
         self.link_count = 0
         self.unfinished = 0
         self.is_hung = False
-        self.broken_off = False
-        """Whether it ends by our doing: what the peer was waiting for then did not end by the peer's."""
-        self._gone = gone
+        self.ended_by_server = False
+        """Whether the server ended the connection. A pending receive then does not count as an empty receive."""
+        self._on_closed = gone
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._handshake = Handshake(namespace.access, self.outbox)
-        self._pulse = Pulse(lambda: self.outbox.write(EMPTY_FRAME), self._give_up_peer)
+        self._handshake = Handshake(namespace.access, self.output)
+        self._heartbeat = Heartbeat(lambda: self.output.write(EMPTY_FRAME), self._give_up_peer)
         self._rest = b""
-        self._read: Callable[[bytes, int], int] = self._shake_hands
+        self._read: Callable[[bytes, int], int] = self._read_handshake
         self._refusal: Error | None = None
-        self._held_up = False
+        self._delayed_by_fault = False
         self._opened = False
         self._closing = False
         self._peer_closed = False
@@ -86,7 +84,7 @@ class AmqpConnection(asyncio.Protocol):
         self._rights_timer: asyncio.TimerHandle | None = None
         self._timers: set[asyncio.TimerHandle] = set()
 
-    # --- the socket ----------------------------------------------------------------------------------------------
+    # --- the socket ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
@@ -96,71 +94,71 @@ class AmqpConnection(asyncio.Protocol):
             self.abort()
         elif self.namespace.faults.outage is Outage.HANG:
             self.hang()
-        elif self.namespace.journal.trouble is not None:
-            self._refusal = Error("amqp:internal-error", self.namespace.journal.trouble)
+        elif self.namespace.journal.write_error is not None:
+            self._refusal = Error("amqp:internal-error", self.namespace.journal.write_error)
         elif (fault := self.namespace.faults.strike(Operation.CONNECT, "")) is not None:
-            self._suffer(fault)
+            self._apply_fault(fault)
 
-    def _suffer(self, fault: Fault) -> None:
+    def _apply_fault(self, fault: Fault) -> None:
         if fault.action is Action.HANG:
             self.hang()
         elif fault.action is Action.DELAY:
-            assert self._transport is not None  # it was just given
+            assert self._transport is not None  # set in connection_made
             self._transport.pause_reading()
-            self._held_up = True
+            self._delayed_by_fault = True
             clock = self.namespace.clock
-            clock.call_at(clock.now() + round(fault.seconds * 1000), self._let_through)
+            clock.call_at(clock.now() + round(fault.seconds * 1000), self._end_delay)
         elif fault.action is Action.ERROR:
             refusal = fault.refusal()
             self._refusal = Error(refusal.condition, refusal.description)
         else:
             self.abort()
 
-    def _let_through(self) -> None:
-        self._held_up = False
+    def _end_delay(self) -> None:
+        self._delayed_by_fault = False
         self._resume()
-        self.data_received(b"")  # what came with the connection itself
+        self.data_received(b"")  # reads the bytes that arrived during the delay
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  why a peer went does not matter here
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  the reason does not matter here
         self._transport = None
-        self.outbox.end()
-        self._pulse.stop()
+        self.output.end()
+        self._heartbeat.stop()
         for timer in self._timers:
             timer.cancel()
         if self._rights_timer is not None:
             self._rights_timer.cancel()
         self._end_sessions()
-        self._gone(self)
+        self._on_closed(self)
 
     def pause_writing(self) -> None:
-        # A peer that does not read gets no more to read: what it asks for must wait.
-        self.outbox.is_blocked = True
+        # The server reads no more requests from a peer that does not read its answers.
+        self.output.is_blocked = True
         if self._transport is not None and not self._closing:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.outbox.is_blocked = False
+        self.output.is_blocked = False
         self._resume()
         self._go_on()
 
     def _resume(self) -> None:
-        if self._transport is not None and not self.outbox.is_blocked and not self._held_up:
+        if self._transport is not None and not self.output.is_blocked and not self._delayed_by_fault:
             self._transport.resume_reading()
 
     def _go_on(self) -> None:
-        if not self.outbox.is_congested:
+        if not self.output.is_congested:
             for session in list(self._sessions.values()):
                 session.go_on()
 
-    # --- what comes in -------------------------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if self.is_hung or self._closing:
             return
-        self._pulse.heard()
+        self._heartbeat.heard()
         if self._rest:
             data = self._rest + data
-        if self._held_up:
+        if self._delayed_by_fault:
             self._rest = data
             return
         pos = 0
@@ -174,12 +172,12 @@ class AmqpConnection(asyncio.Protocol):
             self.close(error.condition, error.description)
         except Malformed as error:
             self.close("amqp:decode-error", str(error))
-        except Exception:  # one connection's trouble must not be another's
+        except Exception:  # an error on one connection must not affect another
             log.exception("a connection of namespace %s failed", self.namespace.name)
             self.close("amqp:internal-error", "The emulator failed on this connection; its log says how.")
         self._rest = data[pos:]
 
-    def _shake_hands(self, data: bytes, pos: int) -> int:
+    def _read_handshake(self, data: bytes, pos: int) -> int:
         try:
             after = self._handshake.read(data, pos)
         except Unauthorized as refusal:
@@ -238,8 +236,8 @@ class AmqpConnection(asyncio.Protocol):
             self.close(self._refusal.condition, self._refusal.description or "")
             return
         if peer.idle_time_out:
-            self._pulse.keep_alive(peer.idle_time_out / 1000)
-        self._pulse.watch(2 * idle / 1000)
+            self._heartbeat.keep_alive(peer.idle_time_out / 1000)
+        self._heartbeat.watch(2 * idle / 1000)
 
     def _on_begin(self, channel: int, peer: Begin) -> None:
         if channel > CHANNEL_MAX:
@@ -248,12 +246,12 @@ class AmqpConnection(asyncio.Protocol):
             raise ProtocolError("amqp:not-allowed", f"Channel {channel} has a session already.")
         self._sessions[channel] = AmqpSession(self, channel, peer)
 
-    # --- what goes out -------------------------------------------------------------------------------------------
+    # --- output ----------------------------------------------------------------------------------------------------
 
     def send(self, channel: int, performative: Composite) -> None:
         body = fitted(performative, self.peer_max_frame_size)
         if body is not None:
-            self.outbox.write(frame(channel, body))
+            self.output.write(frame(channel, body))
         else:
             room = f"a frame of {self.peer_max_frame_size} bytes"
             self.close("amqp:frame-size-too-small", f"{performative.NAME} does not fit into {room}.")
@@ -261,82 +259,85 @@ class AmqpConnection(asyncio.Protocol):
     def _put(self, data: bytes, last: bool) -> None:
         if self._transport is not None and not self.is_hung:
             self._transport.write(data)
-            self._pulse.spoke()
+            self._heartbeat.spoke()
             if last:
-                self._part()
+                self._finish_closing()
         self._go_on()
 
-    def hush(self) -> None:
-        """Drops what was about to be said: it speaks of things that could not be kept."""
-        self.outbox.hush()
+    def discard_output(self) -> None:
+        """Drops output that has not been sent: it reports changes that could not be written to disk."""
+        self.output.discard_output()
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------------------------------
 
     def close(self, condition: str | None = None, description: str = "") -> None:
-        """Closes in the way of the protocol, with an error if there is one."""
+        """Closes the connection with an AMQP close, and with an error if there is one."""
         if self._closing:
             return
         self._closing = True
-        self._pulse.stop()
-        self.broken_off = self.broken_off or condition is not None
+        self._heartbeat.stop()
+        self.ended_by_server = self.ended_by_server or condition is not None
         self._end_sessions()
         if self._opened:
             error = Error(condition, description) if condition else None
             self.send(0, Close(error))
         elif condition and self._handshake.is_over:
-            # AMQP wants an open before a close, even if all it says is goodbye.
+            # AMQP requires an open before a close.
             self.send(0, Open(self.namespace.name))
             self.send(0, Close(Error(condition, description)))
         else:
-            self.outbox.write(b"")
-        self.outbox.end()
+            self.output.write(b"")
+        self.output.end()
 
     def fail(self, why: str) -> None:
-        """Ends the connection because what happened on it cannot be kept."""
+        """Ends the connection because its changes cannot be written to disk."""
         for session in list(self._sessions.values()):
-            session.detach_all(Error("amqp:internal-error", why))  # clients look for the reason on their links
+            session.detach_all(Error("amqp:internal-error", why))  # clients read the reason from their links
         self.close("amqp:internal-error", why)
 
     def abort(self) -> None:
-        """Cuts the connection without a word."""
-        self.broken_off = self._closing = True
-        self.outbox.end()
+        """Cuts the connection without an AMQP close."""
+        self.ended_by_server = self._closing = True
+        self.output.end()
         if self._transport is not None:
             self._transport.abort()
 
     def hang(self) -> None:
-        """Not one byte more, in either direction."""
-        self.is_hung = self.broken_off = True
+        """Stops reading and writing, and keeps the connection open."""
+        self.is_hung = self.ended_by_server = True
 
-    def _part(self) -> None:
-        """All is said. The peer may still be sending: cutting it off now could destroy our last words on their way."""
+    def _finish_closing(self) -> None:
+        """Closes our direction after the last bytes.
+
+        The peer may still be sending: a full close now could destroy the last frames on their way.
+        """
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         if self._peer_closed or not transport.can_write_eof():
             transport.close()
         else:
-            with contextlib.suppress(OSError):  # the peer may have gone while we were speaking
+            with contextlib.suppress(OSError):  # the peer may have disconnected meanwhile
                 transport.write_eof()
-            transport.resume_reading()  # to nowhere, until the peer closes its end as well
-        self._after(FAREWELL_WITHIN, self.abort)
+            transport.resume_reading()  # input is ignored until the peer closes its end
+        self._after(CLOSE_TIMEOUT, self.abort)
 
     def _end_sessions(self) -> None:
-        # First those that wait: what the others give up must not go to a link that is about to end too.
+        # Pending links first: a session that another link releases must not go to a link that ends too.
         for session in self._sessions.values():
             session.stop_waiting()
         for session in self._sessions.values():
             session.end()
         self._sessions.clear()
 
-    # --- time ----------------------------------------------------------------------------------------------------
+    # --- timers ----------------------------------------------------------------------------------------------------
 
     def _after(self, seconds: float, callback: Callable[[], None]) -> None:
-        def ring() -> None:
+        def run() -> None:
             self._timers.discard(timer)
             callback()
 
-        timer = self._loop.call_later(seconds, ring)
+        timer = self._loop.call_later(seconds, run)
         self._timers.add(timer)
 
     def _give_up_handshake(self) -> None:
@@ -346,15 +347,15 @@ class AmqpConnection(asyncio.Protocol):
     def _give_up_peer(self, silent: float) -> None:
         self.close("amqp:resource-limit-exceeded", f"Nothing was heard from the peer for {silent:.0f} seconds.")
 
-    # --- rights --------------------------------------------------------------------------------------------------
+    # --- rights ----------------------------------------------------------------------------------------------------
 
     def grant(self, grant: Grant) -> None:
-        """A token was put: it stands for its path until it expires, and then the links that lived on it end."""
+        """Stores the rights of a token for its path. When the token expires, the links that need it end."""
         self.grants[grant.path] = grant
         self._watch_rights()
 
     def _watch_rights(self) -> None:
-        """One timer for the next token to expire. Those that have are forgotten."""
+        """Sets one timer for the next token that expires, and removes expired tokens."""
         now = self.namespace.access.seconds()
         self.grants = {path: grant for path, grant in self.grants.items() if grant.expires_at > now}
         if self._rights_timer is not None:

@@ -1,4 +1,4 @@
-"""Links to entities: what a sender puts into one, and what a receiver gets out of one."""
+"""Links to entities: a client's sender on a queue or topic, a client's receiver on a queue or subscription."""
 
 from __future__ import annotations
 
@@ -10,29 +10,41 @@ from typing import TYPE_CHECKING
 from syphon.amqp import Malformed, Map, Value, batch_parts
 from syphon.amqp.frames import BATCH_FORMAT, Accepted, Attach, Composite, Flow, Modified, Rejected
 
-from ..broker.counters import Kind
-from ..broker.descriptions import Claim
-from ..broker.entities import Queue, Subscription, Topic
-from ..broker.faults import Action, Fault, Operation
-from ..broker.message import BrokeredMessage
-from ..broker.queue import MessageQueue
-from ..broker.refusals import BadArgument, MessageTooLarge, Refusal, ServerBusy, TimedOut
-from ..broker.sessions import Session, SessionQueue, Waiter
+from ..broker import (
+    Action,
+    BadArgument,
+    BrokeredMessage,
+    Claim,
+    Fault,
+    Kind,
+    MessageQueue,
+    MessageSession,
+    MessageSizeExceeded,
+    Operation,
+    QueueEntity,
+    Refusal,
+    ServerBusy,
+    SessionQueue,
+    SessionWaiter,
+    SubscriptionEntity,
+    TimedOut,
+    TopicEntity,
+)
 from ..clock import Millis, Timer
-from .links import Inlet, Outlet
+from .links import IncomingLink, OutgoingLink
 
 if TYPE_CHECKING:
     from .session import AmqpSession
 
 SAME_POLL = 1_000
-"""Credit granted within this many milliseconds belongs to the same receive: clients open a link with one credit and ask
-for more at once."""
+"""Milliseconds. Credit granted within this time belongs to the same receive: clients open a link with one credit and
+grant more at once."""
 
 
-class EntityInlet(Inlet):
-    """A client's sender to a queue or topic."""
+class IncomingEntityLink(IncomingLink):
+    """Receives messages from a client's sender for a queue or topic."""
 
-    def __init__(self, session: AmqpSession, attach: Attach, entity: Queue | Topic) -> None:
+    def __init__(self, session: AmqpSession, attach: Attach, entity: QueueEntity | TopicEntity) -> None:
         super().__init__(session, attach, entity.path)
         self._entity = entity
         self.max_size = self.namespace.max_message_size(entity)
@@ -41,8 +53,8 @@ class EntityInlet(Inlet):
 
     def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:
         fault = self.strike(Operation.SEND, partial(self._message_ids, data, message_format))
-        if fault is None or not self.suffers(fault):
-            self.in_turn(fault, partial(self._submit, delivery_id, data, message_format, settled, fault))
+        if fault is None or not self.apply_fault(fault):
+            self.in_order(fault, partial(self._submit, delivery_id, data, message_format, settled, fault))
 
     def _submit(self, delivery_id: int, data: bytes, message_format: int, settled: bool, fault: Fault | None) -> None:
         try:
@@ -60,7 +72,7 @@ class EntityInlet(Inlet):
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif not settled and not (fault is not None and fault.action is Action.LOSE_REPLY):
                 accept = partial(self.session.answer, True, delivery_id, Accepted())
-                self.namespace.journal.when_durable(accept, partial(self.session.regret, True, delivery_id))
+                self.namespace.journal.when_durable(accept, partial(self.session.reject_unsaved, True, delivery_id))
 
     def _messages(self, data: bytes, message_format: int) -> list[BrokeredMessage]:
         if message_format != BATCH_FORMAT:
@@ -77,11 +89,11 @@ class EntityInlet(Inlet):
         try:
             return [message.message_id for message in self._messages(data, message_format)]
         except Refusal:
-            return []  # what cannot be read has no id
+            return []  # an unreadable message has no id
 
     def _check_size(self, what: str, size: int, limit: int) -> None:
         if size > limit:
-            raise MessageTooLarge(
+            raise MessageSizeExceeded(
                 f"The received {what} (size:{size} bytes) exceeds the limit ({limit} bytes) allowed on the link."
             )
 
@@ -99,43 +111,43 @@ class EntityInlet(Inlet):
 
     def closed(self) -> None:
         super().closed()
-        self._entity.left_by(self)
+        self._entity.remove_link(self)
 
 
-class EntityOutlet(Outlet):
-    """A client's receiver on a queue, a subscription or their dead letters."""
+class OutgoingEntityLink(OutgoingLink):
+    """Sends messages of a queue, a subscription or their dead letters to a client's receiver."""
 
     def __init__(
         self,
         session: AmqpSession,
         attach: Attach,
         path: str,
-        entity: Queue | Subscription,
-        line: MessageQueue,
+        entity: QueueEntity | SubscriptionEntity,
+        queue: MessageQueue,
         deletes: bool,
     ) -> None:
         super().__init__(session, attach, path)
         self.deletes = deletes
         self.owner: object = session.connection
         self._entity = entity
-        self._line = line
+        self._queue = queue
         self._polling_since: int | None = None
         self._next_fault: Fault | None = None
         self._excused = False
         self._not_before: Millis = 0
-        self._waiter: Waiter | None = None
+        self._waiter: SessionWaiter | None = None
         self._wait_timer: Timer | None = None
         entity.links.add(self)
 
-    # --- sessions ------------------------------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------------------------
 
     def wait_for_session(
-        self, line: SessionQueue, timeout: int, grant: Callable[[Session], None], attach: Attach
+        self, queue: SessionQueue, timeout: int, grant: Callable[[MessageSession], None], attach: Attach
     ) -> None:
-        """Attaches when a session comes free; when none does in time, the attach is refused."""
+        """Attaches the link when a session becomes free. Refuses the attach if that takes too long."""
         from .attach import refuse
 
-        def granted(session: Session) -> None:
+        def granted(session: MessageSession) -> None:
             self._stop_waiting()
             grant(session)
 
@@ -144,20 +156,20 @@ class EntityOutlet(Outlet):
             self.closed()
             refuse(self.session, attach, TimedOut(f"No session of '{self.path}' came free within {timeout} ms."))
 
-        self._waiter = Waiter(self, granted)
+        self._waiter = SessionWaiter(self, granted)
         self._wait_timer = self._clock.call_at(self._clock.now() + timeout, give_up)
-        self.session.waits(self)
-        line.accept_next(self._waiter)
+        self.session.add_pending(self)
+        queue.accept_next(self._waiter)
 
     def _stop_waiting(self) -> None:
         if self._wait_timer is not None:
             self._wait_timer.cancel()
-        if self._waiter is not None and isinstance(self._line, SessionQueue):
-            self._line.stop_waiting(self._waiter)
+        if self._waiter is not None and isinstance(self._queue, SessionQueue):
+            self._queue.stop_waiting(self._waiter)
         self._waiter = self._wait_timer = None
-        self.session.waits_no_more(self)
+        self.session.remove_pending(self)
 
-    # --- out -----------------------------------------------------------------------------------------------------
+    # --- delivering ------------------------------------------------------------------------------------------------
 
     def on_flow(self, flow: Flow) -> None:
         if flow.link_credit and not (flow.drain and self._polling_since is not None):
@@ -166,9 +178,9 @@ class EntityOutlet(Outlet):
         if flow.drain or flow.link_credit == 0:
             self._end_poll()
 
-    def granted(self, drain: bool) -> None:  # noqa: ARG002  what is there is given at once either way
+    def granted(self, drain: bool) -> None:  # noqa: ARG002  messages are sent at once either way
         if self.credit > 0:
-            self._line.feed(self)
+            self._queue.feed(self)
 
     def _begin_poll(self) -> None:
         now = self._clock.now()
@@ -179,21 +191,21 @@ class EntityOutlet(Outlet):
             self._entity.touch()
 
     def _end_poll(self) -> None:
-        """A receive that brought nothing is billed all the same."""
+        """Counts a receive without a message: Service Bus bills it."""
         if self._polling_since is not None:
             self.namespace.counters.add(self.path, Kind.EMPTY_RECEIVE)
             self._polling_since = None
 
     def admits(self) -> bool:
         if self._clock.now() < self._not_before:
-            return False  # what holds it up has set a timer, and asking again does not shorten it
+            return False  # a timer is set already, and asking again does not shorten the delay
         if self.session.is_congested:
             self.session.stall(self)
             return False
         fault = None if self._excused else self.strike(Operation.RECEIVE)
         self._excused = False
         if fault is not None:
-            if self.suffers(fault):
+            if self.apply_fault(fault):
                 return False
             if fault.action in (Action.ERROR, Action.REFUSE):
                 self.detach(fault.refusal())
@@ -213,7 +225,7 @@ class EntityOutlet(Outlet):
         def again() -> None:
             self._excused = excused
             if not self.is_closed and self.credit > 0:
-                self._line.feed(self)
+                self._queue.feed(self)
 
         self._not_before = self._clock.now() + delay
         self._clock.call_at(self._not_before, again)
@@ -231,16 +243,16 @@ class EntityOutlet(Outlet):
             return
         self.give(tag, message.to_bytes(), self.deletes)
         if fault is not None and fault.action is Action.LOSE_LOCK and token is not None:
-            # Not here: the line is in the middle of handing out, and would hand out the same one again and again.
-            asyncio.get_running_loop().call_soon(self._line.lose_lock, token)
+            # Not now: the queue is dispatching, and would deliver the same message again and again.
+            asyncio.get_running_loop().call_soon(self._queue.lose_lock, token)
 
-    # --- settling ------------------------------------------------------------------------------------------------
+    # --- settling --------------------------------------------------------------------------------------------------
 
     def settle(self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool) -> None:
         self.active()
         fault = self.strike(Operation.SETTLE)
-        if fault is None or not self.suffers(fault):
-            self.in_turn(fault, partial(self._settle, tag, outcome, delivery_id, answer, fault))
+        if fault is None or not self.apply_fault(fault):
+            self.in_order(fault, partial(self._settle, tag, outcome, delivery_id, answer, fault))
 
     def _settle(
         self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool, fault: Fault | None
@@ -249,7 +261,7 @@ class EntityOutlet(Outlet):
             if fault is not None and fault.action in (Action.ERROR, Action.REFUSE):
                 raise fault.refusal()
             if fault is not None and fault.action is Action.LOSE_LOCK:
-                self._line.lose_lock(tag)
+                self._queue.lose_lock(tag)
             self.namespace.faults.charge(0)
             self._carry_out(tag, outcome)
         except Refusal as refusal:
@@ -260,22 +272,22 @@ class EntityOutlet(Outlet):
             if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif answer and outcome is not None and not (fault is not None and fault.action is Action.LOSE_REPLY):
-                # The same outcome and nothing in it: an error inside a rejected one would say that settling has failed.
+                # The same outcome without its fields: an error in a rejected outcome means that the settlement failed.
                 echo = partial(self.session.answer, False, delivery_id, type(outcome)())
-                self.namespace.journal.when_durable(echo, partial(self.session.regret, False, delivery_id))
+                self.namespace.journal.when_durable(echo, partial(self.session.reject_unsaved, False, delivery_id))
 
     def _carry_out(self, tag: bytes, outcome: Composite | None) -> None:
         if isinstance(outcome, Accepted):
-            self._line.complete(tag)
+            self._queue.complete(tag)
         elif isinstance(outcome, Modified):
             if outcome.undeliverable_here:
-                self._line.defer(tag, entries_of(outcome.message_annotations))
+                self._queue.defer(tag, entries_of(outcome.message_annotations))
             else:
-                self._line.abandon(tag, entries_of(outcome.message_annotations))
+                self._queue.abandon(tag, entries_of(outcome.message_annotations))
         elif isinstance(outcome, Rejected):
-            self._line.reject(tag, entries_of(outcome.error.info if outcome.error else None))
+            self._queue.reject(tag, entries_of(outcome.error.info if outcome.error else None))
         else:
-            self._line.release(tag)
+            self._queue.release(tag)
 
     def recheck_rights(self) -> None:
         try:
@@ -285,24 +297,24 @@ class EntityOutlet(Outlet):
 
     def recheck(self) -> None:
         try:
-            self.namespace.source(self.path)  # which refuses if the entity forwards from now on
+            self.namespace.source(self.path)  # refuses if the entity now forwards
             self._entity.check_receives()
         except Refusal as refusal:
             self.detach(refusal)
 
     def end(self, condition: str, description: str) -> None:
-        self._polling_since = None  # the service ended this receive; nobody is billed for it
+        self._polling_since = None  # the service ended this receive, so it is not billed
         super().end(condition, description)
 
     def closed(self) -> None:
-        if not self.is_closed and not self.session.connection.broken_off:
+        if not self.is_closed and not self.session.connection.ended_by_server:
             self._end_poll()
         super().closed()
         self._stop_waiting()
-        self._line.leave(self)
-        self._entity.left_by(self)
+        self._queue.leave(self)
+        self._entity.remove_link(self)
 
 
 def entries_of(changes: Map | None) -> dict[str, Value]:
-    """What a receiver wants changed in a message's application properties; nothing is not a change."""
+    """The application properties that a receiver changes. A null value is no change."""
     return {str(key): value for key, value in changes or () if isinstance(key, str) and value is not None}

@@ -1,4 +1,4 @@
-"""How a peer comes in: it says which protocol it speaks and, through SASL, who it is."""
+"""The handshake: the protocol header of the peer, and its identity through SASL."""
 
 from __future__ import annotations
 
@@ -14,47 +14,45 @@ from syphon.amqp.frames import (
     read_performative,
 )
 
-from ..broker.access import Access, Grant
-from ..broker.refusals import Unauthorized
-from .framing import ProtocolError, cut
-from .outbox import Outbox
+from ..broker import Access, Grant, Unauthorized
+from .frame_io import OutputBuffer, ProtocolError, cut
 
 MECHANISMS = Array(0xA3, (Symbol("ANONYMOUS"), Symbol("PLAIN"), Symbol("MSSBCBS")))
 OK, AUTH = 0, 1
 
 
 class Handshake:
-    """From the first byte to the header after which AMQP frames follow."""
+    """Reads from the first byte to the header after which AMQP frames follow."""
 
-    def __init__(self, access: Access, outbox: Outbox) -> None:
+    def __init__(self, access: Access, output: OutputBuffer) -> None:
         self.is_over = False
         self.grant: Grant | None = None
-        """What a peer may do that gave a policy's name and key. All others put a token later."""
+        """The rights of a peer that gave the name and key of a policy. Other peers put a token later."""
         self._access = access
-        self._outbox = outbox
+        self._output = output
         self._secured = False
         self._read = self._read_header
 
     def read(self, data: bytes, pos: int) -> int:
-        """Takes the next step, if it is all there. Returns where the one after it begins."""
+        """Reads the next step if all its bytes have arrived. Returns the position after it."""
         return self._read(data, pos)
 
     def _read_header(self, data: bytes, pos: int) -> int:
         if len(data) - pos < 8:
             if not AMQP_HEADER.startswith(data[pos : pos + 4]):
-                self._outbox.write(AMQP_HEADER)
+                self._output.write(AMQP_HEADER)
                 raise ProtocolError("amqp:connection:framing-error", "That is not AMQP.")
             return pos
         header = data[pos : pos + 8]
         if header == SASL_HEADER and not self._secured:
-            self._outbox.write(SASL_HEADER)
-            self._outbox.write(frame(0, SaslMechanisms(MECHANISMS).to_bytes(), FRAME_SASL))
+            self._output.write(SASL_HEADER)
+            self._output.write(frame(0, SaslMechanisms(MECHANISMS).to_bytes(), FRAME_SASL))
             self._read = self._read_sasl
         elif header == AMQP_HEADER:
-            self._outbox.write(AMQP_HEADER)
+            self._output.write(AMQP_HEADER)
             self.is_over = True
         else:
-            self._outbox.write(SASL_HEADER)
+            self._output.write(SASL_HEADER)
             raise ProtocolError("amqp:connection:framing-error", "Only AMQP 1.0 is spoken here.")
         return pos + 8
 
@@ -69,9 +67,9 @@ class Handshake:
         try:
             self._authenticate(performative)
         except Unauthorized:
-            self._outbox.write(frame(0, SaslOutcome(AUTH).to_bytes(), FRAME_SASL))
+            self._output.write(frame(0, SaslOutcome(AUTH).to_bytes(), FRAME_SASL))
             raise
-        self._outbox.write(frame(0, SaslOutcome(OK).to_bytes(), FRAME_SASL))
+        self._output.write(frame(0, SaslOutcome(OK).to_bytes(), FRAME_SASL))
         self._secured = True
         self._read = self._read_header
         return after

@@ -1,7 +1,7 @@
-"""Links: an inlet takes what a client sends, an outlet gives what a client receives.
+"""Links: an incoming link receives messages from a client, an outgoing link sends messages to a client.
 
-Here is what all links share: credit, the pieces of a large message, idleness, and faults that make an operation wait
-its turn. What a message means is up to the node behind the link.
+This module has what all links share: credit, the parts of a large message, idleness, and faults that delay an
+operation. The node behind the link decides what a message means.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from syphon.amqp.frames import Attach, Composite, Error, Flow, Transfer
 
-from ..broker.faults import Action, Fault, MessageIds, Operation
-from ..broker.refusals import MessageTooLarge, QuotaExceeded, Refusal
+from ..broker import Action, Fault, MessageIds, MessageSizeExceeded, Operation, QuotaExceeded, Refusal
 from ..clock import Millis, Timer
 
 if TYPE_CHECKING:
@@ -23,11 +22,11 @@ CREDIT = 1000
 LARGEST_MESSAGE = 128 * 1024 * 1024
 UNFINISHED = 2 * LARGEST_MESSAGE
 UNFINISHED_OF_STRANGERS = 1024 * 1024
-"""How many bytes of unfinished messages a connection may leave with us: with a valid token, and before it has one."""
+"""The most bytes of unfinished messages on a connection: with a valid token, and before it has one."""
 
 
-class Link:
-    """One end of a link, ours."""
+class AmqpLink:
+    """The server's end of a link."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:
         self.session = session
@@ -42,7 +41,7 @@ class Link:
         self._held_back: deque[tuple[Millis, Callable[[], None]]] = deque()
 
     def watch_idleness(self) -> None:
-        """Service Bus detaches links on which nothing happens."""
+        """Detaches the link when it was idle for too long, as Service Bus does."""
         if self.is_closed:
             return
         limit = self.session.connection.settings.link_idle_timeout
@@ -62,10 +61,10 @@ class Link:
         raise NotImplementedError
 
     def recheck_rights(self) -> None:
-        """A token has expired: does this link still have one?"""
+        """Detaches the link if no valid token covers it any more."""
 
     def recheck(self) -> None:
-        """The entity has changed: does it still admit this link?"""
+        """Detaches the link if the changed entity does not allow it."""
 
     def detach(self, why: Refusal) -> None:
         self.end(why.condition, why.description)
@@ -74,19 +73,19 @@ class Link:
         self.session.detach(self, Error(condition, description))
 
     def closed(self) -> None:
-        """The link is gone, whoever ended it."""
+        """Releases what the link holds, after either side has ended it."""
         self.is_closed = True
         self._held_back.clear()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
 
-    # --- faults --------------------------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------------------------
 
     def strike(self, operation: Operation, message_ids: MessageIds = tuple) -> Fault | None:
         return self.namespace.faults.strike(operation, self.path, message_ids)
 
-    def suffers(self, fault: Fault) -> bool:
-        """Carries out what a fault does to a link as a whole. False: the operation itself must see to it."""
+    def apply_fault(self, fault: Fault) -> bool:
+        """Applies a fault that affects the whole link. Returns False if the operation itself must apply it."""
         if fault.action is Action.DROP:
             self.session.connection.abort()
         elif fault.action is Action.DETACH:
@@ -95,8 +94,8 @@ class Link:
             return False
         return True
 
-    def in_turn(self, fault: Fault | None, step: Callable[[], None]) -> None:
-        """Does a step now; or later, if a fault delays it or an earlier step is still waiting: order is kept."""
+    def in_order(self, fault: Fault | None, step: Callable[[], None]) -> None:
+        """Runs a step now, or later if a fault delays it or an earlier step still waits. Steps keep their order."""
         delay = round(fault.seconds * 1000) if fault is not None and fault.action is Action.DELAY else 0
         if not delay and not self._held_back:
             step()
@@ -112,8 +111,8 @@ class Link:
             self._held_back.popleft()[1]()
 
 
-class Inlet(Link):
-    """Takes messages from a client."""
+class IncomingLink(AmqpLink):
+    """Receives messages from a client."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:
         super().__init__(session, attach, path)
@@ -143,7 +142,7 @@ class Inlet(Link):
             return
         if (size := len(self._pieces) + len(payload)) > self.max_size + 1024:
             self.detach(
-                MessageTooLarge(
+                MessageSizeExceeded(
                     f"The received message (delivery-id:{first.delivery_id}, size:{size} bytes) exceeds the limit "
                     f"({self.max_size} bytes) currently allowed on the link."
                 )
@@ -160,7 +159,7 @@ class Inlet(Link):
             self.give_credit()
 
     def _keep(self, piece: bytes) -> None:
-        """Keeps a part of a message until the rest is there. All links of a connection share the room for that."""
+        """Stores a part of a message until the rest arrives. All links of a connection share the limit."""
         connection = self.session.connection
         limit = UNFINISHED if connection.grants else UNFINISHED_OF_STRANGERS
         if connection.unfinished + len(piece) > limit:
@@ -174,7 +173,7 @@ class Inlet(Link):
         self._first, self._pieces = None, bytearray()
 
     def _count(self) -> None:
-        """A delivery is over, be it whole or aborted."""
+        """Counts a delivery that is complete or aborted."""
         self._start_over()
         self._delivery_count = (self._delivery_count + 1) & 0xFFFFFFFF
         self._credit -= 1
@@ -184,12 +183,12 @@ class Inlet(Link):
         self._start_over()
 
     def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:
-        """A whole message has come in."""
+        """Handles a complete message."""
         raise NotImplementedError
 
 
-class Outlet(Link):
-    """Gives messages to a client, as far as it has granted credit."""
+class OutgoingLink(AmqpLink):
+    """Sends messages to a client, up to the credit it has granted."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:
         super().__init__(session, attach, path)
@@ -200,7 +199,7 @@ class Outlet(Link):
     def on_flow(self, flow: Flow) -> None:
         self.active()
         if flow.link_credit is not None:
-            # Absolute, from where the peer was: what we sent since then counts against it.
+            # The peer counts from the deliveries it had seen. Those sent since then reduce its credit.
             seen = self._delivery_count if flow.delivery_count is None else flow.delivery_count
             ahead = (self._delivery_count - seen) & 0xFFFFFFFF
             self.credit = max(0, flow.link_credit - (ahead if ahead < 0x80000000 else 0))
@@ -212,30 +211,30 @@ class Outlet(Link):
             self.session.send_flow(self.handle, self._delivery_count, self.credit)
 
     def go_on(self) -> None:
-        """The peer can take more again."""
+        """Continues after the peer can accept more."""
         if not self.is_closed and self.credit > 0:
             self.granted(self._draining)
         if self._draining:
             self._drain()
 
     def _drain(self) -> None:
-        """Hands back the credit for which nothing is there."""
+        """Returns the credit for which there are no messages."""
         if self.is_closed or (self.credit > 0 and self.session.is_stalled(self)):
-            return  # something is there, and goes out when the peer can take it
+            return  # there are messages, and they go out when the peer can accept them
         self._draining = False
         self._delivery_count = (self._delivery_count + self.credit) & 0xFFFFFFFF
         self.credit = 0
         self.session.send_flow(self.handle, self._delivery_count, 0, 0, True)
 
     def granted(self, drain: bool) -> None:
-        """The client has said how many messages it wants."""
+        """Called when the client has granted credit."""
 
     def give(self, tag: bytes, payload: bytes, settled: bool) -> int:
-        """Sends one message and takes it off the credit."""
+        """Sends one message and reduces the credit."""
         self.active()
         self.credit -= 1
         self._delivery_count = (self._delivery_count + 1) & 0xFFFFFFFF
         return self.session.deliver(self, tag, payload, settled)
 
     def settle(self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool) -> None:
-        """The client has said what became of a message."""
+        """Called when the client has settled a message."""

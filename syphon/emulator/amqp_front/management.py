@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from syphon.amqp import Array, Int, Long, Map, Symbol, Timestamp, Value
 
-from ..broker.counters import Kind
-from ..broker.descriptions import Claim
-from ..broker.faults import MANAGEMENT_CREDITS
-from ..broker.message import BrokeredMessage
-from ..broker.queue import MessageQueue
-from ..broker.refusals import BadArgument, EntityNotFound, MessageTooLarge, NotAllowed, NotImplementedHere, Refusal
-from ..broker.sessions import SessionQueue
+from ..broker import (
+    MANAGEMENT_CREDITS,
+    BadArgument,
+    BrokeredMessage,
+    Claim,
+    EntityNotFound,
+    Kind,
+    MessageQueue,
+    MessageSizeExceeded,
+    NotAllowed,
+    NotImplementedHere,
+    Refusal,
+    SessionQueue,
+)
 from .entity_links import entries_of
-from .requests import Reply, Request
+from .nodes import NodeReply, NodeRequest
 from .rules import described_rule, read_rule
 
 if TYPE_CHECKING:
@@ -26,9 +33,9 @@ PREFIX = "com.microsoft:"
 LONGS, TIMESTAMPS, STRINGS = 0x81, 0x83, 0xB1
 PEEK_LIMIT = 250
 _LIKE_ON_LINKS = frozenset({"peek-message", "update-disposition", "receive-by-sequence-number", "schedule-message"})
-"""What is done to messages is counted and paid for by message, as on their links, and not as management."""
+"""Operations on messages. They are counted and charged per message, as on links, and not as management."""
 NEVER_UPDATED = 253_402_300_800_000
-"""The time (year 10000) by which a client asks for all sessions instead of those with a state newer than it."""
+"""The time (year 10000) with which a client asks for all sessions, and not for those with a newer state."""
 
 T = TypeVar("T")
 
@@ -40,7 +47,7 @@ class ManagementNode:
         self._connection = connection
         self._namespace = connection.namespace
         self._path = path
-        self._operations: dict[str, tuple[Claim, Callable[[Map], Reply]]] = {
+        self._operations: dict[str, tuple[Claim, Callable[[Map], NodeReply]]] = {
             "peek-message": (Claim.LISTEN, self._peek),
             "renew-lock": (Claim.LISTEN, self._renew_locks),
             "update-disposition": (Claim.LISTEN, self._update_disposition),
@@ -51,13 +58,13 @@ class ManagementNode:
             "set-session-state": (Claim.LISTEN, self._set_session_state),
             "renew-session-lock": (Claim.LISTEN, self._renew_session),
             "get-message-sessions": (Claim.LISTEN, self._list_sessions),
-            # Over AMQP a receiver may see to its own rules; only the administration API wants Manage for it.
+            # Over AMQP a receiver may change its own rules. Only the administration API requires Manage.
             "add-rule": (Claim.LISTEN, self._add_rule),
             "remove-rule": (Claim.LISTEN, self._remove_rule),
             "enumerate-rules": (Claim.LISTEN, self._list_rules),
         }
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: NodeRequest) -> NodeReply:
         name = request.operation.removeprefix(PREFIX)
         if name not in self._operations:
             raise NotImplementedHere(f"The operation '{request.operation}' is not known.")
@@ -70,18 +77,18 @@ class ManagementNode:
             self._namespace.counters.add(self._path, Kind.MANAGE)
         return operation(request.body)
 
-    def lose_locks(self, request: Request) -> None:
-        line, body = self._line(), request.body
+    def lose_locks(self, request: NodeRequest) -> None:
+        queue, body = self._queue(), request.body
         if not isinstance(body, Map):
             return
         if "lock-tokens" in body:
             for token in _tokens(body):
-                line.lose_lock(token)
-        elif isinstance(line, SessionQueue) and (session_id := _optional(body, "session-id", str)) is not None:
-            line.lose_session(session_id)
+                queue.lose_lock(token)
+        elif isinstance(queue, SessionQueue) and (session_id := _optional(body, "session-id", str)) is not None:
+            queue.lose_session(session_id)
 
-    def failure(self, refusal: Refusal) -> Reply:
-        return Reply(
+    def failure(self, refusal: Refusal) -> NodeReply:
+        return NodeReply(
             {
                 "statusCode": Int(refusal.status),
                 "statusDescription": refusal.description,
@@ -89,63 +96,63 @@ class ManagementNode:
             }
         )
 
-    # --- messages ------------------------------------------------------------------------------------------------
+    # --- messages --------------------------------------------------------------------------------------------------
 
-    def _peek(self, body: Map) -> Reply:
+    def _peek(self, body: Map) -> NodeReply:
         start = _get(body, "from-sequence-number", int)
         count = min(_get(body, "message-count", int), PEEK_LIMIT)
         if count < 1:
             raise BadArgument(f"message-count must be at least 1, not {count}.")
         self._namespace.source(self._path)[0].touch()
-        found = self._line().peek(start, count, _optional(body, "session-id", str))
+        found = self._queue().peek(start, count, _optional(body, "session-id", str))
         self._namespace.faults.charge(max(1, len(found)))
         self._namespace.counters.add(self._path, Kind.PEEK, max(1, len(found)))
         if not found:
             return _done(204, "No messages.")
         return _ok({"messages": [Map.of({"message": message.to_bytes(locked=False)}) for message in found]})
 
-    def _renew_locks(self, body: Map) -> Reply:
-        line = self._line()
-        return _ok({"expirations": Array(TIMESTAMPS, tuple(Timestamp(line.renew(token)) for token in _tokens(body)))})
+    def _renew_locks(self, body: Map) -> NodeReply:
+        queue = self._queue()
+        return _ok({"expirations": Array(TIMESTAMPS, tuple(Timestamp(queue.renew(token)) for token in _tokens(body)))})
 
-    def _update_disposition(self, body: Map) -> Reply:
+    def _update_disposition(self, body: Map) -> NodeReply:
         status = _get(body, "disposition-status", str)
-        line = self._line()
+        queue = self._queue()
         self._namespace.faults.charge(0)
         properties = body.get("properties-to-modify")
         changes = entries_of(properties) if isinstance(properties, Map) else {}
         for token in _tokens(body):
             if status == "completed":
-                line.complete(token)
+                queue.complete(token)
             elif status == "abandoned":
-                line.abandon(token, changes)
-            elif status == "defered":  # the service spells it so
-                line.defer(token, changes)
+                queue.abandon(token, changes)
+            elif status == "defered":  # Service Bus spells it like this
+                queue.defer(token, changes)
             elif status == "suspended":
                 reasons = {
                     "DeadLetterReason": body.get("deadletter-reason"),
                     "DeadLetterErrorDescription": body.get("deadletter-description"),
                 }
-                line.reject(token, {**changes, **{key: value for key, value in reasons.items() if value is not None}})
+                queue.reject(token, {**changes, **{key: value for key, value in reasons.items() if value is not None}})
             else:
                 raise BadArgument(f"'{status}' is no disposition: completed, abandoned, defered or suspended.")
             self._namespace.counters.add(self._path, Kind.SETTLE)
         return _ok({})
 
-    def _receive_deferred(self, body: Map) -> Reply:
+    def _receive_deferred(self, body: Map) -> NodeReply:
         deletes = _get(body, "receiver-settle-mode", int) == 0
         numbers = _numbers(body)
         self._namespace.faults.charge(len(numbers))
-        entity, line = self._namespace.source(self._path)
+        entity, queue = self._namespace.source(self._path)
         entity.check_receives()
-        if isinstance(line, SessionQueue):
-            found = line.receive_deferred_of(_get(body, "session-id", str), self._connection, numbers, deletes)
+        if isinstance(queue, SessionQueue):
+            found = queue.receive_deferred_of(_get(body, "session-id", str), self._connection, numbers, deletes)
         else:
-            found = line.receive_deferred(numbers, deletes)
+            found = queue.receive_deferred(numbers, deletes)
         self._namespace.counters.add(self._path, Kind.RECEIVE, len(found))
         return _ok({"messages": [_with_lock(message) for message in found]})
 
-    def _schedule(self, body: Map) -> Reply:
+    def _schedule(self, body: Map) -> NodeReply:
         entity = self._namespace.target(self._path)
         limit = self._namespace.max_message_size(entity)
         wanted = body.get("messages")
@@ -157,7 +164,7 @@ class ManagementNode:
             if not isinstance(payload, bytes):
                 raise BadArgument("schedule-message wants each message as binary.")
             if len(payload) > limit:
-                raise MessageTooLarge(
+                raise MessageSizeExceeded(
                     f"A message to be scheduled (size:{len(payload)} bytes) exceeds the entity's limit ({limit} bytes)."
                 )
             message = BrokeredMessage.parse(payload)
@@ -168,27 +175,27 @@ class ManagementNode:
         self._namespace.counters.add(self._path, Kind.SEND, len(messages))
         return _ok({"sequence-numbers": Array(LONGS, tuple(Long(message.sequence) for message in messages))})
 
-    def _cancel(self, body: Map) -> Reply:
+    def _cancel(self, body: Map) -> NodeReply:
         entity = self._namespace.target(self._path)
         for number in _numbers(body):
             entity.main.cancel(number)
         return _ok({})
 
-    # --- sessions ------------------------------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------------------------
 
-    def _get_session_state(self, body: Map) -> Reply:
+    def _get_session_state(self, body: Map) -> NodeReply:
         return _ok({"session-state": self._sessions().state_of(_get(body, "session-id", str), self._connection)})
 
-    def _set_session_state(self, body: Map) -> Reply:
+    def _set_session_state(self, body: Map) -> NodeReply:
         state = _optional(body, "session-state", bytes)
         self._sessions().set_state(_get(body, "session-id", str), state, self._connection)
         return _ok({})
 
-    def _renew_session(self, body: Map) -> Reply:
+    def _renew_session(self, body: Map) -> NodeReply:
         until = self._sessions().renew_session(_get(body, "session-id", str), self._connection)
         return _ok({"expiration": Timestamp(until)})
 
-    def _list_sessions(self, body: Map) -> Reply:
+    def _list_sessions(self, body: Map) -> NodeReply:
         after = _optional(body, "last-updated-time", int)
         skip, top = _get(body, "skip", int), _get(body, "top", int)
         ids = self._sessions().session_ids(None if after is None or after >= NEVER_UPDATED else after)
@@ -197,20 +204,20 @@ class ManagementNode:
             return _done(204, "No sessions.")
         return _ok({"skip": Int(skip + len(page)), "sessions-ids": Array(STRINGS, tuple(page))})
 
-    # --- rules ---------------------------------------------------------------------------------------------------
+    # --- rules -----------------------------------------------------------------------------------------------------
 
-    def _add_rule(self, body: Map) -> Reply:
+    def _add_rule(self, body: Map) -> NodeReply:
         topic, subscription = self._subscription()
         rule = read_rule(_get(body, "rule-name", str), _get(body, "rule-description", Map))
         self._namespace.create_rule(topic, subscription, rule)
         return _ok({})
 
-    def _remove_rule(self, body: Map) -> Reply:
+    def _remove_rule(self, body: Map) -> NodeReply:
         topic, subscription = self._subscription()
         self._namespace.delete_rule(topic, subscription, _get(body, "rule-name", str))
         return _ok({})
 
-    def _list_rules(self, body: Map) -> Reply:
+    def _list_rules(self, body: Map) -> NodeReply:
         topic, subscription = self._subscription()
         skip, top = _get(body, "skip", int), _get(body, "top", int)
         page = self._namespace.rules(topic, subscription)[max(0, skip) : max(0, skip) + max(0, top)]
@@ -219,16 +226,16 @@ class ManagementNode:
         now = self._namespace.clock.now()
         return _ok({"rules": [Map.of({"rule-description": described_rule(rule, now)}) for rule in page]})
 
-    # --- what it is about ----------------------------------------------------------------------------------------
+    # --- the entity ------------------------------------------------------------------------------------------------
 
-    def _line(self) -> MessageQueue:
+    def _queue(self) -> MessageQueue:
         return self._namespace.source(self._path)[1]
 
     def _sessions(self) -> SessionQueue:
-        line = self._line()
-        if not isinstance(line, SessionQueue):
+        queue = self._queue()
+        if not isinstance(queue, SessionQueue):
             raise NotAllowed(f"'{self._path}' does not require sessions.")
-        return line
+        return queue
 
     def _subscription(self) -> tuple[str, str]:
         topic, found, name = self._path.lower().partition("/subscriptions/")
@@ -244,12 +251,12 @@ def _with_lock(message: BrokeredMessage) -> Map:
     return Map.of(entry)
 
 
-def _ok(body: dict[str, Value]) -> Reply:
-    return Reply({"statusCode": Int(200), "statusDescription": "OK"}, Map.of(body))
+def _ok(body: dict[str, Value]) -> NodeReply:
+    return NodeReply({"statusCode": Int(200), "statusDescription": "OK"}, Map.of(body))
 
 
-def _done(code: int, description: str) -> Reply:
-    return Reply({"statusCode": Int(code), "statusDescription": description}, Map())
+def _done(code: int, description: str) -> NodeReply:
+    return NodeReply({"statusCode": Int(code), "statusDescription": description}, Map())
 
 
 def _get(body: Map, name: str, kind: type[T]) -> T:

@@ -1,4 +1,4 @@
-"""Rules as the management node reads and writes them: maps on the way in, described lists on the way out."""
+"""Rules over AMQP: the management node reads them as maps and writes them as described lists."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from uuid import UUID
 
 from syphon.amqp import Described, Int, Long, Map, Symbol, Timestamp, ULong, Value
 
-from ..broker.descriptions import RuleDescription
-from ..broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
-from ..broker.properties import plain
-from ..broker.refusals import BadArgument, NotImplementedHere
+from ..broker import (
+    BadArgument,
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    NotImplementedHere,
+    RuleDescription,
+    SqlFilter,
+    TrueFilter,
+    plain,
+)
 from ..clock import Millis
 
 _RULE, _NO_ACTION = ULong(0x13700000004), ULong(0x13700000005)
@@ -28,7 +35,7 @@ _CORRELATION_FIELDS = (
 
 
 def read_rule(name: str, body: Map) -> RuleDescription:
-    """A rule from the body of an add-rule request."""
+    """Reads a rule from the body of an add-rule request."""
     action = body.get("sql-rule-action")
     if isinstance(action, Map) and action.get("expression"):
         raise NotImplementedHere(f"The rule '{name}' has an action: this emulator carries out none, and ignores none.")
@@ -58,7 +65,7 @@ def _filter(name: str, body: Map) -> Filter:
 
 
 def described_rule(rule: RuleDescription, created_at: Millis) -> Described:
-    """A rule as enumerate-rules gives it: filter, action, name, creation time."""
+    """Encodes a rule for enumerate-rules: filter, action, name, creation time."""
     action = Described(_NO_ACTION, [])
     return Described(_RULE, [_described_filter(rule.filter), action, rule.name, Timestamp(created_at)])
 
@@ -76,7 +83,7 @@ def _described_filter(wanted: Filter) -> Described:
 
 
 def _typed(value: object) -> Value:
-    """A value of a filter, which may have come over HTTP, as AMQP has it."""
+    """Converts a filter value, which may have come over HTTP, to an AMQP value."""
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return Timestamp(round(moment.timestamp() * 1000))

@@ -1,4 +1,4 @@
-"""One AMQP session: its links by handle, its windows, and what was delivered but not settled."""
+"""One AMQP session: its links by handle, its windows, and its unsettled deliveries."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from syphon.amqp.frames import (
     frame,
 )
 
-from ..broker.refusals import Refusal
+from ..broker import Refusal
 from .attach import open_link
-from .links import Inlet, Link, Outlet
+from .links import AmqpLink, IncomingLink, OutgoingLink
 
 if TYPE_CHECKING:
     from .connection import AmqpConnection
@@ -42,26 +42,26 @@ class AmqpSession:
     def __init__(self, connection: AmqpConnection, channel: int, peer: Begin) -> None:
         self.connection = connection
         self.channel = channel
-        self._links: dict[int, Link] = {}
-        self._pending: dict[int, Link] = {}
+        self._links: dict[int, AmqpLink] = {}
+        self._pending: dict[int, AmqpLink] = {}
         self._early: dict[int, Flow] = {}
         self._detached: set[int] = set()
         self._delayed: dict[int, Attach] = {}
-        self._stalled: dict[Outlet, None] = {}
+        self._stalled: dict[OutgoingLink, None] = {}
         self.is_over = False
         self._next_incoming_id = peer.next_outgoing_id
         self._next_outgoing_id = 0
         self._peer_window = peer.incoming_window
         self._waiting: deque[bytes] = deque()
-        self._unsettled: dict[int, tuple[Outlet, bytes]] = {}
+        self._unsettled: dict[int, tuple[OutgoingLink, bytes]] = {}
         self._next_delivery_id = 0
         connection.send(channel, Begin(channel, 0, WINDOW, WINDOW, HANDLE_MAX))
 
-    # --- frames in -----------------------------------------------------------------------------------------------
+    # --- frames in -------------------------------------------------------------------------------------------------
 
     def on(self, performative: Composite, payload: bytes) -> None:
         if self.is_over:
-            return  # it was on its way when we ended the session
+            return  # the frame was sent before the peer knew that the session ended
         if isinstance(performative, Transfer):
             self._on_transfer(performative, payload)
         elif isinstance(performative, Disposition):
@@ -88,7 +88,7 @@ class AmqpSession:
     def _on_detach(self, detach: Detach) -> None:
         pending = self._pending.get(detach.handle)
         if pending is not None:
-            # The peer is tired of waiting. AMQP wants our attach first, even if it attaches nothing any more.
+            # The peer stopped waiting. AMQP requires our attach first, also for a link that is closed at once.
             pending.closed()
             self._early.pop(detach.handle, None)
             self.send(Attach(pending.name, pending.handle, False, initial_delivery_count=0))
@@ -104,7 +104,7 @@ class AmqpSession:
         if link is None:
             if detach.handle not in self._detached:
                 self._unattached(detach)
-            self._detached.discard(detach.handle)  # we detached it first, and this is the peer's answer
+            self._detached.discard(detach.handle)  # the server detached the link first, and this is the peer's answer
             return
         self._drop(link)
         self.send(Detach(detach.handle, detach.closed))
@@ -113,16 +113,16 @@ class AmqpSession:
         self._next_incoming_id = (self._next_incoming_id + 1) & 0xFFFFFFFF
         link = self._links.get(transfer.handle)
         if link is None:
-            if transfer.handle not in self._detached:  # else it was on its way when we detached the link
+            if transfer.handle not in self._detached:  # otherwise it was sent before the peer knew of the detach
                 self._unattached(transfer)
             return
-        if not isinstance(link, Inlet):
+        if not isinstance(link, IncomingLink):
             self._fail("amqp:not-allowed", "A transfer came in on a link that only sends.")
             return
         link.on_transfer(transfer, payload)
 
     def _on_flow(self, flow: Flow) -> None:
-        # We may be ahead of what the peer had seen when it wrote this: what we sent since then counts against it.
+        # Frames that were sent after the peer wrote this count against its window.
         ahead = (self._next_outgoing_id - (flow.next_incoming_id or 0)) & 0xFFFFFFFF
         self._peer_window = max(0, flow.incoming_window - (ahead if ahead < 0x80000000 else 0))
         while self._waiting and self._peer_window > 0:
@@ -136,26 +136,28 @@ class AmqpSession:
         if link is not None:
             link.on_flow(flow)
         elif flow.handle in self._pending or flow.handle in self._delayed:
-            self._early[flow.handle] = flow  # peers need not wait for our attach before they grant credit
+            self._early[flow.handle] = flow  # a peer may grant credit before it has our attach
         elif flow.handle not in self._detached:
             self._unattached(flow)
 
     def _on_disposition(self, disposition: Disposition) -> None:
         if not disposition.role:
-            return  # about what we received: we answered with the outcome and have forgotten it
+            return  # about a delivery from the peer: it was settled with its outcome
         if not disposition.settled and (disposition.state is None or isinstance(disposition.state, Received)):
-            return  # it says nothing that would end a delivery
+            return  # this does not settle a delivery
         last = disposition.first if disposition.last is None else disposition.last
         deliveries: Iterable[int] = range(disposition.first, last + 1)
-        if last - disposition.first > len(self._unsettled):  # a peer may name four billion, and have three
+        if last - disposition.first > len(
+            self._unsettled
+        ):  # a peer may name four billion ids and have three deliveries
             deliveries = [each for each in self._unsettled if disposition.first <= each <= last]
         for delivery_id in deliveries:
             delivery = self._unsettled.pop(delivery_id, None)
             if delivery is not None:
-                outlet, tag = delivery
-                outlet.settle(tag, disposition.state, delivery_id, not disposition.settled)
+                link, tag = delivery
+                link.settle(tag, disposition.state, delivery_id, not disposition.settled)
 
-    # --- frames out ----------------------------------------------------------------------------------------------
+    # --- frames out ------------------------------------------------------------------------------------------------
 
     def send(self, performative: Composite) -> None:
         if not self.is_over:
@@ -172,16 +174,16 @@ class AmqpSession:
         window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
         self.send(Flow(*window, handle, delivery_count, credit, available, drain))
 
-    def deliver(self, outlet: Outlet, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
-        """Sends a message, in as many frames as it takes, when the peer's window has room. Returns its delivery id."""
+    def deliver(self, link: OutgoingLink, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
+        """Sends a message in one or more frames when the peer's window has room. Returns its delivery id."""
         if self.is_over:
             return 0
         delivery_id = self._next_delivery_id
         self._next_delivery_id = (delivery_id + 1) & 0xFFFFFFFF
         if not settled:
-            self._unsettled[delivery_id] = (outlet, tag)
+            self._unsettled[delivery_id] = (link, tag)
         room = self.connection.peer_max_frame_size - 64 - len(tag)
-        first = b"\x70" + _UINTS(outlet.handle, 0)[:4] + b"\x70" + _UINTS(delivery_id, 0)[:4] + encode(tag)
+        first = b"\x70" + _UINTS(link.handle, 0)[:4] + b"\x70" + _UINTS(delivery_id, 0)[:4] + encode(tag)
         first += b"\x70" + _UINTS(message_format, 0)[:4] + (b"\x41" if settled else b"\x42")
         sent = 0
         while True:
@@ -202,69 +204,69 @@ class AmqpSession:
     def _transmit(self, data: bytes) -> None:
         self._peer_window -= 1
         self._next_outgoing_id = (self._next_outgoing_id + 1) & 0xFFFFFFFF
-        self.connection.outbox.write(data)
+        self.connection.output.write(data)
 
     def answer(self, role: bool, delivery_id: int, outcome: Composite) -> None:
-        """Tells the outcome of a delivery, and that it is settled."""
+        """Sends the outcome of a delivery and settles it."""
         if self.is_over:
             return
         state = _ACCEPTED if isinstance(outcome, Accepted) else outcome.to_bytes()
         fields = (b"\x41" if role else b"\x42") + b"\x70" + _UINTS(delivery_id, 0)[:4] + b"\x40\x41" + state
         if len(fields) < 255:
             body = b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields
-            self.connection.outbox.write(frame(self.channel, body))
+            self.connection.output.write(frame(self.channel, body))
         else:
             self.send(Disposition(role, delivery_id, None, True, outcome))
 
     def refuse(self, role: bool, delivery_id: int, refusal: Refusal) -> None:
         self.answer(role, delivery_id, Rejected(Error(refusal.condition, refusal.description)))
 
-    def regret(self, role: bool, delivery_id: int, why: str) -> None:
-        """What was done with a delivery could not be kept."""
+    def reject_unsaved(self, role: bool, delivery_id: int, why: str) -> None:
+        """Rejects a delivery whose change could not be written to disk."""
         self.refuse(role, delivery_id, Refusal(why))
 
-    # --- links ---------------------------------------------------------------------------------------------------
+    # --- links -----------------------------------------------------------------------------------------------------
 
-    def add(self, link: Link) -> None:
+    def add(self, link: AmqpLink) -> None:
         self._links[link.handle] = link
         self.connection.link_count += 1
 
-    def catch_up(self, link: Link) -> None:
-        """Our attach is on its way: what the peer had to say before it saw that is heard now."""
+    def apply_early_flow(self, link: AmqpLink) -> None:
+        """Applies a flow that the peer sent before it had our attach."""
         flow = self._early.pop(link.handle, None)
         if flow is not None and not link.is_closed:
             link.on_flow(flow)
 
     def delay(self, attach: Attach) -> None:
-        """The attach will be answered later, unless the peer or the session has gone by then."""
+        """Remembers an attach that is answered later, unless the peer or the session ends first."""
         self._delayed[attach.handle] = attach
 
     def resume(self, attach: Attach) -> bool:
-        """Whether a delayed attach still wants its answer."""
+        """Whether a delayed attach still needs its answer."""
         return self._delayed.pop(attach.handle, None) is attach
 
     def ignore(self, handle: int) -> None:
-        """Nothing is attached there any more, or never will be, and until the peer has detached too it may not know."""
+        """Ignores frames on a handle without a link until the peer has detached too."""
         self._detached.add(handle)
         self._early.pop(handle, None)
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: AmqpLink) -> None:
         del self._links[link.handle]
         self.connection.link_count -= 1
-        self._stalled.pop(link, None)  # type: ignore[call-overload]  # inlets never stall
+        self._stalled.pop(link, None)  # type: ignore[call-overload]  # incoming links never stall
         self.forget(link)
         link.closed()
 
-    def waits(self, link: Link) -> None:
-        """A link whose attach is not answered yet: it waits for something, and must not outlive us."""
+    def add_pending(self, link: AmqpLink) -> None:
+        """Adds a link whose attach is not answered yet. It ends with the session."""
         self._pending[link.handle] = link
 
-    def waits_no_more(self, link: Link) -> None:
+    def remove_pending(self, link: AmqpLink) -> None:
         if self._pending.get(link.handle) is link:
             del self._pending[link.handle]
 
-    def detach(self, link: Link, error: Error | None) -> None:
-        """Ends a link from our side."""
+    def detach(self, link: AmqpLink, error: Error | None) -> None:
+        """Detaches a link from the server's side."""
         if self._links.get(link.handle) is link:
             self._drop(link)
             self.send(Detach(link.handle, True, error))
@@ -275,42 +277,42 @@ class AmqpSession:
             self.send(Detach(link.handle, True, error))
             self.ignore(link.handle)
 
-    def forget(self, link: Link) -> None:
-        for delivery_id in [key for key, (outlet, _) in self._unsettled.items() if outlet is link]:
+    def forget(self, link: AmqpLink) -> None:
+        for delivery_id in [key for key, (sender, _) in self._unsettled.items() if sender is link]:
             del self._unsettled[delivery_id]
 
     def detach_all(self, error: Error) -> None:
         for link in list(self._links.values()):
             self.detach(link, error)
 
-    def outlets(self) -> list[Outlet]:
-        return [link for link in self._links.values() if isinstance(link, Outlet)]
+    def outgoing_links(self) -> list[OutgoingLink]:
+        return [link for link in self._links.values() if isinstance(link, OutgoingLink)]
 
     def recheck_rights(self) -> None:
         for link in [*self._links.values(), *self._pending.values()]:
             link.recheck_rights()
 
-    # --- more than the peer can take -----------------------------------------------------------------------------
+    # --- congestion ------------------------------------------------------------------------------------------------
 
     @property
     def is_congested(self) -> bool:
-        """Whether a message delivered now would wait in our memory: for the peer's window, or for the socket."""
-        return self._peer_window <= 0 or self.connection.outbox.is_congested
+        """Whether a message would wait in memory, for the window of the peer or for the socket."""
+        return self._peer_window <= 0 or self.connection.output.is_congested
 
-    def stall(self, outlet: Outlet) -> None:
-        """A link has something to deliver and must wait until the peer can take it."""
-        self._stalled[outlet] = None
+    def stall(self, link: OutgoingLink) -> None:
+        """Registers a link with messages that the peer cannot accept yet."""
+        self._stalled[link] = None
 
-    def is_stalled(self, outlet: Outlet) -> bool:
-        return outlet in self._stalled
+    def is_stalled(self, link: OutgoingLink) -> bool:
+        return link in self._stalled
 
     def go_on(self) -> None:
         if self._stalled and not self.is_congested:
             stalled, self._stalled = self._stalled, {}
-            for outlet in stalled:
-                outlet.go_on()
+            for link in stalled:
+                link.go_on()
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------------------------------
 
     def stop_waiting(self) -> None:
         for link in list(self._pending.values()):
@@ -318,7 +320,7 @@ class AmqpSession:
         self._pending.clear()
 
     def end(self) -> None:
-        """The session is over, by the peer's will or with the connection."""
+        """Ends the session and its links: the peer ended it, or the connection closed."""
         self.is_over = True
         self.stop_waiting()
         for link in list(self._links.values()):
@@ -332,7 +334,7 @@ class AmqpSession:
         self._waiting.clear()
 
     def _fail(self, condition: str, description: str) -> None:
-        """Ends the session. It is kept until the peer has ended it too, to hear what was on its way."""
+        """Ends the session with an error. The channel stays in use until the peer has ended the session too."""
         self.end()
         self.connection.send(self.channel, End(Error(condition, description)))
 

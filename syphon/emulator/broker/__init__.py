@@ -1,1 +1,98 @@
-"""What Service Bus does with messages, without a wire: entities, locks, rules, faults, counts."""
+"""What Service Bus does with messages, without a network: entities, locks, rules, faults and counts."""
+
+from .access import Access, Grant, Policy
+from .admission import FRAGMENTS
+from .counters import Kind
+from .descriptions import (
+    DEFAULT_RULE,
+    AuthorizationRule,
+    Claim,
+    EntityDescription,
+    EntityRuntime,
+    EntityStatus,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    Tier,
+    TopicDescription,
+)
+from .entities import QueueEntity, SubscriptionEntity, TopicEntity
+from .faults import MANAGEMENT_CREDITS, Action, BadFault, ConnectionDropped, Fault, MessageIds, Operation, Outage
+from .filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
+from .journal import Journal, NoJournal
+from .message import BrokeredMessage, StoredState
+from .namespace import BrokerNamespace, NamespaceIdentity
+from .properties import plain
+from .queue import MessageQueue
+from .refusals import (
+    BadArgument,
+    EntityNotFound,
+    MessageSizeExceeded,
+    NotAllowed,
+    NotImplementedHere,
+    QuotaExceeded,
+    Refusal,
+    ServerBusy,
+    TimedOut,
+    Unauthorized,
+)
+from .sessions import MessageSession, SessionQueue, SessionWaiter
+from .validation import default_message_size, validate
+
+__all__ = [
+    "Access",
+    "Action",
+    "AuthorizationRule",
+    "BadArgument",
+    "BadFault",
+    "BrokerNamespace",
+    "BrokeredMessage",
+    "Claim",
+    "ConnectionDropped",
+    "CorrelationFilter",
+    "DEFAULT_RULE",
+    "EntityDescription",
+    "EntityNotFound",
+    "EntityRuntime",
+    "EntityStatus",
+    "FRAGMENTS",
+    "FalseFilter",
+    "Fault",
+    "Filter",
+    "Grant",
+    "Journal",
+    "Kind",
+    "MANAGEMENT_CREDITS",
+    "MessageIds",
+    "MessageQueue",
+    "MessageSession",
+    "MessageSizeExceeded",
+    "NamespaceIdentity",
+    "NoJournal",
+    "NotAllowed",
+    "NotImplementedHere",
+    "Operation",
+    "Outage",
+    "Policy",
+    "QueueDescription",
+    "QueueEntity",
+    "QuotaExceeded",
+    "Refusal",
+    "RuleDescription",
+    "ServerBusy",
+    "SessionQueue",
+    "SessionWaiter",
+    "SqlFilter",
+    "StoredState",
+    "SubscriptionDescription",
+    "SubscriptionEntity",
+    "Tier",
+    "TimedOut",
+    "TopicDescription",
+    "TopicEntity",
+    "TrueFilter",
+    "Unauthorized",
+    "default_message_size",
+    "plain",
+    "validate",
+]

@@ -1,6 +1,7 @@
-"""Who may do what: shared access policies, the tokens they sign, and what those tokens open.
+"""Access control: shared access policies, the tokens they sign, and the rights those tokens give.
 
-A token is for an address and everything below it. It carries the claims of the policy that signed it, until it expires.
+A token is valid for an address and everything below it. Until it expires it carries the claims of the policy that
+signed it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Policy:
     claims: frozenset[Claim]
 
     def __repr__(self) -> str:
-        return f"Policy(name={self.name!r}, claims={sorted(self.claims)})"  # the key stays out of every log
+        return f"Policy(name={self.name!r}, claims={sorted(self.claims)})"  # the key must not reach a log
 
     def grants(self) -> frozenset[Claim]:
         return EVERYTHING if Claim.MANAGE in self.claims else self.claims
@@ -39,7 +40,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a token opens: a path and all below it (the empty path is the namespace), until a time in seconds."""
+    """The rights a token gives: claims on a path and all paths below it (the empty path is the namespace), until a time
+    in seconds."""
 
     path: str
     claims: frozenset[Claim]
@@ -71,14 +73,14 @@ class Access:
         self._rules_of = rules_of
 
     def plain(self, name: str, key: str) -> Grant:
-        """SASL PLAIN: the policy's name and its key, for as long as the connection lasts."""
+        """Checks the policy name and key of SASL PLAIN. The grant lasts as long as the connection."""
         policy = self.policies.get(name)
         if policy is None or not hmac.compare_digest(policy.key.encode(), key.encode()):
             raise Unauthorized(f"There is no policy '{name}' with that key.")
         return Grant("", policy.grants(), float("inf"))
 
     def token(self, token: str, address: str) -> Grant:
-        """What a token opens, once it was found to be genuine, current and meant for that address."""
+        """Checks that a token is genuine, current and meant for that address, and returns what it grants."""
         if not token.startswith("SharedAccessSignature "):
             return self._jwt(token, address)
         fields = {key: values[0] for key, values in parse_qs(token.partition(" ")[2], strict_parsing=False).items()}
@@ -124,7 +126,7 @@ class Access:
             claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
             expires_at = float(claims.get("exp", expires_at))
         except (IndexError, ValueError, binascii.Error, AttributeError, TypeError):
-            pass  # any JWT is taken, also one made up by hand: it then lasts an hour
+            pass  # the emulator accepts any JWT, also one without claims: that one lasts an hour
         return Grant(self._path_of(address, "address"), EVERYTHING, self._expiry(str(expires_at)))
 
     def _path_of(self, uri: str, what: str) -> str:

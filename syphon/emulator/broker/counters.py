@@ -1,4 +1,4 @@
-"""What has been asked of a namespace, by entity and kind of operation: the basis of cost and of tests for idleness."""
+"""Counts of the operations on a namespace, by entity and kind. Cost estimates and tests for idleness read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What Service Bus bills, or would."""
+    """The kinds of operations that Service Bus bills or could bill."""
 
     SEND = "send"
     RECEIVE = "receive"
@@ -17,15 +17,15 @@ class Kind(StrEnum):
     MANAGE = "manage"
 
 
-class Counters:
-    """Counts that only grow, until they are reset. Each operation is counted once, under one kind."""
+class OperationCounters:
+    """Counts that only grow until they are reset. Each operation is counted once, under one kind."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._spellings: dict[str, str] = {}
 
     def add(self, entity: str, kind: str, times: int = 1) -> None:
-        # Clients need not care for case in a path; the spelling that came first stands for all.
+        # Paths ignore case. The first spelling that a client used is the one shown.
         key = entity.lower()
         self._spellings.setdefault(key, entity)
         self._counts[key, kind] += times

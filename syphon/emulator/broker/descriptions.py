@@ -1,22 +1,17 @@
-"""What entities are told to be, and what the service refuses to let them be.
+"""Descriptions of entities: the settings a client asks for and the service answers with.
 
-A description is a value: what a client asked for, or what the service answers. Durations are milliseconds. `validate`
-holds one against the rules of a tier, `check_update` against the description it is to replace; both name the property
-the way Service Bus spells it, the value, and what to do about it. The limits are Microsoft's, from its quotas and its
-list of Resource Manager exceptions. They are written out here rather than left to a schema library because half of
-them depend on the tier or on another property.
+A description is a value. Durations are milliseconds. `validation` checks a description against the rules of the
+service.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NoReturn
+from typing import Final
 
 from ..clock import FOREVER, Millis
 from .filters import Filter, TrueFilter
-from .refusals import BadArgument, NotImplementedHere
 
 SECOND: Final[Millis] = 1_000
 MINUTE: Final[Millis] = 60 * SECOND
@@ -24,7 +19,7 @@ DAY: Final[Millis] = 24 * 60 * MINUTE
 
 
 class Tier(StrEnum):
-    """What a namespace costs, and so what it can do."""
+    """The pricing tier of a namespace. It decides what the namespace can do."""
 
     BASIC = "Basic"
     STANDARD = "Standard"
@@ -32,7 +27,7 @@ class Tier(StrEnum):
 
 
 class Claim(StrEnum):
-    """What a token lets its bearer do."""
+    """A right that a token carries."""
 
     SEND = "Send"
     LISTEN = "Listen"
@@ -40,7 +35,7 @@ class Claim(StrEnum):
 
 
 class EntityStatus(StrEnum):
-    """Which operations an entity admits."""
+    """Which operations an entity allows."""
 
     ACTIVE = "Active"
     DISABLED = "Disabled"
@@ -50,7 +45,7 @@ class EntityStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRule:
-    """A named pair of keys that opens one entity."""
+    """A named pair of keys with rights on one entity."""
 
     key_name: str
     rights: tuple[Claim, ...]
@@ -58,13 +53,13 @@ class AuthorizationRule:
     secondary_key: str
 
     def __repr__(self) -> str:
-        # Keys are secrets, and descriptions end up in logs.
+        # Keys are secrets, and descriptions are logged.
         return f"AuthorizationRule(key_name={self.key_name!r}, rights={self.rights!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDescription:
-    """A queue as it was asked for."""
+    """The settings of a queue."""
 
     name: str
     lock_duration: Millis = MINUTE
@@ -93,7 +88,7 @@ class QueueDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as it was asked for."""
+    """The settings of a topic."""
 
     name: str
     default_message_time_to_live: Millis = FOREVER
@@ -117,7 +112,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDescription:
-    """A subscription as it was asked for."""
+    """The settings of a subscription."""
 
     topic: str
     name: str
@@ -141,7 +136,7 @@ class SubscriptionDescription:
 
 @dataclass(frozen=True, slots=True)
 class RuleDescription:
-    """Which messages a subscription takes."""
+    """A rule: the filter that selects messages for a subscription."""
 
     name: str
     filter: Filter
@@ -151,12 +146,12 @@ class RuleDescription:
 EntityDescription = QueueDescription | TopicDescription | SubscriptionDescription
 
 DEFAULT_RULE = RuleDescription("$Default", TrueFilter())
-"""The rule a subscription gets when nobody names one."""
+"""The rule of a subscription that is created without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntityRuntime:
-    """How an entity is doing. An `accessed_at` of 0 is "never"."""
+    """The counts, size and times of an entity. An `accessed_at` of 0 means "never"."""
 
     created_at: Millis
     updated_at: Millis
@@ -174,204 +169,28 @@ class EntityRuntime:
         return self.active + self.dead_letter + self.scheduled + self.transfer + self.transfer_dead_letter
 
 
-# Rules of the service -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class DeliverySettings:
+    """The part of a description that a message queue needs: how long locks and messages last, how often it delivers."""
 
+    lock_duration: Millis = 60_000
+    default_ttl: Millis = FOREVER
+    max_delivery_count: int | None = None
+    dead_letter_on_expiry: bool = False
+    requires_session: bool = False
+    ages: bool = True
+    """Whether messages expire. Dead letters do not: they stay until they are received, however long that takes."""
 
-def validate(description: EntityDescription | RuleDescription, tier: Tier) -> None:
-    """Refuse what the service would not take in a namespace of this tier."""
-    match description:
-        case QueueDescription():
-            _path("queue", description.name)
-            _settings(description, tier)
-        case TopicDescription():
-            _path("topic", description.name)
-            if tier is Tier.BASIC:
-                raise BadArgument(
-                    f"SubCode=40000. The topic '{description.name}' cannot be in a namespace of the Basic tier: "
-                    "use a Standard or Premium namespace."
-                )
-            _settings(description, tier)
-        case SubscriptionDescription():
-            _path("topic", description.topic)
-            _short_name("subscription", description.name, _SUBSCRIPTION_NAME)
-            _settings(description, tier)
-        case RuleDescription():
-            _short_name("rule", description.name, _RULE_NAME)
-            if description.action is not None:
-                raise NotImplementedHere(
-                    f"The rule '{description.name}' has an action, '{description.action}'. This emulator filters but "
-                    "does not carry out actions: create the rule without one."
-                )
-
-
-def check_update(old: EntityDescription, new: EntityDescription) -> None:
-    """Refuse to change what is settled for good when an entity is created. `validate` the new one too."""
-    if type(old) is not type(new):
-        raise BadArgument(
-            f"SubCode=40000. '{old.path}' is a {_kind(old)} and cannot become a {_kind(new)}: delete it first."
-        )
-    for setting in ("requires_session", "requires_duplicate_detection", "enable_partitioning"):
-        was, wanted = getattr(old, setting, None), getattr(new, setting, None)
-        if was != wanted:
-            raise BadArgument(
-                f"SubCode=40000. The value for the {spelled(setting)} property of an existing {_kind(old)} cannot be "
-                f"changed. '{old.path}' has {_shown(was)}, and {_shown(wanted)} was asked for: keep it, or delete the "
-                "entity and create it anew."
-            )
-
-
-def spelled(setting: str) -> str:
-    """The name Service Bus has for one of our fields: `lock_duration` is `LockDuration`."""
-    return "".join(word.capitalize() for word in setting.split("_"))
-
-
-_PATH = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*")
-_SUBSCRIPTION_NAME = re.compile(r"[A-Za-z0-9._-]+")
-_RULE_NAME = re.compile(r"[A-Za-z0-9._$-]+")
-_LONGEST_PATH = 260
-_LONGEST_NAME = 50
-_LONGEST_METADATA = 1024
-_MOST_AUTHORIZATION_RULES = 12
-_SIZES = tuple(1024 * step for step in range(1, 6))
-_PARTITIONS = 16
-"""A partitioned entity is reported, and may be written back, with the size of all its partitions together."""
-
-
-def _path(kind: str, path: str) -> None:
-    if len(path) > _LONGEST_PATH:
-        _refuse(f"The path of a {kind}", f"{len(path)} characters", f"{_LONGEST_PATH} at the most")
-    if not _PATH.fullmatch(path):
-        raise BadArgument(
-            f"SubCode=40000. '{path}' is not a path for a {kind}. Its segments can contain only letters, digits, "
-            "periods (.), hyphens (-), underscores (_) and tildes (~), with one slash (/) between them and none "
-            "around them."
+    @classmethod
+    def of(cls, description: QueueDescription | SubscriptionDescription) -> DeliverySettings:
+        return cls(
+            lock_duration=description.lock_duration,
+            default_ttl=min(description.default_message_time_to_live, FOREVER),
+            max_delivery_count=description.max_delivery_count,
+            dead_letter_on_expiry=description.dead_lettering_on_message_expiration,
+            requires_session=description.requires_session,
         )
 
-
-def _short_name(kind: str, name: str, pattern: re.Pattern[str]) -> None:
-    if len(name) > _LONGEST_NAME:
-        _refuse(f"The name of a {kind}", f"{len(name)} characters", f"{_LONGEST_NAME} at the most")
-    if not pattern.fullmatch(name):
-        raise BadArgument(
-            f"SubCode=40000. '{name}' is not a name for a {kind}. It can contain only letters, digits, periods (.), "
-            "hyphens (-) and underscores (_)."
-        )
-
-
-def _settings(entity: EntityDescription, tier: Tier) -> None:
-    for setting, (lowest, highest, wanted) in _DURATIONS.items():
-        value = getattr(entity, setting, lowest)
-        if not lowest <= value <= highest:
-            _refuse(spelled(setting), f"{value / SECOND:g} seconds", wanted)
-    for check in (_counts, _size, _message_size, _forwarding, _combinations, _authorization):
-        check(entity, tier)
-    if tier is Tier.BASIC:
-        _basic(entity)
-
-
-_DURATIONS: dict[str, tuple[Millis, Millis, str]] = {
-    "lock_duration": (5 * SECOND, 5 * MINUTE, "5 seconds to 5 minutes"),
-    "default_message_time_to_live": (SECOND, FOREVER, "a second or more"),
-    "duplicate_detection_history_time_window": (20 * SECOND, 7 * DAY, "20 seconds to 7 days"),
-    "auto_delete_on_idle": (5 * MINUTE, FOREVER, "5 minutes or more"),
-}
-
-
-def _counts(entity: EntityDescription, _tier: Tier) -> None:
-    deliveries = getattr(entity, "max_delivery_count", 1)
-    if not 1 <= deliveries <= 2**31 - 1:
-        _refuse("MaxDeliveryCount", deliveries, "1 to 2147483647")
-    if entity.user_metadata is not None and len(entity.user_metadata) > _LONGEST_METADATA:
-        _refuse("UserMetadata", f"{len(entity.user_metadata)} characters", f"{_LONGEST_METADATA} at the most")
-
-
-def _size(entity: EntityDescription, tier: Tier) -> None:
-    if isinstance(entity, SubscriptionDescription):
-        return
-    size = entity.max_size_in_megabytes
-    if tier is Tier.PREMIUM:
-        if size not in range(1024, 81_920 + 1, 1024):
-            _refuse("MaxSizeInMegabytes", size, "a multiple of 1024, up to 81920")
-    elif size not in _SIZES and not (entity.enable_partitioning and size in {n * _PARTITIONS for n in _SIZES}):
-        _refuse("MaxSizeInMegabytes", size, "one of 1024, 2048, 3072, 4096, 5120")
-
-
-def _message_size(entity: EntityDescription, tier: Tier) -> None:
-    size = getattr(entity, "max_message_size_in_kilobytes", None)
-    if size is None:
-        return
-    if tier is Tier.PREMIUM:
-        if not 1024 <= size <= 102_400:
-            _refuse("MaxMessageSizeInKilobytes", size, "1024 to 102400")
-    elif size != default_message_size(tier):
-        # The default is let through: clients write back what they have read.
-        _refuse("MaxMessageSizeInKilobytes", size, f"nothing in the {tier} tier, or use a Premium namespace")
-
-
-def default_message_size(tier: Tier) -> int:
-    """The largest message, in kilobytes, where an entity does not say otherwise."""
-    return 1024 if tier is Tier.PREMIUM else 256
-
-
-def _forwarding(entity: EntityDescription, _tier: Tier) -> None:
-    if isinstance(entity, TopicDescription):
-        return
-    # A subscription may forward to its own topic: the service takes that, and stops the messages after four hops.
-    for setting in ("forward_to", "forward_dead_lettered_messages_to"):
-        target: str | None = getattr(entity, setting)
-        if target is not None and target.lower() == entity.path.lower():
-            _refuse(spelled(setting), f"'{target}'", f"another entity: '{entity.path}' cannot forward to itself")
-    if entity.forward_to is not None and entity.requires_session:
-        _refuse("ForwardTo", f"'{entity.forward_to}'", "nothing, because RequiresSession is true: sessions stay put")
-
-
-def _combinations(entity: EntityDescription, tier: Tier) -> None:
-    if isinstance(entity, SubscriptionDescription):
-        return
-    if entity.enable_express and entity.requires_duplicate_detection:
-        _refuse("EnableExpress", True, "false, because RequiresDuplicateDetection is true")
-    if tier is Tier.PREMIUM:
-        for setting in ("enable_express", "enable_partitioning"):
-            if getattr(entity, setting):
-                _refuse(spelled(setting), True, "false in the Premium tier, or use a Standard namespace")
-
-
-def _authorization(entity: EntityDescription, _tier: Tier) -> None:
-    rules: tuple[AuthorizationRule, ...] = getattr(entity, "authorization_rules", ())
-    if len(rules) > _MOST_AUTHORIZATION_RULES:
-        _refuse("AuthorizationRules", f"{len(rules)} rules", f"{_MOST_AUTHORIZATION_RULES} at the most")
-    if len({rule.key_name for rule in rules}) < len(rules):
-        _refuse("AuthorizationRules", "two rules of one KeyName", "each rule a KeyName of its own")
-    for rule in rules:
-        if Claim.MANAGE in rule.rights and not {Claim.SEND, Claim.LISTEN} <= set(rule.rights):
-            _refuse(f"Rights of '{rule.key_name}'", ", ".join(rule.rights), "Send and Listen to who has Manage")
-
-
-_BEYOND_BASIC = (
-    "requires_duplicate_detection",
-    "requires_session",
-    "default_message_time_to_live",
-    "auto_delete_on_idle",
-    "duplicate_detection_history_time_window",
-    "enable_express",
-    "forward_to",
-)
-
-
-def _basic(entity: EntityDescription) -> None:
-    for field in fields(entity):
-        value = getattr(entity, field.name)
-        if field.name in _BEYOND_BASIC and field.default is not MISSING and value != field.default:
-            _refuse(spelled(field.name), _shown(value), "nothing in the Basic tier, or use a Standard namespace")
-
-
-def _kind(entity: EntityDescription) -> str:
-    return type(entity).__name__.removesuffix("Description")
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _refuse(what: str, value: object, remedy: str) -> NoReturn:
-    raise BadArgument(f"SubCode=40000. {what} was given as {_shown(value)}, which the service refuses: give {remedy}.")
+    def for_dead_letters(self) -> DeliverySettings:
+        """The settings for the dead-letter queues of the same entity."""
+        return DeliverySettings(lock_duration=self.lock_duration, ages=False)

@@ -1,4 +1,4 @@
-"""Faults on demand: what should go wrong, where, how often. Seeded, so that a bad day can be had again."""
+"""Faults on demand: what fails, where, and how often. They are seeded, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..clock import Clock, Millis
+from ..clock import EmulatorClock, Millis
 from .refusals import NotAllowed, Refusal, ServerBusy, status_of
 
 
 class Operation(StrEnum):
-    """Where a fault can strike."""
+    """The operations that a fault can affect."""
 
     CONNECT = "connect"
     ATTACH = "attach"
@@ -27,26 +27,26 @@ class Operation(StrEnum):
 
 
 class Action(StrEnum):
-    """What then happens."""
+    """What a fault does."""
 
     REFUSE = "refuse"
     """The operation is refused with `amqp:not-allowed`; a connection is refused by cutting it."""
     DROP = "drop"
-    """The connection is cut, without a word."""
+    """The connection is cut without an AMQP close."""
     HANG = "hang"
-    """No answer, ever. A connection that hangs sends not one byte more."""
+    """No answer ever comes. A connection that hangs sends nothing more."""
     DETACH = "detach"
-    """The link is detached with the given condition (`amqp:link:detach-forced` unless told otherwise)."""
+    """The link is detached with the given condition (`amqp:link:detach-forced` unless a condition is given)."""
     DELAY = "delay"
-    """It takes `seconds` longer."""
+    """The operation takes `seconds` longer."""
     ERROR = "error"
     """The operation is answered with the given condition."""
     LOSE_LOCK = "lose-lock"
-    """The lock is lost just before the operation; that of a received message as soon as it is on its way."""
+    """The lock is lost just before the operation. A received message loses it as soon as it is sent."""
     LOSE_REPLY = "lose-reply"
-    """It is carried out, but the answer never comes."""
+    """The operation succeeds, but its answer never comes."""
     LOSE_REPLY_AND_DROP = "lose-reply-and-drop"
-    """It is carried out, and the connection is cut instead of an answer."""
+    """The operation succeeds, and the connection is cut instead of an answer."""
 
 
 _EVERYWHERE = frozenset(Operation)
@@ -64,23 +64,23 @@ APPLIES: dict[Action, frozenset[Operation]] = {
     Action.LOSE_REPLY: _WITH_REPLIES,
     Action.LOSE_REPLY_AND_DROP: _WITH_REPLIES,
 }
-"""Which operations an action can happen to. A fault for any operation strikes only these."""
+"""The operations that each action can affect. A fault without an operation affects only these."""
 
 
 MessageIds = Callable[[], Collection[object]]
-"""The ids of what an operation carries, to be read only if a fault asks for them."""
+"""Reads the ids of the messages in an operation. Called only if a fault names a message id."""
 
 
 class BadFault(ValueError):
-    """A fault that could not happen as it is described; the text begins with the name of the field."""
+    """The fault cannot happen as it is described. The text begins with the name of the field."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """One thing that goes wrong. Without `times`, `share` or `period` it does so always, until it is cleared.
+    """One failure. Without `times`, `share` or `period` it happens every time, until it is cleared.
 
-    `entity` is a path or a pattern (`orders*`), case aside. Connections belong to no entity: only `*` is about them.
-    With a `message_id` it strikes only where that message is sent, alone or with others.
+    `entity` is a path or a pattern (`orders*`) that ignores case. Connections belong to no entity: only `*` matches
+    them. With a `message_id` the fault affects only a send with that message, alone or in a batch.
     """
 
     action: Action
@@ -112,10 +112,10 @@ class Fault:
         if self.period is not None and not (math.isfinite(self.period) and self.period > 0):
             raise BadFault(f"period: {self.period} is not a length of time above 0")
         if self.message_id is not None and self.operation is not Operation.SEND:
-            raise BadFault(f"message_id: {self.message_id!r} can be told by its id only where the operation is send")
+            raise BadFault(f"message_id: {self.message_id!r} can be used only where the operation is send")
 
     def refusal(self) -> Refusal:
-        """The refusal this fault answers with."""
+        """The refusal that this fault causes."""
         if self.action is Action.REFUSE:
             return NotAllowed(self.description, self.condition)
         usual = "amqp:link:detach-forced" if self.action is Action.DETACH else "amqp:internal-error"
@@ -133,20 +133,20 @@ class Fault:
 
 
 class Outage(StrEnum):
-    """How a whole namespace can be away."""
+    """The ways in which a whole namespace can be unavailable."""
 
     REFUSE = "refuse"
-    """Connections are cut and new ones refused: nobody listens."""
+    """Connections are cut, and the port refuses new ones."""
     DROP = "drop"
-    """Connections are cut, and new ones too as soon as they are made."""
+    """Connections are cut, and new ones as soon as they are made."""
     HANG = "hang"
-    """Connections stay, and nothing comes out of them."""
+    """Connections stay open, and the namespace sends nothing on them."""
     BUSY = "busy"
-    """Everything is answered with server-busy."""
+    """Every operation is answered with server-busy."""
 
 
 class ConnectionDropped(Exception):
-    """A fault asks for the connection to be cut: now, or once it has been silent `until` something is over."""
+    """A fault asks to cut the connection: now, or after it was silent `until` an event."""
 
     def __init__(self, until: asyncio.Event | None = None) -> None:
         super().__init__("the connection is to be dropped")
@@ -154,9 +154,9 @@ class ConnectionDropped(Exception):
 
 
 class Throttle:
-    """So many credits a second for the whole namespace; what goes beyond is refused as server-busy."""
+    """Limits the credits per second of the whole namespace. Operations beyond the limit are refused as server-busy."""
 
-    def __init__(self, credits_per_second: int, clock: Clock) -> None:
+    def __init__(self, credits_per_second: int, clock: EmulatorClock) -> None:
         self.credits_per_second = credits_per_second
         self._clock = clock
         self._second = 0
@@ -173,18 +173,18 @@ class Throttle:
         self._spent += credits
         return True
 
-    def is_biting(self) -> bool:
-        """Whether something was refused within the last ten seconds: meanwhile message counts read 0."""
+    def refused_recently(self) -> bool:
+        """Whether an operation was refused within the last ten seconds. In that time message counts read 0."""
         return self._clock.now() - self._last_refusal < 10_000
 
 
 MANAGEMENT_CREDITS = 10
 
 
-class Faults:
-    """The faults of one namespace."""
+class FaultInjector:
+    """The faults, the outage and the throttle of one namespace."""
 
-    def __init__(self, clock: Clock, seed: int = 0) -> None:
+    def __init__(self, clock: EmulatorClock, seed: int = 0) -> None:
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311  faults must be repeatable, not unguessable
         self._ids = itertools.count(1)
@@ -195,7 +195,7 @@ class Faults:
         self.on_outage: Callable[[Outage | None], None] = lambda outage: None  # noqa: ARG005
 
     def add(self, fault: Fault) -> int:
-        """Arms a fault and gives it a number to clear it by."""
+        """Arms a fault and returns the number that clears it."""
         fault.id = next(self._ids)
         fault.struck = 0
         if fault.period is not None:
@@ -204,7 +204,7 @@ class Faults:
         return fault.id
 
     def clear(self, fault_id: int | None = None) -> None:
-        """Takes back one fault, or all of them."""
+        """Clears one fault or all of them."""
         self._faults = [fault for fault in self._faults if fault_id is not None and fault.id != fault_id]
 
     def armed(self) -> list[Fault]:
@@ -213,7 +213,7 @@ class Faults:
         return list(self._faults)
 
     def strike(self, operation: Operation, entity: str, message_ids: MessageIds = tuple) -> Fault | None:
-        """The fault that hits this operation, if any; it has then struck once more."""
+        """Returns the fault that affects this operation, if there is one, and counts it."""
         if not self._faults:
             return None
         for fault in self.armed():
@@ -226,11 +226,11 @@ class Faults:
         return None
 
     def begin_outage(self, outage: Outage) -> None:
-        """The whole namespace is away from now on, in this way; another outage in its place ends it first."""
+        """Makes the whole namespace unavailable in this way. A running outage ends first."""
         self._change_outage(outage)
 
     def end_outage(self) -> None:
-        """The namespace is back, on the same ports and with all it had."""
+        """Makes the namespace available again, on the same ports and with everything it had."""
         self._change_outage(None)
 
     def _change_outage(self, outage: Outage | None) -> None:
@@ -243,7 +243,7 @@ class Faults:
         self.throttle = None if credits_per_second is None else Throttle(credits_per_second, self._clock)
 
     def charge(self, credits: int) -> None:
-        """Every operation pays; when nothing is left, or the namespace is busy by decree, it is refused."""
+        """Charges an operation. Refuses it when no credits are left or the outage is `busy`."""
         if self.outage is Outage.BUSY or (self.throttle is not None and not self.throttle.spend(credits)):
             raise ServerBusy(
                 "The request was terminated because the namespace is being throttled. Error code: 50009. "
@@ -251,12 +251,12 @@ class Faults:
             )
 
     def hides_counts(self) -> bool:
-        return self.throttle is not None and self.throttle.is_biting()
+        return self.throttle is not None and self.throttle.refused_recently()
 
     async def http(self, path: str) -> Fault | None:
-        """The same for a request over HTTP: waits, raises a refusal, or asks for the connection to be dropped.
+        """Applies faults to an HTTP request: delays it, refuses it, or raises `ConnectionDropped`.
 
-        A fault that is returned concerns the answer: see `after_http`.
+        A returned fault affects the answer: pass it to `after_http`.
         """
         if self.outage in (Outage.REFUSE, Outage.DROP):
             raise ConnectionDropped
@@ -265,7 +265,7 @@ class Faults:
         self.charge(MANAGEMENT_CREDITS)
         fault = self.strike(Operation.MANAGE, path)
         if fault is None or fault.action is Action.LOSE_LOCK:
-            return None  # no request over HTTP has to do with a lock
+            return None  # no HTTP request uses a lock
         if fault.action is Action.DELAY:
             await self._delay(fault.seconds)
         elif fault.action is Action.HANG:
@@ -277,7 +277,7 @@ class Faults:
         return fault
 
     def after_http(self, fault: Fault | None) -> None:
-        """What was asked is done; now its answer may be lost."""
+        """Raises `ConnectionDropped` if the fault loses the answer of a request that has been carried out."""
         if fault is not None and fault.action is Action.LOSE_REPLY:
             raise ConnectionDropped(until=asyncio.Event())
         if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:

@@ -1,8 +1,8 @@
-"""What a subscription's rule asks of a message.
+"""The filters of subscription rules.
 
-A filter is a value: it is made once, refuses at that moment what it cannot mean, and then answers yes or no for any
-number of messages without touching them. It sees a message only through `Properties`, so that it knows nothing of how
-one is stored. The filters are our own because Service Bus's semantics are its own: see `sql` for the language.
+A filter is a value. Its constructor refuses an invalid filter; after that it answers yes or no for any number of
+messages and does not change them. It sees a message only through `FilterableProperties`, so it does not depend on how
+the message is stored. The filters are our own code because Service Bus has its own semantics: see `sql`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Protocol
 from .sql import Condition, compare, parse
 
 
-class Properties(Protocol):
-    """The properties of one message."""
+class FilterableProperties(Protocol):
+    """The properties of one message, as a filter reads them."""
 
     def system(self, name: str) -> object | None:
         """The value of a system property, by its name in lower case: `messageid`, `label` and so on."""
@@ -24,28 +24,28 @@ class Properties(Protocol):
         """The value of an application property, `None` if there is none or it is null."""
 
     def has_user(self, name: str) -> bool:
-        """If there is an application property of that name, null or not."""
+        """Whether there is an application property of that name, null or not."""
 
 
 @dataclass(frozen=True)
 class TrueFilter:
-    """Every message."""
+    """Matches every message."""
 
-    def matches(self, properties: Properties) -> bool:  # noqa: ARG002 - whatever they are
+    def matches(self, properties: FilterableProperties) -> bool:  # noqa: ARG002  the answer does not depend on them
         return True
 
 
 @dataclass(frozen=True)
 class FalseFilter:
-    """No message."""
+    """Matches no message."""
 
-    def matches(self, properties: Properties) -> bool:  # noqa: ARG002 - whatever they are
+    def matches(self, properties: FilterableProperties) -> bool:  # noqa: ARG002  the answer does not depend on them
         return False
 
 
 @dataclass(frozen=True)
 class CorrelationFilter:
-    """Messages that have all of these values. What is `None` is not asked for."""
+    """Matches messages that have all of these values. A value of `None` is not compared."""
 
     correlation_id: str | None = None
     message_id: str | None = None
@@ -57,7 +57,7 @@ class CorrelationFilter:
     content_type: str | None = None
     properties: Mapping[str, object] = field(default_factory=dict)
 
-    def matches(self, properties: Properties) -> bool:
+    def matches(self, properties: FilterableProperties) -> bool:
         wanted = {
             "correlationid": self.correlation_id,
             "messageid": self.message_id,
@@ -75,17 +75,17 @@ class CorrelationFilter:
 
 @dataclass(frozen=True)
 class SqlFilter:
-    """Messages for which an SQL expression is true: neither false nor unknown."""
+    """Matches messages for which an SQL expression is true (neither false nor unknown)."""
 
     expression: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     _condition: Condition = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # A frozen dataclass offers no other way to keep what was computed from its fields.
+        # A frozen dataclass has no other way to store a value that is computed from its fields.
         object.__setattr__(self, "_condition", parse(self.expression, self.parameters))
 
-    def matches(self, properties: Properties) -> bool:
+    def matches(self, properties: FilterableProperties) -> bool:
         return self._condition.holds(properties) is True
 
 

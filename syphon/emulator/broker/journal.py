@@ -1,7 +1,7 @@
-"""Where the broker writes down what it has promised.
+"""The journal: the broker reports each change to it.
 
-The broker keeps everything in memory and tells its journal of each change. An acknowledgement goes out through
-`when_durable`: at once if nothing is kept, or after the changes are on disk.
+The broker holds everything in memory. It sends an acknowledgement through `when_durable`: at once if no state is kept,
+or after the changes are on disk. `syphon.emulator.state` has the journal on disk.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from .message import BrokeredMessage
 
 
 class Journal(Protocol):
-    """Hears of every change, in order."""
+    """Receives every change, in order."""
 
     @property
-    def trouble(self) -> str | None:
-        """Why nothing can be kept at present; none when all is well."""
+    def write_error(self) -> str | None:
+        """Why changes cannot be written at present, or None."""
 
     def put(self, path: str, message: BrokeredMessage) -> None:
-        """A message is new, or its bytes have changed."""
+        """Records a message that is new or whose bytes have changed."""
 
     def touch(self, path: str, message: BrokeredMessage) -> None:
-        """A message's state, lock or delivery count has changed."""
+        """Records a change of a message's state, lock or delivery count."""
 
     def remove(self, path: str, ordinal: int) -> None: ...
 
     def session(self, path: str, session_id: str, state: bytes | None, updated_at: Millis) -> None: ...
 
     def seen(self, path: str, message_id: str, at: Millis, window: Millis) -> None:
-        """Duplicate detection has noted a message id, and what is older than the window no longer matters."""
+        """Records a message id for duplicate detection. Ids older than the window may be removed."""
 
     def describe(self, path: str, description: object) -> None:
-        """An entity is new, or its description has changed."""
+        """Records an entity that is new or whose description has changed."""
 
     def forget(self, path: str) -> None:
-        """An entity or a rule is gone, and with it the messages it had. Subscriptions and rules are told one by one."""
+        """Removes an entity or a rule with its messages. Subscriptions and rules are removed one by one."""
 
     def when_durable(self, callback: Callable[[], None], failed: Callable[[str], None] | None = None) -> None:
-        """Calls back when all that was told so far will survive the process; or tells why it will not."""
+        """Calls `callback` when all changes so far will survive the process, or `failed` with the reason why not."""
 
 
 class NoJournal:
-    """Nothing is kept: an emulator in memory."""
+    """The journal of an emulator in memory: it records nothing."""
 
-    trouble = None
+    write_error = None
 
     def put(self, path: str, message: BrokeredMessage) -> None:
         pass
@@ -72,6 +72,6 @@ class NoJournal:
     def when_durable(
         self,
         callback: Callable[[], None],
-        failed: Callable[[str], None] | None = None,  # noqa: ARG002  it never does
+        failed: Callable[[str], None] | None = None,  # noqa: ARG002  it never fails
     ) -> None:
         callback()

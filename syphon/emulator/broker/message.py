@@ -1,8 +1,8 @@
-"""One message as the broker holds it: the sender's bytes, and beside them what the broker knows of it.
+"""One message in the broker: the bytes of the sender, and what the broker knows about the message.
 
-The bare message (properties, application properties, body, footer) is kept as it came. Header and annotations are
-written anew for each delivery, because the broker has its own words to add there: sequence number, enqueued time, lock,
-delivery count.
+The bare message (properties, application properties, body, footer) is stored as it arrived. Header and annotations are
+written again for each delivery, because the broker adds its own values: sequence number, enqueued time, lock, delivery
+count.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from ..clock import FOREVER, Millis
 from .refusals import BadArgument, NotAllowed
 
 PING = "application/vnd.ms-servicebus-ping"
-"""The content type of a message that only asks whether the entity takes one. It is never delivered."""
+"""The content type of a message that only asks whether the entity accepts messages. It is never delivered."""
 
 ORDINAL_BITS = 48
 ORDINAL_MASK = (1 << ORDINAL_BITS) - 1
 NAME_LIMIT = 128
-"""How many characters a message id, a session id or a partition key may have."""
+"""The most characters of a message id, a session id or a partition key."""
 
 
-class State(IntEnum):
-    """Where a message stands, with the numbers Service Bus writes into x-opt-message-state."""
+class StoredState(IntEnum):
+    """The state of a message, with the numbers that Service Bus writes into x-opt-message-state."""
 
     ACTIVE = 0
     DEFERRED = 1
     SCHEDULED = 2
 
 
-_BROKERS_OWN = frozenset(
+_BROKER_ANNOTATIONS = frozenset(
     {
         "x-opt-enqueued-time",
         "x-opt-locked-until",
@@ -121,7 +121,7 @@ class BrokeredMessage:
         self.enqueued_sequence = 0
         self.enqueued_at: Millis = 0
         self.expires_at: Millis = FOREVER
-        self.state = State.ACTIVE
+        self.state = StoredState.ACTIVE
         self.delivery_count = 0
         self.lock_token: bytes | None = None
         self.locked_until: Millis = 0
@@ -129,7 +129,7 @@ class BrokeredMessage:
 
     @classmethod
     def parse(cls, payload: bytes) -> BrokeredMessage:
-        """What a sender sent. Bytes that are no message, and values the service does not take, are refused."""
+        """Reads what a client sent. Refuses bytes that are no message, and values the service does not accept."""
         try:
             return cls._parsed(Message(payload), len(payload))
         except Malformed as error:
@@ -163,7 +163,7 @@ class BrokeredMessage:
         assert span is not None  # the caller has just seen it
         kept = []
         for entry in entries(source.data, span):
-            if entry.key in _BROKERS_OWN:
+            if entry.key in _BROKER_ANNOTATIONS:
                 continue
             kept.append(source.data[entry.start : entry.end])
             if entry.key in ("x-opt-partition-key", "x-opt-scheduled-enqueue-time"):
@@ -195,20 +195,20 @@ class BrokeredMessage:
 
     @property
     def sequence(self) -> int:
-        """What clients see: the fragment in the upper bits, the order of arrival in the lower ones."""
+        """The number that clients see: the fragment in the upper bits, the order of arrival in the lower ones."""
         return self.fragment << ORDINAL_BITS | self.ordinal
 
     def copy(self) -> BrokeredMessage:
-        """The same message, to be put into another entity: as the sender made it, on its way again."""
+        """A copy for another entity: as the sender made it, without lock, state and delivery count."""
         twin = BrokeredMessage()
         for name in _AS_SENT:
             setattr(twin, name, getattr(self, name))
         return twin
 
-    def name_itself(self) -> None:
-        """Gives a message that came without an id one, as the service does; JavaScript clients cannot settle without.
+    def ensure_message_id(self) -> None:
+        """Sets a message id if the sender set none, as the service does: JavaScript clients cannot settle without one.
 
-        Maintainers of Azure's clients say so (azure-service-bus-java, issues 69 and 191); it was not seen on Azure.
+        Maintainers of Azure's clients say so (azure-service-bus-java, issues 69 and 191). We have not seen it on Azure.
         """
         if self.message_id is None:
             self.message_id = uuid.uuid4().hex
@@ -217,7 +217,7 @@ class BrokeredMessage:
             self.bare = bare.replace(Section.PROPERTIES, properties_bytes(properties))
 
     def set_properties(self, changes: dict[str, Value]) -> None:
-        """Adds application properties or puts them in place of others; all other bytes stay."""
+        """Adds or replaces application properties. All other bytes stay."""
         bare = Message(self.bare)
         span = bare.span(Section.APPLICATION_PROPERTIES)
         pairs = []
@@ -231,7 +231,7 @@ class BrokeredMessage:
         return Message(self.bare).application_properties()
 
     def to_bytes(self, locked: bool = True) -> bytes:
-        """The message as a receiver gets it; a peeked one shows no lock."""
+        """The bytes that a receiver gets. A peeked message shows no lock."""
         ttl = b"\x40" if self.ttl >= _UINT_LIMIT else b"\x70" + _UINT(self.ttl)
         header = self.header_fields + ttl + b"\x40\x70" + _UINT(self.delivery_count)
         parts = [

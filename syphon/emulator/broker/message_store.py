@@ -1,16 +1,19 @@
-"""Every message of a line by its number, whatever its state: ready, locked, deferred or scheduled."""
+"""The messages of one queue: all of them by sequence number, and those that are ready to be received, in order."""
 
 from __future__ import annotations
 
 import bisect
+import heapq
+from collections import deque
+from collections.abc import Callable
 
 from .journal import Journal
-from .message import ORDINAL_MASK, BrokeredMessage, State
+from .message import ORDINAL_MASK, BrokeredMessage, StoredState
 from .refusals import TimedOut
 
 
-class Shelf:
-    """Where the messages of a line are kept. They are numbered as they come, and no number is given twice."""
+class MessageStore:
+    """Holds every message of a queue: ready, locked, deferred or scheduled. Numbers rise and are never used twice."""
 
     def __init__(self, path: str, journal: Journal) -> None:
         self.path = path
@@ -21,10 +24,10 @@ class Shelf:
         self._order: list[int] = []
         self._last_ordinal = 0
 
-    # --- looking -------------------------------------------------------------------------------------------------
+    # --- looking ---------------------------------------------------------------------------------------------------
 
     def peek(self, sequence: int, count: int, session_id: str | None = None) -> list[BrokeredMessage]:
-        """Messages from a sequence number on, locked, deferred and scheduled ones too; nothing changes by it."""
+        """Returns messages from a sequence number on, also locked, deferred and scheduled ones. Changes nothing."""
         found: list[BrokeredMessage] = []
         place = bisect.bisect_left(self._order, max(0, sequence) & ORDINAL_MASK)
         while place < len(self._order) and len(found) < count:
@@ -36,13 +39,13 @@ class Shelf:
                 found.append(message)
         return found
 
-    def count(self, state: State) -> int:
+    def count(self, state: StoredState) -> int:
         return sum(1 for message in self._messages.values() if message.state is state)
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def _numbered(self, sequence: int) -> BrokeredMessage | None:
+    def _find_message(self, sequence: int) -> BrokeredMessage | None:
         message = self._messages.get(sequence & ORDINAL_MASK)
         if message is None or message.sequence != sequence:
             return None
@@ -50,10 +53,10 @@ class Shelf:
             raise TimedOut(f"Fragment {message.fragment} of '{self.path}', with message {sequence}, is not available.")
         return message
 
-    # --- coming and going ----------------------------------------------------------------------------------------
+    # --- coming and going ------------------------------------------------------------------------------------------
 
     def continue_after(self, ordinal: int) -> None:
-        """Numbers that were given before a restart are not given again."""
+        """Continues after the numbers that were used before a restart."""
         self._last_ordinal = max(self._last_ordinal, ordinal)
 
     def _keep(self, message: BrokeredMessage) -> None:
@@ -67,3 +70,37 @@ class Shelf:
         self._journal.remove(self.path, message.ordinal)
         if len(self._order) > 2 * len(self._messages) + 1024:
             self._order = list(self._messages)
+
+
+class ReadyQueue:
+    """The numbers of the messages that can be received now, lowest first.
+
+    New messages are appended. Returned messages go back to their place: a heap makes that cheap in a long queue.
+    """
+
+    __slots__ = ("_fresh", "_returned")
+
+    def __init__(self) -> None:
+        self._fresh: deque[int] = deque()
+        self._returned: list[int] = []
+
+    def join(self, ordinal: int) -> None:
+        self._fresh.append(ordinal)
+
+    def put_back(self, ordinal: int) -> None:
+        heapq.heappush(self._returned, ordinal)
+
+    def pop(self) -> int | None:
+        if self._returned and not (self._fresh and self._fresh[0] < self._returned[0]):
+            return heapq.heappop(self._returned)
+        return self._fresh.popleft() if self._fresh else None
+
+    def trim(self, is_there: Callable[[int], bool]) -> None:
+        """Removes deleted messages from the front. Without a receiver nothing else removes them."""
+        while self._fresh and not is_there(self._fresh[0]):
+            self._fresh.popleft()
+        while self._returned and not is_there(self._returned[0]):
+            heapq.heappop(self._returned)
+
+    def __bool__(self) -> bool:
+        return bool(self._fresh or self._returned)

@@ -1,13 +1,13 @@
-"""A namespace: its entities by path, who may use them, and what is set to go wrong with them."""
+"""A namespace: its entities by path, access to them, and the faults set for them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
-from ..clock import FOREVER, Clock, Millis, Timer
+from ..clock import FOREVER, EmulatorClock, Millis, Timer
 from .access import Access, Grant, Policy
-from .counters import Counters
+from .counters import OperationCounters
 from .descriptions import (
     DEFAULT_RULE,
     AuthorizationRule,
@@ -19,20 +19,19 @@ from .descriptions import (
     SubscriptionDescription,
     Tier,
     TopicDescription,
-    check_update,
-    validate,
 )
-from .entities import Queue, Subscription, Topic
-from .faults import Faults
+from .entities import QueueEntity, SubscriptionEntity, TopicEntity
+from .faults import FaultInjector
 from .journal import Journal
-from .message import BrokeredMessage, State
+from .message import BrokeredMessage, StoredState
 from .queue import MessageQueue
 from .refusals import BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
+from .validation import check_update, validate
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What a namespace is told about itself."""
+class NamespaceIdentity:
+    """The settings that a namespace has from its start."""
 
     name: str
     host: str
@@ -41,41 +40,41 @@ class Identity:
     accept_any_jwt: bool
 
 
-class Namespace:
-    """One Service Bus namespace."""
+class BrokerNamespace:
+    """One Service Bus namespace in memory."""
 
-    def __init__(self, identity: Identity, clock: Clock, journal: Journal, seed: int = 0) -> None:
+    def __init__(self, identity: NamespaceIdentity, clock: EmulatorClock, journal: Journal, seed: int = 0) -> None:
         self.name = identity.name
         self.tier = identity.tier
         self.host = identity.host
         self.clock = clock
         self.journal = journal
         self.created_at: Millis = clock.now()
-        self.counters = Counters()
-        self.faults = Faults(clock, seed)
+        self.counters = OperationCounters()
+        self.faults = FaultInjector(clock, seed)
         hosts = {self.name, f"{self.name}.servicebus.windows.net", self.host, "localhost", "127.0.0.1", "::1"}
         self.access = Access(hosts, identity.policies, identity.accept_any_jwt, self._rules_of)
-        self._queues: dict[str, Queue] = {}
-        self._topics: dict[str, Topic] = {}
+        self._queues: dict[str, QueueEntity] = {}
+        self._topics: dict[str, TopicEntity] = {}
         self._idle_timers: dict[str, Timer] = {}
 
-    # --- limits --------------------------------------------------------------------------------------------------
+    # --- limits ----------------------------------------------------------------------------------------------------
 
-    def max_message_size(self, entity: Queue | Topic) -> int:
-        """The largest message a link to the entity takes, in bytes."""
+    def max_message_size(self, entity: QueueEntity | TopicEntity) -> int:
+        """The largest message that a link to the entity accepts, in bytes."""
         kilobytes = entity.description.max_message_size_in_kilobytes
         if kilobytes is not None:
             return kilobytes * 1024
         return 1024 * 1024 if self.tier is Tier.PREMIUM else 256 * 1024
 
-    def max_batch_size(self, entity: Queue | Topic) -> int:
-        """The largest batch: never more than 1 MB, whatever a single message may have."""
+    def max_batch_size(self, entity: QueueEntity | TopicEntity) -> int:
+        """The largest batch in bytes: at most 1 MB, even if a single message may be larger."""
         return min(self.max_message_size(entity), 1024 * 1024)
 
-    # --- finding -------------------------------------------------------------------------------------------------
+    # --- finding ---------------------------------------------------------------------------------------------------
 
-    def target(self, path: str) -> Queue | Topic:
-        """What a sender can send to."""
+    def target(self, path: str) -> QueueEntity | TopicEntity:
+        """The entity that a sender can send to."""
         key = path.strip("/").lower()
         entity = self._queues.get(key) or self._topics.get(key)
         if entity is None:
@@ -84,26 +83,28 @@ class Namespace:
             raise self._missing(path)
         return entity
 
-    def source(self, path: str) -> tuple[Queue | Subscription, MessageQueue]:
-        """What a receiver can receive from: the entity, and which of its lines."""
+    def source(self, path: str) -> tuple[QueueEntity | SubscriptionEntity, MessageQueue]:
+        """The entity that a receiver can receive from, and the message queue that the path names."""
         entity_path, sub_queue = split_sub_queue(path.strip("/"))
         entity = self._find(entity_path)
-        if isinstance(entity, Topic):
+        if isinstance(entity, TopicEntity):
             raise NotAllowed(f"'{path}' is a topic: messages are received from its subscriptions.")
-        return entity, entity.receivers_line(sub_queue)
+        return entity, entity.sub_queue(sub_queue)
 
-    def line(self, path: str) -> MessageQueue:
-        """The line of messages at a path, forwarding or not: where the journal's messages belong."""
+    def message_queue(self, path: str) -> MessageQueue:
+        """The message queue at a path, also of an entity that forwards: messages from the journal belong there."""
         entity_path, sub_queue = split_sub_queue(path)
         entity = self._find(entity_path)
-        if isinstance(entity, Topic) or not sub_queue:
+        if isinstance(entity, TopicEntity) or not sub_queue:
             return entity.main
-        return entity.receivers_line(sub_queue)
+        return entity.sub_queue(sub_queue)
 
-    def entity(self, path: str) -> Queue | Topic | Subscription:
+    line = message_queue  # the former name, until all tests use the new one
+
+    def entity(self, path: str) -> QueueEntity | TopicEntity | SubscriptionEntity:
         return self._find(path.strip("/"))
 
-    def _find(self, path: str) -> Queue | Topic | Subscription:
+    def _find(self, path: str) -> QueueEntity | TopicEntity | SubscriptionEntity:
         key = path.lower()
         entity = self._queues.get(key) or self._topics.get(key)
         if entity is not None:
@@ -116,13 +117,13 @@ class Namespace:
     def _missing(self, path: str) -> EntityNotFound:
         return EntityNotFound(f"The messaging entity '{self.name}:{path}' could not be found.")
 
-    def _topic(self, name: str) -> Topic:
+    def _topic(self, name: str) -> TopicEntity:
         topic = self._topics.get(name.lower())
         if topic is None:
             raise self._missing(name)
         return topic
 
-    def _subscription(self, topic: str, name: str) -> Subscription:
+    def _subscription(self, topic: str, name: str) -> SubscriptionEntity:
         subscription = self._topic(topic).subscriptions.get(name.lower())
         if subscription is None:
             raise self._missing(f"{topic}/subscriptions/{name}")
@@ -143,7 +144,7 @@ class Namespace:
         return [found[key] for key in sorted(found)]
 
     def descriptions(self) -> list[EntityDescription]:
-        """Everything there is, subscriptions after their topics."""
+        """All entities, subscriptions after their topics."""
         below = [entry for topic in self._topics for entry in self.subscriptions(topic)]
         return [*self.queues(), *self.topics(), *below]
 
@@ -153,11 +154,11 @@ class Namespace:
     def runtime(self, path: str) -> EntityRuntime:
         runtime = self._find(path.strip("/")).runtime()
         if self.faults.hides_counts():
-            # A throttled namespace does not count: it says 0, and means "ask me later".
+            # A throttled namespace does not count: it reports 0 until the throttling is over.
             return replace(runtime, active=0, dead_letter=0, scheduled=0, transfer=0, transfer_dead_letter=0)
         return runtime
 
-    # --- making and changing -------------------------------------------------------------------------------------
+    # --- making and changing ---------------------------------------------------------------------------------------
 
     def create_queue(self, description: QueueDescription) -> QueueDescription:
         validate(description, self.tier)
@@ -184,23 +185,23 @@ class Namespace:
         self.create_rule(description.topic, description.name, default_rule)
         return description
 
-    def adopt(self, description: EntityDescription) -> None:
-        """Takes an entity as described, unchecked and untold: it was there before, or is about to be written down."""
+    def add_entity(self, description: EntityDescription) -> None:
+        """Adds an entity without checks and without the journal: it existed before, or the caller records it."""
         key = description.name.lower()
         if isinstance(description, QueueDescription):
-            self._queues[key] = Queue(description, self)
+            self._queues[key] = QueueEntity(description, self)
         elif isinstance(description, TopicDescription):
-            self._topics[key] = Topic(description, self)
+            self._topics[key] = TopicEntity(description, self)
         else:
-            self._topic(description.topic).subscriptions[key] = Subscription(description, self)
+            self._topic(description.topic).subscriptions[key] = SubscriptionEntity(description, self)
         self._watch_idleness(description.path, description.auto_delete_on_idle)
 
-    def adopt_rule(self, path: str, rule: RuleDescription) -> None:
+    def add_rule_entry(self, path: str, rule: RuleDescription) -> None:
         topic, _, rest = path.partition("/subscriptions/")
         self._subscription(topic, rest.partition("/rules/")[0]).rules[rule.name.lower()] = rule
 
     def _create(self, description: EntityDescription) -> None:
-        self.adopt(description)
+        self.add_entity(description)
         self.journal.describe(description.path, description)
 
     def create_rule(self, topic: str, subscription: str, rule: RuleDescription) -> RuleDescription:
@@ -214,7 +215,7 @@ class Namespace:
 
     def update_queue(self, description: QueueDescription) -> QueueDescription:
         queue = self._find(description.name)
-        if not isinstance(queue, Queue):
+        if not isinstance(queue, QueueEntity):
             raise self._missing(description.name)
         self._check_change(queue.description, description)
         queue.update(description)
@@ -247,22 +248,22 @@ class Namespace:
     def delete(self, path: str) -> None:
         entity = self._find(path.strip("/"))
         key = entity.path.lower()
-        if isinstance(entity, Subscription):
+        if isinstance(entity, SubscriptionEntity):
             del self._topic(entity.description.topic).subscriptions[entity.description.name.lower()]
         else:
             self._queues.pop(key, None)
             self._topics.pop(key, None)
         entity.end(EntityNotFound(f"The messaging entity '{self.name}:{entity.path}' was deleted."))
-        # Last, because what its links gave back on their way out is gone as well.
-        for gone in (entity, *(entity.subscriptions.values() if isinstance(entity, Topic) else ())):
+        # Last, because links return messages when they end, and the journal must remove those too.
+        for gone in (entity, *(entity.subscriptions.values() if isinstance(entity, TopicEntity) else ())):
             self._forget(gone)
 
-    def _forget(self, entity: Queue | Topic | Subscription) -> None:
+    def _forget(self, entity: QueueEntity | TopicEntity | SubscriptionEntity) -> None:
         timer = self._idle_timers.pop(entity.path.lower(), None)
         if timer is not None:
             timer.cancel()
         self.journal.forget(entity.path)
-        for rule in entity.rules if isinstance(entity, Subscription) else ():
+        for rule in entity.rules if isinstance(entity, SubscriptionEntity) else ():
             self.journal.forget(f"{entity.path}/rules/{rule}")
 
     def delete_rule(self, topic: str, subscription: str, rule: str) -> None:
@@ -290,14 +291,14 @@ class Namespace:
         check_update(old, new)
         self._check_forwarding(new)
 
-    def _changed(self, entity: Queue | Topic | Subscription) -> None:
+    def _changed(self, entity: QueueEntity | TopicEntity | SubscriptionEntity) -> None:
         self.journal.describe(entity.path, entity.description)
         entity.touch()
         self._watch_idleness(entity.path, entity.description.auto_delete_on_idle)
         for link in list(entity.links):
             link.recheck()
 
-    def _describe_rule(self, subscription: Subscription, rule: RuleDescription) -> None:
+    def _describe_rule(self, subscription: SubscriptionEntity, rule: RuleDescription) -> None:
         self.journal.describe(f"{subscription.path}/rules/{rule.name.lower()}", rule)
 
     def _watch_idleness(self, path: str, limit: Millis) -> None:
@@ -310,27 +311,29 @@ class Namespace:
 
     def _end_if_idle(self, path: str, limit: Millis) -> None:
         entity = self.entity(path)
-        if entity.links or entity.main.count(State.SCHEDULED):
+        if entity.links or entity.main.count(StoredState.SCHEDULED):
             entity.touch()
         if self.clock.now() - _used_at(entity) >= limit:
             self.delete(path)
         else:
             self._watch_idleness(path, limit)
 
-    # --- messages and rights -------------------------------------------------------------------------------------
+    # --- messages and rights ---------------------------------------------------------------------------------------
 
     def forward(self, message: BrokeredMessage, target: str) -> None:
         self.target(target).submit([message])
 
     def set_fragments_down(self, path: str, fragments: set[int]) -> None:
-        """Takes fragments of a partitioned entity away; those that are not named come back."""
+        """Makes these fragments of a partitioned entity unavailable, and all others available."""
         entity = self.entity(path)
-        lines = [entity.main] + ([s.main for s in entity.subscriptions.values()] if isinstance(entity, Topic) else [])
-        for line in lines:
-            line.set_fragments_down(fragments)
+        queues = [entity.main] + (
+            [s.main for s in entity.subscriptions.values()] if isinstance(entity, TopicEntity) else []
+        )
+        for queue in queues:
+            queue.set_fragments_down(fragments)
 
     def authorize(self, grants: list[Grant], path: str, claim: Claim) -> None:
-        """Whether any of the grants opens the path for that claim and is still good."""
+        """Refuses access unless a grant that has not expired covers the path and the claim."""
         now = self.access.seconds()
         if not any(grant.covers(path.strip("/"), claim) and grant.expires_at > now for grant in grants):
             raise Unauthorized(
@@ -351,7 +354,7 @@ class Namespace:
         self.access.token(authorization.removeprefix("Bearer "), f"sb://{self.host}/")
 
     def _rules_of(self, path: str) -> tuple[AuthorizationRule, ...]:
-        """The rules of the queue or topic at a path. They open its subscriptions and dead letters too."""
+        """The authorization rules of a queue or topic. They cover its subscriptions and dead letters too."""
         while path:
             entity = self._queues.get(path) or self._topics.get(path)
             if entity is not None:
@@ -360,8 +363,8 @@ class Namespace:
         return ()
 
 
-def _used_at(entity: Queue | Topic | Subscription) -> Millis:
-    """Since when nobody uses the entity: a message that was scheduled counts until its time has come."""
+def _used_at(entity: QueueEntity | TopicEntity | SubscriptionEntity) -> Millis:
+    """The time of the last use. A scheduled message counts as a use until it becomes active."""
     return max(entity.accessed_at, entity.main.activated_at)
 
 
@@ -369,6 +372,6 @@ _SUB_QUEUE = re.compile(r"^(.*?)/(\$deadletterqueue|\$transfer/\$deadletterqueue
 
 
 def split_sub_queue(path: str) -> tuple[str, str]:
-    """An address taken apart: the entity, and which of its sub-queues (none is the empty string)."""
+    """Splits an address into the entity and its sub-queue (an empty string if there is none)."""
     match = _SUB_QUEUE.match(path)
     return (match[1], match[2]) if match else (path, "")

@@ -1,4 +1,4 @@
-"""A message's properties as rule filters ask for them."""
+"""The properties of a message as rule filters read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .message import BrokeredMessage
 
 
 class MessageProperties:
-    """System and application properties of one message, decoded when they are first asked for."""
+    """System and application properties of one message, decoded at the first use."""
 
     def __init__(self, message: BrokeredMessage) -> None:
         self._message = message
@@ -62,7 +62,7 @@ def _text(value: Value) -> object:
 
 
 def plain(value: Value) -> object:
-    """A value as filters compare it: times and durations as Python has them, whatever they were on the wire."""
+    """Converts an AMQP value to the Python value that filters compare: times and durations in particular."""
     try:
         if isinstance(value, Timestamp):
             return _time(int(value))
@@ -74,7 +74,7 @@ def plain(value: Value) -> object:
 
 
 def _of_dotnet(described: Described) -> object:
-    """What .NET has and AMQP has not; other described values mean nothing to a filter."""
+    """Converts types that .NET has and AMQP lacks. A filter cannot compare other described values."""
     kind, value = described.descriptor, described.value
     if kind == "com.microsoft:timespan" and isinstance(value, int):
         return timedelta(microseconds=value // 10)

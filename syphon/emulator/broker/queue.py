@@ -1,4 +1,4 @@
-"""One line of messages with its locks, schedules and expiries: a queue, a subscription or a dead-letter queue."""
+"""A message queue with its locks, schedules and expiries: of a queue, a subscription or their dead letters."""
 
 from __future__ import annotations
 
@@ -9,39 +9,43 @@ from typing import Protocol
 
 from syphon.amqp import Value
 
-from ..clock import FOREVER, Clock, Millis
+from ..clock import FOREVER, EmulatorClock, Millis
+from .descriptions import DeliverySettings
 from .journal import Journal
-from .message import BrokeredMessage, State
-from .message_store import Shelf
-from .ready_queue import Line
+from .message import BrokeredMessage, StoredState
+from .message_store import MessageStore, ReadyQueue
 from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal
-from .terms import Terms
-from .timers import Agenda, Locks
+from .timers import MessageLocks, MessageTimers
 
 DeadLetter = Callable[[BrokeredMessage, dict[str, Value]], None]
 
 
 class Consumer(Protocol):
-    """A receiver link, as a queue sees it."""
+    """A receiver link, as a message queue uses it."""
 
     credit: int
     deletes: bool
     owner: object
-    """Who receives: links of one owner may speak for each other."""
+    """The connection that receives. Links of one owner may settle for each other."""
 
     def admits(self) -> bool:
-        """Whether a message may be handed over now: a fault or a throttle may say no."""
+        """Whether the link accepts a message now. A fault or a throttle may forbid it."""
 
     def deliver(self, message: BrokeredMessage) -> None: ...
 
     def detach(self, why: Refusal) -> None: ...
 
 
-class MessageQueue(Shelf):
-    """Messages in order, for competing consumers."""
+class MessageQueue(MessageStore):
+    """Delivers messages in order to competing consumers."""
 
     def __init__(
-        self, path: str, terms: Terms, clock: Clock, journal: Journal, dead_letter: DeadLetter | None = None
+        self,
+        path: str,
+        terms: DeliverySettings,
+        clock: EmulatorClock,
+        journal: Journal,
+        dead_letter: DeadLetter | None = None,
     ) -> None:
         super().__init__(path, journal)
         self.terms = terms
@@ -49,20 +53,20 @@ class MessageQueue(Shelf):
         self._clock = clock
         self._dead_letter = dead_letter
         self._forward: Callable[[BrokeredMessage], None] | None = None
-        self._line = Line()
-        self._stranded: list[BrokeredMessage] = []
-        self._locks = Locks()
-        self._agenda = Agenda(clock, self._messages, self._look_after)
-        self._hungry: deque[Consumer] = deque()
+        self._ready = ReadyQueue()
+        self._unreachable: list[BrokeredMessage] = []
+        self._locks = MessageLocks()
+        self._timers = MessageTimers(clock, self._messages, self._on_timer)
+        self._waiting_consumers: deque[Consumer] = deque()
         self._prepare()
 
     def _prepare(self) -> None:
-        """For those who keep more than a plain queue does."""
+        """Creates the state that a subclass needs in addition."""
 
-    # --- messages in ---------------------------------------------------------------------------------------------
+    # --- messages in -----------------------------------------------------------------------------------------------
 
     def enqueue(self, messages: Iterable[BrokeredMessage]) -> None:
-        """Takes messages in, for now or (those that are due later) for their time."""
+        """Adds messages. Those with a later enqueue time stay scheduled until then."""
         now = self._clock.now()
         for message in messages:
             self._take(message, now)
@@ -74,11 +78,11 @@ class MessageQueue(Shelf):
         message.enqueued_at = now
         self._keep(message)
         if message.due > now:
-            message.state = State.SCHEDULED
-            self._agenda.schedule(message)
+            message.state = StoredState.SCHEDULED
+            self._timers.schedule(message)
             self._journal.put(self.path, message)
         else:
-            message.state = State.ACTIVE
+            message.state = StoredState.ACTIVE
             self._start_to_live(message, now)
             self._journal.put(self.path, message)
             self._offer(message)
@@ -87,73 +91,73 @@ class MessageQueue(Shelf):
         message.ttl = min(message.ttl, self.terms.default_ttl)
         if message.ttl < FOREVER and self.terms.ages:
             message.expires_at = now + message.ttl
-            self._agenda.expire(message)
+            self._timers.expire(message)
 
     def cancel(self, sequence: int) -> None:
-        """Takes back a scheduled message."""
-        message = self._numbered(sequence)
-        if message is None or message.state is not State.SCHEDULED:
+        """Removes a scheduled message."""
+        message = self._find_message(sequence)
+        if message is None or message.state is not StoredState.SCHEDULED:
             raise MessageNotFound(f"No scheduled message has the sequence number {sequence}.")
         self._remove(message)
 
     def restore(self, message: BrokeredMessage) -> None:
-        """Puts back a message from the journal, as it was, after a restart."""
+        """Adds a message from the journal, as it was before the restart."""
         self.continue_after(message.ordinal)
         self._keep(message)
-        if message.state is State.SCHEDULED:
-            self._agenda.schedule(message)
+        if message.state is StoredState.SCHEDULED:
+            self._timers.schedule(message)
             return
         if message.expires_at < FOREVER:
-            self._agenda.expire(message)
+            self._timers.expire(message)
         if message.lock_token is not None:
             self._locks[message.lock_token] = message
-            self._agenda.wake(message.locked_until)
-        elif message.state is State.ACTIVE:
+            self._timers.wake(message.locked_until)
+        elif message.state is StoredState.ACTIVE:
             self._offer(message)
 
     def restored(self) -> None:
-        """All messages are back. They came by their numbers; their locks stand in the order in which they end."""
+        """Sorts the locks by the time they end, after all messages have been restored in the order of their numbers."""
         self._locks.sort()
 
-    # --- messages out --------------------------------------------------------------------------------------------
+    # --- messages out ----------------------------------------------------------------------------------------------
 
     def feed(self, consumer: Consumer) -> None:
-        """The consumer has credit: it gets what is there, or waits for it."""
-        if consumer not in self._hungry:
-            self._hungry.append(consumer)
+        """Delivers to a consumer with credit, or registers it until messages arrive."""
+        if consumer not in self._waiting_consumers:
+            self._waiting_consumers.append(consumer)
         self.dispatch()
 
     def leave(self, consumer: Consumer) -> None:
-        """The consumer wants nothing more. What it has locked stays locked until the lock runs out."""
-        if consumer in self._hungry:
-            self._hungry.remove(consumer)
+        """Removes a consumer. Its messages stay locked until their locks end."""
+        if consumer in self._waiting_consumers:
+            self._waiting_consumers.remove(consumer)
 
     def dispatch(self) -> None:
-        """Hands out messages while there are any and somebody wants one, to each in turn."""
-        while self._hungry:
-            consumer = self._hungry[0]
+        """Delivers ready messages to the waiting consumers in turn."""
+        while self._waiting_consumers:
+            consumer = self._waiting_consumers[0]
             if consumer.credit <= 0:
-                self._hungry.popleft()
+                self._waiting_consumers.popleft()
                 continue
-            message = self._first_of(self._line)
+            message = self._first_of(self._ready)
             if message is None:
                 return
             if not consumer.admits():
-                self._line.go_back(message.ordinal)
-                if self._hungry and self._hungry[0] is consumer:
-                    self._hungry.popleft()
+                self._ready.put_back(message.ordinal)
+                if self._waiting_consumers and self._waiting_consumers[0] is consumer:
+                    self._waiting_consumers.popleft()
                 continue
             self._hand_over(message, consumer)
-            if self._hungry and self._hungry[0] is consumer:
-                self._hungry.rotate(-1)
+            if self._waiting_consumers and self._waiting_consumers[0] is consumer:
+                self._waiting_consumers.rotate(-1)
 
-    def _first_of(self, line: Line) -> BrokeredMessage | None:
-        while (ordinal := line.pop()) is not None:
+    def _first_of(self, ready: ReadyQueue) -> BrokeredMessage | None:
+        while (ordinal := ready.pop()) is not None:
             message = self._messages.get(ordinal)
-            if message is None or message.lock_token is not None or message.state is not State.ACTIVE:
+            if message is None or message.lock_token is not None or message.state is not StoredState.ACTIVE:
                 continue
             if message.fragment in self.down_fragments:
-                self._stranded.append(message)
+                self._unreachable.append(message)
                 continue
             return message
         return None
@@ -169,15 +173,15 @@ class MessageQueue(Shelf):
         message.lock_token = token = os.urandom(16)
         message.locked_until = self._clock.now() + self.terms.lock_duration
         self._locks.begin(token, message)
-        self._agenda.wake(message.locked_until)
+        self._timers.wake(message.locked_until)
         self._journal.touch(self.path, message)
 
     def receive_deferred(self, sequences: list[int], deletes: bool) -> list[BrokeredMessage]:
-        """Deferred messages by their numbers; they are only to be had this way."""
+        """Receives deferred messages by their sequence numbers, the only way to get them."""
         found = []
         for sequence in dict.fromkeys(sequences):
-            message = self._numbered(sequence)
-            if message is not None and message.state is State.DEFERRED and message.lock_token is None:
+            message = self._find_message(sequence)
+            if message is not None and message.state is StoredState.DEFERRED and message.lock_token is None:
                 if message.expires_at > self._clock.now():
                     found.append(message)
                     continue
@@ -190,7 +194,7 @@ class MessageQueue(Shelf):
                 self._lock(message)
         return found
 
-    # --- settling ------------------------------------------------------------------------------------------------
+    # --- settling --------------------------------------------------------------------------------------------------
 
     def complete(self, token: bytes) -> None:
         message = self._held(token)
@@ -198,40 +202,40 @@ class MessageQueue(Shelf):
         self._remove(message)
 
     def abandon(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
-        """The receiver failed with it: one delivery more, and back into the line."""
+        """Returns a message after a failed delivery: its delivery count rises by one."""
         self._unlock(self._changed(token, changes), failed=True)
         self.dispatch()
 
     def release(self, token: bytes) -> None:
-        """The receiver did nothing with it: back as it was."""
+        """Returns a message unchanged: the delivery does not count."""
         self._unlock(self._held(token), failed=False)
         self.dispatch()
 
     def defer(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
         message = self._changed(token, changes)
-        message.state = State.DEFERRED
-        message.delivery_count += 1  # a delivery has ended without success, but never for the last time
+        message.state = StoredState.DEFERRED
+        message.delivery_count += 1  # counts as a delivery, but never dead-letters the message
         self._unlock(message, failed=False)
 
     def reject(self, token: bytes, properties: dict[str, Value]) -> None:
-        """To the dead letters, with the receiver's reason."""
+        """Moves a message to the dead letters, with the receiver's reason."""
         message = self._held(token)
         if self._dead_letter is None:
             raise NotAllowed(f"Messages of '{self.path}' cannot be dead-lettered.")
         del self._locks[token]
-        self._bury(message, properties)
+        self._move_to_dead_letters(message, properties)
 
     def renew(self, token: bytes) -> Millis:
         message = self._held(token)
         message.locked_until = self._clock.now() + self.terms.lock_duration
         del self._locks[token]
         self._locks.begin(token, message)
-        self._agenda.wake(message.locked_until)
+        self._timers.wake(message.locked_until)
         self._journal.touch(self.path, message)
         return message.locked_until
 
     def lose_lock(self, token: bytes) -> None:
-        """As if the lock had run out this instant."""
+        """Ends a lock as if it had expired now."""
         message = self._locks.get(token)
         if message is not None:
             self._unlock(message, failed=True)
@@ -261,7 +265,7 @@ class MessageQueue(Shelf):
             message.delivery_count += 1
             most = self.terms.max_delivery_count
             if most is not None and message.delivery_count >= most and self._dead_letter is not None:
-                self._bury(
+                self._move_to_dead_letters(
                     message,
                     {
                         "DeadLetterReason": "MaxDeliveryCountExceeded",
@@ -269,28 +273,28 @@ class MessageQueue(Shelf):
                     },
                 )
                 return
-        if message.expires_at <= self._clock.now() and message.state is State.ACTIVE:
+        if message.expires_at <= self._clock.now() and message.state is StoredState.ACTIVE:
             self._expire(message)
             return
         self._journal.touch(self.path, message)
-        if message.state is State.ACTIVE:
+        if message.state is StoredState.ACTIVE:
             self._offer(message, back=True)
 
-    # --- what time does ------------------------------------------------------------------------------------------
+    # --- timers ----------------------------------------------------------------------------------------------------
 
-    def _look_after(self) -> None:
-        """The time has come for something: for which messages is found here."""
+    def _on_timer(self) -> None:
+        """Handles everything that is due: ended locks, scheduled and expired messages."""
         now = self._clock.now()
         self._end_locks(now)
-        for message in self._agenda.due(now):
+        for message in self._timers.due(now):
             self._activate(message, now)
-        for message in self._agenda.expired(now):
-            # Deferred ones are looked at when somebody asks for them, as in the service.
-            if message.lock_token is None and message.state is not State.DEFERRED:
+        for message in self._timers.expired(now):
+            # A deferred message expires when a client asks for it, as in the service.
+            if message.lock_token is None and message.state is not StoredState.DEFERRED:
                 self._expire(message)
         self._trim()
-        self._agenda.wake(self._next_lock_end())
-        self._agenda.wake_for_next()
+        self._timers.wake(self._next_lock_end())
+        self._timers.wake_for_next()
         self.dispatch()
 
     def _end_locks(self, now: Millis) -> None:
@@ -301,7 +305,7 @@ class MessageQueue(Shelf):
         return self._locks.next_end()
 
     def _activate(self, message: BrokeredMessage, now: Millis) -> None:
-        """A scheduled message's time has come: it joins the end of the line under a new number."""
+        """Makes a scheduled message active: it gets a new sequence number at the end of the queue."""
         self._remove(message)
         self.activated_at = now
         message.due = 0
@@ -309,7 +313,7 @@ class MessageQueue(Shelf):
 
     def _expire(self, message: BrokeredMessage) -> None:
         if self.terms.dead_letter_on_expiry and self._dead_letter is not None:
-            self._bury(
+            self._move_to_dead_letters(
                 message,
                 {
                     "DeadLetterReason": "TTLExpiredException",
@@ -319,12 +323,12 @@ class MessageQueue(Shelf):
         else:
             self._remove(message)
 
-    # --- where messages go ---------------------------------------------------------------------------------------
+    # --- where messages go -----------------------------------------------------------------------------------------
 
     def forward(self, onward: Callable[[BrokeredMessage], None] | None) -> None:
-        """From now on messages are handed on as soon as they could be received, also those that wait already."""
+        """Forwards messages as soon as they are ready, those that are ready already included. None stops it."""
         self._forward = onward
-        while onward is not None and (message := self._first_of(self._line)) is not None:
+        while onward is not None and (message := self._first_of(self._ready)) is not None:
             self._offer(message)
 
     def _offer(self, message: BrokeredMessage, back: bool = False) -> None:
@@ -332,32 +336,32 @@ class MessageQueue(Shelf):
             self._remove(message)
             self._forward(message)
         elif back:
-            self._line.go_back(message.ordinal)
+            self._ready.put_back(message.ordinal)
         else:
-            self._line.join(message.ordinal)
+            self._ready.join(message.ordinal)
 
     def _trim(self) -> None:
-        self._line.trim(self._messages.__contains__)
+        self._ready.trim(self._messages.__contains__)
 
-    def _bury(self, message: BrokeredMessage, properties: dict[str, Value]) -> None:
+    def _move_to_dead_letters(self, message: BrokeredMessage, properties: dict[str, Value]) -> None:
         self._remove(message)
-        assert self._dead_letter is not None  # a queue without dead letters buries nothing
+        assert self._dead_letter is not None  # only a queue with dead letters gets here
         self._dead_letter(message, properties)
 
     def set_fragments_down(self, fragments: set[int]) -> None:
-        """These fragments cannot be reached, and so not their messages; those of all others can."""
+        """Makes the messages of these fragments unavailable, and those of all others available."""
         self.down_fragments = set(fragments)
-        stranded, self._stranded = self._stranded, []
-        for message in stranded:
+        unreachable, self._unreachable = self._unreachable, []
+        for message in unreachable:
             if message.ordinal in self._messages:
                 self._offer(message, back=True)
         self.dispatch()
 
     def close(self, why: Refusal) -> None:
-        """The entity is gone."""
-        self._agenda.stop()
-        for consumer in list(self._hungry):
+        """Detaches all consumers and drops all messages: the entity is deleted."""
+        self._timers.stop()
+        for consumer in list(self._waiting_consumers):
             consumer.detach(why)
-        self._hungry.clear()
+        self._waiting_consumers.clear()
         self._messages.clear()
         self._locks.clear()

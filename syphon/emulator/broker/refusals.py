@@ -1,7 +1,7 @@
-"""What the broker says no to, each with the AMQP condition and the HTTP status a client sees.
+"""Refusals of the broker, each with the AMQP condition and the HTTP status that a client sees.
 
-The front that heard the request turns a `Refusal` into the proper answer of its protocol: a rejected delivery, a
-detached link, a management reply or an HTTP error. The broker itself never knows who asked.
+The front that received the request turns a `Refusal` into an answer of its protocol: a rejected delivery, a detached
+link, a management reply or an HTTP error. The broker does not know the protocol.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ class EntityNotFound(Refusal):
 
 
 class EntityExists(Refusal):
-    """An entity with that path is there already."""
+    """An entity with that path exists already."""
 
     condition = "com.microsoft:entity-already-exists"
     status = 409
 
 
 class BadArgument(Refusal):
-    """The request names a value the service does not take."""
+    """The request has a value that the service does not accept."""
 
     condition = "com.microsoft:argument-error"
     status = 400
 
 
 class OutOfRange(Refusal):
-    """A number or a size lies outside what the service takes."""
+    """A number or a size is outside the range that the service accepts."""
 
     condition = "com.microsoft:argument-out-of-range"
     status = 400
 
 
 class NotAllowed(Refusal):
-    """The entity, as it is set up, does not do that."""
+    """The settings of the entity do not allow the operation."""
 
     condition = "amqp:not-allowed"
     status = 400
 
 
 class NotImplementedHere(Refusal):
-    """Service Bus can do that; this emulator cannot, and says so."""
+    """Service Bus supports the operation; this emulator does not."""
 
     condition = "amqp:not-implemented"
     status = 501
 
 
 class Unauthorized(Refusal):
-    """No valid token, or one without the claim that is needed."""
+    """The client has no valid token, or the token lacks the claim."""
 
     condition = "amqp:unauthorized-access"
     status = 401
 
 
 class EntityDisabled(Refusal):
-    """The entity's status does not admit the operation."""
+    """The status of the entity does not allow the operation."""
 
     condition = "com.microsoft:entity-disabled"
     status = 403
@@ -85,8 +85,8 @@ class QuotaExceeded(Refusal):
     status = 403
 
 
-class MessageTooLarge(Refusal):
-    """The message or batch is larger than the link takes."""
+class MessageSizeExceeded(Refusal):
+    """The message or batch is larger than the link allows."""
 
     condition = "amqp:link:message-size-exceeded"
     status = 413
@@ -100,21 +100,21 @@ class ServerBusy(Refusal):
 
 
 class TimedOut(Refusal):
-    """The service did not get it done in time."""
+    """The service did not finish the operation in time."""
 
     condition = "com.microsoft:timeout"
     status = 408
 
 
 class MessageLockLost(Refusal):
-    """The lock on the message has run out, or was never held."""
+    """The lock on the message has expired or was never held."""
 
     condition = "com.microsoft:message-lock-lost"
     status = 410
 
 
 class SessionLockLost(Refusal):
-    """The lock on the session has run out, or was never held."""
+    """The lock on the session has expired or was never held."""
 
     condition = "com.microsoft:session-lock-lost"
     status = 410
@@ -138,5 +138,5 @@ _STATUSES = {kind.condition: kind.status for kind in Refusal.__subclasses__()} |
 
 
 def status_of(condition: str) -> int:
-    """The HTTP status that goes with an AMQP condition."""
+    """The HTTP status for an AMQP condition."""
     return _STATUSES.get(condition, Refusal.status)

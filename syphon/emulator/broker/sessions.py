@@ -1,7 +1,7 @@
-"""A queue whose messages belong to sessions: one receiver at a time has a session, and with it all its messages.
+"""A message queue with sessions: one receiver at a time holds a session and receives all its messages.
 
-The lock is the session's. Its messages are handed out under it, and are lost with it; a receiver that closes gives the
-session back, and its messages return uncounted.
+The session is locked, not the single message. Its messages are delivered under that lock and return when the lock is
+lost. A receiver that closes releases the session; its messages return and the delivery does not count.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..clock import FOREVER, Millis
-from .message import BrokeredMessage, State
+from .message import BrokeredMessage, StoredState
+from .message_store import ReadyQueue
 from .queue import Consumer, MessageQueue
-from .ready_queue import Line
 from .refusals import BadArgument, MessageNotFound, NotAllowed, Refusal, SessionCannotBeLocked, SessionLockLost
 
 
 @dataclass(slots=True, eq=False)
-class Session:
-    """One session: its messages in line, its state, and who has it."""
+class MessageSession:
+    """One session: its ready messages, its state, and the receiver that holds it."""
 
     id: str
-    line: Line = field(default_factory=Line)
+    ready: ReadyQueue = field(default_factory=ReadyQueue)
     state: bytes | None = None
     updated_at: Millis = 0
     holder: Consumer | None = None
@@ -31,27 +31,27 @@ class Session:
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
-    """A receiver that takes whichever session is free next."""
+class SessionWaiter:
+    """A receiver that waits for the next free session."""
 
     consumer: Consumer
-    granted: Callable[[Session], None]
+    granted: Callable[[MessageSession], None]
 
 
 class SessionQueue(MessageQueue):
-    """Messages in order within their sessions."""
+    """Delivers messages in order within their sessions."""
 
-    _sessions: dict[str, Session]
+    _sessions: dict[str, MessageSession]
 
     def _prepare(self) -> None:
         self._sessions = {}
-        self._waiters: deque[Waiter] = deque()
-        self._by_holder: dict[Consumer, Session] = {}
+        self._waiters: deque[SessionWaiter] = deque()
+        self._by_holder: dict[Consumer, MessageSession] = {}
 
-    # --- having a session ----------------------------------------------------------------------------------------
+    # --- session locks ---------------------------------------------------------------------------------------------
 
-    def accept(self, session_id: str, consumer: Consumer) -> Session:
-        """Locks the session that was asked for. It need not have any messages."""
+    def accept(self, session_id: str, consumer: Consumer) -> MessageSession:
+        """Locks the named session. It may be empty."""
         session = self._session(session_id)
         if session.holder is not None:
             raise SessionCannotBeLocked(
@@ -59,12 +59,12 @@ class SessionQueue(MessageQueue):
             )
         return self._grant(session, consumer)
 
-    def accept_next(self, waiter: Waiter) -> None:
-        """Locks a session that has messages, now or as soon as there is one."""
+    def accept_next(self, waiter: SessionWaiter) -> None:
+        """Locks a session with messages, now or as soon as there is one."""
         self._waiters.append(waiter)
         self._serve_waiters()
 
-    def stop_waiting(self, waiter: Waiter) -> None:
+    def stop_waiting(self, waiter: SessionWaiter) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
 
@@ -95,46 +95,46 @@ class SessionQueue(MessageQueue):
         session.state, session.updated_at = state, updated_at
 
     def session_ids(self, updated_after: Millis | None) -> list[str]:
-        """Sessions with messages or a state; or those whose state was set after a time."""
+        """The ids of sessions with messages or a state; or of those whose state was set after a time."""
         if updated_after is not None:
             return [s.id for s in self._sessions.values() if s.state is not None and s.updated_at > updated_after]
-        busy = {message.session_id for message in self._messages.values() if message.state is State.ACTIVE}
+        busy = {message.session_id for message in self._messages.values() if message.state is StoredState.ACTIVE}
         return [session.id for session in self._sessions.values() if session.state is not None or session.id in busy]
 
     def receive_deferred_of(
         self, session_id: str, owner: object, sequences: list[int], deletes: bool
     ) -> list[BrokeredMessage]:
-        """Deferred messages of a session, for who has it."""
+        """Receives deferred messages of a session for the owner that holds it."""
         self._session_of(owner, session_id)
         for sequence in sequences:
-            message = self._numbered(sequence)
+            message = self._find_message(sequence)
             if message is None or message.session_id != session_id:
                 raise MessageNotFound(f"No deferred message of session '{session_id}' has the number {sequence}.")
         return self.receive_deferred(sequences, deletes)
 
     def lose_session(self, session_id: str) -> None:
-        """As if the session's lock had run out this instant."""
+        """Ends the lock of a session as if it had expired now."""
         session = self._sessions.get(session_id)
         if session is not None and session.holder is not None:
             self._end_session_lock(session)
 
     def lose_lock(self, token: bytes) -> None:
-        """A message's lock is its session's."""
+        """Ends the lock of the message's session, which is also the lock of the message."""
         message = self._locks.get(token)
         if message is not None and message.session_id is not None:
             self.lose_session(message.session_id)
 
-    def _session(self, session_id: str) -> Session:
+    def _session(self, session_id: str) -> MessageSession:
         session = self._sessions.get(session_id)
         if session is None:
-            session = self._sessions[session_id] = Session(session_id)
+            session = self._sessions[session_id] = MessageSession(session_id)
         return session
 
-    def _grant(self, session: Session, consumer: Consumer) -> Session:
+    def _grant(self, session: MessageSession, consumer: Consumer) -> MessageSession:
         session.holder = consumer
         session.locked_until = self._clock.now() + self.terms.lock_duration
         self._by_holder[consumer] = session
-        self._agenda.wake(session.locked_until)
+        self._timers.wake(session.locked_until)
         return session
 
     def _serve_waiters(self) -> None:
@@ -145,13 +145,13 @@ class SessionQueue(MessageQueue):
                 waiter = self._waiters.popleft()
                 waiter.granted(self._grant(session, waiter.consumer))
 
-    def _has_messages(self, session: Session) -> bool:
-        message = self._first_of(session.line)
+    def _has_messages(self, session: MessageSession) -> bool:
+        message = self._first_of(session.ready)
         if message is not None:
-            session.line.go_back(message.ordinal)
+            session.ready.put_back(message.ordinal)
         return message is not None
 
-    def _held_session(self, session_id: str) -> Session:
+    def _held_session(self, session_id: str) -> MessageSession:
         session = self._sessions.get(session_id)
         if session is None or session.holder is None or session.locked_until <= self._clock.now():
             raise SessionLockLost(
@@ -159,25 +159,25 @@ class SessionQueue(MessageQueue):
             )
         return session
 
-    def _session_of(self, owner: object, session_id: str) -> Session:
+    def _session_of(self, owner: object, session_id: str) -> MessageSession:
         session = self._held_session(session_id)
         if session.holder is None or session.holder.owner is not owner:
             raise SessionLockLost(f"Session '{session_id}' of '{self.path}' is locked by another receiver.")
         return session
 
-    def _locked_in(self, session: Session) -> list[BrokeredMessage]:
+    def _locked_in(self, session: MessageSession) -> list[BrokeredMessage]:
         return [message for message in self._locks.values() if message.session_id == session.id]
 
-    def _give_back(self, session: Session, failed: bool) -> None:
+    def _give_back(self, session: MessageSession, failed: bool) -> None:
         if session.holder is not None:
             del self._by_holder[session.holder]
             session.holder = None
         for message in self._locked_in(session):
             self._unlock(message, failed)
-        if not session.line and session.state is None:
+        if not session.ready and session.state is None:
             self._sessions.pop(session.id, None)
 
-    def _end_session_lock(self, session: Session) -> None:
+    def _end_session_lock(self, session: MessageSession) -> None:
         holder = session.holder
         self._give_back(session, failed=True)
         if holder is not None:
@@ -188,28 +188,30 @@ class SessionQueue(MessageQueue):
     # --- the queue's own steps, by session -------------------------------------------------------------------------
 
     def dispatch(self) -> None:
-        for consumer in list(self._hungry):
+        for consumer in list(self._waiting_consumers):
             session = self._by_holder.get(consumer)
             while session is not None and session.holder is consumer and consumer.credit > 0:
-                message = self._first_of(session.line)
+                message = self._first_of(session.ready)
                 if message is None:
                     break
                 if not consumer.admits():
-                    self._offer(message, back=True)  # not to this line: the session may have been given up with it
+                    self._offer(
+                        message, back=True
+                    )  # not to `session.ready`: the session may have been removed meanwhile
                     break
                 self._hand_over(message, consumer)
-            if consumer.credit <= 0 and consumer in self._hungry:
-                self._hungry.remove(consumer)
+            if consumer.credit <= 0 and consumer in self._waiting_consumers:
+                self._waiting_consumers.remove(consumer)
         self._serve_waiters()
 
     def _offer(self, message: BrokeredMessage, back: bool = False) -> None:
         if message.session_id is None:
             raise BadArgument(f"The entity '{self.path}' requires sessions: the message must have a SessionId.")
-        line = self._session(message.session_id).line
+        ready = self._session(message.session_id).ready
         if back:
-            line.go_back(message.ordinal)
+            ready.put_back(message.ordinal)
         else:
-            line.join(message.ordinal)
+            ready.join(message.ordinal)
 
     def _lock(self, message: BrokeredMessage) -> None:
         session = self._held_session(message.session_id or "")
@@ -223,11 +225,11 @@ class SessionQueue(MessageQueue):
             raise SessionLockLost(f"The session lock for this message of '{self.path}' was lost.")
         return message
 
-    def renew(self, token: bytes) -> Millis:  # noqa: ARG002  whichever message it is
+    def renew(self, token: bytes) -> Millis:  # noqa: ARG002  the same for every message
         raise NotAllowed(f"Messages of '{self.path}' are locked with their session: renew the session's lock.")
 
     def restore(self, message: BrokeredMessage) -> None:
-        message.lock_token = None  # the link that had the session did not survive
+        message.lock_token = None  # the link that held the session ended with the process
         super().restore(message)
 
     def _end_locks(self, now: Millis) -> None:
@@ -240,8 +242,8 @@ class SessionQueue(MessageQueue):
 
     def _trim(self) -> None:
         for session in list(self._sessions.values()):
-            session.line.trim(self._messages.__contains__)
-            if not session.line and session.state is None and session.holder is None:
+            session.ready.trim(self._messages.__contains__)
+            if not session.ready and session.state is None and session.holder is None:
                 del self._sessions[session.id]
 
     def close(self, why: Refusal) -> None:

@@ -1,6 +1,6 @@
-"""What time does to the messages of a line: locks run out, scheduled ones fall due, others expire.
+"""The timers of a message queue: locks end, scheduled messages become active, messages expire.
 
-One timer stands for the next of all this, whatever it is.
+One clock timer runs for the next of these events.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 
-from ..clock import FOREVER, Clock, Millis, Timer
+from ..clock import FOREVER, EmulatorClock, Millis, Timer
 from .message import BrokeredMessage
 
 
-class Locks(OrderedDict[bytes, BrokeredMessage]):
-    """Locked messages by their tokens. Who locks now stands behind all others, and so the first to end stands first."""
+class MessageLocks(OrderedDict[bytes, BrokeredMessage]):
+    """Locked messages by their lock tokens, in the order in which the locks end. A new lock is the last one."""
 
     def begin(self, token: bytes, message: BrokeredMessage) -> None:
         latest = next(reversed(self.values()), message)
         self[token] = message
-        if latest.locked_until > message.locked_until:  # locks were made shorter, and those from before last longer
+        if latest.locked_until > message.locked_until:  # the lock duration was made shorter: older locks last longer
             self.sort()
 
     def sort(self) -> None:
@@ -27,7 +27,7 @@ class Locks(OrderedDict[bytes, BrokeredMessage]):
             self.move_to_end(token)
 
     def ended(self, now: Millis) -> Iterator[BrokeredMessage]:
-        """The messages whose locks have run out, each to be unlocked before the next is asked for."""
+        """Yields the messages whose locks have ended. The caller unlocks each before it asks for the next."""
         while self and (message := next(iter(self.values()))).locked_until <= now:
             yield message
 
@@ -36,22 +36,24 @@ class Locks(OrderedDict[bytes, BrokeredMessage]):
 
 
 Entry = tuple[Millis, int]
-"""A time, and the number of the message whose time it is."""
+"""A time and the ordinal of the message that it is for."""
 
 
-class Agenda:
-    """When messages fall due and expire. Those that are gone by then are passed over: nobody need strike them out."""
+class MessageTimers:
+    """The times at which messages become active or expire. Messages deleted by then are skipped."""
 
-    def __init__(self, clock: Clock, messages: Mapping[int, BrokeredMessage], ring: Callable[[], None]) -> None:
+    def __init__(
+        self, clock: EmulatorClock, messages: Mapping[int, BrokeredMessage], on_due: Callable[[], None]
+    ) -> None:
         self._clock = clock
         self._messages = messages
-        self._ring = ring
+        self._on_due = on_due
         self._schedule: list[Entry] = []
         self._expiries: list[Entry] = []
         self._timer: Timer | None = None
         self._wake_at: Millis = FOREVER
 
-    # --- writing down --------------------------------------------------------------------------------------------
+    # --- adding ----------------------------------------------------------------------------------------------------
 
     def schedule(self, message: BrokeredMessage) -> None:
         heapq.heappush(self._schedule, (message.due, message.ordinal))
@@ -64,34 +66,34 @@ class Agenda:
         heapq.heappush(self._expiries, (message.expires_at, message.ordinal))
         self.wake(message.expires_at)
 
-    # --- looking up ----------------------------------------------------------------------------------------------
+    # --- due messages ----------------------------------------------------------------------------------------------
 
     def due(self, now: Millis) -> Iterator[BrokeredMessage]:
-        """Strikes out and gives the scheduled messages whose time has come."""
+        """Removes and yields the scheduled messages that are due."""
         while self._schedule and self._schedule[0][0] <= now:
             message = self._messages.get(heapq.heappop(self._schedule)[1])
             if message is not None:
                 yield message
 
     def expired(self, now: Millis) -> Iterator[BrokeredMessage]:
-        """Strikes out and gives the messages whose time to live is over."""
+        """Removes and yields the messages whose time to live is over."""
         while self._expiries and self._expiries[0][0] <= now:
             message = self._messages.get(heapq.heappop(self._expiries)[1])
             if message is not None:
                 yield message
 
-    # --- the timer -----------------------------------------------------------------------------------------------
+    # --- the timer -------------------------------------------------------------------------------------------------
 
     def wake(self, when: Millis) -> None:
-        """Rings once, at this time or at an earlier one: who hears it says when to ring next."""
+        """Calls back once, at this time or at an earlier one. The callback then sets the next time."""
         if when < self._wake_at:
             if self._timer is not None:
                 self._timer.cancel()
             self._wake_at = when
-            self._timer = self._clock.call_at(when, self._ring_now)
+            self._timer = self._clock.call_at(when, self._call_back)
 
     def wake_for_next(self) -> None:
-        """Rings for the first message that is still written down."""
+        """Sets the timer for the first message that is scheduled or can expire."""
         for times in (self._schedule, self._expiries):
             if times:
                 self.wake(times[0][0])
@@ -100,7 +102,7 @@ class Agenda:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _ring_now(self) -> None:
+    def _call_back(self) -> None:
         self._wake_at = FOREVER
         self._timer = None
-        self._ring()
+        self._on_due()

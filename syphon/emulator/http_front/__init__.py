@@ -1,5 +1,5 @@
-"""A namespace over HTTP. `build_app` is the way in."""
+"""The HTTP front of the emulator: administration API, Azure Resource Manager, and the emulator's own routes."""
 
-from .app import build_app
+from .app import HttpServer, build_app
 
-__all__ = ["build_app"]
+__all__ = ["HttpServer", "build_app"]

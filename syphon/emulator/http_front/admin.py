@@ -1,4 +1,4 @@
-"""The administration API of a namespace: what `ServiceBusAdministrationClient` talks to."""
+"""The administration API of a namespace, for `ServiceBusAdministrationClient`."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from ..broker.descriptions import (
+from ..broker import (
     AuthorizationRule,
+    BadArgument,
+    BrokerNamespace,
     Claim,
     EntityDescription,
+    EntityNotFound,
+    NotImplementedHere,
     QueueDescription,
     RuleDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from ..broker.refusals import BadArgument, EntityNotFound, NotImplementedHere
 from ..clock import SystemClock
 from . import atom
-from .directory import Directory
-from .forwarding import with_local_targets
-from .markup import Element, serialize
-from .paging import page_of
-from .paths import Address
+from .requests import AdministrationPath, page_of, with_local_targets
+from .xml_elements import Element, serialize
 
 _clock = SystemClock()
-"""For a feed's own date, which is the server's like the Date header. An entity's come with it from the namespace."""
+"""The clock for the date of a feed: the server's time, like the Date header. Entities have their own dates."""
 
 
-class Administration:
+class AdministrationApi:
     """Answers requests about the entities of one namespace."""
 
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+    def __init__(self, namespace: BrokerNamespace) -> None:
+        self._broker = namespace
 
     async def answer(self, request: web.Request) -> web.Response:
-        address = Address.of(request.path)
+        address = AdministrationPath.of(request.path)
         if not address.path and request.method == "GET":
-            # Anyone may come to the door: that is how people find out whether they can reach a namespace.
-            return _nothing_here()
-        self._directory.authorize_http(request.headers.get("Authorization"), address.path, Claim.MANAGE)
+            # No token is needed: people use this to test whether they can reach a namespace.
+            return _empty_feed()
+        self._broker.authorize_http(request.headers.get("Authorization"), address.path, Claim.MANAGE)
         match request.method:
             case "GET":
                 return self._get(request, address)
@@ -56,57 +56,58 @@ class Administration:
                     "Send and receive messages over AMQP."
                 )
 
-    # Reading
+    # --- reading ---------------------------------------------------------------------------------------------------
 
-    def _get(self, request: web.Request, address: Address) -> web.Response:
+    def _get(self, request: web.Request, address: AdministrationPath) -> web.Response:
         if address.path.startswith("$"):
             return self._get_special(request, address)
         try:
-            entity = self._directory.describe(address.topic or address.path)
+            entity = self._broker.describe(address.topic or address.path)
         except EntityNotFound:
-            # So does the service, where one would expect a 404. Below a topic that is there, it does say 404.
-            return _nothing_here()
+            # The service answers like this, where one expects a 404. Below an existing topic it does answer 404.
+            return _empty_feed()
         if address.topic is None:
             return self._entity(request, entity)
         if address.subscription is None:
-            return self._list(request, "Subscriptions", self._directory.subscriptions(address.topic))
+            return self._list(request, "Subscriptions", self._broker.subscriptions(address.topic))
         if not address.rules:
-            return self._entity(request, self._directory.describe(address.subscription_path))
-        rules = self._directory.rules(address.topic, address.subscription)
+            return self._entity(request, self._broker.describe(address.subscription_path))
+        rules = self._broker.rules(address.topic, address.subscription)
         if address.rule is None:
             return self._list_rules(request, address, rules)
         return self._rule(request, address, _named(address, rules))
 
-    def _get_special(self, request: web.Request, address: Address) -> web.Response:
+    def _get_special(self, request: web.Request, address: AdministrationPath) -> web.Response:
         match address.path.lower():
             case "$namespaceinfo":
-                return _entry(atom.namespace_entry(self._directory.created_at, self._place(request)))
+                return _entry(atom.namespace_entry(self._broker.created_at, self._place(request)))
             case "$resources/queues":
-                return self._list(request, "Queues", self._directory.queues())
+                return self._list(request, "Queues", self._broker.queues())
             case "$resources/topics":
-                return self._list(request, "Topics", self._directory.topics())
+                return self._list(request, "Topics", self._broker.topics())
         raise EntityNotFound(f"There is nothing at '{address.path}': this emulator lists queues and topics.")
 
     def _list(self, request: web.Request, title: str, entities: Sequence[EntityDescription]) -> web.Response:
         place = self._place(request)
         page = page_of(request, entities)
         entries = [
-            atom.entity_entry(entity, self._directory.runtime(entity.path), place, base=place.url)
-            for entity in page.items
+            atom.entity_entry(entity, self._broker.runtime(entity.path), place, base=place.url) for entity in page.items
         ]
         return _feed(atom.feed(title, entries, _clock.now(), place, page.following, page.top))
 
-    def _list_rules(self, request: web.Request, address: Address, rules: Sequence[RuleDescription]) -> web.Response:
+    def _list_rules(
+        self, request: web.Request, address: AdministrationPath, rules: Sequence[RuleDescription]
+    ) -> web.Response:
         place = self._place(request)
         path = address.subscription_path
-        created_at = self._directory.runtime(path).created_at
+        created_at = self._broker.runtime(path).created_at
         page = page_of(request, rules)
         entries = [atom.rule_entry(rule, path, created_at, place, base=place.url) for rule in page.items]
         return _feed(atom.feed("Rules", entries, _clock.now(), place, page.following, page.top))
 
-    # Changing
+    # --- changing --------------------------------------------------------------------------------------------------
 
-    def _put(self, request: web.Request, address: Address, body: bytes) -> web.Response:
+    def _put(self, request: web.Request, address: AdministrationPath, body: bytes) -> web.Response:
         given = atom.read_entry(body)
         update = "If-Match" in request.headers
         if address.topic is None:
@@ -117,7 +118,7 @@ class Administration:
             subscription, first_rule = atom.read_subscription(address.topic, address.subscription, given)
             return self._put_subscription(request, subscription, first_rule, update)
         rule = atom.read_rule_entry(address.rule, given)
-        put = self._directory.update_rule if update else self._directory.create_rule
+        put = self._broker.update_rule if update else self._broker.create_rule
         return self._rule(request, address, put(address.topic, address.subscription, rule), created=not update)
 
     def _put_entity(
@@ -126,58 +127,58 @@ class Administration:
         entity = replace(entity, authorization_rules=tuple(map(_with_keys, entity.authorization_rules)))
         kept: EntityDescription
         if isinstance(entity, TopicDescription):
-            kept = (self._directory.update_topic if update else self._directory.create_topic)(entity)
+            kept = (self._broker.update_topic if update else self._broker.create_topic)(entity)
         else:
-            queue = with_local_targets(entity, request, self._directory)
-            kept = (self._directory.update_queue if update else self._directory.create_queue)(queue)
+            queue = with_local_targets(entity, request, self._broker)
+            kept = (self._broker.update_queue if update else self._broker.create_queue)(queue)
         return self._entity(request, kept, created=not update)
 
     def _put_subscription(
         self, request: web.Request, subscription: SubscriptionDescription, first_rule: RuleDescription, update: bool
     ) -> web.Response:
-        subscription = with_local_targets(subscription, request, self._directory)
+        subscription = with_local_targets(subscription, request, self._broker)
         if update:
-            kept = self._directory.update_subscription(subscription)
+            kept = self._broker.update_subscription(subscription)
         else:
-            kept = self._directory.create_subscription(subscription, first_rule)
+            kept = self._broker.create_subscription(subscription, first_rule)
         return self._entity(request, kept, created=not update)
 
-    def _delete(self, address: Address) -> web.Response:
+    def _delete(self, address: AdministrationPath) -> web.Response:
         if address.topic is None:
-            self._directory.delete(address.path)
+            self._broker.delete(address.path)
         elif address.subscription is None or (address.rules and address.rule is None):
             raise EntityNotFound(f"'{address.path}' is a list, and cannot be deleted.")
         elif address.rule is None:
-            self._directory.delete(address.subscription_path)
+            self._broker.delete(address.subscription_path)
         else:
-            self._directory.delete_rule(address.topic, address.subscription, address.rule)
+            self._broker.delete_rule(address.topic, address.subscription, address.rule)
         return web.Response()
 
-    # Answers
+    # --- answers ---------------------------------------------------------------------------------------------------
 
-    def _place(self, request: web.Request) -> atom.Place:
-        return atom.Place(
-            namespace=self._directory.name,
-            tier=self._directory.tier,
+    def _place(self, request: web.Request) -> atom.DocumentContext:
+        return atom.DocumentContext(
+            namespace=self._broker.name,
+            tier=self._broker.tier,
             host=request.host,
             url=f"https://{request.host}{request.raw_path}",
             api_version=request.query.get("api-version", "2021-05"),
         )
 
     def _entity(self, request: web.Request, entity: EntityDescription, *, created: bool = False) -> web.Response:
-        runtime = self._directory.runtime(entity.path)
+        runtime = self._broker.runtime(entity.path)
         return _entry(atom.entity_entry(entity, runtime, self._place(request), created=created), created=created)
 
     def _rule(
-        self, request: web.Request, address: Address, rule: RuleDescription, *, created: bool = False
+        self, request: web.Request, address: AdministrationPath, rule: RuleDescription, *, created: bool = False
     ) -> web.Response:
         path = address.subscription_path
-        # Rules keep no date of their own; no client of ours has asked for one.
-        created_at = self._directory.runtime(path).created_at
+        # Rules have no date of their own, and no client has needed one.
+        created_at = self._broker.runtime(path).created_at
         return _entry(atom.rule_entry(rule, path, created_at, self._place(request)), created=created)
 
 
-def _named(address: Address, rules: Sequence[RuleDescription]) -> RuleDescription:
+def _named(address: AdministrationPath, rules: Sequence[RuleDescription]) -> RuleDescription:
     for rule in rules:
         if rule.name.lower() == str(address.rule).lower():
             return rule
@@ -185,7 +186,7 @@ def _named(address: Address, rules: Sequence[RuleDescription]) -> RuleDescriptio
 
 
 def _with_keys(rule: AuthorizationRule) -> AuthorizationRule:
-    """The rule with both keys: the service makes those a client leaves out."""
+    """Adds the keys that the client left out, as the service does."""
     return replace(rule, primary_key=rule.primary_key or _new_key(), secondary_key=rule.secondary_key or _new_key())
 
 
@@ -201,8 +202,8 @@ def _feed(feed: Element) -> web.Response:
     return _response(feed, "feed", 200)
 
 
-def _nothing_here() -> web.Response:
-    return _feed(atom.nothing_here(_clock.now()))
+def _empty_feed() -> web.Response:
+    return _feed(atom.empty_feed(_clock.now()))
 
 
 def _response(root: Element, kind: str, status: int) -> web.Response:

@@ -1,36 +1,38 @@
-"""One namespace's HTTP port: its administration API, Azure Resource Manager's, and the emulator's own controls."""
+"""The HTTP application of a namespace: administration API, Azure Resource Manager, and the emulator's own routes."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from ..broker.faults import ConnectionDropped
-from ..broker.refusals import EntityNotFound, Refusal
-from .admin import Administration
-from .arm import ResourceManager
+from ..broker import BrokerNamespace, ConnectionDropped, EntityNotFound, Journal, Refusal
+from .admin import AdministrationApi
+from .arm import ResourceManagerApi
 from .control import add_control_routes
-from .directory import Journal, Watched
-from .errors import refused
-from .paths import entity_of, is_control, is_resource_manager
+from .requests import entity_of, is_control, is_resource_manager
+from .xml_elements import element, serialize, text
 
-if TYPE_CHECKING:
-    from ..broker.namespace import Namespace
+log = logging.getLogger(__name__)
 
 _CLOSING = web.AppKey("closing", asyncio.Event)
 _WRITES = frozenset({"PUT", "POST", "PATCH", "DELETE"})
 
 
-def build_app(namespace: Namespace) -> web.Application:
-    """The application that answers on a namespace's HTTP port."""
-    app = web.Application(middlewares=[_word_refusals, _watching(namespace)])
+def build_app(namespace: BrokerNamespace) -> web.Application:
+    """Builds the application that answers on the HTTP port of a namespace."""
+    app = web.Application(middlewares=[_answer_refusals, _observe(namespace)])
     app[_CLOSING] = asyncio.Event()
-    app.on_shutdown.append(_let_go)
-    administration = Administration(namespace)
-    resource_manager = ResourceManager(namespace)
+    app.on_shutdown.append(_release)
+    administration = AdministrationApi(namespace)
+    resource_manager = ResourceManagerApi(namespace)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if is_control(request.path):
@@ -39,25 +41,25 @@ def build_app(namespace: Namespace) -> web.Application:
         return await front.answer(request)
 
     add_control_routes(app, namespace)
-    # One route for all paths: entity names have slashes, written as such or as %2F, that no pattern could place.
+    # One route for all paths: entity names contain slashes, written as / or as %2F, and no pattern can match them.
     app.router.add_route("*", "/{path:.*}", answer)
     return app
 
 
 @web.middleware
-async def _word_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer what was refused in the words of the API that was asked."""
+async def _answer_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers a refused request in the format of its API."""
     try:
         return await handler(request)
     except Refusal as refusal:
         return refused(request.path, refusal)
     except web.HTTPException as problem:
-        # What aiohttp refuses by itself, such as a body that is too large.
+        # aiohttp itself refuses some requests, for example a body that is too large.
         return refused(request.path, Refusal(problem.text or problem.reason, status=problem.status))
 
 
-def _watching(namespace: Watched) -> Middleware:
-    """Let arranged faults happen to each request, count it, and answer a change when it is written down."""
+def _observe(namespace: BrokerNamespace) -> Middleware:
+    """Applies faults to each request, counts it, and answers a change after it is on disk."""
 
     @web.middleware
     async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -69,8 +71,8 @@ def _watching(namespace: Watched) -> Middleware:
             fault = await namespace.faults.http(entity)
             namespace.counters.add(entity, "manage")
             try:
-                if is_write and namespace.journal.trouble is not None:
-                    raise _not_kept(namespace.journal.trouble)
+                if is_write and namespace.journal.write_error is not None:
+                    raise _not_kept(namespace.journal.write_error)
                 response = await handler(request)
                 if is_write:
                     await _durable(namespace.journal)
@@ -104,7 +106,7 @@ def _not_kept(why: str) -> Refusal:
 
 async def _hang_up(request: web.Request, until: asyncio.Event | None) -> web.StreamResponse:
     if until is not None:
-        # The client waits for as long as it likes, and we until that is over or the server closes.
+        # The connection stays open until the event, or until the server closes.
         ends = [asyncio.ensure_future(event.wait()) for event in (until, request.app[_CLOSING])]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -113,9 +115,60 @@ async def _hang_up(request: web.Request, until: asyncio.Event | None) -> web.Str
                 end.cancel()
     if request.transport is not None:
         request.transport.abort()
-    # Nobody hears this: aiohttp wants something to send, and finds the connection gone.
+    # aiohttp needs a response, but the connection is closed and the client gets none.
     return web.Response()
 
 
-async def _let_go(app: web.Application) -> None:
+async def _release(app: web.Application) -> None:
     app[_CLOSING].set()
+
+
+_CODES = {401: "AuthenticationFailed", 403: "AuthorizationFailed", 404: "ResourceNotFound"}
+"""Error codes of Resource Manager that differ from the name of the HTTP status."""
+
+
+def refused(path: str, refusal: Refusal) -> web.Response:
+    """The answer to a refused request: Service Bus writes XML, Resource Manager and the control routes JSON."""
+    if is_resource_manager(path) or is_control(path):
+        code = _CODES.get(refusal.status) or HTTPStatus(refusal.status).phrase.title().replace(" ", "")
+        return web.json_response({"error": {"code": code, "message": refusal.description}}, status=refusal.status)
+    # The service adds a tracking id for its support. Ours says in a log that the emulator wrote it.
+    trail = (
+        f"TrackingId:{uuid.uuid4()}_emulator, SystemTracker:{path.lstrip('/')}, "
+        f"Timestamp:{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
+    )
+    body = element("Error", text("Code", str(refusal.status)), text("Detail", f"{refusal.description} {trail}"))
+    return web.Response(body=serialize(body), status=refusal.status, content_type="application/xml", charset="utf-8")
+
+
+def _shorten_bad_request(record: logging.LogRecord) -> bool:
+    """Logs a request that is not HTTP as information and without its bytes.
+
+    aiohttp logs it as an error and quotes it, its Authorization header included, which may hold a key.
+    """
+    problem = record.exc_info[1] if record.exc_info else None
+    if isinstance(problem, HttpProcessingError):
+        record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        record.msg, record.args = "a request was refused because it is not HTTP: %s", (type(problem).__name__,)
+        record.exc_info = record.exc_text = None
+        return log.isEnabledFor(logging.INFO)
+    return True
+
+
+log.addFilter(_shorten_bad_request)
+
+
+class HttpServer:
+    """The HTTP front of one namespace, as a factory of protocols for its listeners."""
+
+    def __init__(self, namespace: BrokerNamespace) -> None:
+        self._runner = web.AppRunner(build_app(namespace), access_log=None, logger=log, shutdown_timeout=0.5)
+
+    async def start(self) -> Callable[[], asyncio.Protocol]:
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None  # setup() has made it
+        return server
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()

@@ -1,4 +1,4 @@
-"""Entities as Atom entries and feeds, both ways: the documents of the service's administration API."""
+"""Reads and writes entities as Atom entries and feeds, the documents of the administration API."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ..broker.descriptions import (
+from ..broker import (
     DEFAULT_RULE,
     AuthorizationRule,
+    BadArgument,
     Claim,
     EntityDescription,
     EntityRuntime,
+    NotImplementedHere,
     QueueDescription,
     RuleDescription,
     SubscriptionDescription,
@@ -20,33 +22,32 @@ from ..broker.descriptions import (
     TopicDescription,
     default_message_size,
 )
-from ..broker.refusals import BadArgument, NotImplementedHere
 from ..clock import Millis
-from . import markup
-from .entities import (
+from . import xml_elements
+from .entity_properties import (
     COUNTS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
-    Fact,
-    Kind,
-    Nested,
+    NestedProperty,
     Property,
-    Setting,
+    PropertyType,
+    RuntimeProperty,
+    SettingProperty,
     properties_of,
     read_settings,
 )
-from .markup import Element, connect, element, text
+from .iso_times import write_instant, write_second
 from .rules import read_rule, rule_element
-from .values import write_instant, write_second
+from .xml_elements import Element, connect, element, text
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
 def read_entry(body: bytes) -> Element:
-    """The description inside the entry a client sent."""
-    entry = markup.parse(body)
-    content = entry.find(f"{{{markup.ATOM}}}content") if entry.tag == f"{{{markup.ATOM}}}entry" else None
+    """Reads the description inside the entry that a client sent."""
+    entry = xml_elements.parse(body)
+    content = entry.find(f"{{{xml_elements.ATOM}}}content") if entry.tag == f"{{{xml_elements.ATOM}}}entry" else None
     if content is None or len(content) != 1:
         raise BadArgument("The body is not an Atom entry whose content is one description.")
     return content[0]
@@ -61,13 +62,13 @@ def read_entity(path: str, given: Element) -> QueueDescription | TopicDescriptio
 
 
 def read_subscription(topic: str, name: str, given: Element) -> tuple[SubscriptionDescription, RuleDescription]:
-    """The subscription, and the rule it is to start with."""
+    """Reads a subscription and the rule that it starts with."""
     _expect("SubscriptionDescription", given)
     first = given.find(connect("DefaultRuleDescription"))
-    if first is None or markup.is_nil(first):
+    if first is None or xml_elements.is_nil(first):
         rule = DEFAULT_RULE
     else:
-        rule = read_rule(markup.texts(first).get("Name") or DEFAULT_RULE.name, first)
+        rule = read_rule(xml_elements.texts(first).get("Name") or DEFAULT_RULE.name, first)
     return SubscriptionDescription(topic, name, **_settings(SUBSCRIPTION, given)), rule
 
 
@@ -86,15 +87,15 @@ def _local(given: Element) -> str:
 
 
 def _settings(properties: tuple[Property, ...], given: Element) -> dict[str, Any]:
-    settings = read_settings(properties, markup.texts(given))
+    settings = read_settings(properties, xml_elements.texts(given))
     rules = given.find(connect("AuthorizationRules"))
-    if rules is not None and Nested.AUTHORIZATION_RULES in properties:
+    if rules is not None and NestedProperty.AUTHORIZATION_RULES in properties:
         settings["authorization_rules"] = tuple(map(_read_authorization_rule, rules))
     return settings
 
 
 def _read_authorization_rule(given: Element) -> AuthorizationRule:
-    values = markup.texts(given)
+    values = xml_elements.texts(given)
     name = values.get("KeyName", "")
     if not name:
         raise BadArgument("SubCode=40000. An authorization rule has no KeyName: give it one.")
@@ -110,8 +111,8 @@ def _read_authorization_rule(given: Element) -> AuthorizationRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a document is read: the namespace, and the address it was asked for at."""
+class DocumentContext:
+    """What a document repeats of its request: the namespace, the host, the address, the API version."""
 
     namespace: str
     tier: Tier
@@ -121,16 +122,21 @@ class Place:
 
 
 def entity_entry(
-    entity: EntityDescription, runtime: EntityRuntime, place: Place, *, created: bool = False, base: str | None = None
+    entity: EntityDescription,
+    runtime: EntityRuntime,
+    place: DocumentContext,
+    *,
+    created: bool = False,
+    base: str | None = None,
 ) -> Element:
-    """An entry. One that was just created has no counts yet; one in a feed names the feed as its base."""
+    """Writes an entry. A new entity has no counts yet. An entry in a feed names the feed as its base."""
     name = type(entity).__name__
-    content = element(name, **{"xmlns": markup.CONNECT, "xmlns:i": markup.INSTANCE})
+    content = element(name, **{"xmlns": xml_elements.CONNECT, "xmlns:i": xml_elements.INSTANCE})
     for item in properties_of(entity):
         made = _property(item, entity, runtime, place, created)
         if made is not None:
             content.append(made)
-    # Only what lies at the top of a namespace has an author.
+    # Only queues and topics have an author.
     author = None if isinstance(entity, SubscriptionDescription) else place.namespace
     return _entry(
         place, entity.path, entity.name, content, (runtime.created_at, runtime.updated_at), author=author, base=base
@@ -138,13 +144,13 @@ def entity_entry(
 
 
 def rule_entry(
-    rule: RuleDescription, path: str, created_at: Millis, place: Place, *, base: str | None = None
+    rule: RuleDescription, path: str, created_at: Millis, place: DocumentContext, *, base: str | None = None
 ) -> Element:
     content = rule_element(rule, created_at)
     return _entry(place, f"{path}/rules/{rule.name}", rule.name, content, (created_at, created_at), base=base)
 
 
-def namespace_entry(created_at: Millis, place: Place) -> Element:
+def namespace_entry(created_at: Millis, place: DocumentContext) -> Element:
     when = write_instant(created_at)
     return element(
         "entry",
@@ -162,34 +168,36 @@ def namespace_entry(created_at: Millis, place: Place) -> Element:
                 text("ModifiedTime", when),
                 text("Name", place.namespace),
                 text("NamespaceType", "Messaging"),
-                **{"xmlns": markup.CONNECT, "xmlns:i": markup.INSTANCE},
+                **{"xmlns": xml_elements.CONNECT, "xmlns:i": xml_elements.INSTANCE},
             )
         ),
-        xmlns=markup.ATOM,
+        xmlns=xml_elements.ATOM,
     )
 
 
-def feed(title: str, entries: Sequence[Element], now: Millis, place: Place, following: int | None, top: int) -> Element:
-    """A page of a list. `following` is where the next page starts, if there is one."""
-    onward = None
+def feed(
+    title: str, entries: Sequence[Element], now: Millis, place: DocumentContext, following: int | None, top: int
+) -> Element:
+    """Writes a page of a list. `following` is the start of the next page, if there is one."""
+    next_link = None
     if following is not None:
         query = urlencode({"$skip": following, "$top": top, "api-version": place.api_version})
-        # Clients take the second link for the next page, so there is no second link on the last one.
-        onward = _link("next", f"{place.url.partition('?')[0]}?{query}")
+        # Clients take the second link as the next page, so the last page has only one link.
+        next_link = _link("next", f"{place.url.partition('?')[0]}?{query}")
     return element(
         "feed",
         _title(title),
         text("id", place.url),
         text("updated", write_second(now)),
         _link("self", place.url),
-        onward,
+        next_link,
         *entries,
-        xmlns=markup.ATOM,
+        xmlns=xml_elements.ATOM,
     )
 
 
-def nothing_here(now: Millis) -> Element:
-    """How the service answers a GET where there is no entity: with a list of public services, which is empty."""
+def empty_feed(now: Millis) -> Element:
+    """The answer of the service to a GET without an entity: an empty list of public services."""
     return element(
         "feed",
         _title("Publicly Listed Services"),
@@ -197,12 +205,12 @@ def nothing_here(now: Millis) -> Element:
         text("id", "uuid:00000000-0000-0000-0000-000000000000;id=0"),
         text("updated", write_second(now)),
         text("generator", "Service Bus 1.1"),
-        xmlns=markup.ATOM,
+        xmlns=xml_elements.ATOM,
     )
 
 
 def _entry(
-    place: Place,
+    place: DocumentContext,
     path: str,
     name: str,
     content: Element,
@@ -223,8 +231,8 @@ def _entry(
         None if author is None else element("author", text("name", author)),
         _link("self", address),
         _content(content),
-        # The namespace is inherited in a feed, and the base matters only there.
-        **({"xmlns": markup.ATOM} if base is None else {"xml:base": base}),
+        # In a feed the entry inherits the XML namespace, and only there it has a base.
+        **({"xmlns": xml_elements.ATOM} if base is None else {"xml:base": base}),
     )
 
 
@@ -241,21 +249,21 @@ def _content(description: Element) -> Element:
 
 
 def _property(
-    item: Property, entity: EntityDescription, runtime: EntityRuntime, place: Place, created: bool
+    item: Property, entity: EntityDescription, runtime: EntityRuntime, place: DocumentContext, created: bool
 ) -> Element | None:
     match item:
-        case Setting(name, kind):
+        case SettingProperty(name, kind):
             value = item.plain(entity)
             if value is None and name == "MaxMessageSizeInKilobytes":
                 value = default_message_size(place.tier)
-            if kind is Kind.ENTITY and value is not None:
+            if kind is PropertyType.ENTITY and value is not None:
                 value = f"sb://{place.host}/{value}"
             return None if value is None else text(name, _spelled(value))
-        case Fact(name, fact, later):
+        case RuntimeProperty(name, fact, later):
             return None if created and later else text(name, _spelled(fact(runtime)))
-        case Nested.COUNT_DETAILS:
+        case NestedProperty.COUNT_DETAILS:
             return None if created else _count_details(runtime)
-        case Nested.AUTHORIZATION_RULES:
+        case NestedProperty.AUTHORIZATION_RULES:
             rules = () if isinstance(entity, SubscriptionDescription) else entity.authorization_rules
             return element(item.value, *map(_authorization_rule, rules))
 
@@ -266,11 +274,11 @@ def _spelled(value: str | int | bool) -> str:
 
 def _count_details(runtime: EntityRuntime) -> Element:
     counts = (text(f"d2p1:{name}", str(count(runtime))) for name, count in COUNTS.items())
-    return element(Nested.COUNT_DETAILS.value, *counts, **{"xmlns:d2p1": markup.COUNTS})
+    return element(NestedProperty.COUNT_DETAILS.value, *counts, **{"xmlns:d2p1": xml_elements.COUNTS})
 
 
 def _authorization_rule(rule: AuthorizationRule) -> Element:
-    return markup.typed(
+    return xml_elements.typed(
         "AuthorizationRule",
         "SharedAccessAuthorizationRule",
         text("ClaimType", "SharedAccessKey"),

@@ -1,4 +1,4 @@
-"""The emulator's own routes, under /$emulator/: counters, faults, outages. They work while the namespace is out."""
+"""The emulator's own routes under /$emulator/: counters, faults, outages. They also work during an outage."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ from typing import Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..broker.entities import FRAGMENTS
-from ..broker.faults import Action, BadFault, Fault, Operation, Outage
-from ..broker.namespace import Namespace
-from ..broker.refusals import BadArgument, EntityNotFound, Refusal, Unauthorized
+from ..broker import (
+    FRAGMENTS,
+    Action,
+    BadArgument,
+    BadFault,
+    BrokerNamespace,
+    EntityNotFound,
+    Fault,
+    Operation,
+    Outage,
+    Refusal,
+    Unauthorized,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 B = TypeVar("B", bound=BaseModel)
@@ -24,7 +33,7 @@ class _Body(BaseModel):
 
 
 class FaultBody(_Body):
-    """A fault, as it is posted. Which values make sense is the fault's own business."""
+    """A fault as a client posts it. `Fault` itself checks the values."""
 
     action: Action
     operation: Operation | None = None
@@ -56,8 +65,8 @@ class FragmentsBody(_Body):
     down: list[int]
 
 
-def add_control_routes(app: web.Application, namespace: Namespace) -> None:
-    """Puts the control routes beside the service's own."""
+def add_control_routes(app: web.Application, namespace: BrokerNamespace) -> None:
+    """Adds the control routes to the application."""
     control = Control(namespace)
     routes: list[tuple[str, str, Handler]] = [
         ("GET", "/health", control.health),
@@ -79,7 +88,7 @@ def add_control_routes(app: web.Application, namespace: Namespace) -> None:
 
 
 def _guarded(handler: Handler) -> Handler:
-    """Refusals become JSON, and pages in a browser are kept out: they carry an Origin, scripts and tests do not."""
+    """Answers refusals as JSON, and refuses web pages: a browser sends an Origin header, scripts and tests do not."""
 
     async def guarded(request: web.Request) -> web.Response:
         try:
@@ -103,13 +112,13 @@ async def _read(request: web.Request, model: type[B]) -> B:
 
 
 class Control:
-    """What can be asked and told about one namespace."""
+    """The handlers of the control routes of one namespace."""
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: BrokerNamespace) -> None:
         self._namespace = namespace
         self._faults = namespace.faults
 
-    async def health(self, request: web.Request) -> web.Response:  # noqa: ARG002  all handlers have one shape
+    async def health(self, request: web.Request) -> web.Response:  # noqa: ARG002  all handlers have one signature
         outage = self._faults.outage
         return web.json_response({"namespace": self._namespace.name, "outage": outage.value if outage else None})
 

@@ -1,4 +1,4 @@
-"""Subscription rules as XML: filters, their values and their types, both ways."""
+"""Reads and writes subscription rules as XML: filters, values and their types."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ..broker.descriptions import RuleDescription
-from ..broker.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
-from ..broker.refusals import BadArgument
+from ..broker import BadArgument, CorrelationFilter, FalseFilter, Filter, RuleDescription, SqlFilter, TrueFilter
 from ..clock import Millis
-from .markup import CONNECT, INSTANCE, SCHEMA, SERIALIZATION, Element, connect, element, kind_of, text, texts, typed
-from .values import read_instant, read_timedelta, write_datetime, write_instant, write_timedelta
+from .iso_times import read_instant, read_timedelta, write_datetime, write_instant, write_timedelta
+from .xml_elements import (
+    CONNECT,
+    INSTANCE,
+    SCHEMA,
+    SERIALIZATION,
+    Element,
+    connect,
+    element,
+    kind_of,
+    text,
+    texts,
+    typed,
+)
 
 _CORRELATION = {
     "CorrelationId": "correlation_id",
@@ -29,7 +39,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read_rule(name: str, given: Element) -> RuleDescription:
-    """The rule in a `RuleDescription` or `DefaultRuleDescription` element."""
+    """Reads the rule in a `RuleDescription` or `DefaultRuleDescription` element."""
     condition = given.find(connect("Filter"))
     return RuleDescription(name, TrueFilter() if condition is None else _read_filter(condition), _read_action(given))
 

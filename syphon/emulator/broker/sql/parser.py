@@ -1,4 +1,4 @@
-"""The grammar: from the tokens of an expression to its terms. What is not of the language is refused, and where."""
+"""The parser: turns the tokens of a filter into expressions. It refuses other input and names the position."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from ..refusals import BadArgument
-from .terms import (
+from .expressions import (
     Condition,
-    Term,
-    Value,
+    Expression,
+    ValueExpression,
     calculation,
     comparison,
     conjunction,
@@ -51,14 +51,14 @@ SYSTEM_PROPERTIES: Mapping[str, str] = {
     },
     "subject": "label",
 }
-"""What `sys.` may be followed by, and the name to ask a message for. Newer SDKs call the label a subject."""
+"""The names allowed after `sys.`, and the system property of each. Newer SDKs call the label a subject."""
 
 _NAMES = ("word", "name")
 _LITERALS: Mapping[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 def parse(expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Condition:
-    """The condition an expression states; `BadArgument` says where it states none."""
+    """Parses an expression into its condition. `BadArgument` names the position of an error."""
     if len(expression) > LONGEST_EXPRESSION:
         raise BadArgument(
             f"The SQL filter expression has {len(expression)} characters; expected at most {LONGEST_EXPRESSION}."
@@ -67,8 +67,8 @@ def parse(expression: str, parameters: Mapping[str, object], new_id: Callable[[]
 
 
 class _Parser:
-    """One method per level of precedence, loosest first. Parentheses may hold either kind of term, so each level
-    passes on what it got and asks for a value or a condition only where it needs one."""
+    """One method per level of precedence, loosest first. Parentheses may hold a value or a condition, so each level
+    returns what it read and requires a value or a condition only where it needs one."""
 
     def __init__(self, expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID]) -> None:
         self._tokens = list(tokens(expression))
@@ -78,20 +78,20 @@ class _Parser:
         self._new_id = new_id
 
     def whole(self) -> Condition:
-        condition = self._as_condition(self._alternatives())
+        condition = self._as_condition(self._disjunction())
         if self._here.kind != "end":
             self._refuse("AND, OR or the end of the expression")
         return condition
 
-    def _alternatives(self) -> Term:
-        return self._joined("OR", self._requirements, disjunction)
+    def _disjunction(self) -> Expression:
+        return self._joined("OR", self._conjunction, disjunction)
 
-    def _requirements(self) -> Term:
-        return self._joined("AND", self._denial, conjunction)
+    def _conjunction(self) -> Expression:
+        return self._joined("AND", self._negation, conjunction)
 
     def _joined(
-        self, keyword: str, operand: Callable[[], Term], join: Callable[[Sequence[Condition]], Condition]
-    ) -> Term:
+        self, keyword: str, operand: Callable[[], Expression], join: Callable[[Sequence[Condition]], Condition]
+    ) -> Expression:
         first = operand()
         if self._here.kind != keyword:
             return first
@@ -100,7 +100,7 @@ class _Parser:
             conditions.append(self._as_condition(operand()))
         return join(conditions)
 
-    def _denial(self) -> Term:
+    def _negation(self) -> Expression:
         if self._here.kind != "NOT":
             return self._test()
         odd = False
@@ -109,7 +109,7 @@ class _Parser:
         condition = self._as_condition(self._test())
         return negation(condition) if odd else condition
 
-    def _test(self) -> Term:
+    def _test(self) -> Expression:
         start = self._here
         term = self._sum()
         if self._here.kind in EQUALITY or self._here.kind in ORDER:
@@ -117,25 +117,25 @@ class _Parser:
             return comparison(self._next().kind, left, self._operand())
         if self._accept("IS"):
             return self._is_null(term, start)
-        denied = self._accept("NOT")
+        negated = self._accept("NOT")
         if self._accept("IN"):
             condition = self._in(self._as_value(term, start))
         elif self._accept("LIKE"):
             condition = self._like(self._as_value(term, start))
-        elif denied:
+        elif negated:
             self._refuse("IN or LIKE after NOT")
         else:
             return term
-        return negation(condition) if denied else condition
+        return negation(condition) if negated else condition
 
-    def _is_null(self, term: Term, start: Token) -> Condition:
-        if not isinstance(term, Value) or term.exists is None:
+    def _is_null(self, term: Expression, start: Token) -> Condition:
+        if not isinstance(term, ValueExpression) or term.exists is None:
             self._refuse("a property before IS", start)
-        denied = self._accept("NOT")
-        self._expect("NULL", "NULL" if denied else "NULL or NOT NULL")
-        return Condition(lambda properties: (term.of(properties) is None) is not denied)
+        negated = self._accept("NOT")
+        self._expect("NULL", "NULL" if negated else "NULL or NOT NULL")
+        return Condition(lambda properties: (term.of(properties) is None) is not negated)
 
-    def _in(self, left: Value) -> Condition:
+    def _in(self, left: ValueExpression) -> Condition:
         self._open("( and the values to choose from")
         choices = [self._operand()]
         while self._accept(","):
@@ -143,7 +143,7 @@ class _Parser:
         self._close("a comma or )")
         return one_of(left, choices)
 
-    def _like(self, left: Value) -> Condition:
+    def _like(self, left: ValueExpression) -> Condition:
         start = self._here
         pattern = self._operand()
         escape = self._operand() if self._accept("ESCAPE") else None
@@ -154,25 +154,25 @@ class _Parser:
                 self._refuse(str(problem), start)
         return like(left, pattern, escape)
 
-    def _sum(self) -> Term:
+    def _sum(self) -> Expression:
         return self._calculation(("+", "-"), self._product)
 
-    def _product(self) -> Term:
+    def _product(self) -> Expression:
         return self._calculation(("*", "/", "%"), self._signed)
 
-    def _calculation(self, symbols: Sequence[str], operand: Callable[[], Term]) -> Term:
+    def _calculation(self, symbols: Sequence[str], operand: Callable[[], Expression]) -> Expression:
         start = self._here
         term = operand()
         if self._here.kind not in symbols:
             return term
         first = self._as_value(term, start)
-        rest: list[tuple[str, Value]] = []
+        rest: list[tuple[str, ValueExpression]] = []
         while self._here.kind in symbols:
             symbol, start = self._next().kind, self._here
             rest.append((symbol, self._as_value(operand(), start)))
         return calculation(first, rest)
 
-    def _signed(self) -> Term:
+    def _signed(self) -> Expression:
         if self._here.kind not in ("+", "-"):
             return self._primary()
         factor = 1
@@ -181,11 +181,11 @@ class _Parser:
         start = self._here
         return calculation(self._as_value(self._primary(), start), [("*", constant(factor))])
 
-    def _primary(self) -> Term:
+    def _primary(self) -> Expression:
         token = self._here
         if token.kind == "(":
             self._open("(")
-            term = self._alternatives()
+            term = self._disjunction()
             self._close("AND, OR, an operator or )")
             return term
         if self._accept("EXISTS"):
@@ -203,8 +203,8 @@ class _Parser:
         self._close(")")
         return Condition(subject.exists)
 
-    def _named(self) -> Value:
-        """A property, or a function's result: both begin with a name."""
+    def _named(self) -> ValueExpression:
+        """A property or the result of a function: both begin with a name."""
         token = self._next()
         if token.kind == "word" and self._here.kind == "(":
             return self._function(token)
@@ -212,7 +212,7 @@ class _Parser:
             return self._scoped(token)
         return user_property(constant(token.name()))
 
-    def _scoped(self, scope: Token) -> Value:
+    def _scoped(self, scope: Token) -> ValueExpression:
         if scope.text.lower() not in ("sys", "user"):
             self._refuse("sys or user before the dot", scope)
         self._next()
@@ -225,12 +225,12 @@ class _Parser:
             self._refuse("the name of a system property", token)
         return system_property(SYSTEM_PROPERTIES[token.name().lower()])
 
-    def _function(self, token: Token) -> Value:
+    def _function(self, token: Token) -> ValueExpression:
         name = token.text.lower()
         if name not in ("newid", "property", "p"):
             self._refuse("the function newid, property or p", token)
         self._open("(")
-        result = Value(lambda _: self._new_id()) if name == "newid" else user_property(self._operand())
+        result = ValueExpression(lambda _: self._new_id()) if name == "newid" else user_property(self._operand())
         self._close(")")
         return result
 
@@ -261,17 +261,17 @@ class _Parser:
             self._refuse("a parameter whose value a filter can compare", token)
         return value
 
-    def _operand(self) -> Value:
+    def _operand(self) -> ValueExpression:
         start = self._here
         return self._as_value(self._sum(), start)
 
-    def _as_value(self, term: Term, start: Token) -> Value:
+    def _as_value(self, term: Expression, start: Token) -> ValueExpression:
         if isinstance(term, Condition):
             self._refuse("a value rather than a condition", start)
         return term
 
-    def _as_condition(self, term: Term) -> Condition:
-        if isinstance(term, Value):
+    def _as_condition(self, term: Expression) -> Condition:
+        if isinstance(term, ValueExpression):
             self._refuse("a comparison, IN, LIKE or IS after a value")
         return term
 

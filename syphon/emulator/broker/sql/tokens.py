@@ -1,4 +1,4 @@
-"""The words, values and symbols an expression is written with."""
+"""The tokens of a filter expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of the language: which can be compared, what calculating gives, how a LIKE pattern is held against a text."""
+"""Values of the language: comparison, arithmetic and LIKE patterns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 LONGEST_TEXT = 65_536
-"""As long as all properties of a message together may be: a concatenation beyond that is unknown."""
+"""The size limit of all properties of a message together. A longer concatenation is unknown."""
 LONGEST_PATTERN = 1024
 
 _KINDS: Mapping[type, type] = {  # bool comes first because Python's bools are ints
@@ -46,7 +46,7 @@ _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
 
 def kind_of(value: object) -> type | None:
-    """The family a value is comparable within: all numbers are one. `None` for what filters know nothing about."""
+    """The type that a value is compared as: one for all numbers. `None` for values that filters cannot compare."""
     return next((kind for base, kind in _KINDS.items() if isinstance(value, base)), None)
 
 
@@ -62,7 +62,7 @@ def compare(symbol: str, left: object, right: object) -> bool | None:
 
 
 def calculate(symbol: str, left: object, right: object) -> object:
-    """Arithmetic as C# does it, except that what would throw there (overflow, division by zero) is unknown here."""
+    """Calculates as C# does, but overflow and division by zero, which throw in C#, give unknown."""
     if isinstance(left, str) and isinstance(right, str) and symbol == "+":
         return left + right if len(left) + len(right) <= LONGEST_TEXT else None
     if kind_of(left) is not float or kind_of(right) is not float:
@@ -90,10 +90,10 @@ def _in_utc(moment: datetime) -> datetime:
 
 @dataclass(frozen=True)
 class LikePattern:
-    """A LIKE pattern as what stands before its last `%`, and what must end the text after it (no `%`: nothing must).
+    """A LIKE pattern in two parts: up to its last `%`, and after it (None if the pattern has no `%`).
 
-    The parts between two `%` are taken where they occur first, in atomic groups: a later failure never comes back to
-    try another place, because if the first place does not do, no other does.
+    Each part between two `%` matches at its first occurrence, in an atomic group. The matcher never goes back to try
+    another place: if the first place does not lead to a match, no other does.
     """
 
     start: re.Pattern[str]
@@ -111,7 +111,7 @@ class LikePattern:
 
 @lru_cache(maxsize=1024)
 def like_pattern(pattern: str, escape: str | None) -> LikePattern:
-    """Raises ValueError, saying what was expected, for a pattern that means nothing."""
+    """Compiles a pattern. For an invalid one it raises ValueError, which says what was expected."""
     if escape is not None and len(escape) != 1:
         raise ValueError("an escape character of length 1")
     if len(pattern) > LONGEST_PATTERN:

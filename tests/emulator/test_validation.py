@@ -1,4 +1,4 @@
-"""What entities may be told to be: the limits of the service, tier by tier, and what cannot change afterwards."""
+"""The rules for descriptions: the limits of the service in each tier, and the properties that cannot change."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from syphon.emulator.broker.descriptions import (
     SubscriptionDescription,
     Tier,
     TopicDescription,
-    check_update,
-    spelled,
-    validate,
 )
 from syphon.emulator.broker.filters import TrueFilter
 from syphon.emulator.broker.refusals import BadArgument, NotImplementedHere
+from syphon.emulator.broker.validation import check_update, spelled, validate
 from syphon.emulator.clock import FOREVER
 
 QUEUE = QueueDescription("orders")

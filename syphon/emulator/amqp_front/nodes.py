@@ -1,28 +1,30 @@
-"""Nodes that answer requests: $cbs and $management. A request comes in on one link, the reply goes out on its twin."""
+"""Nodes that answer requests ($cbs, $management): a request comes on one link, the reply goes out on another."""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from syphon.amqp import Malformed, Map, Message, Properties, Section, Value, properties_bytes, section_bytes
+from syphon.amqp import Int, Malformed, Map, Message, Properties, Section, Value, properties_bytes, section_bytes
 from syphon.amqp.frames import Accepted, Attach, Target
 
-from ..broker.faults import Action, Fault, Operation
-from ..broker.refusals import BadArgument, QuotaExceeded, Refusal
-from .links import Inlet, Outlet
+from ..broker import Action, BadArgument, Fault, Operation, QuotaExceeded, Refusal
+from .links import IncomingLink, OutgoingLink
 
 if TYPE_CHECKING:
+    from .connection import AmqpConnection
     from .session import AmqpSession
 
+log = logging.getLogger(__name__)
 
 LARGEST_TOKEN = 256 * 1024
 WAITING_REPLIES, WAITING_BYTES = 1000, 16 * 1024 * 1024
-"""How much may wait for a client that asks and grants no credit for the answers."""
+"""The most replies and bytes that wait for a client that grants no credit for replies."""
 
 
-class Request:
-    """A request, with its parts decoded once."""
+class NodeRequest:
+    """A request to a node, decoded once."""
 
     def __init__(self, data: bytes) -> None:
         message = Message(data)
@@ -38,19 +40,19 @@ class Request:
         return operation if isinstance(operation, str) else ""
 
 
-class Node(Protocol):
-    """Answers requests."""
+class RequestNode(Protocol):
+    """A node that answers requests."""
 
-    def answer(self, request: Request) -> Reply: ...
+    def answer(self, request: NodeRequest) -> NodeReply: ...
 
-    def failure(self, refusal: Refusal) -> Reply: ...
+    def failure(self, refusal: Refusal) -> NodeReply: ...
 
-    def lose_locks(self, request: Request) -> None:
-        """The locks that a request is about are lost just before it."""
+    def lose_locks(self, request: NodeRequest) -> None:
+        """Ends the locks that a request names, just before the request."""
 
 
-class Reply:
-    """What a node says: a body, and its status as application properties."""
+class NodeReply:
+    """A reply of a node: a body, and a status as application properties."""
 
     def __init__(self, status: dict[str, Value], body: Value = None) -> None:
         self.status = status
@@ -66,10 +68,10 @@ class Reply:
         )
 
 
-class RequestInlet(Inlet):
-    """Where requests come in."""
+class IncomingRequestLink(IncomingLink):
+    """The link on which requests arrive."""
 
-    def __init__(self, session: AmqpSession, attach: Attach, path: str, node: Node) -> None:
+    def __init__(self, session: AmqpSession, attach: Attach, path: str, node: RequestNode) -> None:
         super().__init__(session, attach, path)
         self._node = node
         if path == "$cbs":
@@ -79,17 +81,17 @@ class RequestInlet(Inlet):
         if not settled:
             self.session.answer(True, delivery_id, Accepted())
         try:
-            request = Request(data)
+            request = NodeRequest(data)
         except Malformed as error:
             self.detach(BadArgument(f"The request is not well-formed: {error}.", "amqp:decode-error"))
             return
         entity = self.path.rpartition("/$management")[0]
         fault = self.namespace.faults.strike(Operation.MANAGE, entity) if entity else None
-        if fault is not None and self.suffers(fault):
+        if fault is not None and self.apply_fault(fault):
             return
-        self.in_turn(fault, lambda: self._answer(request, fault))
+        self.in_order(fault, lambda: self._answer(request, fault))
 
-    def _answer(self, request: Request, fault: Fault | None) -> None:
+    def _answer(self, request: NodeRequest, fault: Fault | None) -> None:
         action = fault.action if fault is not None else None
         try:
             if fault is not None and action in (Action.ERROR, Action.REFUSE):
@@ -106,14 +108,18 @@ class RequestInlet(Inlet):
                 lambda: self._reply(request, reply), lambda why: self._reply(request, self._node.failure(Refusal(why)))
             )
 
-    def _reply(self, request: Request, reply: Reply) -> None:
-        twins = [link for link in self.session.outlets() if isinstance(link, ReplyOutlet) and link.path == self.path]
+    def _reply(self, request: NodeRequest, reply: NodeReply) -> None:
+        twins = [
+            link
+            for link in self.session.outgoing_links()
+            if isinstance(link, OutgoingReplyLink) and link.path == self.path
+        ]
         for link in sorted(twins, key=lambda link: link.address != request.reply_to)[:1]:
             link.reply(reply.to_bytes(request.message_id))
 
 
-class ReplyOutlet(Outlet):
-    """Where replies go out, as soon as there is credit for them."""
+class OutgoingReplyLink(OutgoingLink):
+    """The link on which replies go out as soon as there is credit for them."""
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:
         super().__init__(session, attach, path)
@@ -132,3 +138,30 @@ class ReplyOutlet(Outlet):
         while self._waiting and self.credit > 0:
             self._count += 1
             self.give(self._count.to_bytes(4, "big"), self._waiting.popleft(), True)
+
+
+class CbsNode:
+    """The $cbs node (claims-based security) of one connection: clients put their tokens here."""
+
+    def __init__(self, connection: AmqpConnection) -> None:
+        self._connection = connection
+
+    def answer(self, request: NodeRequest) -> NodeReply:
+        if request.operation != "put-token":
+            raise BadArgument(f"$cbs knows put-token, not '{request.operation}'.")
+        address = request.application_properties.get("name")
+        if not isinstance(request.body, str) or not isinstance(address, str):
+            raise BadArgument("put-token wants the token as its body and the address as 'name'.")
+        self._connection.grant(self._connection.namespace.access.token(request.body, address))
+        return _cbs_reply(202, "Accepted")
+
+    def lose_locks(self, request: NodeRequest) -> None:
+        """Does nothing: a token has no lock."""
+
+    def failure(self, refusal: Refusal) -> NodeReply:
+        log.info("namespace %s refused a token: %s", self._connection.namespace.name, refusal.description)
+        return _cbs_reply(refusal.status, refusal.description)
+
+
+def _cbs_reply(code: int, description: str) -> NodeReply:
+    return NodeReply({"status-code": Int(code), "status-description": description})

@@ -1,7 +1,7 @@
-"""XML in, without trusting it, and XML out, spelled as the service spells it.
+"""Reads XML from untrusted clients, and writes XML as the service does.
 
-Elements are read with their namespaces, and written with the prefixes the service uses: some clients look for
-`d2p1:ActiveMessageCount` by that very name.
+Elements are read with their namespaces and written with the prefixes of the service: some clients look for the exact
+name `d2p1:ActiveMessageCount`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import Final, NoReturn
 from xml.etree import ElementTree
 
-from ..broker.refusals import BadArgument
+from ..broker import BadArgument
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 CONNECT: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
@@ -22,18 +22,18 @@ SERIALIZATION: Final = "http://schemas.microsoft.com/2003/10/Serialization/"
 Element = ElementTree.Element
 
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters XML cannot hold. They can get into a description by JSON or by AMQP."""
+"""Characters that XML does not allow. A description can get them through JSON or AMQP."""
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
     def doctype(self, name: str, *_: str | None) -> NoReturn:
-        # Entities are declared in a document type. Without one there is nothing to expand and nowhere to reach out to.
+        # A document type declares XML entities. Without it there is nothing to expand and nothing external to load.
         raise BadArgument(f"The XML has a document type, '{name[:50]}', which the service does not take: leave it out.")
 
 
 def parse(body: bytes) -> Element:
-    """The root of a document, or a refusal."""
-    parser = ElementTree.XMLParser(target=_NoDoctype())  # noqa: S314 - a document type is refused before it is read
+    """Parses a document and returns its root element, or refuses it."""
+    parser = ElementTree.XMLParser(target=_NoDoctype())  # noqa: S314  a document type is refused before it is read
     try:
         parser.feed(body)
         return parser.close()
@@ -42,12 +42,12 @@ def parse(body: bytes) -> Element:
 
 
 def serialize(root: Element) -> bytes:
-    # By way of text, because bytes would come with an XML declaration, which the service does not write.
+    # Through text: as bytes it would get an XML declaration, which the service does not write.
     return ElementTree.tostring(root, encoding="unicode").encode()
 
 
 def element(name: str, *children: Element | None, text: str | None = None, **attributes: str) -> Element:
-    """A new element, without those children that are `None`."""
+    """Creates an element. Children that are `None` are left out."""
     made = Element(name, attributes)
     made.text = None if text is None else _UNWRITABLE.sub("\ufffd", text)
     made.extend(child for child in children if child is not None)
@@ -55,7 +55,7 @@ def element(name: str, *children: Element | None, text: str | None = None, **att
 
 
 def typed(name: str, kind: str, *children: Element | None) -> Element:
-    """An element that says which subclass it is, as .NET's serializer does."""
+    """Creates an element with its subclass as an attribute, as .NET's serializer does."""
     return element(name, *children, **{"i:type": kind})
 
 
@@ -64,7 +64,7 @@ def text(name: str, value: str) -> Element:
 
 
 def kind_of(given: Element) -> str:
-    """Which subclass an element says it is, without the prefix it says so with."""
+    """The subclass that an element names, without its prefix."""
     return given.get(f"{{{INSTANCE}}}type", "").rpartition(":")[2]
 
 
@@ -73,12 +73,13 @@ def is_nil(given: Element) -> bool:
 
 
 def connect(name: str) -> str:
-    """The full name of one of Service Bus's own elements."""
+    """The full name of an element of Service Bus."""
     return f"{{{CONNECT}}}{name}"
 
 
 def texts(parent: Element) -> dict[str, str]:
-    """The text of each of Service Bus's elements in this one, by name. The last of a name counts; nils do not."""
+    """The texts of the child elements of Service Bus, by name. Of two with one name the last counts. Nil elements are
+    left out."""
     return {
         child.tag.removeprefix(connect("")): child.text or ""
         for child in parent

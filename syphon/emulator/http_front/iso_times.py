@@ -1,7 +1,7 @@
-"""Durations and instants as the service's XML and JSON spell them: ISO 8601, as .NET reads and writes it.
+"""Durations and times in the service's XML and JSON: ISO 8601, as .NET reads and writes it.
 
-Ours, and not a library's, because of one value: TimeSpan.MaxValue, `P10675199DT2H48M5.4775807S`, is finer than the
-microseconds of Python's timedelta and must come back to the last digit.
+This is our own code because of one value: TimeSpan.MaxValue, `P10675199DT2H48M5.4775807S`, is finer than the
+microseconds of Python's timedelta and must be written with all its digits.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from ..broker.refusals import BadArgument
+from ..broker import BadArgument
 from ..clock import FOREVER, Millis
 
 FOREVER_TEXT: Final = "P10675199DT2H48M5.4775807S"
 NEVER: Final = "0001-01-01T00:00:00Z"
-"""DateTime.MinValue, how the service writes that something has not happened yet."""
+"""DateTime.MinValue: the service writes it for an event that has not happened yet."""
 
 _TICKS_IN_MILLISECOND = 10_000
 _LONGEST = 2**63 - 1
@@ -27,8 +27,8 @@ _DURATION = re.compile(
 
 
 def read_duration(text: str) -> Millis:
-    """Milliseconds; `FOREVER` for TimeSpan.MaxValue and what Python clients, rounding, make of it."""
-    # .NET's TimeSpan is a signed 64-bit number of ticks, and digits beyond any such number are not worth counting.
+    """Reads a duration in milliseconds. TimeSpan.MaxValue, also as Python clients round it, is `FOREVER`."""
+    # .NET's TimeSpan is a signed 64-bit number of ticks: a longer text cannot be valid.
     found = _DURATION.fullmatch(text.strip()) if len(text) < 100 else None
     if found is None:
         raise BadArgument(f"'{text[:100]}' is not an ISO 8601 duration such as PT1M or P1DT2H.")
@@ -65,9 +65,9 @@ def write_timedelta(value: timedelta) -> str:
 
 
 def read_instant(text: str) -> datetime:
-    """A time; one without an offset is taken as UTC, as the service does."""
+    """Reads a time. Without an offset it is UTC, as in the service."""
     try:
-        # Seven digits of a second are usual in .NET, and more than Python keeps.
+        # .NET writes seven digits of a second, one more than Python stores.
         value = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.strip()))
     except ValueError:
         raise BadArgument(f"'{text[:100]}' is not an ISO 8601 date and time such as 2024-01-31T12:00:00Z.") from None
@@ -81,10 +81,10 @@ def write_datetime(value: datetime) -> str:
 
 
 def write_instant(instant: Millis) -> str:
-    """An instant of ours, with the digits it has: `2021-04-19T17:23:06.2Z`. 0 is never."""
+    """Writes a time in milliseconds without trailing zeros: `2021-04-19T17:23:06.2Z`. 0 is never."""
     return write_datetime(_EPOCH + timedelta(milliseconds=instant)) if instant else NEVER
 
 
 def write_second(instant: Millis) -> str:
-    """The same to the second, as Atom's own elements have it."""
+    """Writes a time in whole seconds, as in the elements of Atom."""
     return write_instant(instant - instant % 1000)

@@ -1,4 +1,4 @@
-"""What the service refuses in an entity's description, told field by field for who wrote it down."""
+"""Checks the entities of a settings file by the rules of the service, and reports each fault at its field."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any, TypeVar
 
 from syphon.yaml_settings import Fault
 
-from .broker.descriptions import (
+from .broker import (
     QueueDescription,
+    Refusal,
     RuleDescription,
+    SqlFilter,
     SubscriptionDescription,
     Tier,
     TopicDescription,
     validate,
 )
-from .broker.filters import SqlFilter
-from .broker.refusals import Refusal
 
 Description = TypeVar("Description", QueueDescription, TopicDescription, SubscriptionDescription, RuleDescription)
 
 
 def refusals(description: Description, tier: Tier | None = None) -> Iterator[Fault]:
-    """What the service refuses in a description, each fault at the field that is to blame.
+    """Yields what the service refuses in a description, each fault at the field that causes it.
 
-    The broker's `validate` stops at the first refusal. So the field whose default would have changed its answer is set
-    to that default, and the question is asked again. Without a tier only what no tier takes counts.
+    The broker's `validate` stops at the first refusal. So this sets the field whose default changes the answer to that
+    default, and validates again. Without a tier, only faults that every tier refuses count.
     """
     if tier is None:
         premium = {fault.at for fault in refusals(description, Tier.PREMIUM)}
@@ -34,15 +34,17 @@ def refusals(description: Description, tier: Tier | None = None) -> Iterator[Fau
         return
     while (refusal := _refusal(description, tier)) is not None:
         reason, _, remedy = refusal.removeprefix("SubCode=40000. ").partition(": ")
-        mended = _mended(description, tier, refusal)
-        yield Fault("is not what Service Bus takes", (remedy or reason).rstrip("."), (mended[0],) if mended else ())
-        if mended is None:
+        corrected = _with_default(description, tier, refusal)
+        yield Fault(
+            "is not what Service Bus takes", (remedy or reason).rstrip("."), (corrected[0],) if corrected else ()
+        )
+        if corrected is None:
             return
-        description = mended[1]
+        description = corrected[1]
 
 
 def sql_faults(expression: str | None, at: tuple[str, ...]) -> Iterator[Fault]:
-    """Whether an SQL filter can be understood."""
+    """Yields the fault of an SQL filter that cannot be parsed."""
     try:
         if expression is not None:
             SqlFilter(expression)
@@ -58,10 +60,10 @@ def _refusal(description: Description, tier: Tier) -> str | None:
     return None
 
 
-def _mended(description: Description, tier: Tier, refusal: str) -> tuple[str, Description] | None:
-    """The field whose default changes the service's answer, and the description with that default.
+def _with_default(description: Description, tier: Tier, refusal: str) -> tuple[str, Description] | None:
+    """Finds the field whose default changes the answer of the service, and the description with that default.
 
-    Of two that do not go together the later one gives way: `forward_to` rather than `requires_session`.
+    Of two fields that exclude each other the later one is reported: `forward_to` and not `requires_session`.
     """
     for field in reversed(dataclasses.fields(description)):
         if field.default is dataclasses.MISSING and field.name != "name":

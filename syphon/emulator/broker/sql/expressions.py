@@ -1,4 +1,4 @@
-"""Terms: what an expression is made of, each a function of a message's properties."""
+"""The parts of a parsed filter, each a function of the properties of a message."""
 
 from __future__ import annotations
 
@@ -9,81 +9,81 @@ from typing import TYPE_CHECKING
 from .values import calculate, compare, like_pattern
 
 if TYPE_CHECKING:
-    from ..filters import Properties
+    from ..filters import FilterableProperties
 
 
 @dataclass(frozen=True)
-class Value:
+class ValueExpression:
     """A part of the expression that has a value."""
 
-    of: Callable[[Properties], object]
-    exists: Callable[[Properties], bool] | None = None
-    """Only a property can be asked if the message has it at all."""
+    of: Callable[[FilterableProperties], object]
+    exists: Callable[[FilterableProperties], bool] | None = None
+    """Whether the message has the property. Only properties have this."""
     text: str | None = None
-    """The value of a string constant, so that a senseless pattern is refused before there is a message."""
+    """The value of a string constant, so that an invalid pattern is refused before the first message."""
 
 
 @dataclass(frozen=True)
 class Condition:
     """A part of the expression that is true, false or unknown."""
 
-    holds: Callable[[Properties], bool | None]
+    holds: Callable[[FilterableProperties], bool | None]
 
 
-Term = Value | Condition
+Expression = ValueExpression | Condition
 
 
-def constant(value: object) -> Value:
-    return Value(lambda _: value, text=value if isinstance(value, str) else None)
+def constant(value: object) -> ValueExpression:
+    return ValueExpression(lambda _: value, text=value if isinstance(value, str) else None)
 
 
-def system_property(name: str) -> Value:
-    return Value(
+def system_property(name: str) -> ValueExpression:
+    return ValueExpression(
         lambda properties: properties.system(name),
         lambda properties: properties.system(name) is not None,
     )
 
 
-def user_property(name: Value) -> Value:
-    """The name is a value too: property() may compute it."""
+def user_property(name: ValueExpression) -> ValueExpression:
+    """An application property. Its name is an expression too, because property() may compute it."""
 
-    def of(properties: Properties) -> object:
+    def of(properties: FilterableProperties) -> object:
         known = name.of(properties)
         return properties.user(known) if isinstance(known, str) else None
 
-    def exists(properties: Properties) -> bool:
+    def exists(properties: FilterableProperties) -> bool:
         known = name.of(properties)
         return isinstance(known, str) and properties.has_user(known)
 
-    return Value(of, exists)
+    return ValueExpression(of, exists)
 
 
-def calculation(first: Value, rest: Sequence[tuple[str, Value]]) -> Value:
-    """Operators of one precedence, from left to right, in one term: a chain of hundreds needs no deep stack."""
+def calculation(first: ValueExpression, rest: Sequence[tuple[str, ValueExpression]]) -> ValueExpression:
+    """Operators of one precedence from left to right, in one expression: a chain of hundreds needs no deep stack."""
 
-    def of(properties: Properties) -> object:
+    def of(properties: FilterableProperties) -> object:
         result = first.of(properties)
         for symbol, operand in rest:
             result = calculate(symbol, result, operand.of(properties))
         return result
 
-    return Value(of)
+    return ValueExpression(of)
 
 
-def comparison(symbol: str, left: Value, right: Value) -> Condition:
+def comparison(symbol: str, left: ValueExpression, right: ValueExpression) -> Condition:
     return Condition(lambda properties: compare(symbol, left.of(properties), right.of(properties)))
 
 
-def one_of(left: Value, choices: Sequence[Value]) -> Condition:
-    def holds(properties: Properties) -> bool | None:
+def one_of(left: ValueExpression, choices: Sequence[ValueExpression]) -> Condition:
+    def holds(properties: FilterableProperties) -> bool | None:
         value = left.of(properties)
         return _any(compare("=", value, choice.of(properties)) for choice in choices)
 
     return Condition(holds)
 
 
-def like(left: Value, pattern: Value, escape: Value | None) -> Condition:
-    def holds(properties: Properties) -> bool | None:
+def like(left: ValueExpression, pattern: ValueExpression, escape: ValueExpression | None) -> Condition:
+    def holds(properties: FilterableProperties) -> bool | None:
         text, wanted = left.of(properties), pattern.of(properties)
         special = escape.of(properties) if escape else None
         if not isinstance(text, str) or not isinstance(wanted, str) or not isinstance(special, str | None):

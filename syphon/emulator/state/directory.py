@@ -1,4 +1,4 @@
-"""The directory that `--state` names: a database for each namespace, for one emulator at a time."""
+"""The directory of `--state`: one database per namespace, used by one emulator at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from .broker.sqlite import SqliteJournal, StateUnusable
+from .database import StateUnusable
+from .sqlite_journal import SqliteJournal
 
 if sys.platform == "win32":
     import msvcrt
@@ -22,7 +23,7 @@ else:
 
 
 class StateDirectory:
-    """Taken for as long as it is open. The lock is the operating system's, so a killed emulator leaves none behind."""
+    """Locks the directory while it is open. The operating system holds the lock, so a killed emulator leaves none."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -32,7 +33,7 @@ class StateDirectory:
         try:
             _lock(self._lock)
         except OSError:
-            # The second byte and what follows: Windows does not let others read what is locked.
+            # From the second byte on: on Windows another process cannot read a locked byte.
             holder = os.pread(self._lock, 20, 1).decode("ascii", "replace") if hasattr(os, "pread") else "unknown"
             os.close(self._lock)
             raise StateUnusable(
@@ -43,7 +44,7 @@ class StateDirectory:
         os.write(self._lock, f" {os.getpid()}".encode())
 
     def journal(self, namespace: str) -> SqliteJournal:
-        """Where a namespace keeps what it has promised. Names differ by more than case, and so do files."""
+        """Opens the journal of a namespace. Names differ by more than case, so the files differ too."""
         journal = SqliteJournal(self._directory / f"{namespace.lower()}.db")
         self._journals.append(journal)
         return journal

@@ -1,7 +1,7 @@
-"""A port that takes what comes: who speaks AMQP gets the AMQP front, everybody else the HTTP one, with or without TLS.
+"""A port for AMQP and HTTP, with and without TLS: the first bytes of a connection decide.
 
-Ours, because asyncio's own server must know beforehand whether a connection is encrypted. Looking at the first byte,
-unread, tells: a TLS client starts with a handshake record.
+This is our own code because asyncio's server must know in advance whether a connection is encrypted. We peek at the
+first byte: a TLS client starts with a handshake record.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from functools import partial
 
 TLS_HANDSHAKE = 0x16
-FIRST_BYTE_WITHIN = 30.0
+FIRST_BYTE_TIMEOUT = 30.0
 BACKLOG = 512
 
 MakeProtocol = Callable[[], asyncio.Protocol]
 
 
-class Listener:
-    """A listening socket, and the connections it hands on."""
+class PortListener:
+    """A listening socket. It passes each connection to the AMQP or the HTTP front."""
 
     def __init__(
         self, host: str, port: int, tls: ssl.SSLContext | None, make_amqp: MakeProtocol, make_http: MakeProtocol
@@ -33,17 +33,17 @@ class Listener:
         self._make_http = make_http
         self._socket: socket.socket | None = None
         self._reserved: socket.socket | None = None
-        self._greeting: set[asyncio.Task[None]] = set()
-        self._silent: set[_Greeter] = set()
+        self._detecting: set[asyncio.Task[None]] = set()
+        self._silent: set[_ProtocolDetector] = set()
 
     async def open(self) -> None:
-        """Binds the port; 0 becomes the free one that was found."""
+        """Binds the port. With port 0 the system chooses a free one."""
         self.reopen()
 
     def reopen(self) -> None:
         if self._socket is not None:
             return
-        listening, self._reserved = self._reserved or self._bound(), None
+        listening, self._reserved = self._reserved or self._bind(), None
         try:
             listening.listen(BACKLOG)
             listening.setblocking(False)
@@ -55,12 +55,12 @@ class Listener:
         self._watch(listening)
 
     def refuse(self) -> None:
-        """Connections are refused, and the port stays ours: else a client's own end of a connection might take it."""
+        """Refuses connections but keeps the port bound: otherwise the client end of a connection could get it."""
         if self._socket is not None:
             self.close()
-            self._reserved = self._bound()
+            self._reserved = self._bind()
 
-    def _bound(self) -> socket.socket:
+    def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -72,11 +72,11 @@ class Listener:
         return bound
 
     def close(self) -> None:
-        """Nobody listens any more. Connections that were handed on stay; those that never said a word do not."""
-        for task in list(self._greeting):
+        """Stops listening. Connections that were passed on stay open; those that sent nothing are closed."""
+        for task in list(self._detecting):
             task.cancel()
         for greeter in list(self._silent):
-            greeter.hang_up()
+            greeter.abort()
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
@@ -90,34 +90,34 @@ class Listener:
             asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        """Takes in who is at the door. Not a task: one that is cancelled would forget whom it has just let in."""
+        """Accepts a connection. This is not a task: a cancelled task would lose the connection it has just accepted."""
         loop = asyncio.get_running_loop()
         try:
             connection, _ = listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return  # a client that left while it was waiting
+            return  # the client disconnected meanwhile
         except OSError:
-            # Out of file descriptors: others may still come.
+            # Out of file descriptors: try again later.
             loop.remove_reader(listening.fileno())
             loop.call_later(0.05, self._watch, listening)
             return
-        task = loop.create_task(self._greet(connection))
-        self._greeting.add(task)
-        task.add_done_callback(partial(self._greeted, connection))
+        task = loop.create_task(self._detect(connection))
+        self._detecting.add(task)
+        task.add_done_callback(partial(self._detected, connection))
 
-    async def _greet(self, connection: socket.socket) -> None:
+    async def _detect(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setblocking(False)
             tls = await self._first_byte(connection) == TLS_HANDSHAKE if self._tls is not None else False
-            await loop.connect_accepted_socket(self._make_greeter, connection, ssl=self._tls if tls else None)
+            await loop.connect_accepted_socket(self._make_detector, connection, ssl=self._tls if tls else None)
         except (OSError, TimeoutError, ssl.SSLError):
             connection.close()
 
-    def _greeted(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
-        self._greeting.discard(task)
-        if task.cancelled():  # perhaps before it had begun
+    def _detected(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._detecting.discard(task)
+        if task.cancelled():  # also a task that never started
             connection.close()
 
     async def _first_byte(self, connection: socket.socket) -> int | None:
@@ -125,7 +125,7 @@ class Listener:
         readable = asyncio.Event()
         loop.add_reader(connection.fileno(), readable.set)
         try:
-            async with asyncio.timeout(FIRST_BYTE_WITHIN):
+            async with asyncio.timeout(FIRST_BYTE_TIMEOUT):
                 await readable.wait()
             first = connection.recv(1, socket.MSG_PEEK)
         finally:
@@ -133,14 +133,14 @@ class Listener:
                 loop.remove_reader(connection.fileno())
         return first[0] if first else None
 
-    def _make_greeter(self) -> asyncio.Protocol:
-        return _Greeter(self._make_amqp, self._make_http, self._silent)
+    def _make_detector(self) -> asyncio.Protocol:
+        return _ProtocolDetector(self._make_amqp, self._make_http, self._silent)
 
 
-class _Greeter(asyncio.Protocol):
-    """Waits for the first bytes, then makes room for the protocol they are in."""
+class _ProtocolDetector(asyncio.Protocol):
+    """Waits for the first bytes, then switches to the protocol that they belong to."""
 
-    def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol, silent: set[_Greeter]) -> None:
+    def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol, silent: set[_ProtocolDetector]) -> None:
         self._make_amqp = make_amqp
         self._make_http = make_http
         self._silent = silent
@@ -148,10 +148,10 @@ class _Greeter(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TCP transports read and write
-        self._timeout = asyncio.get_running_loop().call_later(FIRST_BYTE_WITHIN, self.hang_up)
+        self._timeout = asyncio.get_running_loop().call_later(FIRST_BYTE_TIMEOUT, self.abort)
         self._silent.add(self)
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
@@ -159,7 +159,7 @@ class _Greeter(asyncio.Protocol):
         self._done()
         transport = self._transport
         assert transport is not None  # data comes after the connection was made
-        # Methods of HTTP are words in capital letters; all else (AMQP, or garbage) gets AMQP's answer.
+        # HTTP methods are words of letters. All other bytes (AMQP or garbage) get the answer of AMQP.
         is_http = data[:1].isalpha() and not b"AMQP".startswith(data[:4])
         protocol = self._make_http() if is_http else self._make_amqp()
         transport.set_protocol(protocol)

@@ -1,18 +1,17 @@
-"""A journal on disk: what was acknowledged survives the process, even one that is killed.
+"""A journal on disk: acknowledged changes survive the process, also when it is killed.
 
-Changes are collected and written in one transaction per turn of the event loop; acknowledgements wait for it. SQLite in
-WAL mode has a committed transaction in the operating system's hands, so kill -9 loses nothing. A power cut may lose the
-last moments: this is a development server, and waiting for the disk on every send would make it a slow one.
+The journal collects the changes of one turn of the event loop and writes them in one transaction; acknowledgements wait
+for it. In WAL mode a committed transaction is with the operating system, so kill -9 loses nothing. A power cut may lose
+the last moments: this is a development server, and waiting for the disk on every send would make it slow.
 
-When a transaction cannot be written (the disk is full), nobody who waits for it is told that all is well. What it held
-stays at hand and is tried again, so that memory and disk come together again as soon as there is room.
+When a transaction cannot be written (for example because the disk is full), no acknowledgement that waits for it is
+sent. The journal keeps its changes and tries again, so that memory and disk agree as soon as there is room.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -21,36 +20,18 @@ from pathlib import Path
 
 from syphon.amqp import Malformed, decode, encode
 
+from ..broker import BrokeredMessage, StoredState
 from ..clock import Millis
-from .message import BrokeredMessage, State
-from .records import from_json, to_json
+from .database import open_database, unusable
+from .description_json import from_json, to_json
 
 log = logging.getLogger(__name__)
 
-_OURS = 0x53795068
-"""The application id in the file's header, by which SQLite's files tell whose they are: "SyPh"."""
-
-_VERSION = 1
-"""Of the schema. A file of another version is left alone."""
-
 _TRY_AGAIN = 1.0
 _SWEEP = 1000
-"""So many ids later, those that duplicate detection has forgotten are swept out."""
+"""After this many new ids, the ids older than the duplicate window are deleted."""
 
-_SCHEMA = """
-create table entities (path text primary key, place integer, description text) without rowid;
-create table messages (
-    path text, ordinal integer, fragment integer, bare blob, header_fields blob, annotations blob,
-    annotation_count integer, message_id blob, session_id text, partition_key text, ttl integer, due integer,
-    size integer, enqueued_sequence integer, enqueued_at integer, expires_at integer, dead_letter_source text,
-    state integer, delivery_count integer, lock_token blob, locked_until integer, hops integer,
-    primary key (path, ordinal)) without rowid;
-create table sessions (
-    path text, id text, state blob, updated_at integer, primary key (path, id)) without rowid;
-create table seen (path text, id text, at integer, primary key (path, id)) without rowid;
-create table numbers (path text primary key, last integer) without rowid;
-"""
-_KEPT = (
+_MESSAGE_COLUMNS = (
     "ordinal",
     "fragment",
     "bare",
@@ -73,18 +54,17 @@ _KEPT = (
     "locked_until",
     "hops",
 )
-_PUT = f"insert or replace into messages (path, {', '.join(_KEPT)}) values ({', '.join('?' * (len(_KEPT) + 1))})"  # noqa: S608
+_PUT = (
+    f"insert or replace into messages (path, {', '.join(_MESSAGE_COLUMNS)}) "  # noqa: S608
+    f"values ({', '.join('?' * (len(_MESSAGE_COLUMNS) + 1))})"
+)
 _TOUCH = "update messages set state=?, delivery_count=?, lock_token=?, locked_until=? where path=? and ordinal=?"
 _BELOW = "path = ? or (path >= ? and path < ?)"
 
 
-class StateUnusable(Exception):
-    """What is kept on disk cannot be used. The text says why, and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What an earlier process left behind, oldest first."""
+class StateSnapshot:
+    """The state that an earlier process wrote, oldest first."""
 
     entities: list[tuple[str, object]]
     messages: list[tuple[str, BrokeredMessage]]
@@ -94,14 +74,14 @@ class Snapshot:
 
 
 class SqliteJournal:
-    """Writes a namespace's changes into one database file."""
+    """Writes the changes of a namespace to one database file."""
 
     def __init__(self, file: Path) -> None:
-        self.trouble: str | None = None
-        self.on_trouble: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
-        """Entered before those who wait for a transaction that failed are told, and left after that."""
+        self.write_error: str | None = None
+        self.on_write_error: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
+        """A context around the calls that report a failed transaction to its waiting clients."""
         self._file = file
-        self._database = _open(file)
+        self._database = open_database(file)
         self._statements: list[tuple[str, tuple[object, ...]]] = []
         self._waiting: list[tuple[Callable[[], None], Callable[[str], None] | None]] = []
         self._last: dict[str, int] = {}
@@ -110,11 +90,11 @@ class SqliteJournal:
         self._closed = False
         self._places = self._database.execute("select coalesce(max(place), 0) from entities").fetchone()[0]
 
-    # --- hearing -------------------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------------------------
 
     def put(self, path: str, message: BrokeredMessage) -> None:
         self._last[path] = max(self._last.get(path, 0), message.ordinal)
-        values = [getattr(message, name) for name in _KEPT]
+        values = [getattr(message, name) for name in _MESSAGE_COLUMNS]
         values[6] = encode(message.message_id)
         self._write(_PUT, path, *values)
 
@@ -148,17 +128,17 @@ class SqliteJournal:
         )
 
     def forget(self, path: str) -> None:
-        # Below an entity are its sub-queues, and their names start with a dollar, which no entity's can. So the range
-        # from '/$' to the next character spares a queue 'a/b' when its neighbour 'a' goes.
+        # The sub-queues of an entity start with a dollar sign, and no entity name does. So the range from '/$' to the
+        # next character does not include a queue 'a/b' when the queue 'a' is deleted.
         for table in ("entities", "messages", "sessions", "seen", "numbers"):
             self._write(f"delete from {table} where {_BELOW}", path, f"{path}/$", f"{path}/%")  # noqa: S608  bound
         for known in [known for known in self._last if known == path or known.startswith(f"{path}/$")]:
             del self._last[known]
 
     def when_durable(self, callback: Callable[[], None], failed: Callable[[str], None] | None = None) -> None:
-        if self.trouble is not None:
+        if self.write_error is not None:
             if failed is not None:
-                failed(self.trouble)
+                failed(self.write_error)
         elif self._statements:
             self._waiting.append((callback, failed))
         else:
@@ -166,7 +146,7 @@ class SqliteJournal:
 
     def _write(self, statement: str, *values: object) -> None:
         if self._closed:
-            return  # the emulator has stopped, and what its last connections leave behind is nobody's promise
+            return  # the emulator has stopped, and changes by ending connections were not acknowledged
         self._statements.append((statement, values))
         if not self._flushing:
             self._flushing = True
@@ -177,23 +157,23 @@ class SqliteJournal:
             self.flush()
 
     def write_now(self) -> None:
-        """Writes all that was heard, before anybody is there to be told."""
+        """Writes all changes at the start, before there are clients."""
         try:
             self._commit()
         except sqlite3.Error as error:
-            raise _unusable(self._file, error) from error
+            raise unusable(self._file, error) from error
 
     def flush(self) -> None:
-        """Writes all that was heard, then lets the acknowledgements go. If that fails, none of them ever goes."""
+        """Writes all changes, then sends the acknowledgements. If the write fails, none of them is sent."""
         self._flushing = False
         try:
             self._commit()
         except sqlite3.Error as error:
             self._fail(error)
             return
-        if self.trouble is not None:
-            log.warning("%s can be written again; what waited in memory is kept now.", self._file)
-            self.trouble = None
+        if self.write_error is not None:
+            log.warning("%s can be written again; the changes that waited in memory are on disk now.", self._file)
+            self.write_error = None
         waiting, self._waiting = self._waiting, []
         for callback, _ in waiting:
             callback()
@@ -210,7 +190,7 @@ class SqliteJournal:
                 execute("insert or replace into numbers values (?, ?)", (path, last))
             execute("commit")
         except BaseException:
-            # Some errors end the transaction by themselves.
+            # Some errors end the transaction.
             if self._database.in_transaction:
                 execute("rollback")
             raise
@@ -219,14 +199,15 @@ class SqliteJournal:
 
     def _fail(self, error: sqlite3.Error) -> None:
         waiting, self._waiting = self._waiting, []
-        first = self.trouble is None
-        self.trouble = f"The emulator cannot write its state to {self._file}: {error}."
+        first = self.write_error is None
+        self.write_error = f"The emulator cannot write its state to {self._file}: {error}."
         if first:
-            log.error("%s Nothing is acknowledged until it can; it tries again every second.", self.trouble)
-        with self.on_trouble(self.trouble):
+            consequence = "It acknowledges nothing until the write succeeds, and tries again every second."
+            log.error("%s %s", self.write_error, consequence)
+        with self.on_write_error(self.write_error):
             for _, failed in waiting:
                 if failed is not None:
-                    failed(self.trouble)
+                    failed(self.write_error)
         if not self._closed:
             self._flushing = True
             asyncio.get_running_loop().call_later(_TRY_AGAIN, self._flush_soon)
@@ -237,18 +218,18 @@ class SqliteJournal:
             self.flush()
             self._database.close()
 
-    # --- remembering ---------------------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
-        """All that is kept. Raises StateUnusable if it cannot be made sense of."""
+    def snapshot(self) -> StateSnapshot:
+        """Reads the whole state. Raises StateUnusable if the file cannot be read."""
         try:
             return self._read()
         except (sqlite3.Error, Malformed, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _unusable(self._file, error) from error
+            raise unusable(self._file, error) from error
 
-    def _read(self) -> Snapshot:
+    def _read(self) -> StateSnapshot:
         rows = self._database.execute("select path, description from entities order by place")
-        return Snapshot(
+        return StateSnapshot(
             entities=[(path, from_json(text)) for path, text in rows],
             messages=list(self._messages()),
             sessions=self._database.execute("select path, id, state, updated_at from sessions").fetchall(),
@@ -258,56 +239,11 @@ class SqliteJournal:
 
     def _messages(self) -> Iterator[tuple[str, BrokeredMessage]]:
         for path, *values in self._database.execute(
-            f"select path, {', '.join(_KEPT)} from messages order by path, ordinal"  # noqa: S608
+            f"select path, {', '.join(_MESSAGE_COLUMNS)} from messages order by path, ordinal"  # noqa: S608
         ):
             message = BrokeredMessage()
-            for name, value in zip(_KEPT, values, strict=True):
+            for name, value in zip(_MESSAGE_COLUMNS, values, strict=True):
                 setattr(message, name, value)
             message.message_id = decode(values[6])[0]
-            message.state = State(message.state)
+            message.state = StoredState(message.state)
             yield path, message
-
-
-def _open(file: Path) -> sqlite3.Connection:
-    """The database, made if need be: for its owner alone, since messages are nobody else's business."""
-    try:
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise StateUnusable(f"The state file {file} cannot be used: {error.strerror}. Check its rights.") from None
-    database = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=1)
-    try:
-        _adopt(database, file)
-    except sqlite3.DatabaseError as error:
-        database.close()
-        raise _unusable(file, error) from error
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _adopt(database: sqlite3.Connection, file: Path) -> None:
-    owner = database.execute("pragma application_id").fetchone()[0]
-    version = database.execute("pragma user_version").fetchone()[0]
-    is_new = database.execute("select count(*) from sqlite_master").fetchone()[0] == 0
-    if not is_new and owner != _OURS:
-        raise StateUnusable(f"The file {file} is not the emulator's, but another program's. Name another directory.")
-    if not is_new and version != _VERSION:
-        raise StateUnusable(
-            f"The state file {file} was written by another version of the emulator (its format is {version}, this one "
-            f"reads {_VERSION}). Use that version, or name another directory."
-        )
-    database.execute("pragma journal_mode=wal")
-    database.execute("pragma synchronous=normal")
-    if is_new:
-        # In one transaction: a process that is killed here leaves an empty file, not half a schema.
-        database.executescript(
-            f"begin immediate; pragma application_id={_OURS}; pragma user_version={_VERSION}; {_SCHEMA} commit;"
-        )
-
-
-def _unusable(file: Path, error: Exception) -> StateUnusable:
-    # SQLite's operational errors are about the place: rights, room, locks. All others are about what the file holds.
-    is_place = isinstance(error, sqlite3.OperationalError)
-    remedy = "Check its rights and the room on its disk" if is_place else "Put a good copy in its place"
-    return StateUnusable(f"The state file {file} cannot be used: {error}. {remedy}, or name another directory.")

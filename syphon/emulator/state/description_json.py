@@ -1,4 +1,4 @@
-"""Descriptions as JSON, to be written down and read again. No pickle: a folder from elsewhere must not run code."""
+"""Descriptions as JSON. Pickle is not used: a state directory from elsewhere must not run code."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from uuid import UUID
 
 from syphon.amqp import Array, Described, Map, decode, encode
 
-from .descriptions import (
+from ..broker import (
     AuthorizationRule,
     Claim,
+    CorrelationFilter,
     EntityStatus,
+    FalseFilter,
     QueueDescription,
     RuleDescription,
+    SqlFilter,
     SubscriptionDescription,
     TopicDescription,
+    TrueFilter,
 )
-from .filters import CorrelationFilter, FalseFilter, SqlFilter, TrueFilter
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
@@ -70,8 +73,8 @@ def _plain(value: object) -> object:
     if type(value) is bytes:
         return {"binary": value.hex()}
     if isinstance(value, int | float | str | bytes | Map | Array | Described):
-        return {"amqp": encode(value).hex()}  # a rule's value from the wire: its exact type decides what it equals
-    raise TypeError(f"{value!r:.200} cannot be written down")
+        return {"amqp": encode(value).hex()}  # a rule value from AMQP: its exact type decides what it equals
+    raise TypeError(f"{value!r:.200} cannot be written as JSON")
 
 
 def _revived(value: Any) -> Any:
