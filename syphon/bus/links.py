@@ -16,7 +16,8 @@ from syphon.amqp import Described, Map, Message, Properties, Section, ULong, Val
 from syphon.amqp.frames import Attach, Error, Flow, Rejected, Released, Source, Target
 from syphon.model import Interrupted, SyphonError, from_condition
 
-from .wire import ACCEPTED, ACCEPTED_BYTES, Wire
+from .fast_frames import ACCEPTED, ACCEPTED_BYTES
+from .wire import Wire
 
 T = TypeVar("T")
 
@@ -243,7 +244,7 @@ class RawReceiver(RawLink):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class NodeReply:
     """The answer of a node: its status, and a body."""
 
     status: int
@@ -264,7 +265,7 @@ class RequestLink:
     def error(self) -> SyphonError | None:
         return self._replies.error or self._requests.error
 
-    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[Reply], None]) -> None:
+    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[NodeReply], None]) -> None:
         request_id = str(uuid.uuid4())
         self._replies.expect(request_id, answered)
         self._queued.append(
@@ -290,11 +291,11 @@ class _ReplyLink(RawLink):
 
     def __init__(self, wire: Wire, node: str) -> None:
         super().__init__(wire, "replies", node)
-        self._expected: dict[str, tuple[Callable[[Reply], None], float]] = {}
+        self._expected: dict[str, tuple[Callable[[NodeReply], None], float]] = {}
         self._count = 0
         wire.send(Attach(self.name, self.handle, RECEIVER, 1, 0, Source(node), Target(self.name)))
 
-    def expect(self, request_id: str, answered: Callable[[Reply], None]) -> None:
+    def expect(self, request_id: str, answered: Callable[[NodeReply], None]) -> None:
         self._expected[request_id] = answered, self.wire.now()
 
     def on_attach(self, attach: Attach) -> None:
@@ -316,13 +317,13 @@ class _ReplyLink(RawLink):
         return super().awaits_answer_since()
 
 
-def _reply(message: Message) -> Reply:
+def _reply(message: Message) -> NodeReply:
     properties = message.application_properties()
     status = properties.get("statusCode") if "statusCode" in properties else properties.get("status-code")
     text = properties.get("statusDescription") or properties.get("status-description") or ""
     condition = properties.get("errorCondition") or ""
     body = message.read(Section.VALUE)
-    return Reply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
+    return NodeReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
 
 
 def outcome_error(state: object, wanted: str) -> SyphonError | None:

@@ -14,11 +14,10 @@ from enum import StrEnum
 
 from syphon.model import Faulted, SyphonError, Waits
 
-from .backoff import FIRST_PAUSE, Backoff
-from .connection import Connection
+from .connection import FIRST_PAUSE, Backoff, Connection
 
 
-class Status(StrEnum):
+class NamespaceStatus(StrEnum):
     """What a namespace is to us."""
 
     OPENED = "opened"
@@ -49,7 +48,7 @@ class Namespace:
         self.now = now
         self.error: SyphonError | None = None
         """Why it is out of reach, until it is not: an outage."""
-        self.status = Status.OPENED
+        self.status = NamespaceStatus.OPENED
         self.since = now()
         self.reason: SyphonError | None = None
         """Why it is faulted."""
@@ -120,22 +119,22 @@ class Namespace:
 
     @property
     def has_ended(self) -> bool:
-        return self.status in (Status.CLOSED, Status.FAULTED)
+        return self.status in (NamespaceStatus.CLOSED, NamespaceStatus.FAULTED)
 
     def closing(self) -> None:
         """It is about to be closed: what is in hand is finished first."""
-        self._become(Status.CLOSING)
+        self._become(NamespaceStatus.CLOSING)
 
     def close(self) -> None:
         """Lets go of the connection. One that is still being opened is closed as soon as it is there."""
-        self._become(Status.CLOSED)
+        self._become(NamespaceStatus.CLOSED)
         self._release()
 
     def fault(self, reason: SyphonError) -> None:
         """It cannot be used any more. Its user hears so the next time it asks for the connection."""
-        self._become(Status.FAULTED, reason)
+        self._become(NamespaceStatus.FAULTED, reason)
 
-    def _become(self, status: Status, reason: SyphonError | None = None) -> None:
+    def _become(self, status: NamespaceStatus, reason: SyphonError | None = None) -> None:
         with self._lock:
             if not self.has_ended and self.status is not status:
                 self.reason, self.since, self.status = reason, self.now(), status

@@ -11,7 +11,7 @@ from typing import Literal
 
 from syphon.model import Faulted, NotAuthorized, SyphonError
 
-from .namespace import Namespace, Status
+from .namespace import Namespace, NamespaceStatus
 
 GRACE = 5.0
 """Seconds the other side gets."""
@@ -62,7 +62,7 @@ class Pair:
     @property
     def fault(self) -> SyphonError | None:
         """Why the pair is faulted, if it is: the side that faulted first says why."""
-        faulted = [side for side in self.sides if side.status is Status.FAULTED]
+        faulted = [side for side in self.sides if side.status is NamespaceStatus.FAULTED]
         return min(faulted, key=lambda side: side.since).reason if faulted else None
 
     def deadline(self) -> float | None:

@@ -13,9 +13,8 @@ from typing import NamedTuple
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
 from syphon.model import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
 
-from .connection import Connection
-from .links import Reply, RequestLink
-from .polling import wait_for_traffic
+from .connection import Connection, wait_for_traffic
+from .links import NodeReply, RequestLink
 
 PAGE = 250
 """How many messages Service Bus gives at once, at the most."""
@@ -87,7 +86,7 @@ class _Node:
         self._path = path
         self._answer_within = answer_within
         self._link: RequestLink | None = None
-        self._reply: Reply | None = None
+        self._reply: NodeReply | None = None
 
     def page(self, start: int, count: int) -> list[Peeked]:
         """Up to so many messages; none if there are none from there on."""
@@ -117,7 +116,7 @@ class _Node:
             self._link.close()
             self._connection.wire.flush()
 
-    def _answered(self, reply: Reply) -> None:
+    def _answered(self, reply: NodeReply) -> None:
         self._reply = reply
 
     def _open(self) -> RequestLink:
@@ -143,7 +142,7 @@ class _Node:
                 self._link.work()
 
 
-def _messages(reply: Reply, path: str) -> list[Peeked]:
+def _messages(reply: NodeReply, path: str) -> list[Peeked]:
     if reply.status in (202, 204):
         return []
     if reply.status != 200:

@@ -266,7 +266,7 @@ def condition_of(error: BaseException) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
+class RetryPolicy:
     """How often, and after which pauses, a client tries again."""
 
     total: int
@@ -279,11 +279,11 @@ class Retries:
         return min(self.longest, self.factor if self.fixed else self.factor * 2.0**retried)
 
 
-def take_over_retries(sender: Any) -> Retries:
+def disable_retries(sender: Any) -> RetryPolicy:
     """The retries of a sender of the SDK's, sync or async; from now on it makes none by itself."""
     config = sender._config
     fixed = getattr(config.retry_mode, "value", config.retry_mode) == "fixed"
-    retries = Retries(config.retry_total, config.retry_backoff_factor, config.retry_backoff_max, fixed)
+    retries = RetryPolicy(config.retry_total, config.retry_backoff_factor, config.retry_backoff_max, fixed)
     config.retry_total = 0
     return retries
 
@@ -294,7 +294,7 @@ def message_limit(sender: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class WayIn:
+class ConnectionDetails:
     """Where a client goes, and with what: enough to go there by other means, such as the administration."""
 
     host: str
@@ -319,7 +319,9 @@ class WayIn:
         return f"Endpoint=sb://{self.host};{secret}" + (";UseDevelopmentEmulator=true" if self.plain else "")
 
 
-def way_in(client: Any) -> WayIn:
+def connection_details(client: Any) -> ConnectionDetails:
     """What a client of the SDK's, sync or async, was made with."""
     config = client._config
-    return WayIn(client.fully_qualified_namespace, client._credential, not config.use_tls, config.connection_verify)
+    return ConnectionDetails(
+        client.fully_qualified_namespace, client._credential, not config.use_tls, config.connection_verify
+    )

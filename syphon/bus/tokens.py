@@ -11,7 +11,7 @@ from typing import Any
 from syphon.amqp import Timestamp
 from syphon.model import DestinationMissing, NotAuthorized, SyphonError, Waits
 
-from .links import Reply, RequestLink
+from .links import NodeReply, RequestLink
 from .sdk_internals import REFUSED
 from .wire import Wire
 
@@ -132,7 +132,7 @@ class Tokens:
             lambda reply: self._answered(path, token, reply),
         )
 
-    def _answered(self, path: str, token: _Token, reply: Reply) -> None:
+    def _answered(self, path: str, token: _Token, reply: NodeReply) -> None:
         token.asked = False
         if 200 <= reply.status < 300:
             token.ready = True

@@ -29,7 +29,7 @@ from .pairs import (
     Via,
 )
 from .worker import (
-    Address,
+    ListenAddress,
     LogFormat,
     LogLevel,
     LogSettings,
@@ -53,7 +53,7 @@ __all__ = [
     "Via",
     "PipelineSettings",
     "StatusSettings",
-    "Address",
+    "ListenAddress",
     "LogSettings",
     "LogLevel",
     "LogFormat",

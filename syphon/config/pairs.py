@@ -24,13 +24,13 @@ from syphon.model import (
     is_host,
     is_this_machine,
 )
-from syphon.yaml_settings import Fault, Settings, Wrong, given, looks_secret, together, unique
+from syphon.yaml_settings import InvalidSetting, Mistake, Settings, given, looks_secret, together, unique
 
 
 def _name(text: str) -> str:
     # It becomes a part of a queue's name, a label in metrics and a folder of the ledger.
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", text):
-        raise Wrong(Fault("is no name", "write up to 50 letters, digits and hyphens between them"))
+        raise InvalidSetting(Mistake("is no name", "write up to 50 letters, digits and hyphens between them"))
     return text
 
 
@@ -38,23 +38,23 @@ def _connection_string(secret: SecretStr) -> SecretStr:
     try:
         ConnectionString.parse(secret.get_secret_value())
     except BadConnectionString as error:
-        raise Wrong(*(Fault(flaw.text, flaw.remedy) for flaw in error.flaws)) from None
+        raise InvalidSetting(*(Mistake(flaw.text, flaw.remedy) for flaw in error.flaws)) from None
     return secret
 
 
 def _host(text: str) -> str:
     if looks_secret(text) or "endpoint=" in text.lower():
-        raise Wrong(Fault("is a connection string", "write it under connection_string"))
+        raise InvalidSetting(Mistake("is a connection string", "write it under connection_string"))
     if not is_host(text):
-        raise Wrong(Fault("is not the host name of a namespace", _FULL_NAME))
+        raise InvalidSetting(Mistake("is not the host name of a namespace", _FULL_NAME))
     if "." not in text and ":" not in text and text.lower() != "localhost":
-        raise Wrong(Fault("is not a full host name", _FULL_NAME))
+        raise InvalidSetting(Mistake("is not a full host name", _FULL_NAME))
     return text.lower().rstrip(".")
 
 
 def _readable(file: Path) -> Path:
     if not file.is_file():
-        raise Wrong(Fault("is no file", "name the certificates' file, in PEM form"))
+        raise InvalidSetting(Mistake("is no file", "name the certificates' file, in PEM form"))
     return file.resolve()
 
 
@@ -76,9 +76,11 @@ class Credential(StrEnum):
 
 def _url(text: str) -> str:
     if not re.fullmatch(r"https?://[^/\s]+/?", text):
-        raise Wrong(Fault("is not the address of a Resource Manager", "write it as in https://management.azure.com"))
+        raise InvalidSetting(
+            Mistake("is not the address of a Resource Manager", "write it as in https://management.azure.com")
+        )
     if text.startswith("http://") and not is_this_machine(urlsplit(text).hostname or ""):
-        raise Wrong(Fault("would have our token travel in the clear", "write https://"))
+        raise InvalidSetting(Mistake("would have our token travel in the clear", "write https://"))
     return text
 
 
@@ -115,16 +117,16 @@ class NamespaceSettings(Settings):
         return host if parsed.port is None else f"{host}:{parsed.port}"
 
 
-def _one_way_in(side: Any) -> Iterator[Fault]:
+def _one_way_in(side: Any) -> Iterator[Mistake]:
     string, namespace, credential = (given(side, key) for key in ("connection_string", "namespace", "credential"))
     if not isinstance(side, dict | NamespaceSettings):
         return
     if string is None and namespace is None:
-        yield Fault("has neither connection_string nor namespace", "add one of them")
+        yield Mistake("has neither connection_string nor namespace", "add one of them")
     if string is not None and namespace is not None:
-        yield Fault("stands beside a connection_string", "keep one of them", ("namespace",))
+        yield Mistake("stands beside a connection_string", "keep one of them", ("namespace",))
     elif string is not None and credential is not None:
-        yield Fault("stands beside a connection_string, which has a key of its own", "remove it", ("credential",))
+        yield Mistake("stands beside a connection_string, which has a key of its own", "remove it", ("credential",))
 
 
 Side = Annotated[NamespaceSettings, together(_one_way_in)]
@@ -187,7 +189,7 @@ class TimeToLive(StrEnum):
 
 def _no_switch(value: Any) -> Any:
     if isinstance(value, bool):  # which would be taken for 0 or 1
-        raise Wrong(Fault("is not a number", "write digits only"))
+        raise InvalidSetting(Mistake("is not a number", "write digits only"))
     return value
 
 
@@ -205,18 +207,18 @@ class PairSettings(Settings):
     provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
 
     @property
-    def home_entity(self) -> str:
+    def primary_entity(self) -> str:
         """An entity of the primary to open its connection with: a policy may cover a single queue."""
         return next((path for path in self.destinations.allow if not any(mark in path for mark in "*?[")), "")
 
 
-def _two_sides(pair: Any) -> Iterator[Fault]:
+def _two_sides(pair: Any) -> Iterator[Mistake]:
     primary, secondary = _address(given(pair, "primary")), _address(given(pair, "secondary"))
     if primary is not None and primary == secondary:
-        yield Fault("is the same namespace as primary", "name one that is up when the primary is not", ("secondary",))
+        yield Mistake("is the same namespace as primary", "name one that is up when the primary is not", ("secondary",))
     if given(given(pair, "provision"), "via") == Via.ARM and given(given(pair, "secondary"), "arm") is None:
         remedy = "add arm with subscription_id and resource_group there"
-        yield Fault("needs to know where to find the secondary", remedy, ("provision", "via"))
+        yield Mistake("needs to know where to find the secondary", remedy, ("provision", "via"))
 
 
 def _address(side: Any) -> tuple[str, int | None] | None:
@@ -232,7 +234,7 @@ def _address(side: Any) -> tuple[str, int | None] | None:
     return (namespace.lower().rstrip("."), None) if isinstance(namespace, str) and namespace else None
 
 
-def _same_queues(pairs: Any) -> Iterator[Fault]:
+def _same_queues(pairs: Any) -> Iterator[Mistake]:
     """Two pairs at one backlog would take each other's messages, each for its own primary."""
     seen: dict[tuple[object, ...], int] = {}
     for index, pair in enumerate(pairs if isinstance(pairs, list) else ()):
@@ -243,7 +245,7 @@ def _same_queues(pairs: Any) -> Iterator[Fault]:
         first = seen.setdefault((label.lower(), secondary), index)
         if first != index:
             text = f"has the backlog queues of pairs[{first}]: {label}/x-servicebus-transfer/0 and on, in one secondary"
-            yield Fault(text, "remove one of the two, or give its primary another name", (index,))
+            yield Mistake(text, "remove one of the two, or give its primary another name", (index,))
 
 
 Pairs = Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SecretStr
 
 from syphon.model import is_host
-from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, given, together
+from syphon.yaml_settings import Between, Duration, InvalidSetting, Mistake, Settings, given, together
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -22,10 +22,10 @@ def _written(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _spark_keys(settings: Any) -> Iterator[Fault]:
+def _spark_keys(settings: Any) -> Iterator[Mistake]:
     for key in settings if isinstance(settings, dict) else ():
         if not str(key).startswith("spark."):
-            yield Fault("is no setting of Spark", "its names begin with spark.", (key,))
+            yield Mistake("is no setting of Spark", "its names begin with spark.", (key,))
 
 
 class PipelineSettings(Settings):
@@ -42,7 +42,7 @@ class PipelineSettings(Settings):
     """Secrets, because the key of the ledger's storage account may be among them."""
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     host: str
     port: int
 
@@ -50,13 +50,15 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _listen(value: Any) -> Address:
-    if isinstance(value, Address):
+def _listen(value: Any) -> ListenAddress:
+    if isinstance(value, ListenAddress):
         return value
     found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if found is None or not is_host(found[1] or found[2]) or int(found[3]) > 65_535:
-        raise Wrong(Fault("is no address to listen on", "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port"))
-    return Address(found[1] or found[2], int(found[3]))
+        raise InvalidSetting(
+            Mistake("is no address to listen on", "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port")
+        )
+    return ListenAddress(found[1] or found[2], int(found[3]))
 
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]+)):([0-9]{1,5})")
@@ -65,7 +67,7 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]+)):([0-9]{1,5})")
 class StatusSettings(Settings):
     """The status server."""
 
-    listen: Annotated[Address, PlainValidator(_listen), PlainSerializer(str)] = Address("127.0.0.1", 8080)
+    listen: Annotated[ListenAddress, PlainValidator(_listen), PlainSerializer(str)] = ListenAddress("127.0.0.1", 8080)
     token: SecretStr | None = None
     """What a caller shows to see more than health. Without one, an address that others reach answers health alone."""
     state: Text | None = None
@@ -93,7 +95,9 @@ class LogSettings(Settings):
 
 def _collector(text: str) -> str:
     if not re.fullmatch(r"https?://[^/\s@?#]+(/[^\s?#]*)?", text):
-        raise Wrong(Fault("is not the address of a collector", "write it as in http://collector.example:4318"))
+        raise InvalidSetting(
+            Mistake("is not the address of a collector", "write it as in http://collector.example:4318")
+        )
     return text
 
 
@@ -106,15 +110,15 @@ class TelemetrySettings(Settings):
     """Whether batches are traced whose messages have a sender that records traces."""
 
 
-def _traces_go_somewhere(telemetry: Any) -> Iterator[Fault]:
+def _traces_go_somewhere(telemetry: Any) -> Iterator[Mistake]:
     endpoint = given(telemetry, "otlp_endpoint")
     if not given(telemetry, "traces"):
         return
     if endpoint is None:
-        yield Fault("have nowhere to go", "add otlp_endpoint, or leave them off", ("traces",))
+        yield Mistake("have nowhere to go", "add otlp_endpoint, or leave them off", ("traces",))
     elif isinstance(endpoint, str) and not re.search(r"^https?://[^/]+/?$|/v1/metrics/?$", endpoint):
         remedy = "name the collector's host alone, or an address that ends in /v1/metrics"
-        yield Fault("does not tell where traces go", remedy, ("otlp_endpoint",))
+        yield Mistake("does not tell where traces go", remedy, ("otlp_endpoint",))
 
 
 Telemetry = Annotated[TelemetrySettings, together(_traces_go_somewhere)]

@@ -20,7 +20,7 @@ CHUNK = 64 * 1024
 MILLION = 1_000_000
 
 
-class Tier(StrEnum):
+class PricingTier(StrEnum):
     STANDARD = "standard"
     PREMIUM = "premium"
 
@@ -35,18 +35,18 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Share:
+class BilledOperation:
     """One of the four operations each message takes (S7), and on whose account it is."""
 
     what: str
     whose: str
 
 
-SHARES = (
-    Share("send to the backlog", "sender"),
-    Share("receive from the backlog", "syphon"),
-    Share("send to the primary", "syphon"),
-    Share("receive from the primary", "receiver"),
+BILLED_OPERATIONS = (
+    BilledOperation("send to the backlog", "sender"),
+    BilledOperation("receive from the backlog", "syphon"),
+    BilledOperation("send to the primary", "syphon"),
+    BilledOperation("receive from the primary", "receiver"),
 )
 
 
@@ -57,26 +57,26 @@ def idle_receives(queues: int, days: int, long_poll: int = LONG_POLL) -> int:
 
 def drain_operations(messages: int, message_bytes: int = 0) -> int:
     """All four operations of all messages."""
-    return len(SHARES) * messages * max(1, -(-message_bytes // CHUNK))
+    return len(BILLED_OPERATIONS) * messages * max(1, -(-message_bytes // CHUNK))
 
 
-def idle_cost(queues: int, days: int, prices: Prices, tier: Tier, long_poll: int = LONG_POLL) -> Charge:
+def idle_cost(queues: int, days: int, prices: Prices, tier: PricingTier, long_poll: int = LONG_POLL) -> Charge:
     return _charge(idle_receives(queues, days, long_poll), prices, tier)
 
 
-def drain_cost(messages: int, prices: Prices, tier: Tier, message_bytes: int = 0) -> Charge:
+def drain_cost(messages: int, prices: Prices, tier: PricingTier, message_bytes: int = 0) -> Charge:
     return _charge(drain_operations(messages, message_bytes), prices, tier)
 
 
-def namespace_cost(days: int, prices: Prices, tier: Tier, units: int = 1) -> float:
+def namespace_cost(days: int, prices: Prices, tier: PricingTier, units: int = 1) -> float:
     """What is to be paid before the first message: the base charge of a month, or messaging units by the hour."""
-    if tier is Tier.PREMIUM:
+    if tier is PricingTier.PREMIUM:
         return units * days * 24 * prices.premium.unit_per_hour
     return prices.standard.base_per_month
 
 
-def _charge(operations: int, prices: Prices, tier: Tier) -> Charge:
-    if tier is Tier.PREMIUM:
+def _charge(operations: int, prices: Prices, tier: PricingTier) -> Charge:
+    if tier is PricingTier.PREMIUM:
         return Charge(operations, 0.0, 0.0)
     free = prices.standard.included_operations
     return Charge(operations, _billed(0, operations, prices), _billed(free, operations, prices))

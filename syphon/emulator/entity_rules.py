@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from syphon.yaml_settings import Fault
+from syphon.yaml_settings import Mistake
 
 from .broker.descriptions import (
     QueueDescription,
@@ -22,7 +22,7 @@ from .broker.refusals import Refusal
 Description = TypeVar("Description", QueueDescription, TopicDescription, SubscriptionDescription, RuleDescription)
 
 
-def refusals(description: Description, tier: Tier | None = None) -> Iterator[Fault]:
+def refusals(description: Description, tier: Tier | None = None) -> Iterator[Mistake]:
     """What the service refuses in a description, each fault at the field that is to blame.
 
     The broker's `validate` stops at the first refusal. So the field whose default would have changed its answer is set
@@ -35,19 +35,19 @@ def refusals(description: Description, tier: Tier | None = None) -> Iterator[Fau
     while (refusal := _refusal(description, tier)) is not None:
         reason, _, remedy = refusal.removeprefix("SubCode=40000. ").partition(": ")
         mended = _mended(description, tier, refusal)
-        yield Fault("is not what Service Bus takes", (remedy or reason).rstrip("."), (mended[0],) if mended else ())
+        yield Mistake("is not what Service Bus takes", (remedy or reason).rstrip("."), (mended[0],) if mended else ())
         if mended is None:
             return
         description = mended[1]
 
 
-def sql_faults(expression: str | None, at: tuple[str, ...]) -> Iterator[Fault]:
+def sql_faults(expression: str | None, at: tuple[str, ...]) -> Iterator[Mistake]:
     """Whether an SQL filter can be understood."""
     try:
         if expression is not None:
             SqlFilter(expression)
     except Refusal as refusal:
-        yield Fault("is not a filter", refusal.description.removeprefix("SubCode=40000. ").rstrip("."), at)
+        yield Mistake("is not a filter", refusal.description.removeprefix("SubCode=40000. ").rstrip("."), at)
 
 
 def _refusal(description: Description, tier: Tier) -> str | None:

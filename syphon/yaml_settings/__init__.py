@@ -7,7 +7,7 @@ the next. So the file is read into plain data that remembers its lines (`read`),
 
 from .durations import LONGEST, Between, Duration, parse_duration, write_duration
 from .judging import Settings, given, looks_secret, together, unique, validate
-from .problems import Fault, Loc, Problem, SettingsError, Wrong
+from .problems import InvalidSetting, Loc, Mistake, Problem, SettingsError
 from .reading import Document, parse, read
 from .references import resolve
 
@@ -15,13 +15,13 @@ __all__ = [
     "Between",
     "Document",
     "Duration",
-    "Fault",
+    "Mistake",
     "LONGEST",
     "Loc",
     "Problem",
     "Settings",
     "SettingsError",
-    "Wrong",
+    "InvalidSetting",
     "given",
     "looks_secret",
     "parse",

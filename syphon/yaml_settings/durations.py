@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
-from .problems import Fault, Wrong
+from .problems import InvalidSetting, Mistake
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -42,9 +42,9 @@ def parse_duration(text: str) -> int:
     elif (iso := _ISO.fullmatch(text)) and any(iso.groups()):
         millis = int(sum(Decimal(count) * unit for count, unit in zip(iso.groups(), _ISO_UNITS, strict=True) if count))
     else:
-        raise Wrong(Fault("is not a duration", _HOW))
+        raise InvalidSetting(Mistake("is not a duration", _HOW))
     if millis > LONGEST:
-        raise Wrong(Fault("is longer than Service Bus can count", "write never"))
+        raise InvalidSetting(Mistake("is longer than Service Bus can count", "write never"))
     return millis
 
 
@@ -65,7 +65,7 @@ def _from_text(value: Any, info: ValidationInfo) -> Any:
         return parse_duration(value)
     # In Python a duration is a number of milliseconds; in a file nobody could tell which unit was meant.
     if info.context and info.context.get("from_file"):
-        raise Wrong(Fault("has no unit", _HOW))
+        raise InvalidSetting(Mistake("has no unit", _HOW))
     return value
 
 
@@ -85,9 +85,9 @@ class Between:
 
     def _check(self, millis: int) -> int:
         if millis < parse_duration(self.shortest):
-            raise Wrong(Fault(f"is shorter than {self.shortest}", self._remedy()))
+            raise InvalidSetting(Mistake(f"is shorter than {self.shortest}", self._remedy()))
         if millis > parse_duration(self.longest):
-            raise Wrong(Fault(f"is longer than {self.longest}", self._remedy()))
+            raise InvalidSetting(Mistake(f"is longer than {self.longest}", self._remedy()))
         return millis
 
     def _remedy(self) -> str:

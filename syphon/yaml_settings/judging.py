@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
-from .problems import Fault, Loc, Problem, SettingsError, Wrong
+from .problems import InvalidSetting, Loc, Mistake, Problem, SettingsError
 from .reading import Document
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -37,7 +37,7 @@ def validate(document: Document, model: type[Model]) -> Model:
     return settings
 
 
-def together(check: Callable[[Any], Iterable[Fault]]) -> WrapValidator:
+def together(check: Callable[[Any], Iterable[Mistake]]) -> WrapValidator:
     """Annotates settings with a check of things that must fit together.
 
     `check` gets the raw data (or settings made in Python) and must bear with anything. So what it finds is told beside
@@ -45,15 +45,15 @@ def together(check: Callable[[Any], Iterable[Fault]]) -> WrapValidator:
     """
 
     def judge(data: Any, handler: Callable[[Any], Any]) -> Any:
-        faults = list(check(data))
+        mistakes = list(check(data))
         try:
             checked = handler(data)
         except ValidationError as error:
-            if not faults:
+            if not mistakes:
                 raise
-            raise Wrong(*faults, beneath=error) from None
-        if faults:
-            raise Wrong(*faults)
+            raise InvalidSetting(*mistakes, beneath=error) from None
+        if mistakes:
+            raise InvalidSetting(*mistakes)
         return checked
 
     return WrapValidator(judge)
@@ -69,12 +69,12 @@ def unique(key: str, what: str) -> WrapValidator:
     return together(lambda items: _repeated(items, key, what) if isinstance(items, list) else ())
 
 
-def _repeated(items: list[Any], key: str, what: str) -> Iterator[Fault]:
+def _repeated(items: list[Any], key: str, what: str) -> Iterator[Mistake]:
     seen: set[str] = set()
     for index, item in enumerate(items):
         name = given(item, key)
         if isinstance(name, str) and name.lower() in seen:
-            yield Fault(f"is the name of another {what}", "give each its own", (index, key))
+            yield Mistake(f"is the name of another {what}", "give each its own", (index, key))
         elif isinstance(name, str):
             seen.add(name.lower())
 
@@ -91,10 +91,10 @@ class _Judge:
         for details in error.errors(include_url=False):
             path = (*below, *details["loc"])
             wrong = details.get("ctx", {}).get("error")
-            if isinstance(wrong, Wrong):
-                for fault in wrong.faults:
-                    if (*path, *fault.at) not in self._document.settled:
-                        yield self._problem((*path, *fault.at), fault.text, fault.remedy)
+            if isinstance(wrong, InvalidSetting):
+                for mistake in wrong.mistakes:
+                    if (*path, *mistake.at) not in self._document.settled:
+                        yield self._problem((*path, *mistake.at), mistake.text, mistake.remedy)
                 if wrong.beneath is not None:
                     yield from self.problems(wrong.beneath, path)
             elif path not in self._document.settled:

@@ -47,7 +47,7 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True)
-class Fault:
+class Mistake:
     """What a validator found. `text` follows the value in a sentence; `at` leads from what was judged to it."""
 
     text: str
@@ -55,11 +55,13 @@ class Fault:
     at: Loc = ()
 
 
-class Wrong(ValueError):
-    """Raised by a validator that knows a remedy, or has found several faults at once."""
+class InvalidSetting(ValueError):
+    """Raised by a validator that knows a remedy, or has found several mistakes at once."""
 
-    def __init__(self, *faults: Fault, beneath: ValidationError | None = None) -> None:
-        super().__init__("; ".join(f"{written(fault.at)} {fault.text}: {fault.remedy}".lstrip() for fault in faults))
-        self.faults = faults
+    def __init__(self, *mistakes: Mistake, beneath: ValidationError | None = None) -> None:
+        super().__init__(
+            "; ".join(f"{written(mistake.at)} {mistake.text}: {mistake.remedy}".lstrip() for mistake in mistakes)
+        )
+        self.mistakes = mistakes
         self.beneath = beneath
         """What pydantic found below the same place, if the validator wraps around it: both are reported."""

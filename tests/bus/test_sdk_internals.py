@@ -29,7 +29,7 @@ from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthor
 STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
 
 
-def test_the_installed_sdk_has_everything_the_seam_relies_on() -> None:
+def test_the_installed_sdk_has_all_private_names_in_use() -> None:
     sdk_internals.check_contract()
 
 

@@ -34,9 +34,10 @@ from syphon.amqp.frames import (
     frame,
     read_performative,
 )
+from syphon.bus.fast_frames import CHANNEL
 from syphon.bus.links import Arrival, RawReceiver, RawSender, RequestLink
 from syphon.bus.sdk_internals import OpenSocket
-from syphon.bus.wire import CHANNEL, Wire
+from syphon.bus.wire import Wire
 from syphon.emulator.tls import ServerTls, server_tls
 from syphon.model.errors import DestinationBusy, Interrupted
 

@@ -246,7 +246,7 @@ def test_no_token_is_told_as_that_and_in_our_own_words(tmp_path: Path) -> None:
     )
     done = syphon("provision", "--dry-run", "-c", file)
     assert done.returncode == 77
-    assert "no token could be had" in done.stdout
+    assert "there is no token" in done.stdout
     assert done.stderr == ""
 
 

@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from syphon.config import (
-    Address,
     Config,
     Credential,
     DestinationSettings,
+    ListenAddress,
     NamespaceSettings,
     PairSettings,
     PermanentError,
@@ -74,7 +74,7 @@ def test_a_pair_is_all_that_must_be_said(tmp_path: Path) -> None:
         60_000,
         {},
     )
-    assert config.status.listen == Address("127.0.0.1", 8080)
+    assert config.status.listen == ListenAddress("127.0.0.1", 8080)
 
 
 def seen_keys(model: type[BaseModel], data: Any, seen: dict[type[BaseModel], set[str]]) -> None:
@@ -226,12 +226,12 @@ def test_spark_gets_text_whatever_people_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "address"),
     [
-        ("0.0.0.0:80", Address("0.0.0.0", 80)),
-        ("localhost:0", Address("localhost", 0)),
-        ("'[::1]:8080'", Address("::1", 8080)),
+        ("0.0.0.0:80", ListenAddress("0.0.0.0", 80)),
+        ("localhost:0", ListenAddress("localhost", 0)),
+        ("'[::1]:8080'", ListenAddress("::1", 8080)),
     ],
 )
-def test_the_status_server_listens_where_it_is_told(tmp_path: Path, written: str, address: Address) -> None:
+def test_the_status_server_listens_where_it_is_told(tmp_path: Path, written: str, address: ListenAddress) -> None:
     listen = load(tmp_path, pair(more=f"status: {{listen: {written}}}")).status.listen
     assert listen == address
     assert str(listen) == written.strip("'")
