@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from syphon.cost.estimate import PricingTier, drain_cost, drain_operations, idle_cost, idle_receives, namespace_cost
-from syphon.cost.prices import LIST_PRICES, Prices, load_prices
+from syphon.cost.estimate import (
+    LIST_PRICES,
+    Prices,
+    PricingTier,
+    drain_cost,
+    drain_operations,
+    idle_cost,
+    idle_receives,
+    load_prices,
+    namespace_cost,
+)
 from syphon.yaml_settings import SettingsError
 
 
@@ -73,7 +82,10 @@ def test_everything_wrong_with_a_price_file_is_told_at_once(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("steps", "complaint"),
-    [("[{up_to: 5, per_million: 1}]", "has an end"), ("[{per_million: 1}, {per_million: 2}]", "has no up_to")],
+    [
+        ("[{up_to: 5, per_million: 1}]", "is not allowed in the last step"),
+        ("[{per_million: 1}, {per_million: 2}]", "has no up_to"),
+    ],
 )
 def test_only_the_last_step_has_no_end(tmp_path: Path, steps: str, complaint: str) -> None:
     head, _, tail = LIST_PRICES.read_text().partition("operations:     ")
