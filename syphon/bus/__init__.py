@@ -1,4 +1,4 @@
-"""One Service Bus namespace: connections, raw senders and receivers, administration; and the pair of two of them."""
+"""Service Bus over the network: connections, raw senders and receivers, administration, and pairs of namespaces."""
 
 from .administration import (
     OPERATION_TIMEOUT,

@@ -172,7 +172,7 @@ def test_one_that_is_closed_says_so_to_who_still_uses_it(emulator: BackgroundEmu
 
 def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: BackgroundEmulator) -> None:
     reachable = reached(emulator)
-    go_on, let_go = threading.Event(), threading.Event()
+    go_on, closed = threading.Event(), threading.Event()
     opened: list[Connection] = []
 
     def connect() -> Connection:
@@ -183,12 +183,12 @@ def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: 
         opened.append(connection)
         return connection
 
-    namespace = Namespace("contoso", connect, let_go=let_go.set)
+    namespace = Namespace("contoso", connect, close_client=closed.set)
     assert namespace.connection() is None
     namespace.close()
-    assert not let_go.is_set()
+    assert not closed.is_set()
     go_on.set()
-    assert let_go.wait(20)
+    assert closed.wait(20)
     assert opened[0].wire.failure is not None
     reachable.close()
 
