@@ -231,7 +231,7 @@ class Wire(FrameSocket):
             return
         fields, payload = decode(data, start + len(TRANSFER), end)
         if not isinstance(fields, list):
-            raise Malformed("transfer is no list")
+            raise Malformed("transfer is not a list")
         self._on_piece(Transfer.of(fields), data[payload:end])
 
     def _on_piece(self, transfer: Transfer, payload: bytes) -> None:
@@ -267,7 +267,7 @@ class Wire(FrameSocket):
 
     def _on_disposition(self, fields: object) -> None:
         if not isinstance(fields, list):
-            raise Malformed("disposition is no list")
+            raise Malformed("disposition is not a list")
         role, first, last, settled, state = (*fields, None, None, None, None, None)[:5]
         if not settled or not isinstance(first, UInt):
             return

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from syphon.amqp import Malformed, Message, Section, Span, batch_parts, decode, encode, split
-from syphon.amqp.codec import skip
+from syphon.amqp.decoding import skip
 from syphon.amqp.frames import read_performative
 from syphon.backlog import NotForBacklog, Restored, Ttl, Unrestorable, restore, stamps_of, to_backlog
 from syphon.backlog.aliases import NOT_CARRIED
