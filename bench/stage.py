@@ -141,7 +141,7 @@ def distant(connection_string: str, round_trip: int) -> Iterator[str]:
         yield connection_string
         return
     port = connection_string.partition("127.0.0.1:")[2].partition(";")[0]
-    command = [sys.executable, "-m", "bench.proxy", port, str(round_trip / 2)]
+    command = [sys.executable, "-m", "tests.support.proxy", port, str(round_trip / 2)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
             assert process.stdout is not None
