@@ -1,1 +1,1 @@
-"""How fast it is, beside what people use today."""
+"""Benchmarks: the speed and cost of syphon, compared with the tools that people use today."""

@@ -1,4 +1,4 @@
-"""Charts as SVG, written by hand: bars from zero, and lines whose scale is said. Readable in light and in dark."""
+"""Charts as SVG: bars from zero, and lines with a named scale. Readable on light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from html import escape
 WIDTH, LEFT, RIGHT, TOP = 760, 210, 90, 60
 BAR, GAP = 22, 10
 DEPTH = 240
-"""Height of a line chart's field."""
+"""The height of the plot in a line chart."""
 OURS, OTHERS = "#2f81f7", ("#d97706", "#7c3aed", "#059669", "#db2777")
 """Dark enough on white, light enough on black."""
 STYLE = """
@@ -25,7 +25,7 @@ STYLE = """
 
 
 def bars(title: str, unit: str, values: Mapping[str, float], ours: str) -> str:
-    """One bar each, from zero; the one of `ours` stands out."""
+    """One bar for each value, from zero; the bar of `ours` has its own colour."""
     height = TOP + len(values) * (BAR + GAP) + 12
     scale = (WIDTH - LEFT - RIGHT) / max(values.values())
     drawn = []
@@ -49,7 +49,7 @@ class Axis:
     is_log: bool = False
 
     def at(self, value: float) -> float:
-        """Where a value lies, from 0 to 1."""
+        """The position of a value, from 0 to 1."""
         low, high = self.marks[0], self.marks[-1]
         if self.is_log:
             return math.log(value / low) / math.log(high / low)
@@ -90,7 +90,7 @@ def lines(title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[tuple[floa
 
 
 def number(value: float) -> str:
-    """Three digits that matter, thousands in groups."""
+    """Three significant digits, with thousands separators."""
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -104,7 +104,7 @@ def above(value: float) -> list[float]:
 
 
 def decades(values: Sequence[float]) -> list[float]:
-    """Powers of ten that have all the values between them."""
+    """The powers of ten that enclose all values."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return [10.0**power for power in range(low, max(high, low + 1) + 1)]
 

@@ -1,4 +1,4 @@
-"""The commands of syphon, in processes of their own, on a place where things are measured."""
+"""Runs the commands of syphon, each in its own process, for measurements."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from bench.stage import Place
 
 SYPHON = [sys.executable, "-m", "syphon"]
 WITHIN = 120.0
-"""Seconds in which a worker has to be ready."""
-
-
+"""Seconds within which a worker must be ready."""
 LOG = "worker.log"
 
 
@@ -25,7 +23,7 @@ def backlog_queues(count: int) -> list[str]:
 
 
 def settings(place: Place, folder: Path, queues: int, rate: float | None = None) -> Path:
-    """A file for `--config`. JSON is a part of YAML."""
+    """Writes a file for `--config`. JSON is valid YAML."""
     pair = {
         "name": "contoso",
         "backlog_queue_count": queues,
@@ -41,15 +39,15 @@ def settings(place: Place, folder: Path, queues: int, rate: float | None = None)
 
 @contextmanager
 def worker(place: Place, folder: Path, queues: int, rate: float | None = None) -> Iterator[int]:
-    """A worker that listens: its process."""
-    said = folder / LOG
+    """A worker that listens; yields its process id."""
+    log_file = folder / LOG
     command = [*SYPHON, "run", "--config", str(settings(place, folder, queues, rate))]
-    with said.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:  # noqa: S603
+    with log_file.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:  # noqa: S603
         try:
             deadline = time.monotonic() + WITHIN
-            while "listening to" not in said.read_text():
+            while "listening to" not in log_file.read_text():
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"the worker is not ready: {said.read_text()}")
+                    raise RuntimeError(f"the worker is not ready: {log_file.read_text()}")
                 time.sleep(0.1)
             yield process.pid
         finally:
@@ -57,5 +55,5 @@ def worker(place: Place, folder: Path, queues: int, rate: float | None = None) -
 
 
 def status_port(folder: Path) -> int:
-    """Where the worker answers that was started in this folder."""
+    """The port of the status server of the worker that was started in this folder."""
     return int((folder / LOG).read_text().partition("status on http://127.0.0.1:")[2].split()[0])

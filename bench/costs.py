@@ -1,4 +1,4 @@
-"""What it costs to start, and to wait: before and between the messages."""
+"""The cost of starting and of waiting for messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.usage import cpu, usage
 
 QUEUES = 10
 SETTLING = 70.0
-"""Seconds after which a worker has come to rest: Spark ends Python processes that had nothing to do for a minute."""
+"""Seconds after which a worker is idle: Spark ends Python processes that had no work for a minute."""
 IDLE = 60.0
 
 
@@ -30,7 +30,7 @@ class Cost:
 
 
 def costs(patient: bool) -> Iterator[Cost]:
-    """Waiting takes its time to be measured: only if there is patience."""
+    """The costs. The measurement of an idle worker takes minutes, so it runs only if `patient`."""
     yield Cost("syphon --help", _seconds([*SYPHON, "--help"]), "s")
     began = time.monotonic()
     with emulator([]):
@@ -45,8 +45,8 @@ def costs(patient: bool) -> Iterator[Cost]:
             began, before = time.monotonic(), cpu(process)
             time.sleep(IDLE)
             used = (cpu(process) - before) / (time.monotonic() - began)
-            waiting = f"a worker that waits, {QUEUES} queues"
-            yield Cost(f"{waiting}: of one core", used * 100, "%")
+            waiting = f"an idle worker, {QUEUES} queues"
+            yield Cost(f"{waiting}: share of one core", used * 100, "%")
             yield Cost(f"{waiting}: memory (PSS), Java included", usage(process).megabytes, "MB")
 
 

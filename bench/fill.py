@@ -1,4 +1,4 @@
-"""Puts aliased messages into a backlog queue, quickly: through raw links, in batches."""
+"""Puts aliased messages into a backlog queue quickly: through raw links, in batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syphon.bus.links import RawSender
 
 
 def fill(connection_string: str, queue: str, count: int, size: int, destination: Callable[[int], str]) -> None:
-    """`count` messages of `size` bytes, each for the destination of its number."""
+    """Sends `count` messages of `size` bytes; `destination` gives the destination of each by its number."""
     with ServiceBusClient.from_connection_string(connection_string) as client:
         connection = Connection(client, queue)
         while not connection.tokens.allow(queue):

@@ -1,4 +1,4 @@
-"""A peer in JavaScript: `@azure/service-bus` in node, with a loop as its samples show. See node/loop.cjs."""
+"""The loop in JavaScript: `@azure/service-bus` in node, written as in its samples. See node/loop.cjs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def node(task: Task, watch: Watch) -> None:
 
 
 def _packages() -> Path:
-    """Installed once for as long as the lock stays the same."""
+    """The folder of the npm packages. They are installed again only if the lock file changes."""
     lock = (SOURCE / "package-lock.json").read_bytes()
     stamp = PACKAGES / ".installed"
     if not stamp.exists() or stamp.read_bytes() != lock:

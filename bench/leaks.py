@@ -1,8 +1,8 @@
-"""`python -m bench.leaks --messages 10000000`: does anything grow while messages pass at full speed for an hour?
+"""`python -m bench.leaks --messages 10000000`: looks for leaks while messages pass at full speed for an hour.
 
-A worker, or a pump alone, carries home what is put into the backlog all the while. Its destinations are topics without
-subscriptions: they accept messages and keep none, so whatever grows is a leak. The verdict compares the last third of
-the samples with the middle one; the first is for getting warm.
+A worker, or a pump alone, drains a backlog that is filled again all the time. The destinations are topics without
+subscriptions: they accept messages and keep none, so any growth is a leak. The verdict compares the last third of the
+samples with the middle third; the first third is for warming up.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from syphon.transfer.pump import Pump
 
 DESTINATIONS = 8
 AHEAD, CHUNK = 40_000, 10_000
-"""Messages that lie in the backlog at the most, and that are put there at a time."""
+"""The most messages in the backlog, and how many are added at a time."""
 ALLOWED = (("megabytes", 0.05, 10), ("descriptors", 0, 8), ("sockets", 0, 8), ("processes", 0, 2))
-"""What may be more in the end, by a share or by so much: heaps breathe, and connections come and go."""
+"""The growth that is allowed, as a share and as an amount: heaps vary in size, and connections come and go."""
 ENOUGH = 9
-"""Samples: three to a third."""
+"""The fewest samples: three in each third."""
 STANDSTILL = 300.0
-"""Seconds without any message after which something is broken."""
+"""Seconds without any message after which the run fails."""
 
 
 @dataclass(frozen=True)
 class Sample:
     seconds: float
     arrived: int
-    carrier: Usage
+    transfer: Usage
     emulator: Usage
 
 
@@ -67,15 +67,15 @@ class Trend:
 
 def trends(samples: Sequence[Sample]) -> Iterator[Trend]:
     third = len(samples) // 3
-    for part in ("carrier", "emulator"):
+    for part in ("transfer", "emulator"):
         for number, share, least in ALLOWED:
             values = [float(getattr(getattr(sample, part), number)) for sample in samples]
             middle, last = median(values[third : 2 * third]), median(values[2 * third :])
             yield Trend(f"{number} of the {part}", middle, last, max(least, share * middle))
 
 
-def watched(place: Place, carrier: int, messages: int, every: float, told: Callable[[Sample], None]) -> list[Sample]:
-    """Keeps the backlog filled until so many messages have arrived, and looks around now and then."""
+def watched(place: Place, transfer: int, messages: int, every: float, show: Callable[[Sample], None]) -> list[Sample]:
+    """Keeps the backlog filled until so many messages have arrived, and takes a sample every few seconds."""
     samples: list[Sample] = []
     began = moved_at = due = time.monotonic()
     put = arrived = 0
@@ -86,8 +86,8 @@ def watched(place: Place, carrier: int, messages: int, every: float, told: Calla
         elif now - moved_at > STANDSTILL:
             raise RuntimeError(f"nothing has arrived for {STANDSTILL:.0f} s, after {arrived} messages")
         if now >= due:
-            samples.append(Sample(now - began, arrived, usage(carrier), usage(place.process)))
-            told(samples[-1])
+            samples.append(Sample(now - began, arrived, usage(transfer), usage(place.process)))
+            show(samples[-1])
             due = now + every
         if put < messages and put - arrived < AHEAD:
             fill(place.secondary, QUEUE, CHUNK, KB, lambda number: f"d{number % DESTINATIONS}")
@@ -99,7 +99,7 @@ def watched(place: Place, carrier: int, messages: int, every: float, told: Calla
 
 @contextmanager
 def pump(place: Place) -> Iterator[int]:
-    """Pumps in a process of their own, one after the other as in a worker's: the process."""
+    """Runs one pump after the other in its own process, as a worker does; yields its process id."""
     process = multiprocessing.get_context("spawn").Process(target=_pump_for_ever, args=(place,))
     process.start()
     try:
@@ -120,10 +120,10 @@ def _pump_for_ever(place: Place) -> None:
 
 
 @click.command()
-@click.option("--messages", default=10_000_000, show_default=True, help="So many are carried home.")
+@click.option("--messages", default=10_000_000, show_default=True, help="How many messages to forward.")
 @click.option("--every", default=30.0, show_default=True, help="Seconds between two samples.")
-@click.option("--carrier", type=click.Choice(["worker", "pump"]), default="worker", show_default=True)
-def main(messages: int, every: float, carrier: str) -> None:
+@click.option("--transfer", type=click.Choice(["worker", "pump"]), default="worker", show_default=True)
+def main(messages: int, every: float, transfer: str) -> None:
     """Look for leaks while messages pass at full speed; exit code 1 if there is one."""
     console = Console()
     if not console.is_terminal:
@@ -132,26 +132,26 @@ def main(messages: int, every: float, carrier: str) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         emulator(destinations, kind="topics") as place,
-        worker(place, Path(folder), 1) if carrier == "worker" else pump(place) as process,
+        worker(place, Path(folder), 1) if transfer == "worker" else pump(place) as process,
     ):
         samples = watched(place, process, messages, every, lambda sample: console.print(line(sample), style="dim"))
     if len(samples) < ENOUGH:
-        raise click.ClickException(f"{len(samples)} samples say nothing: take more --messages, or look more often.")
+        raise click.ClickException(f"{len(samples)} samples are too few: use more --messages, or a shorter --every.")
     found = list(trends(samples))
     console.print(table(samples), verdict(samples, found))
     sys.exit(not all(trend.is_flat for trend in found))
 
 
 def line(sample: Sample) -> str:
-    return f"{sample.seconds:,.0f} s, {sample.arrived:,} messages, {sample.carrier.megabytes:,.0f} MB"
+    return f"{sample.seconds:,.0f} s, {sample.arrived:,} messages, {sample.transfer.megabytes:,.0f} MB"
 
 
 def table(samples: Sequence[Sample]) -> Table:
     """About twenty of the samples."""
     headings = ("MB", "files", "sockets", "processes")
-    shown = Table("seconds", "messages", *headings, *headings, title="The carrier, and the emulator")
+    shown = Table("seconds", "messages", *headings, *headings, title="The transfer, and the emulator")
     for sample in samples[:: max(1, len(samples) // 20)]:
-        cells = [*_cells(sample.carrier), *_cells(sample.emulator)]
+        cells = [*_cells(sample.transfer), *_cells(sample.emulator)]
         shown.add_row(f"{sample.seconds:,.0f}", f"{sample.arrived:,}", *cells)
     return shown
 
@@ -161,7 +161,7 @@ def _cells(part: Usage) -> list[str]:
 
 
 def verdict(samples: Sequence[Sample], found: Sequence[Trend]) -> Table:
-    """Growth by the million of messages, from the middle of the middle third to that of the last."""
+    """Growth per million messages, from the centre of the middle third to the centre of the last."""
     millions = (samples[-1].arrived - samples[0].arrived) / 3 / 1e6
     shown = Table("", "middle third", "last third", "per million", "verdict")
     for trend in found:

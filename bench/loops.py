@@ -1,9 +1,9 @@
-"""The loops that are compared. Each runs in a process of its own and prints what it took, as JSON.
+"""The loops that are compared. Each runs in its own process and prints its measurements as JSON.
 
-`python -m bench.loops NAME`, with its task in the environment. The SDK's loops are written the way its samples show:
-receive a hundred, send them on, complete each.
+`python -m bench.loops NAME`, with its task in the environment. The SDK's loops are written as in its samples: receive a
+hundred messages, forward them, complete each.
 
-Another loop joins by a function like these, its name in `LOOPS`, and the workloads that it is to be measured with.
+To add a loop, write a function like these, add its name to `LOOPS`, and add it to workloads.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def pump(task: Task, watch: Watch) -> None:
     options = PumpOptions(lease=None, limit=task.count)
     pump = Pump(task.queue, away, home, lambda outcome: watch.add(outcome.result is Result.FORWARDED), options)
     for _ in pump.turns():
-        # With a destination that is stuck it would be about to wait for it.
+        # With a stuck destination the pump would now wait for that one.
         if watch.moved == task.arriving < task.count:
             watch.end()
             pump.stop()
@@ -110,7 +110,7 @@ def _namespace(connection_string: str, entity: str, task: Task) -> Namespace:
 
 
 def pumps(task: Task, watch: Watch) -> None:
-    """Two processes with a pump each, started beforehand: what two slots of a drain are compared with."""
+    """Two processes with a pump each, started beforehand: the comparison for two slots of a drain."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(_imported, range(2))
         watch.begin()
@@ -120,7 +120,7 @@ def pumps(task: Task, watch: Watch) -> None:
 
 
 def _imported(_: int) -> None:
-    """Having come here, a process has loaded everything."""
+    """When this runs, the process has imported everything."""
 
 
 def _pumped(task: Task) -> int:
@@ -138,7 +138,7 @@ def drain_2(task: Task, watch: Watch) -> None:
 
 
 def _drain(task: Task, watch: Watch, slots: int) -> None:
-    """A Spark job with so many slots, once Spark has been started."""
+    """A Spark job with so many slots. The start of Spark does not count."""
     from syphon.config import Config
     from syphon.worker.engine import running_engine
 
@@ -165,7 +165,7 @@ def _client(kind: type[C], connection_string: str, task: Task) -> C:
     return kind.from_connection_string(
         _encrypted(connection_string),
         connection_verify=task.ca_file,
-        custom_endpoint_address=address,  # the SDK knows one port for TLS, and ours is another
+        custom_endpoint_address=address,  # the SDK uses one fixed port for TLS, and ours is another
         transport_type=TransportType.Amqp,
     )
 

@@ -1,6 +1,6 @@
-"""`python -m bench.page bench.json`: puts what a run has found into docs/performance.md, with its charts.
+"""`python -m bench.page bench.json`: writes the results of a run into docs/performance.md, with charts.
 
-In the page, what stands between `<!-- bench: NAME -->` and `<!-- /bench -->` is written by this.
+It replaces the text between `<!-- bench: NAME -->` and `<!-- /bench -->`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _cells(found: Measured, workload: Workload) -> list[str]:
 
 
 def goals(report: Report) -> str:
-    rows = ["| | found | wanted | |", "|---|--:|--:|---|"]
+    rows = ["| | measured | target | |", "|---|--:|--:|---|"]
     for target in report.targets():
         what = f"{target.what} (worst: {target.where})" if target.where else target.what
         bound = f"{'≤' if target.at_most else '≥'} {target.wanted:g}"
@@ -81,22 +81,22 @@ def costs(report: Report) -> str:
 
 
 def profile(report: Report) -> str:
-    """What takes a microsecond or more; and all else together."""
+    """The modules that take a microsecond or more; and the sum of all others."""
     shown = {f"`{module}`": micros for module, micros in report.profile.items() if micros >= 1}
     total = sum(report.profile.values())
-    shown |= {"all else": total - sum(shown.values()), "in all": total}
+    shown |= {"all others": total - sum(shown.values()), "total": total}
     rows = [f"| {module} | {micros:.1f} |" for module, micros in shown.items()]
     return "\n".join(["| module | µs a message |", "|---|--:|", *rows])
 
 
 def limits(report: Report) -> str:
-    """What a core that does nothing else would do, by the CPU time that a message took."""
+    """The speed of a core that does nothing else, by the CPU time that a message took."""
     found = report.results.get((LONG, "pump")) or report.results[NEAR, "pump"]
     speeds = {
         f"measured ({found.workload})": found.per_second,
-        "a core full of pump": 1000 / found.cpu_per_1000,
-        "a core full of emulator, which is one process": 1000 / found.emulator_cpu_per_1000,
-        "both on two cores with nothing else to do": 2000 / (found.cpu_per_1000 + found.emulator_cpu_per_1000),
+        "one core that runs only the pump": 1000 / found.cpu_per_1000,
+        "one core that runs only the emulator, which is one process": 1000 / found.emulator_cpu_per_1000,
+        "both on two cores that run nothing else": 2000 / (found.cpu_per_1000 + found.emulator_cpu_per_1000),
     }
     rows = [f"| {what} | {speed:,.0f} |" for what, speed in speeds.items()]
     return "\n".join(["| 1 KB, 8 destinations | messages/s |", "|---|--:|", *rows])
@@ -116,7 +116,7 @@ PARTS: dict[str, Callable[[Report], str]] = {
 
 
 def charts(report: Report) -> dict[str, str]:
-    """By the names of their files; those for which there are measurements."""
+    """The charts for which there are measurements, by the names of their files."""
     drawn = {
         "performance-speed": _by_loop(report, "Messages per second, 1 KB, one destination", "messages/s", "speed"),
         "performance-cpu": _by_loop(report, "CPU time, 1 KB, one destination", "CPU-s per 1000", "cpu_per_1000"),

@@ -1,4 +1,4 @@
-"""What a run has found, as bench.json keeps it."""
+"""The results of a run, as bench.json contains them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Report:
     """By workload and loop."""
     costs: list[Cost]
     profile: dict[str, float]
-    """Microseconds a message, by module of the pump's."""
+    """Microseconds per message, by module of the pump."""
     absent: Mapping[str, str]
     """Loops that could not run here, and why."""
 

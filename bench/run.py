@@ -1,7 +1,7 @@
-"""`make bench`: the pump beside what people use today, in one run, on one emulator, with the same messages.
+"""`make bench`: compares the pump with other tools, in one run, on one emulator, with the same messages.
 
-Prints a table of ratios, says which targets are met, and writes bench.json. Numbers of two machines say little to each
-other; the ratios do.
+Prints a table of ratios and which targets are met, and writes bench.json. The numbers of two machines cannot be
+compared; their ratios can.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ LOOPS = sorted({loop for workload in workloads(1) for loop in workload.counts})
 
 
 @click.command()
-@click.option("--scale", default=1.0, show_default=True, help="A share of the usual number of messages.")
-@click.option("--repeat", default=1, show_default=True, help="Times each is measured, in turn; medians are shown.")
+@click.option("--scale", default=1.0, show_default=True, help="A share of the default number of messages.")
+@click.option("--repeat", default=1, show_default=True, help="How often each is measured, in turn; medians are shown.")
 @click.option("--only", "wanted", type=click.Choice(WORKLOADS), multiple=True, help="A workload. May be given again.")
 @click.option("--loop", "loops", type=click.Choice(LOOPS), multiple=True, help="A loop. May be given again.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("bench.json"), show_default=True)
 def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, ...], output: Path) -> None:
-    """Measure the pump beside what people use today."""
+    """Compare the pump with other tools."""
     console = Console()
     if not console.is_terminal:
         console.width = 130
-    facts = machine(scale)
+    here = machine(scale)
     absent = {loop: why for loop, why in {"node": javascript.missing(), "shovel": shovel.missing()}.items() if why}
     results: dict[tuple[str, str], Measured] = {}
     for workload in workloads(scale):
@@ -53,9 +53,9 @@ def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, .
         for _ in range(repeat):
             for loop, runs in found.items():
                 runs.append(measure(workload, loop))
-                console.print(f"[dim]{workload.name}, {loop}: {said(runs[-1])}[/dim]")
+                console.print(f"[dim]{workload.name}, {loop}: {summary(runs[-1])}[/dim]")
         results |= {(workload.name, loop): middle(runs) for loop, runs in found.items()}
-    report = Report(facts, results, [], {}, absent)
+    report = Report(here, results, [], {}, absent)
     if not (wanted or loops):
         report = replace(report, costs=list(costs(scale >= 1)), profile=where(round(40_000 * scale)))
     show(report, console)
@@ -63,7 +63,7 @@ def main(scale: float, repeat: int, wanted: tuple[str, ...], loops: tuple[str, .
     console.print(f"Written to {output}")
 
 
-def said(found: Measured) -> str:
+def summary(found: Measured) -> str:
     if found.stopped:
         return f"stopped by {found.stopped}"
     return f"{found.per_second:,.0f} messages/s, {found.cpu_per_1000:.3f} CPU-s per 1000"

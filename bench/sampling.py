@@ -1,4 +1,4 @@
-"""Where the pump's CPU time goes: which module is at work, looked up every few milliseconds of it."""
+"""Where the pump's CPU time goes: samples the running module every few milliseconds of CPU time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bench.watch import Watch
 from bench.workloads import Workload
 
 EVERY = 0.002
-"""Seconds of CPU time between two looks; the kernel may make it four milliseconds."""
+"""Seconds of CPU time between two samples; the kernel may make it four milliseconds."""
 
 
 def where(count: int) -> dict[str, float]:
-    """Microseconds a message, by module, the longest first: 1 KB, 8 destinations, no distance."""
+    """Microseconds per message by module, the largest first: 1 KB, 8 destinations, no delay."""
     workload = Workload("sampled", {"pump": count})
     with emulator([f"d{number}" for number in range(workload.destinations)]) as place:
         fill(place.secondary, QUEUE, count, workload.size, workload.destination)
@@ -41,17 +41,17 @@ def main() -> None:
     pump(task, Watch())
     signal.setitimer(signal.ITIMER_PROF, 0)
     each = (cpu(os.getpid()) - before) / task.count * 1e6 / seen.total()
-    print(json.dumps({module: looks * each for module, looks in seen.most_common()}))
+    print(json.dumps({module: samples * each for module, samples in seen.most_common()}))
 
 
 def _module(frame: FrameType | None) -> str:
-    """Ours, that has called whatever is running."""
+    """The innermost module of syphon on the stack."""
     while frame is not None:
         name = str(frame.f_globals["__name__"])
         if name.startswith("syphon."):
             return name.removeprefix("syphon.")
         frame = frame.f_back
-    return "anything else"
+    return "outside of syphon"
 
 
 if __name__ == "__main__":

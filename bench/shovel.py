@@ -1,6 +1,6 @@
-"""A peer in Erlang: RabbitMQ's shovel from Debian, from one AMQP 1.0 address to another, with SASL PLAIN.
+"""The loop in Erlang: RabbitMQ's shovel from Debian, from one AMQP 1.0 address to another, with SASL PLAIN.
 
-It moves bodies to one destination, and restores nothing: version 3.10 drops message ids and application properties.
+It moves bodies to one destination and restores no message: version 3.10 drops message ids and application properties.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from bench.task import Task
 from bench.watch import Watch
 
 BROKER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-"""Debian's. The one on the PATH insists on a user of its own."""
-GLANCE = 0.05
-"""Seconds between two looks at how far it is."""
-PATIENCE = 120.0
-"""Seconds in which it has to start, or to get any further."""
+"""Debian's binary. The script on the PATH needs its own system user."""
+POLL_INTERVAL = 0.05
+"""Seconds between two checks of its progress."""
+STANDSTILL = 120.0
+"""Seconds without progress after which the run fails."""
 
 
 def missing() -> str:
@@ -35,7 +35,7 @@ def missing() -> str:
 
 
 def shovel(task: Task, watch: Watch) -> None:
-    """It begins by itself once the broker is up: what it takes counts from the first message it has received."""
+    """The shovel starts with its broker, so measuring begins with the first message that it receives."""
     with _broker(task) as process:
         _more_than(0, task, "receive")
         watch.begin(process)
@@ -45,17 +45,17 @@ def shovel(task: Task, watch: Watch) -> None:
 
 
 def _more_than(count: int, task: Task, operation: str) -> int:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + STANDSTILL
     while (now := task.counter(operation)) <= count:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"the shovel stands still: {count} of {task.count} messages, operation {operation}")
-        time.sleep(GLANCE)
+            raise RuntimeError(f"the shovel makes no progress: {count} of {task.count} messages, operation {operation}")
+        time.sleep(POLL_INTERVAL)
     return now
 
 
 @contextmanager
 def _broker(task: Task) -> Iterator[int]:
-    """A broker with nothing but the shovel, with a folder and ports of its own: its process."""
+    """A broker with the shovel only, with its own folder and ports; yields its process id."""
     names, distribution = _free_port(), _free_port()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = Path(folder)
@@ -72,7 +72,7 @@ def _broker(task: Task) -> Iterator[int]:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(place / "enabled_plugins"),
             "RABBITMQ_MNESIA_BASE": str(place / "data"),
             "RABBITMQ_LOG_BASE": str(place / "log"),
-            # Its start script then becomes the broker, instead of watching over it: a process that can be ended.
+            # With this the start script becomes the broker instead of supervising it, so that its process can be ended.
             "RABBITMQ_ALLOW_INPUT": "1",
         }
         with (

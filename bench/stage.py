@@ -1,4 +1,4 @@
-"""Where loops are measured: a fresh emulator with a filled backlog queue, near or far, and a process of their own."""
+"""Measures a loop in its own process: on a fresh emulator with a filled backlog queue, with or without a delay."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ FULL = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What one loop took for one workload."""
+    """The measurements of one loop with one workload."""
 
     workload: str
     loop: str
     messages: int
     arrived: int
     per_second: float
-    """From the start of the loop to the last message: connections are opened in that time, too."""
+    """From the start of the loop to the last message, the opening of connections included."""
     steady_per_second: float
-    """From the first message that had arrived."""
+    """From the first message that arrived."""
     cpu_per_1000: float
-    """Seconds of all the loop's processes, for 1000 messages that arrived."""
+    """Seconds of all processes of the loop, for 1000 messages that arrived."""
     megabytes: float
-    """At their peaks, in sum."""
+    """The sum of the peaks of all processes."""
     emulator_cpu_per_1000: float
-    """What the emulator took meanwhile, on the same cores."""
+    """The emulator's CPU time during the run, on the same cores."""
     stopped: str = ""
-    """The error that ended it before its time."""
+    """The error that ended the loop early."""
 
     @property
     def speed(self) -> float:
-        """What is compared: once connections are open, if it went on long enough to tell."""
+        """The speed for comparisons: with open connections, if the run was long enough for that."""
         return self.steady_per_second or self.per_second
 
 
 @dataclass(frozen=True)
 class Place:
-    """Two namespaces: where they are reached, and their emulator's process."""
+    """Two namespaces: their addresses, and the process of their emulator."""
 
     primary: str
     secondary: str
@@ -63,7 +63,7 @@ class Place:
     secondary_http: str
     process: int
     ca_file: str | None = None
-    """Who has signed its certificate, if it speaks TLS as well."""
+    """The authority of its certificate, if it speaks TLS as well."""
 
 
 def measure(workload: Workload, loop: str) -> Measured:
@@ -96,7 +96,7 @@ def measure(workload: Workload, loop: str) -> Measured:
 
 
 def run(loop: str, task: Task) -> Taken:
-    """A loop, in a process of its own."""
+    """Runs a loop in its own process."""
     command = [sys.executable, "-m", "bench.loops", loop]
     done = subprocess.run(command, stdout=subprocess.PIPE, env=task.environment(), text=True, check=True)  # noqa: S603
     return Taken(**json.loads(done.stdout))
@@ -110,7 +110,7 @@ def queue(name: str, **more: Any) -> dict[str, Any]:
 def emulator(
     destinations: Iterable[str], backlog: Iterable[str] = (QUEUE,), kind: str = "queues", tls: bool = False
 ) -> Iterator[Place]:
-    """Two namespaces, fresh, in a process of their own."""
+    """Two new namespaces in their own process."""
     backlogs = [queue(name, max_delivery_count=2147483647, lock_duration="5m") for name in backlog]
     ports = {"amqp_port": 0, "http_port": 0}
     namespaces = [
@@ -136,12 +136,12 @@ def emulator(
 
 @contextmanager
 def distant(connection_string: str, round_trip: int) -> Iterator[str]:
-    """The same namespace, further away."""
+    """The same namespace, through a proxy with a delay."""
     if not round_trip:
         yield connection_string
         return
     port = connection_string.partition("127.0.0.1:")[2].partition(";")[0]
-    command = [sys.executable, "-m", "bench.proxy", port, str(round_trip / 2)]
+    command = [sys.executable, "-m", "tests.support.proxy", port, str(round_trip / 2)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
             assert process.stdout is not None

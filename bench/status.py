@@ -1,8 +1,8 @@
-"""`python -m bench.status`: what it costs a worker under load to be asked how it is, and how soon it answers.
+"""`python -m bench.status`: measures the status server of a worker under load: its cost and its response times.
 
-A worker in a process of its own carries 2,000 messages a second. In turns of equal length it is left alone, and asked
-for /status, / and /metrics four times a second each. What the two differ in is the processor time of its driver, where
-the status server lives: tasks are other processes.
+A worker in its own process forwards 2,000 messages a second. In turns of equal length it gets no requests, or requests
+for /status, / and /metrics four times a second each. The cost is the difference in processor time of its driver, which
+runs the status server: tasks are other processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.usage import own_cpu
 PATHS = ("/status", "/", "/metrics")
 EVERY = 0.25
 RATE = 2000
-"""Messages a second, at the least."""
+"""Messages a second, at least."""
 ALLOWED = 1.25 * RATE
 
 
@@ -44,14 +44,14 @@ class Turn:
 
 
 class Worker:
-    """A worker, and what can be known of it from outside."""
+    """A worker, as seen from outside."""
 
     def __init__(self, process: int, port: int) -> None:
         self._process = process
         self._port = port
 
     def ask(self, path: str) -> tuple[float, bytes]:
-        """How long the answer took, from the connection to its last byte, and the answer."""
+        """The time from the connection to the last byte of the answer, and the answer."""
         began = time.perf_counter()
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         try:
@@ -87,7 +87,9 @@ def percentile(values: list[float], share: float) -> float:
 
 
 @click.command()
-@click.option("--seconds", default=20.0, show_default=True, help="How long it is left alone, and how long it is asked.")
+@click.option(
+    "--seconds", default=20.0, show_default=True, help="How long it is measured without requests, and with them."
+)
 def main(seconds: float) -> None:
     """Measure the status server of a worker under load."""
     console = Console()
@@ -100,10 +102,10 @@ def main(seconds: float) -> None:
             found = Worker(process, status_port(Path(folder)))
             while found.forwarded() < RATE:
                 time.sleep(0.5)
-            for asking in (False, True, True, False):  # in this order, so that what drifts adds to both
+            for asking in (False, True, True, False):  # in this order, so that a drift affects both
                 turns[asking].append(found.turn(seconds / 2, asking))
-    shown = Table(title="A worker under load, asked four times a second")
-    for heading in ("", "p50 ms", "p99 ms", "most ms"):
+    shown = Table(title="A worker under load, with four requests a second")
+    for heading in ("", "p50 ms", "p99 ms", "max ms"):
         shown.add_column(heading, justify="left" if not heading else "right")
     slowest = 0.0
     for path in PATHS:
@@ -113,11 +115,11 @@ def main(seconds: float) -> None:
     console.print(shown)
     alone, asked = (mean(turn.cpu for turn in turns[asking]) for asking in (False, True))
     speed = min(turn.per_second for pair in turns.values() for turn in pair)
-    console.print(f"its driver used {alone:.1%} of a core when left alone, and {asked:.1%} when asked")
+    console.print(f"its driver used {alone:.1%} of a core without requests, and {asked:.1%} with them")
     for goal in (
-        Target("messages a second, at the least", speed, RATE),
+        Target("messages a second, at least", speed, RATE),
         Target("the slowest answer, in ms", slowest, 100, at_most=True),
-        Target("what asking costs, in % of a core", 100 * (asked - alone), 5, at_most=True),
+        Target("the cost of requests, in % of a core", 100 * (asked - alone), 5, at_most=True),
     ):
         console.print(f"{'[green]met' if goal.is_met else '[red]not met'}[/]  {goal}")
 

@@ -1,4 +1,4 @@
-"""What we are meant to reach, as ratios within one run."""
+"""The targets, as ratios within one run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Results = Mapping[tuple[str, str], Measured]
 
 @dataclass(frozen=True)
 class Target:
-    """A number, and what it should be: at least, or at the most."""
+    """A measured number and its target: at least, or at most."""
 
     what: str
     found: float
     wanted: float
     at_most: bool = False
     where: str = ""
-    """The worst case, if it is about many."""
+    """The worst case, if there are several."""
 
     @property
     def is_met(self) -> bool:
@@ -29,17 +29,17 @@ class Target:
 
     def __str__(self) -> str:
         worst = f" (worst: {self.where})" if self.where else ""
-        return f"{self.what}: {self.found:.3g}{worst}, wanted {'≤' if self.at_most else '≥'} {self.wanted:g}"
+        return f"{self.what}: {self.found:.3g}{worst}, target {'≤' if self.at_most else '≥'} {self.wanted:g}"
 
 
 def targets(results: Results) -> Iterator[Target]:
-    """Those for which there are measurements."""
+    """The targets for which there are measurements."""
     yield from _against_peers(results)
     yield from _against_ourselves(results)
 
 
 def _against_peers(results: Results) -> Iterator[Target]:
-    """A ratio is how many times better we are. Loops that broke off say nothing."""
+    """The ratios of the pump to other loops. Loops that stopped with an error are left out."""
     others = [peer for peer in PEERS if peer != "sdk_sync"]
     for peer in PEERS:
         yield from _least(results, (peer,), f"times the speed of {PEERS[peer]}", _faster, 1)
@@ -59,7 +59,7 @@ def _least(
     ratio: Callable[[Measured, Measured], float],
     wanted: float,
 ) -> Iterator[Target]:
-    """The least of such ratios, over all workloads and these peers."""
+    """The smallest of these ratios, over all workloads and these peers."""
     pairs = [
         (ratio(results[workload, "pump"], theirs), f"{workload}, {PEERS[peer]}" if len(peers) > 1 else workload)
         for (workload, peer), theirs in results.items()
@@ -71,7 +71,7 @@ def _least(
 
 
 def _faster(ours: Measured, theirs: Measured) -> float:
-    """Like with like: both with the opening of their connections where one of them did little else."""
+    """The ratio of speeds. If one of the loops did little but open connections, both include that time."""
     if theirs.steady_per_second:
         return ours.speed / theirs.speed
     return ours.per_second / theirs.per_second
@@ -83,7 +83,7 @@ def _cheaper(ours: Measured, theirs: Measured) -> float:
 
 def _against_ourselves(results: Results) -> Iterator[Target]:
     def speed(workload: str, loop: str = "pump") -> float:
-        """From the start to the end, opening included: what of ours is opened later counts, too."""
+        """The speed from start to end, opening included: the pump opens some links later."""
         return results[workload, loop].per_second
 
     def on_spark(loop: str, base: str) -> float:
@@ -96,10 +96,20 @@ def _against_ourselves(results: Results) -> Iterator[Target]:
         return results[workload, "pump"].megabytes
 
     wanted: list[tuple[str, Callable[[], float], float, bool]] = [
-        ("speed at 20 ms, as a share of that at 0 ms", lambda: speed(FAR) / speed(NEAR), 0.75, False),
-        ("CPU of a message among 500,000, as a share of that among 10,000", lambda: cpu(LONG) / cpu(SHORT), 1.1, True),
-        ("speed of one slot on Spark, as a share of one pump's", lambda: on_spark("drain, 1 slot", "pump"), 0.8, False),
-        ("the same of two slots and two pumps", lambda: on_spark("drain, 2 slots", "two pumps"), 0.8, False),
+        ("speed at 20 ms, as a share of the speed at 0 ms", lambda: speed(FAR) / speed(NEAR), 0.75, False),
+        (
+            "CPU per message with 500,000 messages, as a share of that with 10,000",
+            lambda: cpu(LONG) / cpu(SHORT),
+            1.1,
+            True,
+        ),
+        ("speed of one slot on Spark, as a share of one pump", lambda: on_spark("drain, 1 slot", "pump"), 0.8, False),
+        (
+            "speed of two slots on Spark, as a share of two pumps",
+            lambda: on_spark("drain, 2 slots", "two pumps"),
+            0.8,
+            False,
+        ),
         ("speed with 1,000 destinations, as a share of that with 8", lambda: speed(MANY) / speed(NEAR), 0.5, False),
         ("memory (MB) after 500,000 messages", lambda: megabytes(LONG), 120, True),
         ("memory (MB) with messages of 64 KB", lambda: megabytes(LARGE), 120, True),

@@ -1,4 +1,4 @@
-"""What a loop is given: two namespaces, a filled queue, and how far it has to get."""
+"""The task of a loop: two namespaces, a filled queue, and how many messages to move."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Task:
-    """Passed on to the loop's process in the environment, for there are keys in it."""
+    """It is passed to the loop's process in the environment, because it contains keys."""
 
     primary: str
-    """A connection string, as the next."""
+    """A connection string, like `secondary`."""
     secondary: str
     secondary_http: str
-    """Where the emulator tells what was asked of it."""
+    """The address of the emulator's counters."""
     queue: str
     count: int
     """Messages in the queue."""
     arriving: int
-    """Those of them that can arrive."""
+    """How many of them can arrive."""
     ca_file: str | None = None
-    """Whom to trust, if it is to be done over TLS."""
+    """The authority to trust, if the loop uses TLS."""
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "TASK": json.dumps(asdict(self))}
@@ -33,12 +33,12 @@ class Task:
         return cls(**json.loads(os.environ["TASK"]))
 
     def counter(self, operation: str) -> int:
-        """How often that was done in the secondary namespace."""
+        """How many operations of this kind the secondary namespace has counted."""
         return int(asked(self.secondary_http, "counters")["totals"][operation])
 
 
 def asked(http: str, what: str, body: dict[str, str] | None = None) -> dict[str, dict[str, int]]:
-    """The answer of an emulator's own routes; with a body, something is changed."""
+    """The answer of one of the emulator's control routes; a body makes it a change."""
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(f"{http}/$emulator/{what}", data, timeout=10) as answer:  # noqa: S310
         found: dict[str, dict[str, int]] = json.load(answer)

@@ -1,4 +1,4 @@
-"""What a process and all that it has started take, as /proc tells it: CPU time, memory, files, sockets."""
+"""CPU time, memory, files and sockets of a process and its descendants, from /proc."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")
 PARENT, USER, SYSTEM, ENDED_CHILDRENS_SYSTEM = 1, 11, 12, 14
-"""Places in /proc/PID/stat, counted behind the name; from USER on there are four times: ours, and our children's."""
+"""Positions in /proc/PID/stat after the name. From USER on: four times, of the process and its children."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """At one moment, of all of them together."""
+    """The sum over a process and its descendants at one moment."""
 
     processes: int
     megabytes: float
-    """Proportional: a page that several of them share counts once."""
+    """Proportional: a page that several processes share counts once."""
     descriptors: int
     sockets: int
 
@@ -33,17 +33,17 @@ def usage(pid: int) -> Usage:
 
 
 def cpu(pid: int) -> float:
-    """Seconds so far. Those of children that have ended are kept by parents that wait for them, and lost by others."""
+    """CPU seconds so far. The time of ended children counts if their parents waited for them, and is lost otherwise."""
     return sum(_seconds(process, ENDED_CHILDRENS_SYSTEM) for process in tree(pid))
 
 
 def own_cpu(pid: int) -> float:
-    """The same without what it has started."""
+    """CPU seconds of the process without its descendants."""
     return _seconds(pid, SYSTEM)
 
 
 def peak_megabytes(pid: int) -> float:
-    """The highest that each has ever had, in sum. A page that several of them share counts for each."""
+    """The sum of the peaks of all processes. A page that several of them share counts for each."""
     return sum(_field(process, "status", "VmHWM") for process in tree(pid)) / 1024
 
 
@@ -63,7 +63,7 @@ def _seconds(pid: int, last: int) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields behind the name; none if it has ended."""
+    """The fields after the name; empty if the process has ended."""
     return _read(lambda: (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split())
 
 
@@ -81,7 +81,7 @@ def _proportional(pid: int) -> int:
 
 
 def _field(pid: int, file: str, name: str) -> int:
-    """Kilobytes; 0 of a process that has ended."""
+    """Kilobytes; 0 if the process has ended."""
     lines = _read(lambda: (PROC / str(pid) / file).read_text().splitlines())
     return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
 

@@ -1,4 +1,4 @@
-"""What a loop is measured with: messages, time, and the CPU time and memory of its processes."""
+"""Measures a loop: messages, time, and the CPU time and memory of its processes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from bench.usage import cpu, peak_megabytes
 
 @dataclass(frozen=True)
 class Taken:
-    """What a loop took; how a loop in a process of its own tells it."""
+    """The measurements of a loop, as its process prints them."""
 
     moved: int
     seconds: float
-    """To the last message."""
+    """From the start to the last message."""
     steady_per_second: float
-    """From the first to the last."""
+    """From the first message to the last."""
     cpu: float
     megabytes: float
     stopped: str = ""
-    """The error that ended it."""
+    """The error that ended the loop."""
 
 
 class Watch:
-    """Counts what has arrived, and remembers when the first did."""
+    """Counts the messages that have arrived, and remembers when the first one did."""
 
     def __init__(self) -> None:
         self.moved = 0
@@ -37,7 +37,7 @@ class Watch:
         self.begin()
 
     def begin(self, process: int | None = None) -> None:
-        """It counts from here, what had to be started once is not a part of it; and counts that process's tree."""
+        """Starts the measurement, of this process and its descendants: what was started before does not count."""
         self._process = process or self._process
         self._began, self._cpu = time.monotonic(), cpu(self._process)
 
@@ -49,7 +49,7 @@ class Watch:
         self.moved += count
 
     def end(self) -> Taken:
-        """It counts no more: what is to be measured must still be alive."""
+        """Ends the measurement. The processes must still be alive."""
         if self._taken is None:
             seconds = (self._last_at or time.monotonic()) - self._began
             steady = (self.moved - self._first) / (self._last_at - self._first_at) if self.moved > self._first else 0.0

@@ -1,4 +1,4 @@
-"""What is moved, over which distance, and by which loops."""
+"""The workloads: which messages, over which round trip, by which loops."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 KB = 1024
 STUCK = "stuck"
-"""The destination that takes nothing: it is full."""
+"""The destination that accepts no messages, because it is full."""
 STUCK_SHARE = 10
 """One message in so many is for another destination."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Messages in one backlog queue, for as many destinations, a round trip (in milliseconds) away."""
+    """Messages in one backlog queue, for a number of destinations, with a round trip in milliseconds."""
 
     name: str
     counts: dict[str, int]
-    """How many messages each loop moves: a slow one fewer, so that a run ends today."""
+    """How many messages each loop moves. Slow loops get fewer, to keep the run short."""
     size: int = KB
     destinations: int = 8
     round_trip: int = 0
@@ -69,7 +69,7 @@ def workloads(scale: float) -> list[Workload]:
         Workload(MIDDLE, {**slow, "pump": many}, round_trip=5),
         Workload(FAR, {**slow, "pump": many}, round_trip=20),
         Workload(ONE, {**sdk, "shovel": many, "pump": many}, destinations=1),
-        # The sync loop opens a connection for each destination, half a second apiece.
+        # The sync loop opens a connection for each destination, half a second each.
         Workload(MANY, {"sdk_sync": 20, "sdk_async": 100, "node": few, "pump": many}, destinations=1000),
         Workload(LARGE, large, size=64 * KB),
         Workload(TLS, in_python, is_encrypted=True),

@@ -1,6 +1,7 @@
-"""AMQP 1.0 as bytes: values with their exact types, a message's sections, frames. No I/O, no Azure."""
+"""AMQP 1.0 as bytes: values with their exact types, the sections of a message, frames. No I/O, no Azure."""
 
-from .codec import Malformed, compound, decode, encode, skip
+from .decoding import Malformed, decode, skip
+from .encoding import compound, encode
 from .sections import (
     Header,
     Message,

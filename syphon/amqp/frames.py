@@ -1,7 +1,7 @@
 """AMQP 1.0 frames and performatives as typed records, from bytes and to bytes. No I/O.
 
-A record's fields stand in the order of the specification. Reading checks each field's type, so that whoever handles a
-record may trust it; writing leaves trailing nulls out.
+A record's fields have the order of the specification. Reading checks the type of each field, so that users of a record
+need not; writing omits trailing nulls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from .codec import Malformed, compound, decode, encode
+from .decoding import Malformed, decode
+from .encoding import compound, encode
 from .values import Described, Map, Symbol, UByte, UInt, ULong, UShort, Value
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
@@ -23,39 +24,39 @@ BATCH_FORMAT = 0x80013700
 
 _ANY = object
 _SYMBOLS = _ANY
-"""A symbol, or an array of them: peers differ in how they write just one."""
+"""A symbol, or an array of symbols: peers differ in how they write a single one."""
 
 
 @dataclass(slots=True)
 class Composite:
-    """A described list with a fixed meaning for each place."""
+    """A described list with a fixed meaning for each position."""
 
     CODE: ClassVar[int]
     NAME: ClassVar[str]
     TYPES: ClassVar[tuple[Kind, ...]]
     REQUIRED: ClassVar[range] = range(0)
-    """The places that must be filled."""
+    """The positions of mandatory fields."""
     FIELDS: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls: type[C], fields: list[Any]) -> C:
         if len(fields) > len(cls.TYPES):
-            raise Malformed(f"{cls.NAME} has {len(fields)} fields, {len(cls.TYPES)} at the most")
+            raise Malformed(f"{cls.NAME} has {len(fields)} fields, {len(cls.TYPES)} at most")
         for place, (value, kind) in enumerate(zip(fields, cls.TYPES, strict=False)):
             if value is None:
                 if place in cls.REQUIRED:
                     raise Malformed(f"{cls._field(place)} must be set")
             elif type(value) is not kind and kind is not _ANY:
-                fields[place] = cls._fitted(place, value, kind)
+                fields[place] = cls._converted(place, value, kind)
         if len(fields) < cls.REQUIRED.stop:
             raise Malformed(f"{cls._field(max(len(fields), cls.REQUIRED.start))} must be set")
         return cls(*fields)
 
     @classmethod
-    def _fitted(cls, place: int, value: Any, kind: Kind) -> Any:
-        """A value that is not plainly of its field's type: a record to revive, a symbol for a string, or a mistake."""
+    def _converted(cls, place: int, value: Any, kind: Kind) -> Any:
+        """Converts a value that is not exactly of its field's type: a nested record, or a symbol for a string."""
         if isinstance(kind, tuple):
-            record = revive(value) if isinstance(value, Described) else value
+            record = composite_of(value) if isinstance(value, Described) else value
             if isinstance(record, kind):
                 return record
             names = " or ".join(one.NAME for one in kind)
@@ -84,13 +85,13 @@ class Composite:
 
 C = TypeVar("C", bound=Composite)
 Kind = type | tuple[type[Composite], ...]
-"""What a field holds: a value of this very type, or one of these records."""
+"""The type of a field: a value of exactly this type, or one of these records."""
 
 _WIRE_TYPES = frozenset({UInt, UShort, UByte, ULong, Symbol, str})
 
 
 def _typed(kind: Any, value: Any) -> Any:
-    """Records hold plain numbers and text; the wire wants to know how wide they are, and if a symbol is meant."""
+    """Gives plain numbers and text of a record their AMQP type: the width of a number, or symbol instead of string."""
     return kind(value) if kind in _WIRE_TYPES else value
 
 
@@ -106,7 +107,7 @@ class Error(Composite):
     info: Map | None = None
 
     def to_bytes(self) -> bytes:
-        # Always three fields: a client that waits on a rejected send hangs for ever when the list is shorter.
+        # Always three fields: with a shorter list, the SDK waits for a rejected send for ever.
         info = encode(self.info if self.info is not None else Map())
         body = encode(Symbol(self.condition)) + encode(self.description or "") + info
         return b"\x00\x53\x1d" + compound(0xC0, 3, body)
@@ -340,15 +341,15 @@ for _kind in Composite.__subclasses__():
 _NAMED = {f"amqp:{kind.NAME}:list": kind for kind in _KNOWN.values()}
 
 
-def revive(value: Described) -> Composite:
-    """The record that a described list stands for."""
+def composite_of(value: Described) -> Composite:
+    """The record that a described list represents."""
     descriptor = value.descriptor
     if isinstance(descriptor, ULong):
         kind = _KNOWN.get(descriptor)
     else:
         kind = _NAMED.get(descriptor) if isinstance(descriptor, str) else None
     if kind is None or not isinstance(value.value, list):
-        raise Malformed(f"{descriptor!r:.200} describes nothing that is known here")
+        raise Malformed(f"{descriptor!r:.200} is not a known descriptor")
     return kind.of(value.value)
 
 
@@ -357,16 +358,16 @@ def read_performative(body: bytes) -> tuple[Composite, int]:
     if body[:2] == b"\x00\x53" and len(body) > 2 and (kind := _KNOWN.get(body[2])) is not None:
         fields, pos = decode(body, 3)
         if not isinstance(fields, list):
-            raise Malformed(f"{kind.NAME} is no list")
+            raise Malformed(f"{kind.NAME} is not a list")
         return kind.of(fields), pos
     value, pos = decode(body, 0)
     if not isinstance(value, Described):
         raise Malformed("a frame must start with a performative")
-    return revive(value), pos
+    return composite_of(value), pos
 
 
 def frame(channel: int, body: bytes, kind: int = FRAME_AMQP, following: int = 0) -> bytes:
-    """A frame around a performative and its payload, of which so many bytes may be following: they need no copy."""
+    """A frame around a performative and its payload. `following` bytes may be sent after it, without a copy."""
     return _HEAD(len(body) + following + 8, 2, kind, channel) + body
 
 

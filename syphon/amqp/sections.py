@@ -1,7 +1,7 @@
-"""A message as its sections: where each begins and ends, to read one and replace one without touching the others.
+"""The sections of a message: finds where each begins and ends, so that one can be read or replaced alone.
 
-The body stays bytes. It is found by its length, never decoded, so that a message with values nobody here
-understands passes exactly as it came.
+The body stays bytes. It is found by its length and never decoded, so that a message with values of unknown types
+passes unchanged.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from .codec import Malformed, compound, decode, encode, skip
+from .decoding import Malformed, decode, skip
+from .encoding import compound, encode
 from .values import Map, ULong, Value
 
 
 class Section(IntEnum):
-    """The sections of a message in the order they stand, by their descriptors."""
+    """The sections of a message by their descriptors, in their order."""
 
     HEADER = 0x70
     DELIVERY_ANNOTATIONS = 0x71
@@ -42,7 +43,7 @@ _NAMES: dict[str, int] = {
 
 
 class Span(NamedTuple):
-    """One section's place: from its descriptor (`start`) over its value (`value`) to its `end`."""
+    """The position of one section: its descriptor begins at `start`, its value at `value`; it ends before `end`."""
 
     section: int
     start: int
@@ -53,7 +54,7 @@ class Span(NamedTuple):
 def split(data: bytes, until: int | None = None) -> list[Span]:
     """Every section of a message, in order. Sections out of order or twice are an error; only bodies repeat.
 
-    With `until` no further than that one: what stands behind it may be no AMQP at all.
+    With `until` it reads no further than that section: the bytes after it may not be AMQP at all.
     """
     spans: list[Span] = []
     pos, end, last = 0, len(data), 0
@@ -67,9 +68,9 @@ def split(data: bytes, until: int | None = None) -> list[Span]:
         if until is not None and code > until:
             break
         if not 0x70 <= code <= 0x78:
-            raise Malformed(f"0x{code:02x} at byte {pos} is no section of a message")
+            raise Malformed(f"0x{code:02x} at byte {pos} is not a section of a message")
         if code < last or (code == last and code not in (Section.DATA, Section.SEQUENCE)):
-            raise Malformed(f"section 0x{code:02x} at byte {pos} stands in the wrong place")
+            raise Malformed(f"section 0x{code:02x} at byte {pos} is out of order")
         if last in _BODIES and code in _BODIES and code != last:
             raise Malformed(f"the body is of two kinds at byte {pos}")
         pos = skip(data, value, end)
@@ -89,12 +90,12 @@ def _descriptor(data: bytes, pos: int, end: int) -> tuple[int, int]:
         return int(descriptor), value
     if isinstance(descriptor, str) and descriptor in _NAMES:
         return _NAMES[descriptor], value
-    raise Malformed(f"{descriptor!r:.200} at byte {pos} is no section of a message")
+    raise Malformed(f"{descriptor!r:.200} at byte {pos} is not a section of a message")
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the infrastructure needs to know of a message. Fields beyond these five do not exist in AMQP 1.0."""
+    """The delivery details of a message. AMQP 1.0 has only these five."""
 
     durable: Value = None
     priority: Value = None
@@ -140,7 +141,7 @@ class Properties:
 
 
 class Message:
-    """The bytes of one message, with its sections found. Reading decodes one section; replacing makes new bytes."""
+    """One message as bytes, with its sections found. Reading decodes one section; replacing makes new bytes."""
 
     __slots__ = ("data", "spans")
 
@@ -176,14 +177,14 @@ class Message:
         return self._map(Section.APPLICATION_PROPERTIES)
 
     def bare(self) -> bytes:
-        """From the properties to the end: what no broker may change."""
+        """The bytes from the properties to the end, which no broker may change."""
         for span in self.spans:
             if span.section >= Section.PROPERTIES:
                 return self.data[span.start :]
         return b""
 
     def replace(self, section: Section, value: bytes) -> bytes:
-        """The message with one section put in, put in place of the old one, or (empty bytes) taken out."""
+        """The message with one section added, replaced, or (with empty bytes) removed."""
         span = self.span(section)
         if span is not None:
             return self.data[: span.start] + value + self.data[span.end :]
@@ -197,7 +198,7 @@ class Message:
         if fields is None:
             return []
         if not isinstance(fields, list) or len(fields) > most:
-            raise Malformed(f"the {section.name.lower()} section is no list of at most {most} fields")
+            raise Malformed(f"the {section.name.lower()} section is not a list of at most {most} fields")
         return fields
 
     def _map(self, section: Section) -> Map:
@@ -205,7 +206,7 @@ class Message:
         if value is None:
             return Map()
         if not isinstance(value, Map):
-            raise Malformed(f"the {section.name.lower().replace('_', ' ')} section is no map")
+            raise Malformed(f"the {section.name.lower().replace('_', ' ')} section is not a map")
         return value
 
 
@@ -215,7 +216,7 @@ def section_bytes(section: Section, value: Value) -> bytes:
 
 
 def properties_bytes(properties: Properties) -> bytes:
-    """The properties section, trailing nulls left out."""
+    """The properties section without trailing nulls."""
     fields: list[Value] = [getattr(properties, name) for name in PROPERTY_FIELDS]
     return section_bytes(Section.PROPERTIES, _trimmed(fields))
 
@@ -237,7 +238,7 @@ def data_section(body: bytes) -> bytes:
 
 
 def data_head(body: bytes) -> bytes:
-    """What stands before a body of binary data: for who joins many of them, and need not copy each one first."""
+    """The bytes before a body of binary data. A caller that joins many bodies need not copy each one first."""
     return b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big")
 
 
@@ -249,13 +250,13 @@ def batch_parts(data: bytes) -> list[bytes]:
             continue
         part = decode(data, span.value, span.end)[0] if span.section == Section.DATA else None
         if type(part) is not bytes:
-            raise Malformed("a batch holds something else than data sections")
+            raise Malformed("a batch may contain only data sections of binary")
         parts.append(part)
     return parts
 
 
 class Entry(NamedTuple):
-    """One pair of a map section: its key, and where key (`start`) and value stand in the message."""
+    """One pair of a map section: its key, and where key (`start`) and value are in the message."""
 
     key: Value
     start: int
@@ -264,10 +265,10 @@ class Entry(NamedTuple):
 
 
 def entries(data: bytes, span: Span) -> list[Entry]:
-    """The pairs of a map section by byte range, their values left undecoded."""
+    """The pairs of a map section by byte range. Values are not decoded."""
     code = data[span.value]
     if code not in (0xC1, 0xD1):
-        raise Malformed(f"the section at byte {span.start} is no map")
+        raise Malformed(f"the section at byte {span.start} is not a map")
     width = 1 if code == 0xC1 else 4
     pos = span.value + 1 + 2 * width
     if pos > span.end:
@@ -287,5 +288,5 @@ def entries(data: bytes, span: Span) -> list[Entry]:
 
 
 def map_section(section: Section, pairs: list[bytes]) -> bytes:
-    """A map section made of encoded pairs; nothing at all if there are none."""
+    """A map section made of encoded pairs; no bytes if there are none."""
     return b"\x00\x53" + bytes((section,)) + compound(0xC1, 2 * len(pairs), b"".join(pairs)) if pairs else b""

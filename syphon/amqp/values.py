@@ -1,8 +1,8 @@
 """AMQP 1.0 values in Python, with the exact type kept.
 
 Where Python has the type, the value is a plain one: `None`, `bool`, `str` (string), `bytes` (binary), `float` (double),
-`list` and `uuid.UUID`. Where it has not, a thin subclass or a frozen record says which type it is. A bare `int` is no
-AMQP value: whoever writes one must say if it is an `Int`, a `Long` or something else, because the peer will care.
+`list` and `uuid.UUID`. Other types are thin subclasses or frozen records. A bare `int` is not an AMQP value: the code
+must choose `Int`, `Long` or another type, because the type matters to the peer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Timestamp(int):
 
 
 class Char(int):
-    """One UTF-32 unit. A number, because .NET sends halves of surrogate pairs too."""
+    """One UTF-32 unit. It is a number, because .NET also sends halves of surrogate pairs."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class Symbol(str):
 
 
 class Decimal32(bytes):
-    """An IEEE 754 decimal as its 4 bytes: carried, never computed with."""
+    """An IEEE 754 decimal as its 4 bytes. It is passed on and never used for arithmetic."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ class Decimal128(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value with a descriptor that says what it means."""
+    """A value with a descriptor that gives its meaning."""
 
     descriptor: Value
     value: Value
@@ -107,7 +107,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Pairs in the order they came. No dict: AMQP keys need not be hashable, and 1 and true are two keys."""
+    """Pairs in their original order. Not a dict: AMQP keys need not be hashable, and 1 and true are two keys."""
 
     pairs: tuple[tuple[Value, Value], ...] = ()
 
@@ -131,7 +131,7 @@ class Map:
         return Map(tuple(pair for pair in self.pairs if not (isinstance(pair[0], str) and pair[0] in gone)))
 
     def plus(self, entries: Mapping[str, Value]) -> Map:
-        """With these entries added, in place of any of the same name."""
+        """A copy with these entries added; they replace entries of the same name."""
         return Map(self.without(entries).pairs + tuple(entries.items()))
 
     def __contains__(self, name: str) -> bool:

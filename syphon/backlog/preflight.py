@@ -15,8 +15,8 @@ from enum import StrEnum
 from syphon.bus import (
     OPERATION_TIMEOUT,
     Administration,
+    AdministrationUnavailable,
     Connection,
-    Unanswered,
     administration_of,
     client_of,
     try_receiver,
@@ -293,4 +293,8 @@ def _level(error: SyphonError) -> Level:
     if isinstance(error, NotAuthorized):
         return Level.DENIED
     # A name that is not known may be one that is not known yet; it is told as what it is.
-    return Level.UNREACHABLE if isinstance(error, Waits | Unanswered | Interrupted | NamespaceGone) else Level.PROBLEM
+    return (
+        Level.UNREACHABLE
+        if isinstance(error, Waits | AdministrationUnavailable | Interrupted | NamespaceGone)
+        else Level.PROBLEM
+    )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from syphon.bus import Administration, AdministrationFailed, Conflict, QueueFacts, Unreachable
+from syphon.bus import Administration, AdministrationFailed, AdministrationUnreachable, EntityConflict, QueueInfo
 from syphon.model import SyphonError
 
 from .description import DOCUMENTED, Difference, QueueDescription
@@ -107,7 +107,7 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
         # Out of reach is out of reach: to ask for each queue would cost a timeout each.
         queue = Unknown(name, unlisted) if unlisted is not None else _look(administration, name)
         queues.append(queue)
-        if isinstance(queue, Unknown) and isinstance(queue.because, Unreachable):
+        if isinstance(queue, Unknown) and isinstance(queue.because, AdministrationUnreachable):
             unlisted = queue.because
     extra: tuple[QueueName, ...] = ()
     if unlisted is None:
@@ -138,7 +138,7 @@ _LEFT_TO_THE_SERVICE: dict[str, str] = {
 """What a queue is if nobody says anything else: a backlog that wants sessions or forwards its messages is of no use."""
 
 
-def differences(facts: QueueFacts) -> tuple[Difference, ...]:
+def differences(facts: QueueInfo) -> tuple[Difference, ...]:
     """Where a queue is not what we would have made: in what P2 sets, and in what it leaves to the service."""
     described = (field.name for field in dataclasses.fields(QueueDescription))
     found = QueueDescription(**{name: getattr(facts, name) for name in described})
@@ -275,7 +275,7 @@ def provision(
         for place, name in enumerate(left):
             try:
                 ready[name] = _ensure(administration, name)
-            except Unreachable as error:
+            except AdministrationUnreachable as error:
                 failures.update(dict.fromkeys(left[place:], error))
                 break
             except AdministrationFailed as error:
@@ -295,7 +295,7 @@ def _ensure(administration: Administration, name: QueueName) -> Found | Made:
     if facts is None:
         try:
             administration.create_queue(name, DOCUMENTED)
-        except Conflict:
+        except EntityConflict:
             facts = administration.get_queue(name)  # somebody else may have made it in between
             if facts is None:
                 raise

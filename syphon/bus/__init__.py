@@ -1,34 +1,31 @@
-"""One Service Bus namespace: connections, raw senders and receivers, administration; and the pair of two of them."""
+"""Service Bus over the network: connections, raw senders and receivers, administration, and pairs of namespaces."""
 
 from .administration import (
     OPERATION_TIMEOUT,
     Administration,
     AdministrationFailed,
-    Conflict,
-    QueueFacts,
-    Unanswered,
-    Unreachable,
+    AdministrationUnavailable,
+    AdministrationUnreachable,
+    EntityConflict,
+    QueueInfo,
 )
-from .backoff import Backoff
-from .connection import Connection
+from .connection import Backoff, Connection, try_receiver, try_sender, wait_for_traffic
 from .data_plane import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
-from .links import Arrival, LinkState, RawReceiver, RawSender, Reply, RequestLink, Sent, Settled
-from .namespace import Namespace, Status
+from .links import Arrival, LinkState, NodeReply, RawReceiver, RawSender, RequestLink, Sent, Settled
+from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
 from .peeking import MessageState, Peeked, peek
-from .polling import wait_for_traffic
-from .probe import try_receiver, try_sender
 from .sdk_internals import (
-    Retries,
-    WayIn,
+    ConnectionDetails,
+    RetryPolicy,
     check_contract,
     condition_of,
+    connection_details,
+    disable_retries,
     fill,
     message_limit,
     payloads_of,
-    take_over_retries,
-    way_in,
 )
 
 __all__ = [
@@ -36,7 +33,7 @@ __all__ = [
     "AdministrationFailed",
     "Arrival",
     "Backoff",
-    "Conflict",
+    "EntityConflict",
     "Connection",
     "DataPlaneAdministration",
     "LinkState",
@@ -45,19 +42,19 @@ __all__ = [
     "OPERATION_TIMEOUT",
     "Pair",
     "Peeked",
-    "QueueFacts",
+    "QueueInfo",
     "RawReceiver",
     "RawSender",
-    "Reply",
+    "NodeReply",
     "RequestLink",
-    "Retries",
+    "RetryPolicy",
     "Sent",
     "Settled",
     "SideFault",
-    "Status",
-    "Unanswered",
-    "Unreachable",
-    "WayIn",
+    "NamespaceStatus",
+    "AdministrationUnavailable",
+    "AdministrationUnreachable",
+    "ConnectionDetails",
     "administration_of",
     "check_contract",
     "client_of",
@@ -68,9 +65,9 @@ __all__ = [
     "namespace_of",
     "payloads_of",
     "peek",
-    "take_over_retries",
+    "disable_retries",
     "try_receiver",
     "try_sender",
     "wait_for_traffic",
-    "way_in",
+    "connection_details",
 ]

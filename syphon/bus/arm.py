@@ -1,4 +1,4 @@
-"""Administration by way of Azure Resource Manager: for who may manage the resource, but has none of its keys."""
+"""Administration through Azure Resource Manager: for operators who may manage the resource but have no key of it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,17 @@ from azure.mgmt.servicebus import ServiceBusManagementClient
 
 from syphon.model import NamespaceGone, NotAuthorized, SyphonError, is_this_machine
 
-from .administration import (
-    OPERATION_TIMEOUT,
-    Administration,
-    QueueDescription,
-    QueueFacts,
+from .administration import OPERATION_TIMEOUT, Administration, NewQueue, QueueInfo
+from .management_http import (
+    ManagementTransport,
     answer,
-    facts_of,
     failure,
     found,
     is_unauthenticated,
     iso8601,
-    settings_of,
+    queue_info,
+    sdk_options,
 )
-from .plain_http import Wire
 
 T = TypeVar("T")
 
@@ -36,8 +33,8 @@ T = TypeVar("T")
 class ArmAdministration(Administration):
     """A namespace as a resource of an Azure subscription.
 
-    Resource Manager knows no creating without updating: between a look and `create_queue` somebody else's queue could
-    be changed to what is asked for. It is one round trip, and the service offers nothing better.
+    Resource Manager cannot create without updating: if somebody else makes the queue between our check and
+    `create_queue`, it gets our settings. The gap is one round trip, and the service offers nothing better.
     """
 
     def __init__(
@@ -51,7 +48,7 @@ class ArmAdministration(Administration):
         timeout: float = OPERATION_TIMEOUT,
         ca_file: str | None = None,
     ) -> None:
-        """`base_url` is for other clouds than the public one, and for an emulator: http:// on this machine only."""
+        """`base_url` is for clouds other than the public one, and for an emulator: http:// on this machine only."""
         plain = base_url is not None and _is_plain(base_url)
         more: dict[str, Any] = {}
         if base_url is not None:
@@ -60,13 +57,13 @@ class ArmAdministration(Administration):
         self._client = ServiceBusManagementClient(
             credential,
             subscription,
-            transport=Wire(timeout=timeout, plain=plain, ca_file=ca_file),
+            transport=ManagementTransport(timeout=timeout, plain=plain, ca_file=ca_file),
             retry_total=0,
             **more,
         )
         self._subscription = subscription
         self._place = (resource_group, namespace)
-        self._is_there = False
+        self._exists = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.namespace!r})"
@@ -82,17 +79,17 @@ class ArmAdministration(Administration):
         group, name = self._place
         return f"{name} (resource group {group})"
 
-    def get_queue(self, name: str) -> QueueFacts | None:
+    def get_queue(self, name: str) -> QueueInfo | None:
         queue = self._find(self._client.queues.get, name, f"look for the queue '{name}'")
-        return None if queue is None else facts_of(queue)
+        return None if queue is None else queue_info(queue)
 
-    def create_queue(self, name: str, description: QueueDescription) -> None:
-        # The SDK's own model would write TimeSpan.MaxValue without its last digit, so we write the document.
-        body = json.dumps({"properties": _properties(description)}).encode()
+    def create_queue(self, name: str, options: NewQueue) -> None:
+        # The SDK's model writes TimeSpan.MaxValue without its last digit, so we write the document ourselves.
+        body = json.dumps({"properties": _properties(options)}).encode()
         self._ask(
             f"make the queue '{name}'",
             "queues/write",
-            lambda: self._client.queues.create_or_update(*self._place, _in_arm(name), BytesIO(body)),
+            lambda: self._client.queues.create_or_update(*self._place, _arm_name(name), BytesIO(body)),
         )
 
     def queue_names(self, prefix: str) -> list[str]:
@@ -126,18 +123,18 @@ class ArmAdministration(Administration):
         self._client.close()
 
     def _find(self, get: Callable[[str, str, str], T], name: str, task: str) -> T | None:
-        entity = self._ask(task, "queues/read", lambda: found(lambda: get(*self._place, _in_arm(name))))
-        if entity is None and not self._is_there:
+        entity = self._ask(task, "queues/read", lambda: found(lambda: get(*self._place, _arm_name(name))))
+        if entity is None and not self._exists:
             self._look_for_namespace(task)
-        self._is_there = True
+        self._exists = True
         return entity
 
     def _look_for_namespace(self, task: str) -> None:
-        """Nothing is found in a namespace that is not there, either: tell the two apart, once."""
+        """Raises if the namespace is missing: a missing entity and a missing namespace give the same answer."""
         try:
             namespace = self._ask(task, "read", lambda: found(lambda: self._client.namespaces.get(*self._place)))
         except NotAuthorized:
-            return  # who may see only the queues has seen that there is none
+            return  # an identity that may see only the queues has seen that there is none
         if namespace is None:
             raise self._gone()
 
@@ -152,7 +149,7 @@ class ArmAdministration(Administration):
 
     def _explain(self, error: Exception, task: str, action: str) -> SyphonError:
         remedy = (
-            f"The identity is refused, or lacks Microsoft.ServiceBus/namespaces/{action} (what Manage is to a policy): "
+            f"The identity is refused, or lacks Microsoft.ServiceBus/namespaces/{action} (like Manage for a policy): "
             "give it the role Azure Service Bus Data Owner or Contributor on the namespace."
         )
         where = f"Azure Resource Manager, for {self.namespace},"
@@ -160,7 +157,7 @@ class ArmAdministration(Administration):
 
 
 def _is_forbidden(error: Exception) -> bool:
-    """Whether a role is missing. 403 is also said of what a policy of the organisation disallows."""
+    """Whether a role is missing. The status 403 also means that a policy of the organisation disallows it."""
     return (
         isinstance(error, HttpResponseError)
         and error.status_code == 403
@@ -174,18 +171,18 @@ def _is_plain(base_url: str) -> bool:
     if address.scheme != "http":
         return False
     if not is_this_machine(address.hostname or ""):
-        raise ValueError(f"{base_url} would have our token travel in the clear: write https://.")
+        raise ValueError(f"{base_url} would send our token unencrypted: write https://.")
     return True
 
 
-def _in_arm(name: str) -> str:
+def _arm_name(name: str) -> str:
     return name.replace("/", "~")
 
 
-def _properties(description: QueueDescription) -> dict[str, object]:
+def _properties(options: NewQueue) -> dict[str, object]:
     return {
         _camel(name): iso8601(value) if isinstance(value, timedelta) else value
-        for name, value in settings_of(description).items()
+        for name, value in sdk_options(options).items()
     }
 
 

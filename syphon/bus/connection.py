@@ -1,22 +1,36 @@
-"""A wire with its tokens: what a pump holds of one namespace."""
+"""A connection to one namespace: its wire with its tokens, the wait for its socket, and the pauses between reopenings.
+
+`try_sender` and `try_receiver` attach a link and close it again, to find out whether our rights suffice.
+"""
 
 from __future__ import annotations
 
+import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from azure.servicebus import ServiceBusClient
 
+from syphon.model import DestinationSilent, SyphonError
+
+from .links import LinkState, RawLink, RawReceiver, RawSender
 from .sdk_internals import open_socket
 from .tokens import Tokens
 from .wire import Wire
 
 OPEN_WITHIN = 30.0
+ATTACH_WITHIN = 15.0
+STABLE_AFTER = 10.0
+"""Seconds. A link or connection that was open for this long has worked."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
+
+# Not select(): in a process with a thousand open files it cannot watch further sockets.
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Connection:
-    """An open connection. One thread uses it, and only that one."""
+    """An open connection. Exactly one thread uses it."""
 
     def __init__(
         self,
@@ -25,7 +39,7 @@ class Connection:
         timeout: float = OPEN_WITHIN,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        sdk: Any = client  # the credential it made of the connection string is on its private side
+        sdk: Any = client  # it keeps the credential from the connection string in a private attribute
         self.host: str = client.fully_qualified_namespace
         self.wire = Wire(open_socket(client, entity, timeout), self.host, now)
         self.tokens = Tokens(self.wire, self.host, sdk._credential)
@@ -41,3 +55,71 @@ class Connection:
     def close(self) -> None:
         self.tokens.close()
         self.wire.close()
+
+
+class Backoff:
+    """The pauses before one link or connection is opened again: longer ones if it keeps breaking.
+
+    Links and connections break in normal operation: the service ends idle links after ten minutes, and whole
+    connections when it is updated. Without a pause, one that breaks as soon as it is open would be opened a thousand
+    times a second.
+    """
+
+    def __init__(self) -> None:
+        self._pause = 0.0
+
+    def pause(self, lasted: float, shortest: float = 0.0) -> float:
+        """The seconds to wait before the next opening, after one that lasted so many seconds."""
+        pause = max(shortest, self._pause if lasted < STABLE_AFTER else 0.0)
+        self._pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
+        return pause
+
+
+def wait_for_traffic(wires: Iterable[Wire], seconds: float) -> None:
+    """Writes pending frames, then waits until a socket can be read or written.
+
+    Returns at once if bytes are already decrypted, or a wire has failed.
+    """
+    wires = list(wires)
+    for wire in wires:
+        wire.flush()
+    with _Selector() as waiting:
+        for wire in wires:
+            if wire.failure is not None or wire.has_unread():
+                return
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wire.wants_to_write() else 0)
+            waiting.register(wire, events)
+        waiting.select(seconds)
+
+
+def try_sender(connection: Connection, path: str) -> SyphonError | None:
+    """The reason why messages cannot be sent to an entity; None if they can. Sends no message."""
+    return _try_link(connection, path, lambda: RawSender(connection.wire, path))
+
+
+def try_receiver(connection: Connection, path: str) -> SyphonError | None:
+    """The reason why messages cannot be received from an entity; None if they can. Requests no message."""
+    return _try_link(connection, path, lambda: RawReceiver(connection.wire, path))
+
+
+def _try_link(connection: Connection, path: str, attach: Callable[[], RawLink]) -> SyphonError | None:
+    wire = connection.wire
+    deadline = wire.now() + ATTACH_WITHIN
+    link: RawLink | None = None
+    try:
+        while wire.now() < deadline:
+            if wire.failure is not None:
+                return wire.failure
+            if link is None and connection.tokens.allow(path):
+                link = attach()
+            if link is not None and link.state is not LinkState.ATTACHING:
+                return link.error
+            wait_for_traffic([wire], 0.2)
+            connection.read()
+        return DestinationSilent(f"{wire.name}: '{path}' has not answered for {ATTACH_WITHIN:.0f} seconds.")
+    except SyphonError as error:
+        return error
+    finally:
+        if link is not None:
+            link.close()
+            wire.flush()

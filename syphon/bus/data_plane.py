@@ -13,31 +13,28 @@ from azure.servicebus.management import QueueProperties, ServiceBusAdministratio
 
 from syphon.model import SyphonError
 
-from .administration import (
-    OPERATION_TIMEOUT,
-    Administration,
-    QueueDescription,
-    QueueFacts,
+from .administration import OPERATION_TIMEOUT, Administration, NewQueue, QueueInfo
+from .management_http import (
+    ManagementTransport,
     answer,
     cause_of,
-    facts_of,
     failure,
     is_unauthenticated,
-    settings_of,
+    queue_info,
+    sdk_options,
 )
-from .plain_http import Wire
 
 T = TypeVar("T")
 
 EMULATOR_PORT = 5672
-"""Where the SDK looks for a local emulator whose connection string names no port. Ours speaks HTTP there too."""
+"""The SDK's port for a local emulator whose connection string names none. Our emulator speaks HTTP there too."""
 
 _LACKS_CLAIM = re.compile(r"\bclaim|\bspecified action: Manage")
-"""What the service says to good credentials that are not good enough."""
+"""The service's words for valid credentials that lack a claim."""
 
 
 class DataPlaneAdministration(Administration):
-    """The administration API of a namespace. Meant for a task, not for days: the SDK renews its signatures late.
+    """The administration API of a namespace. Use it for one task, not for days: the SDK renews its signatures late.
 
     >>> with DataPlaneAdministration.from_connection_string("Endpoint=sb://…") as administration: ...
     """
@@ -53,7 +50,7 @@ class DataPlaneAdministration(Administration):
     ) -> Self:
         """With a policy's key, or a shared access signature. Raises ValueError if the string is malformed.
 
-        `UseDevelopmentEmulator=true` means what it does for the messaging client: no TLS.
+        `UseDevelopmentEmulator=true` means no TLS, as it does for the messaging client.
         """
         settings = _settings(connection_string)
         plain = settings.get("usedevelopmentemulator") == "true"
@@ -63,7 +60,7 @@ class DataPlaneAdministration(Administration):
             host = f"{host}:{EMULATOR_PORT}"
         client = ServiceBusAdministrationClient.from_connection_string(
             ";".join(f"{key}={value}" for key, value in (settings | {"endpoint": f"sb://{host}"}).items()),
-            transport=Wire(timeout=timeout, plain=plain, ca_file=ca_file),
+            transport=ManagementTransport(timeout=timeout, plain=plain, ca_file=ca_file),
             retry_total=0,
         )
         policy = settings.get("sharedaccesskeyname")
@@ -75,7 +72,7 @@ class DataPlaneAdministration(Administration):
     ) -> Self:
         """With a credential of azure-identity, or one like it, for `contoso.servicebus.windows.net`."""
         client = ServiceBusAdministrationClient(
-            host, credential, transport=Wire(timeout=timeout, ca_file=ca_file), retry_total=0
+            host, credential, transport=ManagementTransport(timeout=timeout, ca_file=ca_file), retry_total=0
         )
         return cls(client, host, f"the identity of {type(credential).__name__}")
 
@@ -92,13 +89,13 @@ class DataPlaneAdministration(Administration):
     def namespace(self) -> str:
         return self._namespace
 
-    def get_queue(self, name: str) -> QueueFacts | None:
+    def get_queue(self, name: str) -> QueueInfo | None:
         entity = self._find(name, f"look for the queue '{name}'")
-        return facts_of(entity) if isinstance(entity, QueueProperties) else None
+        return queue_info(entity) if isinstance(entity, QueueProperties) else None
 
-    def create_queue(self, name: str, description: QueueDescription) -> None:
-        # Durations go in as such: text of TimeSpan.MaxValue would be rounded up to what Azure refuses.
-        settings: dict[str, Any] = settings_of(description)
+    def create_queue(self, name: str, options: NewQueue) -> None:
+        # Durations are passed as timedelta: the SDK rounds a text of TimeSpan.MaxValue up, and Azure refuses that.
+        settings: dict[str, Any] = sdk_options(options)
         self._ask(f"make the queue '{name}'", lambda: self._client.create_queue(name, **settings))
 
     def queue_names(self, prefix: str) -> list[str]:
@@ -140,7 +137,7 @@ class DataPlaneAdministration(Administration):
                 except ResourceNotFoundError:
                     return None
                 except AttributeError:
-                    # So the SDK trips over an entity of another kind, which it was given for this one.
+                    # The service answered with an entity of another kind, and the SDK fails on it in this way.
                     continue
             return None
 
@@ -153,7 +150,7 @@ class DataPlaneAdministration(Administration):
         if _LACKS_CLAIM.search(cause_of(error)):
             lack = f"The Manage claim is missing: {self._identity} does not have it."
         else:
-            lack = f"The credentials are refused, or lack the Manage claim: we came with {self._identity}."
+            lack = f"The credentials are refused, or lack the Manage claim: we used {self._identity}."
         remedy = (
             f"{lack} Use a connection string whose policy has Manage, or an identity with the role "
             "Azure Service Bus Data Owner."
@@ -165,5 +162,5 @@ def _settings(connection_string: str) -> dict[str, str]:
     """The parts of a connection string by their names in lower case, as the SDK reads them."""
     parts = [part.partition("=") for part in connection_string.strip().rstrip(";").split(";")]
     if not all(separator for _, separator, _ in parts):
-        raise ValueError("The connection string is blank or malformed: Endpoint=sb://…;SharedAccessKeyName=…;… is due.")
+        raise ValueError("The connection string is blank or malformed: write Endpoint=sb://…;SharedAccessKeyName=…;…")
     return {name.lower(): value for name, _, value in parts}

@@ -1,4 +1,4 @@
-"""From settings to what can be talked to: clients, connections and administrations of a namespace."""
+"""Makes clients, connections and administrations of a namespace from its settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .sdk_internals import check_contract
 
 
 def credential_of(kind: Credential) -> TokenCredential:
-    """Who we are. azure-identity takes a while to import, and a connection string needs none of it."""
+    """The credential of azure-identity, which is imported here: that is slow, and a connection string needs none."""
     from azure import identity
 
     makers = {
@@ -33,50 +33,50 @@ def credential_of(kind: Credential) -> TokenCredential:
     }
     try:
         made: TokenCredential = makers[kind]()
-    except ValueError as error:  # a setting that this kind needs is not there
+    except ValueError as error:  # a setting that this kind needs is missing
         why = str(error).partition("\n")[0]
         raise NotAuthorized(f"The credential '{kind}' cannot be used here: {why}") from None
     return made
 
 
 def client_of(side: NamespaceSettings) -> ServiceBusClient:
-    """The SDK's client, without retries of its own: who uses it decides what is tried again."""
+    """The SDK's client, with its retries turned off: the caller decides what to retry."""
     check_contract()
-    options: dict[str, Any] = {"retry_total": 0, "connection_verify": _trusted(side)}
+    options: dict[str, Any] = {"retry_total": 0, "connection_verify": _ca_file(side)}
     if side.connection_string is None:
         return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), **options)
     text = side.connection_string.get_secret_value()
-    given = ConnectionString.parse(text)
-    if given.port is not None and not given.emulator:
-        # With TLS the SDK takes the usual port whatever stands there, unless it is told in this way.
+    parsed = ConnectionString.parse(text)
+    if parsed.port is not None and not parsed.emulator:
+        # With TLS the SDK ignores a port in the connection string; it uses one that is given in this way.
         options |= {"custom_endpoint_address": f"sb://{side.host}", "transport_type": TransportType.Amqp}
     return ServiceBusClient.from_connection_string(text, **options)
 
 
-def _trusted(side: NamespaceSettings) -> str | None:
+def _ca_file(side: NamespaceSettings) -> str | None:
     return str(side.ca_file) if side.ca_file is not None else None
 
 
 def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] = time.monotonic) -> Namespace:
-    """A namespace to be used. Its first token is for `entity`; nothing is opened before somebody asks."""
+    """A namespace whose first token is for `entity`. It opens a connection when one is first requested."""
     client = functools.cache(lambda: client_of(side))
 
-    def let_go() -> None:
+    def close_client() -> None:
         if client.cache_info().currsize:
             client().close()
 
-    return Namespace(side.host, lambda: Connection(client(), entity), now, let_go)
+    return Namespace(side.host, lambda: Connection(client(), entity), now, close_client)
 
 
 def administration_of(
     side: NamespaceSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT
 ) -> Administration:
-    """The namespace's administration: over the data plane, or (with `name`, the resource's) Resource Manager."""
+    """The namespace's administration: the data plane, or Resource Manager, where `name` is the resource's name."""
     if via is Via.ARM:
         from .arm import ArmAdministration
 
         if (arm := side.arm) is None:
-            raise ValueError(f"nothing says where Resource Manager has {name}")
+            raise ValueError(f"{name} has no arm settings, so Resource Manager cannot find it")
         return ArmAdministration(
             arm.subscription_id,
             arm.resource_group,
@@ -84,20 +84,20 @@ def administration_of(
             credential_of(arm.credential),
             base_url=arm.endpoint,
             timeout=timeout,
-            ca_file=_trusted(side),
+            ca_file=_ca_file(side),
         )
     from .data_plane import DataPlaneAdministration
 
     if side.connection_string is not None:
         secret = side.connection_string.get_secret_value()
-        return DataPlaneAdministration.from_connection_string(secret, timeout=timeout, ca_file=_trusted(side))
+        return DataPlaneAdministration.from_connection_string(secret, timeout=timeout, ca_file=_ca_file(side))
     credential = credential_of(side.credential or Credential.DEFAULT)
-    return DataPlaneAdministration.from_credential(side.host, credential, timeout=timeout, ca_file=_trusted(side))
+    return DataPlaneAdministration.from_credential(side.host, credential, timeout=timeout, ca_file=_ca_file(side))
 
 
 @contextmanager
 def connected(side: NamespaceSettings, entity: str) -> Iterator[Connection]:
-    """A connection for as long as it is needed. Raises what stands in the way."""
+    """A connection that is closed at the end of the block. Raises if it cannot be opened."""
     with client_of(side) as client:
         connection = Connection(client, entity)
         try:

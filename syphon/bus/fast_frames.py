@@ -1,12 +1,28 @@
-"""The two frames that nearly every frame is, recognised without decoding: what one expression tells of a message.
+"""The two most frequent frames, recognised and written without the codec: a transfer, and a disposition `accepted`.
 
-A message costs a transfer and a disposition each way. Other forms that AMQP has for them are decoded in full, with the
-same result.
+Each message costs a transfer and a disposition each way. AMQP allows other forms of both frames; those are decoded in
+full, with the same result.
 """
 
 from __future__ import annotations
 
 import re
+
+from syphon.amqp import Described, ULong, compound, encode
+from syphon.amqp.frames import frame
+
+CHANNEL = 2
+"""The channel of our session. The SDK uses channel 1."""
+
+TRANSFER, DISPOSITION = b"\x00\x53\x14", b"\x00\x53\x15"
+
+ACCEPTED = Described(ULong(0x24), [])
+ACCEPTED_BYTES = encode(ACCEPTED)
+COMPLETION_TAIL = b"\x40\x42" + ACCEPTED_BYTES
+COMPLETION_HEAD = frame(CHANNEL, DISPOSITION + compound(0xC0, 5, b"\x41\x70" + bytes(4) + COMPLETION_TAIL))
+COMPLETION_HEAD = COMPLETION_HEAD[: -len(COMPLETION_TAIL) - 4]
+"""The frame that completes one delivery is this head, the delivery id in 4 bytes, and the tail. Every message needs
+one."""
 
 _UINT = rb"(\x43|\x52.|\x70.{4})"
 _TRANSFER = re.compile(
@@ -19,9 +35,11 @@ _DISPOSITION = re.compile(
 ).fullmatch
 
 
-def usual_transfer(data: bytes, start: int, end: int) -> tuple[int, int, bytes, int] | None:
-    """A whole message in one frame, unsettled, under a lock token: its link's handle, its delivery id, the token, and
-    where the message begins."""
+def match_transfer(data: bytes, start: int, end: int) -> tuple[int, int, bytes, int] | None:
+    """Recognises a whole message in one frame, unsettled, with a lock token as its tag.
+
+    Returns the link's handle, the delivery id, the lock token, and where the message begins.
+    """
     found = _TRANSFER(data, start, end)
     if found is None:
         return None
@@ -32,8 +50,8 @@ def usual_transfer(data: bytes, start: int, end: int) -> tuple[int, int, bytes, 
     return int.from_bytes(handle[1:], "big"), int.from_bytes(delivery_id[1:], "big"), token, payload
 
 
-def usual_disposition(data: bytes, start: int, end: int) -> tuple[bool, int] | None:
-    """One delivery, accepted and settled: the role of who says so, and the delivery's id."""
+def match_disposition(data: bytes, start: int, end: int) -> tuple[bool, int] | None:
+    """Recognises one delivery, accepted and settled. Returns the role of the peer that says so, and the delivery id."""
     found = _DISPOSITION(data, start, end)
     if found is None:
         return None

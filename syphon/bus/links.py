@@ -1,6 +1,6 @@
-"""Raw links on a wire: a receiver whose messages stay bytes, a sender with many deliveries under way, requests.
+"""Raw links on a wire: a receiver whose messages stay bytes, a sender with many deliveries in flight, and requests.
 
-All of them say what happened in values that the owner collects; none of them waits, and none of them decides.
+A link reports events as values that its owner collects. It never waits, and makes no decisions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from syphon.amqp import Described, Map, Message, Properties, Section, ULong, Val
 from syphon.amqp.frames import Attach, Error, Flow, Rejected, Released, Source, Target
 from syphon.model import Interrupted, SyphonError, from_condition
 
-from .wire import ACCEPTED, ACCEPTED_BYTES, Wire
+from .fast_frames import ACCEPTED, ACCEPTED_BYTES
+from .wire import Wire
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ _OUTCOMES = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modifi
 
 
 class LinkState(Enum):
-    """Where a link stands."""
+    """The states of a link."""
 
     ATTACHING = "attaching"
     OPEN = "open"
@@ -36,7 +37,7 @@ class LinkState(Enum):
 
 
 class RawLink:
-    """What every raw link has: a place on a wire, and an end."""
+    """The base of all raw links: a handle on a wire, and a state."""
 
     def __init__(self, wire: Wire, kind: str, path: str) -> None:
         self.wire = wire
@@ -49,7 +50,7 @@ class RawLink:
         self._since = wire.now()
 
     def on_attach(self, attach: Attach) -> None:
-        # A refused attach comes without its terminus, and the detach that says why follows at once.
+        # A refused attach comes without its terminus; the detach with the reason follows at once.
         if (attach.source if attach.role == SENDER else attach.target) is not None:
             self.state = LinkState.OPEN
             self.was_open = True
@@ -78,17 +79,17 @@ class RawLink:
 
 @dataclass(frozen=True, slots=True)
 class Sent(Generic[T]):
-    """What became of a delivery: accepted, or refused with an error. `unknown`: no answer came, or an empty one."""
+    """The outcome of a delivery: accepted, or refused with an error. `unknown`: no answer came, or an empty one."""
 
     ticket: T
     error: SyphonError | None = None
     unknown: bool = False
     seconds: float = 0.0
-    """From the sending to the answer."""
+    """Seconds from the sending to the answer."""
 
 
 class RawSender(RawLink, Generic[T]):
-    """Sends encoded messages and batches, many at a time. `ticket` is what the owner knows a delivery by."""
+    """Sends encoded messages and batches, many at a time. The owner recognises a delivery by its `ticket`."""
 
     def __init__(self, wire: Wire, path: str) -> None:
         super().__init__(wire, "sender", path)
@@ -142,7 +143,7 @@ class RawSender(RawLink, Generic[T]):
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """A message as it came from a backlog queue, locked for us. Only the link it came on can settle it."""
+    """A message as it came from a backlog queue, locked for us. Only the link that received it can settle it."""
 
     link: RawReceiver
     delivery_id: int
@@ -150,12 +151,12 @@ class Arrival:
     payload: bytes
     received_at: float
     locked_at: float
-    """When the lock was last known to be fresh: at the arrival, or when it was renewed."""
+    """When the lock period last began: at the arrival, or at the last renewal."""
     renewal_asked_at: float = 0.0
 
 
 class Settled(NamedTuple):
-    """The service's word on a settlement we asked for. `unknown`: the link went before it came."""
+    """The service's answer to a settlement. `unknown`: the link was lost before the answer came."""
 
     arrival: Arrival
     outcome: str
@@ -172,7 +173,7 @@ class RawReceiver(RawLink):
         self.settled: deque[Settled] = deque()
         self.credit = 0
         self.is_drained = True
-        """Nothing is under way to us, and nothing will be until more is granted."""
+        """No message is in flight to us, and none will be until credit is granted."""
         self._draining = False
         self._count = 0
         self._settling: dict[int, tuple[Arrival, str, float]] = {}
@@ -183,13 +184,13 @@ class RawReceiver(RawLink):
         self._count = attach.initial_delivery_count or 0
 
     def grant(self, credit: int) -> None:
-        """How many messages may come from now on, in all. Absolute, so that asking twice grants once."""
+        """Sets how many messages may come from now on. The number is absolute, so that two calls grant it once."""
         self.credit = credit
         self.is_drained = self._draining = False
         self.wire.grant(self.handle, self._count, credit)
 
     def drain(self) -> None:
-        """No more messages. What is under way still comes; then the peer says that it was all, and `is_drained`."""
+        """Takes the credit back. Messages in flight still come; then the peer confirms: `is_drained`."""
         if not self.is_drained and not self._draining:
             self.credit = 0
             self._draining = True
@@ -209,7 +210,7 @@ class RawReceiver(RawLink):
         self._settle(arrival, "accepted", ACCEPTED_BYTES)
 
     def release(self, arrival: Arrival) -> None:
-        """Gives the message back as it was; its delivery count does not change."""
+        """Gives the message back to the queue unchanged; its delivery count does not change."""
         self._settle(arrival, "released", RELEASED)
 
     def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
@@ -243,8 +244,8 @@ class RawReceiver(RawLink):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer of a node: its status, and a body."""
+class NodeReply:
+    """The answer of a node to a request: its status and a body."""
 
     status: int
     description: str
@@ -253,7 +254,7 @@ class Reply:
 
 
 class RequestLink:
-    """Asks a node ($cbs, or an entity's $management) and hears its replies."""
+    """Sends requests to a node ($cbs, or an entity's $management) and receives its replies."""
 
     def __init__(self, wire: Wire, node: str) -> None:
         self._replies = _ReplyLink(wire, node)
@@ -264,7 +265,7 @@ class RequestLink:
     def error(self) -> SyphonError | None:
         return self._replies.error or self._requests.error
 
-    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[Reply], None]) -> None:
+    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[NodeReply], None]) -> None:
         request_id = str(uuid.uuid4())
         self._replies.expect(request_id, answered)
         self._queued.append(
@@ -275,7 +276,7 @@ class RequestLink:
         self.work()
 
     def work(self) -> None:
-        """Sends what waits, as soon as the node listens."""
+        """Sends queued requests as soon as both links are open."""
         while self._queued and self._replies.state is LinkState.OPEN and self._requests.has_room():
             self._requests.send(self._queued.popleft(), 0, "")
         self._requests.results.clear()
@@ -286,15 +287,15 @@ class RequestLink:
 
 
 class _ReplyLink(RawLink):
-    """Where a node's replies come in."""
+    """The link on which a node's replies arrive."""
 
     def __init__(self, wire: Wire, node: str) -> None:
         super().__init__(wire, "replies", node)
-        self._expected: dict[str, tuple[Callable[[Reply], None], float]] = {}
+        self._expected: dict[str, tuple[Callable[[NodeReply], None], float]] = {}
         self._count = 0
         wire.send(Attach(self.name, self.handle, RECEIVER, 1, 0, Source(node), Target(self.name)))
 
-    def expect(self, request_id: str, answered: Callable[[Reply], None]) -> None:
+    def expect(self, request_id: str, answered: Callable[[NodeReply], None]) -> None:
         self._expected[request_id] = answered, self.wire.now()
 
     def on_attach(self, attach: Attach) -> None:
@@ -316,24 +317,24 @@ class _ReplyLink(RawLink):
         return super().awaits_answer_since()
 
 
-def _reply(message: Message) -> Reply:
+def _reply(message: Message) -> NodeReply:
     properties = message.application_properties()
     status = properties.get("statusCode") if "statusCode" in properties else properties.get("status-code")
     text = properties.get("statusDescription") or properties.get("status-description") or ""
     condition = properties.get("errorCondition") or ""
     body = message.read(Section.VALUE)
-    return Reply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
+    return NodeReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
 
 
 def outcome_error(state: object, wanted: str) -> SyphonError | None:
-    """None if a delivery state is the outcome that was wanted; else the error it stands for.
+    """None if a delivery state is the wanted outcome; otherwise the error that it means.
 
-    A rejected outcome that carries an error is a refusal, even where rejecting was what we asked for.
+    A rejected outcome with an error in it is a refusal, even if we asked for `rejected`.
     """
     if state is ACCEPTED and wanted == "accepted":
         return None
     if not isinstance(state, Described) or not isinstance(state.descriptor, ULong):
-        return Interrupted("The service settled without saying how.")
+        return Interrupted("The service settled the delivery without an outcome.")
     fields = state.value if isinstance(state.value, list) else []
     name = _OUTCOMES.get(state.descriptor, "unknown")
     if name == "rejected" and fields and isinstance(fields[0], Described):
@@ -343,4 +344,4 @@ def outcome_error(state: object, wanted: str) -> SyphonError | None:
         return from_condition(condition, str(parts[1] or "") if len(parts) > 1 else "")
     if name == wanted:
         return None
-    return Interrupted(f"The service answered '{name}' where '{wanted}' was asked for.")
+    return Interrupted(f"The service answered '{name}', not '{wanted}' as requested.")

@@ -1,8 +1,9 @@
-"""One namespace of a pair: a connection that is opened in the background and again when it breaks, and a status.
+"""One namespace of a pair: a connection that is opened in the background, and reopened when it breaks; and a status.
 
-Opening takes half a second on a good day and half a minute on a bad one. Nobody waits for it: who needs the connection
-asks each time round, and gets none until there is one. That is an outage, and no fault (C3): the namespace stays opened
-and says why it is out of reach. It is faulted when it cannot be used any more, and then it says so to whoever asks.
+Opening takes half a second at best and half a minute at worst. The user does not wait for it: it asks for the
+connection in each turn of its loop, and gets None until there is one. That is an outage and not a fault (C3): the
+namespace stays `opened`, and `error` says why it cannot be reached. It is `faulted` when it cannot be used any more;
+then asking for the connection raises the reason.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from enum import StrEnum
 
 from syphon.model import Faulted, SyphonError, Waits
 
-from .backoff import FIRST_PAUSE, Backoff
-from .connection import Connection
+from .connection import FIRST_PAUSE, Backoff, Connection
 
 
-class Status(StrEnum):
-    """What a namespace is to us."""
+class NamespaceStatus(StrEnum):
+    """The states of a namespace (C1)."""
 
     OPENED = "opened"
     CLOSING = "closing"
@@ -28,33 +28,33 @@ class Status(StrEnum):
 
 
 class NamespaceClosed(Faulted):
-    """The namespace was closed underneath."""
+    """The namespace was closed while it was in use."""
 
 
 def _nothing() -> None:
-    """There is nothing to let go of."""
+    """There is no client to close."""
 
 
 class Namespace:
-    """A namespace as one thread uses it. Other threads may read its status, and fault it."""
+    """A namespace that one thread uses. Other threads may read its status, and fault it."""
 
     def __init__(
         self,
         name: str,
         connect: Callable[[], Connection],
         now: Callable[[], float] = time.monotonic,
-        let_go: Callable[[], None] = _nothing,
+        close_client: Callable[[], None] = _nothing,
     ) -> None:
         self.name = name
         self.now = now
         self.error: SyphonError | None = None
-        """Why it is out of reach, until it is not: an outage."""
-        self.status = Status.OPENED
+        """Why the namespace cannot be reached at the moment; None if it can."""
+        self.status = NamespaceStatus.OPENED
         self.since = now()
         self.reason: SyphonError | None = None
-        """Why it is faulted."""
+        """Why the namespace is faulted."""
         self._connect = connect
-        self._let_go = let_go
+        self._close_client = close_client
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
         self._opening = False
@@ -62,10 +62,10 @@ class Namespace:
         self._backoff = Backoff()
         self._lock = threading.Lock()
 
-    # --- its connection ------------------------------------------------------------------------------------------
+    # --- the connection ------------------------------------------------------------------------------------------
 
     def connection(self) -> Connection | None:
-        """The open connection; or none, and one is on its way. Raises `Faulted` when there will never be one."""
+        """The open connection, or None while one is being opened. Raises `Faulted` when there will never be one."""
         if self.has_ended:
             self._release()
             raise self.reason or NamespaceClosed(f"{self.name} was closed; open it again.")
@@ -80,11 +80,11 @@ class Namespace:
     def _notice_break(self) -> None:
         if self._connection is not None and self._connection.wire.failure is not None:
             # Connections break; only one that cannot be opened again is an error.
-            why, now = self._connection.wire.failure, self.now()
+            failure, now = self._connection.wire.failure, self.now()
             self._connection.close()
             self._connection = None
             pause = self._backoff.pause(now - self._opened_at)
-            self._next_try = now + max(pause, why.retry_after if isinstance(why, Waits) else 0.0)
+            self._next_try = now + max(pause, failure.retry_after if isinstance(failure, Waits) else 0.0)
 
     def _take_opened(self) -> None:
         opened, self._opened = self._opened, None
@@ -103,39 +103,39 @@ class Namespace:
         opened: Connection | Exception
         try:
             opened = self._connect()
-        except Exception as error:  # raised where the connection is asked for: here nobody would hear it
+        except Exception as error:  # raised in `connection`: in this thread it would be lost
             opened = error
         with self._lock:
             self._opened, self._opening = opened, False
         if self.has_ended:
             self._release()
 
-    # --- its status ----------------------------------------------------------------------------------------------
+    # --- the status ----------------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
-        """There is a connection, as far as we know. Other threads may ask."""
+        """Whether there is a connection, as far as we know. Other threads may ask."""
         connection = self._connection
         return connection is not None and connection.wire.failure is None
 
     @property
     def has_ended(self) -> bool:
-        return self.status in (Status.CLOSED, Status.FAULTED)
+        return self.status in (NamespaceStatus.CLOSED, NamespaceStatus.FAULTED)
 
     def closing(self) -> None:
-        """It is about to be closed: what is in hand is finished first."""
-        self._become(Status.CLOSING)
+        """Marks it as about to be closed: its user finishes the messages in hand first."""
+        self._become(NamespaceStatus.CLOSING)
 
     def close(self) -> None:
-        """Lets go of the connection. One that is still being opened is closed as soon as it is there."""
-        self._become(Status.CLOSED)
+        """Closes the connection. One that is still being opened is closed as soon as it is open."""
+        self._become(NamespaceStatus.CLOSED)
         self._release()
 
     def fault(self, reason: SyphonError) -> None:
-        """It cannot be used any more. Its user hears so the next time it asks for the connection."""
-        self._become(Status.FAULTED, reason)
+        """Marks it as unusable. Its user gets the reason the next time it asks for the connection."""
+        self._become(NamespaceStatus.FAULTED, reason)
 
-    def _become(self, status: Status, reason: SyphonError | None = None) -> None:
+    def _become(self, status: NamespaceStatus, reason: SyphonError | None = None) -> None:
         with self._lock:
             if not self.has_ended and self.status is not status:
                 self.reason, self.since, self.status = reason, self.now(), status
@@ -149,4 +149,4 @@ class Namespace:
             if isinstance(connection, Connection):
                 connection.close()
         if not opening:
-            self._let_go()
+            self._close_client()

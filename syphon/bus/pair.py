@@ -1,7 +1,7 @@
 """Two namespaces that end together: the close and fault coupling of a pair (C1 to C3).
 
-An outage is not a fault. A side is faulted when it cannot be used any more, and closed when somebody closed it. If one
-side has ended and the other has not followed within five seconds, it is faulted, with an error that names both.
+An outage is not a fault. A side is faulted when it cannot be used any more, and closed when its user closed it. If one
+side has ended and the other has not ended within five seconds, the other is faulted, with an error that names both.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Literal
 
 from syphon.model import Faulted, NotAuthorized, SyphonError
 
-from .namespace import Namespace, Status
+from .namespace import Namespace, NamespaceStatus
 
 GRACE = 5.0
-"""Seconds the other side gets."""
+"""Seconds that the other side has to end."""
 
 
 class PartnerEnded(Faulted):
-    """The other side of the pair has ended, and this one had not followed in time."""
+    """The other side of the pair has ended, and this side did not end in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideFault:
-    """A side that cannot be used any more, as a value that one process can tell another."""
+    """The fault of a side, as a value that one process can send to another."""
 
     side: Literal["primary", "secondary"]
     denied: bool
@@ -50,7 +50,7 @@ class Pair:
         return self.primary, self.secondary
 
     def fault_side(self, fault: SideFault) -> None:
-        """Another process found that a side cannot be used any more."""
+        """Faults a side because another process found that it cannot be used any more."""
         side = self.primary if fault.side == "primary" else self.secondary
         side.fault(fault.error())
 
@@ -61,12 +61,12 @@ class Pair:
 
     @property
     def fault(self) -> SyphonError | None:
-        """Why the pair is faulted, if it is: the side that faulted first says why."""
-        faulted = [side for side in self.sides if side.status is Status.FAULTED]
+        """Why the pair is faulted, if it is: the reason of the side that faulted first."""
+        faulted = [side for side in self.sides if side.status is NamespaceStatus.FAULTED]
         return min(faulted, key=lambda side: side.since).reason if faulted else None
 
     def deadline(self) -> float | None:
-        """When the rule is due, if one side has ended and the other has not."""
+        """When the five seconds end, if one side has ended and the other has not."""
         ended = [side for side in self.sides if side.has_ended]
         return ended[0].since + GRACE if len(ended) == 1 else None
 

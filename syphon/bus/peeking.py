@@ -1,7 +1,7 @@
-"""Peeking: a look at what lies in a queue, in whatever state, that locks nothing and changes nothing.
+"""Peeking: reads the messages of a queue, in any state, without locking or changing them.
 
-Messages come as bytes, a page at a time, and the next page is asked for when the last one is used up: a queue of any
-depth takes the memory of one page. Locked messages are shown like any other active one (D4).
+Messages come as bytes, in pages. The next page is requested when the last one is used up, so that a queue of any depth
+needs the memory of one page. Locked messages are returned like other active ones (D4).
 """
 
 from __future__ import annotations
@@ -13,32 +13,31 @@ from typing import NamedTuple
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
 from syphon.model import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
 
-from .connection import Connection
-from .links import Reply, RequestLink
-from .polling import wait_for_traffic
+from .connection import Connection, wait_for_traffic
+from .links import NodeReply, RequestLink
 
 PAGE = 250
-"""How many messages Service Bus gives at once, at the most."""
+"""The most messages that Service Bus returns at once."""
 FIRST_PAGE = 32
-"""The first page is small: nobody knows yet how large the messages are."""
+"""The first page is small, because the size of the messages is not known yet."""
 PAGE_BYTES = 1024 * 1024
-"""About how many bytes a page should have."""
+"""The approximate size of a page."""
 ANSWER_WITHIN = 30.0
 TURN = 0.2
 _SEQUENCE, _STATE = "x-opt-sequence-number", "x-opt-message-state"
 
 
 class MessageState(IntEnum):
-    """Where a message stands, by the numbers that Service Bus writes onto it."""
+    """The state of a message, by the numbers that Service Bus annotates it with."""
 
     ACTIVE = 0
-    """It can be received, or is locked by somebody who has received it."""
+    """The message can be received, or a receiver has it locked."""
     DEFERRED = 1
     SCHEDULED = 2
 
 
 class Peeked(NamedTuple):
-    """A message that was looked at."""
+    """A message that was peeked at."""
 
     payload: bytes
     sequence_number: int
@@ -56,13 +55,14 @@ def peek(
 ) -> Iterator[Peeked]:
     """Every message of an entity from a sequence number on, in order, `most` to a page.
 
-    Blocks, `answer_within` seconds a page; raises what stands in the way. A throttled namespace is given the time that
-    it asks for (S5), once for each page: a deep queue is more than a Standard namespace answers in a second.
+    Blocks for up to `answer_within` seconds a page; raises if the entity cannot be peeked at. If the namespace is
+    throttled, it waits as long as Service Bus asks for (S5), once for each page: a deep queue has more messages than a
+    Standard namespace returns in a second.
     """
     node = _Node(connection, path, answer_within)
     try:
         count = min(most, FIRST_PAGE)
-        while page := _patiently(node, start, count, busy_pause):
+        while page := _page(node, start, count, busy_pause):
             yield from page
             start = max(message.sequence_number for message in page) + 1
             size = max(len(message.payload) for message in page)
@@ -71,7 +71,7 @@ def peek(
         node.close()
 
 
-def _patiently(node: _Node, start: int, count: int, pause: float) -> list[Peeked]:
+def _page(node: _Node, start: int, count: int, pause: float) -> list[Peeked]:
     try:
         return node.page(start, count)
     except DestinationBusy:
@@ -87,10 +87,10 @@ class _Node:
         self._path = path
         self._answer_within = answer_within
         self._link: RequestLink | None = None
-        self._reply: Reply | None = None
+        self._reply: NodeReply | None = None
 
     def page(self, start: int, count: int) -> list[Peeked]:
-        """Up to so many messages; none if there are none from there on."""
+        """Up to `count` messages; an empty list if there are none from `start` on."""
         link = self._open()
         self._reply = None
         link.ask(
@@ -107,7 +107,7 @@ class _Node:
         return _messages(self._reply, self._path)
 
     def rest(self, seconds: float) -> None:
-        """Asks nothing for a while; the connection is kept alive."""
+        """Sends no request for a while, and keeps the connection alive."""
         now = self._connection.wire.now
         until = now() + seconds
         self._converse(lambda: now() >= until, seconds + TURN)
@@ -117,7 +117,7 @@ class _Node:
             self._link.close()
             self._connection.wire.flush()
 
-    def _answered(self, reply: Reply) -> None:
+    def _answered(self, reply: NodeReply) -> None:
         self._reply = reply
 
     def _open(self) -> RequestLink:
@@ -127,7 +127,7 @@ class _Node:
         return self._link
 
     def _converse(self, done: Callable[[], bool], within: float | None = None) -> None:
-        """Reads and writes until that is so."""
+        """Reads and writes until `done` returns true."""
         wire = self._connection.wire
         deadline = wire.now() + (self._answer_within if within is None else within)
         while not done():
@@ -143,30 +143,32 @@ class _Node:
                 self._link.work()
 
 
-def _messages(reply: Reply, path: str) -> list[Peeked]:
+def _messages(reply: NodeReply, path: str) -> list[Peeked]:
     if reply.status in (202, 204):
         return []
     if reply.status != 200:
         text = f"'{path}' cannot be peeked at: {reply.description} (status {reply.status})"
         raise from_condition(reply.condition, text) if reply.condition else SyphonError(text)
-    found = reply.body.get("messages") if isinstance(reply.body, Map) else None
-    payloads = [entry.get("message") for entry in found if isinstance(entry, Map)] if isinstance(found, list) else []
+    entries = reply.body.get("messages") if isinstance(reply.body, Map) else None
+    payloads = (
+        [entry.get("message") for entry in entries if isinstance(entry, Map)] if isinstance(entries, list) else []
+    )
     return [stamped(payload) for payload in payloads if isinstance(payload, bytes)]
 
 
 def stamped(payload: bytes) -> Peeked:
-    """A message with what the broker wrote onto it: its place in the queue, and its state."""
+    """A message with two annotations of the broker: its sequence number and its state."""
     annotations = _annotations(payload)
-    number, said = annotations.get(_SEQUENCE), annotations.get(_STATE)
+    number, code = annotations.get(_SEQUENCE), annotations.get(_STATE)
     if not isinstance(number, int):
         raise SyphonError(f"A message of {len(payload)} bytes has no {_SEQUENCE}: its place in the queue is unknown.")
-    # What is not said, or says nothing to us, counts as active: a queue must not be called empty for it.
-    state = next((state for state in MessageState if state == said), MessageState.ACTIVE)
+    # A missing or unknown state counts as active: the queue must not be reported as empty because of it.
+    state = next((state for state in MessageState if state == code), MessageState.ACTIVE)
     return Peeked(payload, int(number), state)
 
 
 def _annotations(payload: bytes) -> Map:
-    """Read no further than that: what the sender wrote behind may be no AMQP at all."""
+    """Reads no further than the annotations: the sections after them may not be AMQP at all."""
     try:
         for span in split(payload, until=Section.MESSAGE_ANNOTATIONS):
             if span.section == Section.MESSAGE_ANNOTATIONS:

@@ -1,9 +1,11 @@
-"""The one place that touches azure-servicebus below its public surface: the SDK opens a connection, we take its socket.
-A paired sender needs a little more of it: a message as the bytes that would be sent, and a batch made of such bytes.
+"""The only module that uses private names of azure-servicebus: the SDK opens a connection, and we take its socket over.
+
+A paired sender needs more private names: for a message as the bytes that the SDK would send, and for a batch made of
+such bytes.
 
 The SDK's message objects cannot carry an ordinary .NET message (a decimal property makes its receiver return nothing
-for ever), and its links settle one message per round trip. So the SDK does what it is good at: connection strings,
-credentials, TLS, SASL, the first token. From then on the socket is ours (`wire`), and messages pass as bytes.
+for ever), and its links settle one message per round trip. So the SDK handles connection strings, credentials, TLS,
+SASL and the first token. After that the socket is ours (`wire`), and messages pass as bytes.
 
 All private names in use are listed in `CONTRACT`; a test compares them with the SDK that is installed.
 """
@@ -32,7 +34,7 @@ from syphon.model import DestinationUnreachable, NamespaceGone, NotAuthorized, S
 SUPPORTED = "7.15."
 REFUSED = (401, 403)
 IDLE_TIMEOUT = 60
-"""Seconds within which we want to hear from the peer, were it only a heartbeat. By itself the SDK asks for none."""
+"""The peer must send something within so many seconds, at least a heartbeat. By default the SDK asks for none."""
 NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
 NO_CONNECTION = "Failed to initiate the connection due to exception: "
 
@@ -64,15 +66,15 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link",),
     "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config",),
 }
-"""What we rely on, by module and class."""
+"""The private names in use, by module and class."""
 
 
 class SdkMismatch(SyphonError):
-    """The installed azure-servicebus is not the one this seam was made for."""
+    """The installed azure-servicebus does not have the private names that we use."""
 
 
 def check_contract(version: str = __version__) -> None:
-    """Raises `SdkMismatch`, saying what is missing, unless the SDK is one we know."""
+    """Raises `SdkMismatch` with all that is missing, unless the SDK is one that we know."""
     problems = []
     if not version.startswith(SUPPORTED):
         problems.append(f"its version is {version}, and {SUPPORTED}* is needed")
@@ -87,12 +89,12 @@ def check_contract(version: str = __version__) -> None:
     if problems:
         raise SdkMismatch(
             f"azure-servicebus does not fit: {'; '.join(problems)}. Install azure-servicebus=={SUPPORTED}*, "
-            "or mend syphon/bus/sdk_internals.py and its contract."
+            "or adapt syphon/bus/sdk_internals.py and its contract."
         )
 
 
 def _has(owner: type, name: str) -> bool:
-    """Whether a class has it, or its own methods speak of it: what an instance has is written down nowhere else."""
+    """Whether a class has the name, or one of its methods uses it: instance attributes are declared nowhere else."""
     own = vars(owner)
     return name in own or any(name in method.__code__.co_names for method in own.values() if isfunction(method))
 
@@ -103,32 +105,32 @@ class OpenSocket:
 
     socket: socket.socket
     unread: bytes
-    """What the SDK had read from the socket and not yet used."""
+    """Bytes that the SDK had read from the socket and not yet used."""
     max_frame_size: int
     idle_timeout: float | None
-    """The peer closes the connection if it hears nothing for so many seconds."""
+    """The peer closes the connection if it receives nothing for so many seconds."""
     heartbeat: float
-    """The peer has been asked to say something at least so often."""
+    """The peer was asked to send something at least once in so many seconds."""
 
 
 def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSocket:
-    """Opens a connection for an entity the SDK's way, and takes its socket over."""
-    sdk: Any = client  # its private side has no types
+    """Lets the SDK open a connection for an entity, and takes its socket over."""
+    sdk: Any = client  # private attributes have no types
     browser = sdk._create_session_browser(entity, keep_alive=0)
     create_handler = browser._create_handler
-    handler: Any = None  # the browser forgets it when it fails
+    handler: Any = None  # the browser drops it when it fails
 
     def create_handler_with_heartbeats(auth: Any) -> None:
         nonlocal handler
         create_handler(auth)
         handler = browser._handler
         handler._idle_timeout = IDLE_TIMEOUT
-        handler.close = partial(_close_and_hang_up, handler, handler.close)
-        if (trusted := handler._ssl_opts.pop("ca_certs", None)) is not None:
-            handler._ssl_opts["context"] = _HandshakeInTime(trusted, timeout)
+        handler.close = partial(_close_with_socket, handler, handler.close)
+        if (ca_file := handler._ssl_opts.pop("ca_certs", None)) is not None:
+            handler._ssl_opts["context"] = _HandshakeInTime(ca_file, timeout)
 
     def cut_off() -> None:
-        # No handler yet, no socket yet, or none any more: whatever it is, the next bite must come.
+        # There may be no handler or socket yet, or none any more. The watchdog must continue in all cases.
         with suppress(AttributeError, TypeError, OSError):
             socket.socket.shutdown(handler._connection._transport.sock, socket.SHUT_RDWR)
 
@@ -139,7 +141,7 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     try:
         browser._open(timeout)
     except Exception as failed:
-        is_late = time.monotonic() - began >= timeout  # whoever noticed: the watchdog, or the handshake's own limit
+        is_late = time.monotonic() - began >= timeout  # by the watchdog, or by the handshake's own limit
         error = TimeoutError(f"no answer within {timeout:g} s") if is_late else failed
         raise explain(error, client.fully_qualified_namespace, entity) from None
     finally:
@@ -147,7 +149,7 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     connection = browser._handler._connection
     transport = connection._transport
     taken: socket.socket = transport.sock
-    # The SDK forgets the socket: what it would still do with it when it is collected must not happen.
+    # The SDK must not use the socket any more, not even when its objects are garbage-collected.
     transport.sock = None
     transport.connected = False
     browser._handler._shutdown = True
@@ -159,9 +161,9 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
     return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
 
 
-def _close_and_hang_up(handler: Any, close: Callable[[], None]) -> None:
-    """The SDK leaves a socket open that did not come as far as a session, or whose peer left before its farewell."""
-    connection = handler._connection  # which it forgets
+def _close_with_socket(handler: Any, close: Callable[[], None]) -> None:
+    """Closes the socket too. The SDK leaves it open if there was no session yet, or the peer left without a Close."""
+    connection = handler._connection  # `close` drops it
     try:
         close()
     finally:
@@ -170,13 +172,14 @@ def _close_and_hang_up(handler: Any, close: Callable[[], None]) -> None:
 
 
 class _HandshakeInTime(ssl.SSLContext):
-    """Trusts whom the SDK would trust, and does not wait for ever for the peer's half of the handshake, as it would."""
+    """Trusts the authorities that the SDK would trust. The SDK would wait for the peer's handshake for ever; this one
+    has a time limit."""
 
     within: float
 
-    def __new__(cls, trusted: str, within: float) -> Self:
+    def __new__(cls, ca_file: str, within: float) -> Self:
         context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(trusted)
+        context.load_verify_locations(ca_file)
         context.within = within
         return context
 
@@ -186,36 +189,36 @@ class _HandshakeInTime(ssl.SSLContext):
 
 
 class _Watchdog(threading.Thread):
-    """Ends an opening that takes too long: the SDK waits for ever for a peer that takes the connection and is silent.
+    """Ends an opening that takes too long: the SDK waits for ever for a peer that accepts the connection and is silent.
 
-    A load balancer whose service is gone is such a peer. Without this nobody would ever try again.
+    A load balancer whose service is down is such a peer. Without the watchdog the opening would never be tried again.
     """
 
-    def __init__(self, patience: float, bite: Callable[[], None]) -> None:
+    def __init__(self, timeout: float, cut_off: Callable[[], None]) -> None:
         super().__init__(name="watchdog", daemon=True)
-        self._patience = patience
-        self._bite = bite
+        self._timeout = timeout
+        self._cut_off = cut_off
         self._over = threading.Event()
 
     def run(self) -> None:
-        patience = self._patience
-        while not self._over.wait(patience):
-            patience = 1.0
-            self._bite()
+        timeout = self._timeout
+        while not self._over.wait(timeout):
+            timeout = 1.0
+            self._cut_off()
 
     def stop(self) -> None:
         self._over.set()
 
 
 def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
-    """What an SDK error means to us, in the operator's words. Of its own text only the first line is kept."""
-    # Errors of the SDK's lower layer begin with a condition that says little; what happened is their description.
+    """Our error for one of the SDK's, in the operator's words. Only the first line of the SDK's text is kept."""
+    # Errors of the SDK's lower layer begin with a condition that says little. Their description says what happened.
     text = str(getattr(error, "description", None) or error).partition("\n")[0]
     where = f"{namespace}, entity '{entity}'" if entity else namespace
-    status: object = getattr(error, "status_code", None)  # of a refused token; the SDK's other errors have none
+    status: object = getattr(error, "status_code", None)  # a refused token has one; the SDK's other errors have none
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
-    # Only a name that is known not to exist: a name service that is away itself is an outage, and no fault (C3).
+    # Only for a name that is known not to exist: if the name service itself is down, that is an outage (C3).
     if any(words in text for words in NO_SUCH_HOST):
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
     is_plain = NO_CONNECTION in text or isinstance(error, TimeoutError)
@@ -227,15 +230,16 @@ def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
 
 _UNLIMITED = 2**62
 _DATA = 5
-"""Where a batch keeps its encoded messages."""
+"""The field in which a batch keeps its encoded messages."""
 
 
 def payloads_of(messages: Iterable[ServiceBusMessage | AmqpAnnotatedMessage] | ServiceBusMessageBatch) -> list[bytes]:
-    """Messages as the bytes the SDK would send. It encodes what is added to a batch; the messages stay as they are."""
+    """Messages as the bytes that the SDK would send: it encodes messages that are added to a batch. The messages
+    themselves do not change."""
     if not isinstance(messages, ServiceBusMessageBatch):
         batch = ServiceBusMessageBatch(_UNLIMITED)
         for message in messages:
-            # The SDK writes onto what it encodes: here onto a copy.
+            # The SDK modifies the message that it encodes, so it gets a copy.
             annotated = copy.copy(message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message)
             properties = annotated.application_properties
             annotated.application_properties = None if properties is None else dict(properties)
@@ -246,7 +250,7 @@ def payloads_of(messages: Iterable[ServiceBusMessage | AmqpAnnotatedMessage] | S
 
 
 def fill(batch: ServiceBusMessageBatch, payloads: Sequence[bytes]) -> int:
-    """Puts encoded messages into an empty batch of the SDK's, as they are; returns how many it had room for."""
+    """Puts encoded messages, unchanged, into an empty batch of the SDK. Returns how many fitted into it."""
     size = count = 0
     for payload in payloads:
         size += len(payload) + (5 if len(payload) < 256 else 8)
@@ -260,14 +264,14 @@ def fill(batch: ServiceBusMessageBatch, payloads: Sequence[bytes]) -> int:
 
 
 def condition_of(error: BaseException) -> str | None:
-    """The AMQP condition behind an error of the SDK's. It has it on its private side, and in no public one."""
+    """The AMQP condition of an SDK error, which only a private attribute holds."""
     condition: object = getattr(error, "_condition", None)
     return str(getattr(condition, "value", condition)) if condition is not None else None
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
-    """How often, and after which pauses, a client tries again."""
+class RetryPolicy:
+    """How often, and after which pauses, a client retries."""
 
     total: int
     factor: float = 0.8
@@ -275,36 +279,36 @@ class Retries:
     fixed: bool = False
 
     def pause(self, retried: int) -> float:
-        """Seconds before the try of that number."""
+        """Seconds before the next retry, after so many retries."""
         return min(self.longest, self.factor if self.fixed else self.factor * 2.0**retried)
 
 
-def take_over_retries(sender: Any) -> Retries:
-    """The retries of a sender of the SDK's, sync or async; from now on it makes none by itself."""
+def disable_retries(sender: Any) -> RetryPolicy:
+    """Turns off the retries of an SDK sender, sync or async. Returns its policy, for the caller to apply."""
     config = sender._config
     fixed = getattr(config.retry_mode, "value", config.retry_mode) == "fixed"
-    retries = Retries(config.retry_total, config.retry_backoff_factor, config.retry_backoff_max, fixed)
+    retries = RetryPolicy(config.retry_total, config.retry_backoff_factor, config.retry_backoff_max, fixed)
     config.retry_total = 0
     return retries
 
 
 def message_limit(sender: Any) -> int:
-    """The largest message that an open sender of the SDK's can send."""
+    """The largest message that an open SDK sender can send."""
     return int(sender._max_message_size_on_link)
 
 
 @dataclass(frozen=True, slots=True)
-class WayIn:
-    """Where a client goes, and with what: enough to go there by other means, such as the administration."""
+class ConnectionDetails:
+    """The host, credential and TLS settings of a client: enough to make another client for the same namespace."""
 
     host: str
     credential: Any = field(repr=False)
     plain: bool
-    """Without TLS: an emulator."""
+    """Without TLS: the namespace is an emulator."""
     ca_file: str | None
 
     def connection_string(self) -> str | None:
-        """With a key or a signature there is one; with a token credential there is none."""
+        """The connection string with a key or a signature; None with a token credential."""
         credential = self.credential
         name, key = getattr(credential, "policy", None), getattr(credential, "key", None)
         if hasattr(credential, "named_key"):
@@ -319,7 +323,9 @@ class WayIn:
         return f"Endpoint=sb://{self.host};{secret}" + (";UseDevelopmentEmulator=true" if self.plain else "")
 
 
-def way_in(client: Any) -> WayIn:
-    """What a client of the SDK's, sync or async, was made with."""
+def connection_details(client: Any) -> ConnectionDetails:
+    """The details that an SDK client, sync or async, was made with."""
     config = client._config
-    return WayIn(client.fully_qualified_namespace, client._credential, not config.use_tls, config.connection_verify)
+    return ConnectionDetails(
+        client.fully_qualified_namespace, client._credential, not config.use_tls, config.connection_verify
+    )

@@ -1,4 +1,4 @@
-"""Tokens for the entities a wire talks to: put before the first link, renewed before they expire."""
+"""Tokens for the entities that a wire has links to: sent before the first link, renewed before they expire."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from syphon.amqp import Timestamp
 from syphon.model import DestinationMissing, NotAuthorized, SyphonError, Waits
 
-from .links import Reply, RequestLink
+from .links import NodeReply, RequestLink
 from .sdk_internals import REFUSED
 from .wire import Wire
 
 SAS_TYPE = "servicebus.windows.net:sastoken"
 JWT_SCOPE = "https://servicebus.azure.net//.default"
 RENEW_AT = 0.1
-"""The share of a token's life that is left when it is renewed."""
+"""A token is renewed when this share of its life is left."""
 
 
 class TokenUnavailable(Waits):
@@ -29,11 +29,11 @@ class TokenUnavailable(Waits):
 
 @dataclass(slots=True)
 class _Token:
-    """Where one entity's token stands."""
+    """The state of one entity's token."""
 
     expires_at: float = 0.0
     renew_at: float = 0.0
-    asked: bool = False
+    requested: bool = False
     ready: bool = False
     error: SyphonError | None = None
 
@@ -51,35 +51,35 @@ class Tokens:
         self._tokens: dict[str, _Token] = {}
         self._fetching: dict[str, Future[Any]] = {}
         self._is_sas = str(getattr(credential, "token_type", "")).find("sastoken") >= 0
-        # A token from the identity service takes a network round trip, and the pump must not stand still for it.
+        # A token from the identity service costs a network round trip, and the pump must not wait for it.
         self._fetcher = None if self._is_sas else ThreadPoolExecutor(1, "tokens")
 
     def allow(self, path: str) -> bool:
-        """Whether the entity's token is in place; asks for one if not. Raises what stands in the way."""
+        """Whether the service has the entity's token; requests one if not. Raises if the token was refused."""
         token = self._tokens.get(path)
         if token is None:
             token = self._tokens[path] = _Token()
         if token.error is not None:
-            error, token.error, token.asked = token.error, None, False
+            error, token.error, token.requested = token.error, None, False
             raise error
-        if not token.ready and not token.asked:
+        if not token.ready and not token.requested:
             self._ask(path, token)
         return token.ready
 
     def work(self) -> None:
-        """Puts what has been fetched, and renews what is about to expire."""
-        self._look_at_link()
+        """Sends tokens that have been fetched, and renews tokens that are about to expire."""
+        self._check_link()
         for path, future in list(self._fetching.items()):
             if future.done():
                 del self._fetching[path]
                 self._put(path, future)
         now = self._seconds()
         for path, token in list(self._tokens.items()):
-            if token.ready and not token.asked and now >= token.renew_at:
+            if token.ready and not token.requested and now >= token.renew_at:
                 self._ask(path, token)
 
-    def _look_at_link(self) -> None:
-        """Opens it again if it was lost, and asks again for what was not answered."""
+    def _check_link(self) -> None:
+        """Reopens the link if it was lost, and repeats the requests that had no answer."""
         now = self._seconds()
         if self._cbs.error is None or self._wire.failure is not None:
             self._cbs.work()
@@ -87,7 +87,7 @@ class Tokens:
             self._cbs.close()
             self._cbs, self._opened_at = RequestLink(self._wire, "$cbs"), now
             for path, token in self._tokens.items():
-                if token.asked and path not in self._fetching:
+                if token.requested and path not in self._fetching:
                     self._ask(path, token)
 
     def close(self) -> None:
@@ -98,13 +98,13 @@ class Tokens:
         return f"sb://{self._host}/{path}"
 
     def _ask(self, path: str, token: _Token) -> None:
-        token.asked = True
+        token.requested = True
         future: Future[Any]
         if self._fetcher is None:
             future = Future()
             try:
                 future.set_result(self._credential.get_token(self._audience(path)))
-            except Exception as error:  # whatever the credential raises is told as one thing
+            except Exception as error:  # every error of the credential is reported in the same way
                 future.set_exception(error)
             self._put(path, future)
         else:
@@ -114,7 +114,7 @@ class Tokens:
         token = self._tokens[path]
         error = future.exception()
         if error is not None:
-            # The error's text may hold the request, and with it a secret: its kind says enough.
+            # The error's text may contain the request, and with it a secret. Its type says enough.
             self._fail(token, f"{self._host}: no token for '{path}' ({type(error).__name__}).")
             return
         access = future.result()
@@ -132,22 +132,22 @@ class Tokens:
             lambda reply: self._answered(path, token, reply),
         )
 
-    def _answered(self, path: str, token: _Token, reply: Reply) -> None:
-        token.asked = False
+    def _answered(self, path: str, token: _Token, reply: NodeReply) -> None:
+        token.requested = False
         if 200 <= reply.status < 300:
             token.ready = True
             return
-        said = f"{self._host}: the token for '{path}' was refused ({reply.status} {reply.description})."
+        text = f"{self._host}: the token for '{path}' was refused ({reply.status} {reply.description})."
         if reply.status in REFUSED:
-            token.ready, token.error = False, NotAuthorized(f"{said} Check the key or role assignment.")
+            token.ready, token.error = False, NotAuthorized(f"{text} Check the key or role assignment.")
         elif reply.status == 404:
-            token.ready, token.error = False, DestinationMissing(said)
+            token.ready, token.error = False, DestinationMissing(text)
         else:
-            self._fail(token, said)
+            self._fail(token, text)
 
-    def _fail(self, token: _Token, said: str) -> None:
-        """There is none just now. One that is in place is still good for a while, and renewed a little later."""
+    def _fail(self, token: _Token, text: str) -> None:
+        """Records a failure. If the service has a token already, that is still valid: it is renewed a little later."""
         if token.ready:
-            token.asked, token.renew_at = False, self._seconds() + TokenUnavailable.retry_after
+            token.requested, token.renew_at = False, self._seconds() + TokenUnavailable.retry_after
         else:
-            token.error = TokenUnavailable(said)
+            token.error = TokenUnavailable(text)

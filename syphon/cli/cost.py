@@ -63,7 +63,15 @@ def cost(
       syphon cost --tier premium --units 2
       syphon cost --prices our-prices.yaml --json
     """
-    from syphon.cost import LIST_PRICES, SHARES, Tier, drain_cost, idle_cost, load_prices, namespace_cost
+    from syphon.cost import (
+        BILLED_OPERATIONS,
+        LIST_PRICES,
+        PricingTier,
+        drain_cost,
+        idle_cost,
+        load_prices,
+        namespace_cost,
+    )
     from syphon.yaml_settings import SettingsError
 
     file = price_file or LIST_PRICES
@@ -72,7 +80,7 @@ def cost(
     except SettingsError as error:
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.CONFIG) from None
-    level = Tier(tier)
+    level = PricingTier(tier)
     base = namespace_cost(days, prices, level, units)
     idle = idle_cost(queues, days, prices, level)
     drain = None if messages is None else drain_cost(messages, prices, level, message_bytes)
@@ -88,7 +96,10 @@ def cost(
                 "messages": messages,
                 "message_bytes": message_bytes,
                 **asdict(drain),
-                "shares": [{**asdict(share), "operations": drain.operations // len(SHARES)} for share in SHARES],
+                "shares": [
+                    {**asdict(share), "operations": drain.operations // len(BILLED_OPERATIONS)}
+                    for share in BILLED_OPERATIONS
+                ],
             },
         }
         click.echo(json.dumps(result, indent=2))
@@ -100,11 +111,11 @@ def cost(
     if drain is not None:
         _title(f"\nA drain of {messages:,} messages")
         _show(drain, prices, level)
-        for share in SHARES:
-            click.echo(f"  {drain.operations // len(SHARES):>15,}  {share.what:<26}the {share.whose}'s")
+        for share in BILLED_OPERATIONS:
+            click.echo(f"  {drain.operations // len(BILLED_OPERATIONS):>15,}  {share.what:<26}the {share.whose}'s")
         click.echo("  The sender's and the receiver's share they would pay without an outage, too.")
     _title("\nThe namespaces themselves")
-    if level is Tier.PREMIUM:
+    if level is PricingTier.PREMIUM:
         what = f"{units} messaging unit{'s'[: units != 1]} for {days} days; twice that for primary and secondary"
     else:
         what = f"a month, once per subscription, {prices.standard.included_operations:,} operations included"

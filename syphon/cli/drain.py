@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import harmless
+from syphon.model import printable
 
 from .chosen_queues import assignments, queue_options
 from .exit_codes import ExitCode
@@ -242,7 +242,7 @@ def _show(summary: dict[str, Any]) -> None:
     ]
     show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
     for destination in summary["waiting"]:
-        click.secho(harmless(f"{destination['path']} takes no messages: {destination['reason']}"), fg="yellow")
+        click.secho(printable(f"{destination['path']} takes no messages: {destination['reason']}"), fg="yellow")
     account = summary["account"]
     click.echo(
         f"\n{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "
@@ -253,4 +253,4 @@ def _show(summary: dict[str, Any]) -> None:
         click.secho(f"The ledger is not complete: {summary['ledger_error']}", fg="red")
     else:
         click.echo(f"Ledger: {summary['ledger']}, to be asked with syphon report")
-    click.secho(harmless(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")
+    click.secho(printable(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import harmless, volume
+from syphon.model import printable, volume
 
 from .exit_codes import ExitCode
 from .tables import show_table
@@ -84,11 +84,11 @@ def _record(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _estimate(count: int, rate: float | None) -> dict[str, Any]:
-    from syphon.cost import Tier, drain_cost, load_prices
+    from syphon.cost import PricingTier, drain_cost, load_prices
 
     pace = min(rate or STANDARD_RATE, STANDARD_RATE)
     prices = load_prices()
-    charge = drain_cost(count, prices, Tier.STANDARD)
+    charge = drain_cost(count, prices, PricingTier.STANDARD)
     return {
         "seconds": round(count / pace, 1),
         "per_second": pace,
@@ -111,10 +111,10 @@ def _show(result: dict[str, Any]) -> None:
     if rows:
         show_table(("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered"), rows)
     for found in result["dead_letters"]:
-        why = harmless(f"{found['reason']}: {found['example']}")
+        why = printable(f"{found['reason']}: {found['example']}")
         click.secho(f"{found['messages']:,} would be dead-lettered: {why}", fg="yellow")
     for found in result["missing"]:
-        click.secho(harmless(f"{found['destination']} takes no messages now: {found['error']}"), fg="yellow")
+        click.secho(printable(f"{found['destination']} takes no messages now: {found['error']}"), fg="yellow")
     cost = result["cost"]
     click.echo(
         f"\n{result['messages']:,} messages, {volume(result['bytes'])}: about {_lasting(result['seconds'])} at "

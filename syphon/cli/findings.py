@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import click
 
-from syphon.model import harmless
+from syphon.model import printable
 
 _WIDTH = 13
 """Of the first column."""
@@ -51,7 +51,7 @@ def lines(found: Iterable[tuple[str, str | None, str]]) -> list[Line]:
 def show(lines: Iterable[Line]) -> None:
     room = shutil.get_terminal_size().columns - 2 - _WIDTH if sys.stdout.isatty() else 0
     for line in lines:
-        text = harmless(str(line))
+        text = printable(str(line))
         # In a pipe a finding is a line, so that it can be searched for.
         wrapped = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) if room > 20 else [text]
         colour = _COLOURS.get(line.word, "red")

@@ -75,11 +75,11 @@ class Rate(FloatType):
 
 
 def _milliseconds(text: str) -> int | None:
-    from syphon.yaml_settings import Wrong, parse_duration
+    from syphon.yaml_settings import InvalidSetting, parse_duration
 
     try:
         return parse_duration(text)
-    except Wrong:
+    except InvalidSetting:
         return None
 
 

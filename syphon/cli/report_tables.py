@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from syphon.ledger import DestinationReport, Hour, ReasonCount, Repeat, Report, Shortfall, Spread
-from syphon.model import duration, harmless, moment, volume
+from syphon.model import duration, printable, utc_time, volume
 
 MOST_LINES = 20
 SLOWEST = 5
@@ -37,7 +37,7 @@ def _summary(report: Report) -> Iterator[str]:
     if report.empty:
         return
     if first is not None and last is not None:
-        yield f"{moment(first)} to {moment(last)}, {volume(transfers.bytes)}"
+        yield f"{utc_time(first)} to {utc_time(last)}, {volume(transfers.bytes)}"
     yield (
         f"Transfers: {transfers.received:,} received = {transfers.forwarded:,} forwarded + "
         f"{transfers.dead_lettered:,} dead-lettered + {transfers.left:,} left + {transfers.unaccounted:,} unaccounted"
@@ -84,7 +84,7 @@ def _hour(line: Hour) -> tuple[str, ...]:
 
 
 def _reason(line: ReasonCount) -> tuple[str, ...]:
-    oldest = "–" if line.oldest is None else moment(line.oldest)
+    oldest = "–" if line.oldest is None else utc_time(line.oldest)
     example = line.example.removeprefix(f"{line.reason}: ")
     return (_number(line.messages), line.reason or "(none)", _name(line.destination), oldest, example)
 
@@ -94,7 +94,7 @@ def _repeat(line: Repeat) -> tuple[str, ...]:
 
 
 def _shortfall(line: Shortfall) -> tuple[str, ...]:
-    task = (line.job, str(line.slot), str(line.attempt), line.queue, moment(line.ended_at))
+    task = (line.job, str(line.slot), str(line.attempt), line.queue, utc_time(line.ended_at))
     return (*task, _number(line.unaccounted), _number(line.forwarded), line.error or "–")
 
 
@@ -119,7 +119,7 @@ def _table(title: str, names: str, lines: Lines) -> Table:
             name.lstrip("#").replace("_", " "), justify="right" if name.startswith("#") else "left", overflow="fold"
         )
     for line in lines[:MOST_LINES]:
-        table.add_row(*(Text(harmless(cell)) for cell in line))
+        table.add_row(*(Text(printable(cell)) for cell in line))
     if len(lines) > MOST_LINES:
         table.caption = f"… and {len(lines) - MOST_LINES:,} more: --json has all of them"
         table.caption_justify = "left"

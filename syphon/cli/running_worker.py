@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from syphon.model import harmless
+from syphon.model import printable
 
 from .exit_codes import ExitCode
 from .settings_file import load
@@ -45,7 +45,7 @@ class RunningWorker(NamedTuple):
         except urllib.error.HTTPError as error:
             said = error.read(1000).decode(errors="replace").strip()
             refused = error.code in (401, 403)
-            click.echo(f"The worker at {self.url} refuses: {harmless(said)}", err=True)
+            click.echo(f"The worker at {self.url} refuses: {printable(said)}", err=True)
             if error.code == 401:
                 click.echo(f"The token is status.token of -c FILE, or what {TOKEN} holds.", err=True)
             code = ExitCode.NOT_AUTHORIZED if refused else ExitCode.USAGE if error.code == 404 else ExitCode.UNAVAILABLE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import harmless
+from syphon.model import printable
 
 from .running_worker import RunningWorker, find_worker, worker_options
 from .tables import show_table
@@ -71,14 +71,14 @@ def _show_whole(found: Status) -> None:
         f"{sum(pair.per_second for pair in found.pairs):,.0f} a second"
     )
     if found.ledger_error:
-        click.secho(f"The ledger is not complete: {harmless(found.ledger_error)}", fg="red")
+        click.secho(f"The ledger is not complete: {printable(found.ledger_error)}", fg="red")
     for pair in found.pairs:
         _show_pair(pair, found.at)
     click.echo()
     for event in found.events[:EVENTS]:
         times = f" ({event.times} times)" if event.times > 1 else ""
         colour = {"error": "red", "warning": "yellow"}.get(event.level)
-        click.secho(f"{event.at.astimezone():%H:%M:%S}  {harmless(event.text)}{times}", fg=colour)
+        click.secho(f"{event.at.astimezone():%H:%M:%S}  {printable(event.text)}{times}", fg=colour)
 
 
 def _show_pair(pair: PairStatus, now: datetime) -> None:
@@ -126,12 +126,12 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
     reasons += [(found.path, found.reason) for found in pair.destinations]
     for name, reason in reasons:
         if reason:
-            click.secho(f"  {harmless(name)}: {harmless(reason)}", fg="yellow")
+            click.secho(f"  {printable(name)}: {printable(reason)}", fg="yellow")
 
 
 def _side(side: Side, now: datetime) -> str:
     state = side.state.value if side.state != "opened" else "connected" if side.connected else "out of reach"
-    reason = "" if side.connected or side.reason is None else f": {harmless(side.reason)}"
+    reason = "" if side.connected or side.reason is None else f": {printable(side.reason)}"
     return f"{state} for {span(side.since, now)}{reason}"
 
 

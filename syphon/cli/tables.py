@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from syphon.model import harmless
+from syphon.model import printable
 
 
 def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> None:
@@ -25,4 +25,4 @@ def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: 
 def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return "" if value is None else harmless(str(value))
+    return "" if value is None else printable(str(value))

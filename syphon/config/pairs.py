@@ -1,4 +1,4 @@
-"""A pair of namespaces: how each side is reached, what may be forwarded where, and what is the same pair twice."""
+"""The settings of pairs: how to reach both namespaces, and which destinations are allowed. Finds duplicates."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from syphon.model import (
     is_host,
     is_this_machine,
 )
-from syphon.yaml_settings import Fault, Settings, Wrong, given, looks_secret, together, unique
+from syphon.yaml_settings import InvalidSetting, Mistake, Settings, given, looks_secret, together, unique
 
 
 def _name(text: str) -> str:
-    # It becomes a part of a queue's name, a label in metrics and a folder of the ledger.
+    # The name becomes a part of queue names, a label of metrics and a folder of the ledger.
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", text):
-        raise Wrong(Fault("is no name", "write up to 50 letters, digits and hyphens between them"))
+        raise InvalidSetting(Mistake("is not a valid name", "write up to 50 letters, digits and hyphens between them"))
     return text
 
 
@@ -38,34 +38,34 @@ def _connection_string(secret: SecretStr) -> SecretStr:
     try:
         ConnectionString.parse(secret.get_secret_value())
     except BadConnectionString as error:
-        raise Wrong(*(Fault(flaw.text, flaw.remedy) for flaw in error.flaws)) from None
+        raise InvalidSetting(*(Mistake(flaw.text, flaw.remedy) for flaw in error.flaws)) from None
     return secret
 
 
 def _host(text: str) -> str:
     if looks_secret(text) or "endpoint=" in text.lower():
-        raise Wrong(Fault("is a connection string", "write it under connection_string"))
+        raise InvalidSetting(Mistake("is a connection string", "write it under connection_string"))
     if not is_host(text):
-        raise Wrong(Fault("is not the host name of a namespace", _FULL_NAME))
+        raise InvalidSetting(Mistake("is not the host name of a namespace", _FULL_NAME))
     if "." not in text and ":" not in text and text.lower() != "localhost":
-        raise Wrong(Fault("is not a full host name", _FULL_NAME))
+        raise InvalidSetting(Mistake("is not a full host name", _FULL_NAME))
     return text.lower().rstrip(".")
 
 
 def _readable(file: Path) -> Path:
     if not file.is_file():
-        raise Wrong(Fault("is no file", "name the certificates' file, in PEM form"))
+        raise InvalidSetting(Mistake("is not a file", "name the certificates' file, in PEM form"))
     return file.resolve()
 
 
-_FULL_NAME = "write it whole and alone, as in contoso.servicebus.windows.net"
+_FULL_NAME = "write the full host name only, as in contoso.servicebus.windows.net"
 
 Name = Annotated[str, AfterValidator(_name)]
 Text = Annotated[str, Field(min_length=1)]
 
 
 class Credential(StrEnum):
-    """Who we are, by azure-identity."""
+    """The kind of identity, from azure-identity."""
 
     DEFAULT = "default"
     MANAGED_IDENTITY = "managed_identity"
@@ -76,20 +76,22 @@ class Credential(StrEnum):
 
 def _url(text: str) -> str:
     if not re.fullmatch(r"https?://[^/\s]+/?", text):
-        raise Wrong(Fault("is not the address of a Resource Manager", "write it as in https://management.azure.com"))
+        raise InvalidSetting(
+            Mistake("is not the address of a Resource Manager", "write it as in https://management.azure.com")
+        )
     if text.startswith("http://") and not is_this_machine(urlsplit(text).hostname or ""):
-        raise Wrong(Fault("would have our token travel in the clear", "write https://"))
+        raise InvalidSetting(Mistake("would send our token unencrypted", "write https://"))
     return text
 
 
 class ArmSettings(Settings):
-    """Where a namespace is found as a resource of Azure (P6)."""
+    """The namespace as a resource of Azure (P6)."""
 
     subscription_id: Text
     resource_group: Text
     credential: Credential = Credential.DEFAULT
     endpoint: Annotated[str, AfterValidator(_url)] | None = None
-    """Of another cloud than the public one, or of an emulator."""
+    """The Resource Manager of another cloud than the public one, or of an emulator."""
 
 
 class NamespaceSettings(Settings):
@@ -98,12 +100,12 @@ class NamespaceSettings(Settings):
     connection_string: Annotated[SecretStr, AfterValidator(_connection_string)] | None = None
     namespace: Annotated[str, AfterValidator(_host)] | None = None
     credential: Credential | None = None
-    """`default` where a namespace is given and nothing else is said."""
+    """`default` if a namespace is given without a credential."""
     name: Name | None = None
-    """What stands for it in the names of backlog queues and in Resource Manager, if not the first label of its host."""
+    """Its name in backlog queues and in Resource Manager, if that is not the first label of its host."""
     arm: ArmSettings | None = None
     ca_file: Annotated[Path, AfterValidator(_readable)] | None = None
-    """Whom to trust (PEM) instead of the usual authorities: that of a proxy which looks into TLS, or an emulator's."""
+    """The authority to trust (PEM) instead of the usual ones: of a proxy that inspects TLS, or of an emulator."""
 
     @property
     def host(self) -> str:
@@ -115,23 +117,23 @@ class NamespaceSettings(Settings):
         return host if parsed.port is None else f"{host}:{parsed.port}"
 
 
-def _one_way_in(side: Any) -> Iterator[Fault]:
+def _check_access(side: Any) -> Iterator[Mistake]:
     string, namespace, credential = (given(side, key) for key in ("connection_string", "namespace", "credential"))
     if not isinstance(side, dict | NamespaceSettings):
         return
     if string is None and namespace is None:
-        yield Fault("has neither connection_string nor namespace", "add one of them")
+        yield Mistake("has neither connection_string nor namespace", "add one of them")
     if string is not None and namespace is not None:
-        yield Fault("stands beside a connection_string", "keep one of them", ("namespace",))
+        yield Mistake("is given together with a connection_string", "keep one of them", ("namespace",))
     elif string is not None and credential is not None:
-        yield Fault("stands beside a connection_string, which has a key of its own", "remove it", ("credential",))
+        yield Mistake("is given together with a connection_string, which has its own key", "remove it", ("credential",))
 
 
-Side = Annotated[NamespaceSettings, together(_one_way_in)]
+Side = Annotated[NamespaceSettings, together(_check_access)]
 
 
 class PermanentError(StrEnum):
-    """What a destination can say that may mean "never" for a message (S4)."""
+    """Answers of a destination that may mean "never" for a message (S4)."""
 
     ENTITY_NOT_FOUND = "entity-not-found"
     ENTITY_DISABLED = "entity-disabled"
@@ -152,12 +154,12 @@ _ERRORS: dict[PermanentError, type[SyphonError]] = {
 
 
 class DestinationSettings(Settings):
-    """Where messages may go (D13), and what counts as a refusal for good (S4)."""
+    """Which destinations are allowed (D13), and which errors are permanent (S4)."""
 
     allow: Annotated[list[Text], Field(min_length=1)] = Field(default_factory=lambda: ["*"])
-    """Patterns: `*` is any text, slashes included, and capitals make no difference, as in Service Bus."""
+    """Patterns: `*` is any text, slashes included. Case is ignored, as in Service Bus."""
     permanent_errors: frozenset[PermanentError] = frozenset(PermanentError)
-    """A message that gets one of these goes to the dead letters; with any other it stays and is tried again."""
+    """A message that gets one of these is dead-lettered; with any other error it stays and is tried again."""
 
     @property
     def allowed(self) -> PathPatterns:
@@ -168,7 +170,7 @@ class DestinationSettings(Settings):
 
 
 class Via(StrEnum):
-    """How backlog queues are looked at and made (P6)."""
+    """The interface through which backlog queues are looked at and made (P6)."""
 
     ADMIN = "admin"
     ARM = "arm"
@@ -179,48 +181,50 @@ class ProvisionSettings(Settings):
 
 
 class TimeToLive(StrEnum):
-    """What becomes of a message's time to live (M5)."""
+    """The time to live of a restored message: as the sender wrote it, or what remains of it (M5)."""
 
     RESTORE = "restore"
     REMAINING = "remaining"
 
 
-def _no_switch(value: Any) -> Any:
-    if isinstance(value, bool):  # which would be taken for 0 or 1
-        raise Wrong(Fault("is not a number", "write digits only"))
+def _not_boolean(value: Any) -> Any:
+    if isinstance(value, bool):  # pydantic would accept it as 0 or 1
+        raise InvalidSetting(Mistake("is not a number", "write digits only"))
     return value
 
 
 class PairSettings(Settings):
-    """A primary, and the secondary its backlog queues are in."""
+    """A primary, and the secondary that contains its backlog queues."""
 
     name: Name
     primary: Side
     secondary: Side
-    backlog_queue_count: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_switch)] = 10
+    backlog_queue_count: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_not_boolean)] = 10
     destinations: DestinationSettings = Field(default_factory=DestinationSettings)
     time_to_live: TimeToLive = TimeToLive.RESTORE
-    rate: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_switch)] | None = None
+    rate: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_not_boolean)] | None = None
     """Messages a second that may be taken from all backlog queues together."""
     provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
 
     @property
-    def home_entity(self) -> str:
-        """An entity of the primary to open its connection with: a policy may cover a single queue."""
+    def primary_entity(self) -> str:
+        """An entity of the primary whose token opens the connection: a policy may cover a single queue."""
         return next((path for path in self.destinations.allow if not any(mark in path for mark in "*?[")), "")
 
 
-def _two_sides(pair: Any) -> Iterator[Fault]:
+def _check_sides(pair: Any) -> Iterator[Mistake]:
     primary, secondary = _address(given(pair, "primary")), _address(given(pair, "secondary"))
     if primary is not None and primary == secondary:
-        yield Fault("is the same namespace as primary", "name one that is up when the primary is not", ("secondary",))
+        yield Mistake(
+            "is the same namespace as primary", "name one that is available when the primary is not", ("secondary",)
+        )
     if given(given(pair, "provision"), "via") == Via.ARM and given(given(pair, "secondary"), "arm") is None:
-        remedy = "add arm with subscription_id and resource_group there"
-        yield Fault("needs to know where to find the secondary", remedy, ("provision", "via"))
+        remedy = "add arm with subscription_id and resource_group to the secondary"
+        yield Mistake("needs the secondary's place in Resource Manager", remedy, ("provision", "via"))
 
 
 def _address(side: Any) -> tuple[str, int | None] | None:
-    """Which namespace a side is, as far as it can be told from raw data. Only emulators share a host."""
+    """Host and port of a side, as far as raw data shows them. Only emulators share a host."""
     string, namespace = given(side, "connection_string"), given(side, "namespace")
     text = string.get_secret_value() if isinstance(string, SecretStr) else string
     if isinstance(text, str):
@@ -232,8 +236,8 @@ def _address(side: Any) -> tuple[str, int | None] | None:
     return (namespace.lower().rstrip("."), None) if isinstance(namespace, str) and namespace else None
 
 
-def _same_queues(pairs: Any) -> Iterator[Fault]:
-    """Two pairs at one backlog would take each other's messages, each for its own primary."""
+def _check_backlogs(pairs: Any) -> Iterator[Mistake]:
+    """Finds pairs with the same backlog: each would receive the other's messages and send them to its own primary."""
     seen: dict[tuple[object, ...], int] = {}
     for index, pair in enumerate(pairs if isinstance(pairs, list) else ()):
         primary, secondary = _address(given(pair, "primary")), _address(given(pair, "secondary"))
@@ -243,12 +247,12 @@ def _same_queues(pairs: Any) -> Iterator[Fault]:
         first = seen.setdefault((label.lower(), secondary), index)
         if first != index:
             text = f"has the backlog queues of pairs[{first}]: {label}/x-servicebus-transfer/0 and on, in one secondary"
-            yield Fault(text, "remove one of the two, or give its primary another name", (index,))
+            yield Mistake(text, "remove one of the two, or give its primary another name", (index,))
 
 
 Pairs = Annotated[
-    list[Annotated[PairSettings, together(_two_sides)]],
+    list[Annotated[PairSettings, together(_check_sides)]],
     unique("name", "pair"),
-    together(_same_queues),
+    together(_check_backlogs),
     Field(min_length=1),
 ]

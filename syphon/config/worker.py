@@ -1,4 +1,4 @@
-"""The worker itself: where it runs, where its ledger is, and how it is watched."""
+"""The settings of the worker itself: Spark, ledger, status server, log and telemetry."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SecretStr
 
 from syphon.model import is_host
-from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, given, together
+from syphon.yaml_settings import Between, Duration, InvalidSetting, Mistake, Settings, given, together
 
 Text = Annotated[str, Field(min_length=1)]
 
 
 def _written(value: Any) -> Any:
-    """Spark takes text for everything, and people write 4 and true without quotes."""
+    """Text for Spark, which accepts text only, while people write 4 and true without quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
 
 
-def _spark_keys(settings: Any) -> Iterator[Fault]:
+def _spark_keys(settings: Any) -> Iterator[Mistake]:
     for key in settings if isinstance(settings, dict) else ():
         if not str(key).startswith("spark."):
-            yield Fault("is no setting of Spark", "its names begin with spark.", (key,))
+            yield Mistake("is not a setting of Spark", "their names begin with spark.", (key,))
 
 
 class PipelineSettings(Settings):
@@ -42,7 +42,7 @@ class PipelineSettings(Settings):
     """Secrets, because the key of the ledger's storage account may be among them."""
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     host: str
     port: int
 
@@ -50,13 +50,15 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _listen(value: Any) -> Address:
-    if isinstance(value, Address):
+def _listen(value: Any) -> ListenAddress:
+    if isinstance(value, ListenAddress):
         return value
     found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if found is None or not is_host(found[1] or found[2]) or int(found[3]) > 65_535:
-        raise Wrong(Fault("is no address to listen on", "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port"))
-    return Address(found[1] or found[2], int(found[3]))
+        raise InvalidSetting(
+            Mistake("is not an address to listen on", "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port")
+        )
+    return ListenAddress(found[1] or found[2], int(found[3]))
 
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]+)):([0-9]{1,5})")
@@ -65,11 +67,12 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]+)):([0-9]{1,5})")
 class StatusSettings(Settings):
     """The status server."""
 
-    listen: Annotated[Address, PlainValidator(_listen), PlainSerializer(str)] = Address("127.0.0.1", 8080)
+    listen: Annotated[ListenAddress, PlainValidator(_listen), PlainSerializer(str)] = ListenAddress("127.0.0.1", 8080)
     token: SecretStr | None = None
-    """What a caller shows to see more than health. Without one, an address that others reach answers health alone."""
+    """The token that a caller must send to see more than health. Without one, a server that other machines can reach
+    answers health requests only."""
     state: Text | None = None
-    """The file that remembers what is paused. If not said: syphon-state.json, beside a local ledger or right here."""
+    """The file that remembers what is paused. Default: syphon-state.json beside a local ledger, or in this folder."""
 
 
 class LogLevel(StrEnum):
@@ -85,7 +88,7 @@ class LogFormat(StrEnum):
 
 
 class LogSettings(Settings):
-    """What the worker says of itself, on stderr."""
+    """The worker's log, on stderr."""
 
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat.CONSOLE
@@ -93,28 +96,30 @@ class LogSettings(Settings):
 
 def _collector(text: str) -> str:
     if not re.fullmatch(r"https?://[^/\s@?#]+(/[^\s?#]*)?", text):
-        raise Wrong(Fault("is not the address of a collector", "write it as in http://collector.example:4318"))
+        raise InvalidSetting(
+            Mistake("is not the address of a collector", "write it as in http://collector.example:4318")
+        )
     return text
 
 
 class TelemetrySettings(Settings):
-    """Where metrics go beside /metrics, and where traces go."""
+    """Where metrics are sent in addition to /metrics, and where traces are sent."""
 
     otlp_endpoint: Annotated[str, AfterValidator(_collector)] | None = None
-    """A collector that takes OTLP over HTTP: a host, or the whole address for metrics."""
+    """A collector that accepts OTLP over HTTP: a host, or the whole address for metrics."""
     traces: bool = False
-    """Whether batches are traced whose messages have a sender that records traces."""
+    """Whether to trace batches that contain messages whose sender records traces."""
 
 
-def _traces_go_somewhere(telemetry: Any) -> Iterator[Fault]:
+def _check_traces(telemetry: Any) -> Iterator[Mistake]:
     endpoint = given(telemetry, "otlp_endpoint")
     if not given(telemetry, "traces"):
         return
     if endpoint is None:
-        yield Fault("have nowhere to go", "add otlp_endpoint, or leave them off", ("traces",))
+        yield Mistake("needs a collector", "add otlp_endpoint, or write false", ("traces",))
     elif isinstance(endpoint, str) and not re.search(r"^https?://[^/]+/?$|/v1/metrics/?$", endpoint):
         remedy = "name the collector's host alone, or an address that ends in /v1/metrics"
-        yield Fault("does not tell where traces go", remedy, ("otlp_endpoint",))
+        yield Mistake("does not show where to send traces", remedy, ("otlp_endpoint",))
 
 
-Telemetry = Annotated[TelemetrySettings, together(_traces_go_somewhere)]
+Telemetry = Annotated[TelemetrySettings, together(_check_traces)]

@@ -1,14 +1,23 @@
-"""."""
+"""What syphon costs on Service Bus, estimated before anything runs."""
 
-from .estimate import SHARES, Charge, Tier, drain_cost, idle_cost, namespace_cost
-from .prices import LIST_PRICES, Prices, load_prices
+from .estimate import (
+    BILLED_OPERATIONS,
+    LIST_PRICES,
+    Charge,
+    Prices,
+    PricingTier,
+    drain_cost,
+    idle_cost,
+    load_prices,
+    namespace_cost,
+)
 
 __all__ = [
+    "BILLED_OPERATIONS",
     "Charge",
     "LIST_PRICES",
     "Prices",
-    "SHARES",
-    "Tier",
+    "PricingTier",
     "drain_cost",
     "idle_cost",
     "load_prices",

@@ -1,33 +1,96 @@
-"""What a syphon costs, worked out from numbers alone: an idle month (S1), and a drain (S7).
+"""Estimates what syphon costs from numbers alone: an idle month (S1), and a drain (S7); with the price file for it.
 
-A charge is told as a range. A subscription has so many operations free each month, and nobody here knows how many of
-them are used up by others: `least` is with all of them to spare, `most` with none.
+A charge is a range. A subscription includes a number of free operations each month, and syphon does not know how many
+of them others use: `least` assumes that all are free, `most` that none are.
+
+The package contains a price file with its date; the operator may use another one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Annotated, Any
 
-if TYPE_CHECKING:
-    from .prices import Prices
+from pydantic import Field
 
+from syphon.yaml_settings import Mistake, Settings, read, together, validate
+
+LIST_PRICES = Path(__file__).with_name("prices.yaml")
 LONG_POLL = 900
-"""Seconds one receive waits at an idle queue (S1)."""
+"""Seconds that one receive waits at an idle queue (S1)."""
 CHUNK = 64 * 1024
-"""Bytes of a message that make one billed operation; a larger message counts as several."""
+"""Bytes of a message in one billed operation; a larger message counts as several."""
 MILLION = 1_000_000
 
 
-class Tier(StrEnum):
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class PriceStep(Settings):
+    """The price of operations up to a number of them in a month; without a number, of all above."""
+
+    up_to: Annotated[int, Field(ge=1)] | None = None
+    per_million: Amount
+
+
+def _steps_rise(steps: Any) -> Iterator[Mistake]:
+    limits = [_end(step) for step in steps] if isinstance(steps, list) else []
+    for index, limit in enumerate(limits):
+        last = index == len(limits) - 1
+        if last and limit is not None:
+            yield Mistake(
+                "is not allowed in the last step",
+                "remove it: the last step is for all operations above",
+                (index, "up_to"),
+            )
+        elif not last and limit is None:
+            yield Mistake("has no up_to", "add it: only the last step has none", (index,))
+        elif not last and index > 0 and isinstance(limit, int) and limit <= (limits[index - 1] or 0):
+            yield Mistake("is not above the step before", "write the steps in rising order", (index, "up_to"))
+
+
+def _end(step: Any) -> Any:
+    return step.get("up_to") if isinstance(step, dict) else getattr(step, "up_to", None)
+
+
+class StandardPrices(Settings):
+    base_per_month: Amount
+    included_operations: Annotated[int, Field(ge=0)]
+    operations: Annotated[list[PriceStep], together(_steps_rise), Field(min_length=1)]
+
+
+class PremiumPrices(Settings):
+    unit_per_hour: Amount
+
+
+class Prices(Settings):
+    """All prices, in one currency."""
+
+    as_of: Text
+    """The date of the prices."""
+    currency: Text
+    source: Text | None = None
+    standard: StandardPrices
+    premium: PremiumPrices
+
+
+def load_prices(path: Path = LIST_PRICES) -> Prices:
+    """Reads a price file. Raises SettingsError with all problems."""
+    return validate(read(path), Prices)
+
+
+class PricingTier(StrEnum):
     STANDARD = "standard"
     PREMIUM = "premium"
 
 
 @dataclass(frozen=True)
 class Charge:
-    """So many operations, and what they cost."""
+    """A number of operations, and what they cost."""
 
     operations: int
     least: float
@@ -35,55 +98,55 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Share:
-    """One of the four operations each message takes (S7), and on whose account it is."""
+class BilledOperation:
+    """One of the four operations that each message needs (S7), and the party that causes it."""
 
     what: str
     whose: str
 
 
-SHARES = (
-    Share("send to the backlog", "sender"),
-    Share("receive from the backlog", "syphon"),
-    Share("send to the primary", "syphon"),
-    Share("receive from the primary", "receiver"),
+BILLED_OPERATIONS = (
+    BilledOperation("send to the backlog", "sender"),
+    BilledOperation("receive from the backlog", "syphon"),
+    BilledOperation("send to the primary", "syphon"),
+    BilledOperation("receive from the primary", "receiver"),
 )
 
 
 def idle_receives(queues: int, days: int, long_poll: int = LONG_POLL) -> int:
-    """What listening to empty queues takes: 10 queues and 30 days are 28,800 receives (S1)."""
+    """The receives of listening to empty queues: 10 queues and 30 days are 28,800 (S1)."""
     return -(-queues * days * 86_400 // long_poll)
 
 
 def drain_operations(messages: int, message_bytes: int = 0) -> int:
-    """All four operations of all messages."""
-    return len(SHARES) * messages * max(1, -(-message_bytes // CHUNK))
+    """The four operations of all messages."""
+    return len(BILLED_OPERATIONS) * messages * max(1, -(-message_bytes // CHUNK))
 
 
-def idle_cost(queues: int, days: int, prices: Prices, tier: Tier, long_poll: int = LONG_POLL) -> Charge:
+def idle_cost(queues: int, days: int, prices: Prices, tier: PricingTier, long_poll: int = LONG_POLL) -> Charge:
     return _charge(idle_receives(queues, days, long_poll), prices, tier)
 
 
-def drain_cost(messages: int, prices: Prices, tier: Tier, message_bytes: int = 0) -> Charge:
+def drain_cost(messages: int, prices: Prices, tier: PricingTier, message_bytes: int = 0) -> Charge:
     return _charge(drain_operations(messages, message_bytes), prices, tier)
 
 
-def namespace_cost(days: int, prices: Prices, tier: Tier, units: int = 1) -> float:
-    """What is to be paid before the first message: the base charge of a month, or messaging units by the hour."""
-    if tier is Tier.PREMIUM:
+def namespace_cost(days: int, prices: Prices, tier: PricingTier, units: int = 1) -> float:
+    """The price without any message: the base charge of a month, or messaging units by the hour."""
+    if tier is PricingTier.PREMIUM:
         return units * days * 24 * prices.premium.unit_per_hour
     return prices.standard.base_per_month
 
 
-def _charge(operations: int, prices: Prices, tier: Tier) -> Charge:
-    if tier is Tier.PREMIUM:
+def _charge(operations: int, prices: Prices, tier: PricingTier) -> Charge:
+    if tier is PricingTier.PREMIUM:
         return Charge(operations, 0.0, 0.0)
     free = prices.standard.included_operations
     return Charge(operations, _billed(0, operations, prices), _billed(free, operations, prices))
 
 
 def _billed(used: int, operations: int, prices: Prices) -> float:
-    """What operations cost on top of those that the month has seen already."""
+    """The price of operations in a month that has had `used` operations already."""
     total, begin = 0.0, prices.standard.included_operations
     for step in prices.standard.operations:
         end = used + operations if step.up_to is None else min(step.up_to, used + operations)

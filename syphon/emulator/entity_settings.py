@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from syphon.yaml_settings import Between, Duration, Fault, Loc, Settings, Wrong, unique
+from syphon.yaml_settings import Between, Duration, InvalidSetting, Loc, Mistake, Settings, unique
 
 from .broker import (
     CorrelationFilter,
@@ -43,7 +43,9 @@ ForwardTarget = Annotated[str | None, BeforeValidator(lambda value: None if valu
 def _host_label(name: str) -> str:
     # The name becomes a label of a host name: contoso.servicebus.windows.net.
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", name):
-        raise Wrong(Fault("is not a name for a namespace", "write up to 50 letters, digits and hyphens between them"))
+        raise InvalidSetting(
+            Mistake("is not a name for a namespace", "write up to 50 letters, digits and hyphens between them")
+        )
     return name
 
 
@@ -52,7 +54,9 @@ NamespaceName = Annotated[str, AfterValidator(_host_label)]
 
 def _scalar(value: Any) -> Any:
     if not isinstance(value, str | int | float | bool):
-        raise Wrong(Fault("is neither text, a number, true nor false", "a filter compares with one plain value"))
+        raise InvalidSetting(
+            Mistake("is neither text, a number, true nor false", "a filter compares with one plain value")
+        )
     return value
 
 
@@ -131,7 +135,7 @@ class CorrelationOptions(Settings):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not self.model_dump(exclude_none=True, exclude_defaults=True):
-            raise Wrong(Fault("asks for nothing", "name at least one value that a message must have"))
+            raise InvalidSetting(Mistake("asks for nothing", "name at least one value that a message must have"))
         return self
 
     def filter(self) -> CorrelationFilter:
@@ -156,10 +160,12 @@ class RuleSettings(Settings):
     @model_validator(mode="after")
     def _one_filter(self) -> Self:
         if sum(way is not None for way in (self.sql, self.correlation, self.matches)) != 1:
-            raise Wrong(Fault("does not have just one filter", "give it one of sql, correlation and matches"))
+            raise InvalidSetting(
+                Mistake("does not have just one filter", "give it one of sql, correlation and matches")
+            )
         faults = list(refusals(self._named())) + list(sql_faults(self.sql, ("sql",)))
         if faults:
-            raise Wrong(*faults)
+            raise InvalidSetting(*faults)
         return self
 
     def description(self) -> RuleDescription:
@@ -185,7 +191,7 @@ class SubscriptionSettings(SubscriptionOptions):
     @model_validator(mode="after")
     def _accepted_by_the_service(self) -> Self:
         if faults := list(refusals(self.description("any-topic"))):
-            raise Wrong(*faults)
+            raise InvalidSetting(*faults)
         return self
 
     def description(self, topic: str) -> SubscriptionDescription:
@@ -201,7 +207,7 @@ class TopicSettings(TopicOptions):
     @model_validator(mode="after")
     def _accepted_by_the_service(self) -> Self:
         if faults := list(refusals(self.description())):
-            raise Wrong(*faults)
+            raise InvalidSetting(*faults)
         return self
 
     def description(self) -> TopicDescription:
@@ -216,30 +222,30 @@ class QueueSettings(QueueOptions):
     @model_validator(mode="after")
     def _accepted_by_the_service(self) -> Self:
         if faults := list(refusals(self.description())):
-            raise Wrong(*faults)
+            raise InvalidSetting(*faults)
         return self
 
     def description(self) -> QueueDescription:
         return QueueDescription(**self.model_dump(exclude_none=True))
 
 
-def namespace_faults(queues: list[QueueSettings], topics: list[TopicSettings], tier: Tier) -> Iterator[Fault]:
+def namespace_faults(queues: list[QueueSettings], topics: list[TopicSettings], tier: Tier) -> Iterator[Mistake]:
     """Yields the faults of entities in their namespace: its tier, and the other entities."""
     queue_names = {queue.name.lower() for queue in queues}
     names = queue_names | {topic.name.lower() for topic in topics}
 
-    def forwarding(path: Loc, entity: QueueOptions | SubscriptionOptions) -> Iterator[Fault]:
+    def forwarding(path: Loc, entity: QueueOptions | SubscriptionOptions) -> Iterator[Mistake]:
         for key in ("forward_to", "forward_dead_lettered_messages_to"):
             target: str | None = getattr(entity, key)
             if target is not None and target.lower() not in names:
-                yield Fault("is no queue or topic of this namespace", "name one that is listed here", (*path, key))
+                yield Mistake("is no queue or topic of this namespace", "name one that is listed here", (*path, key))
 
     for index, queue in enumerate(queues):
         yield from forwarding(("queues", index), queue)
         yield from _below(("queues", index), refusals(queue.description(), tier))
     for index, topic in enumerate(topics):
         if topic.name.lower() in queue_names:
-            yield Fault("is the name of a queue too", "give each entity its own", ("topics", index, "name"))
+            yield Mistake("is the name of a queue too", "give each entity its own", ("topics", index, "name"))
         yield from _below(("topics", index), refusals(topic.description(), tier))
         for nested, subscription in enumerate(topic.subscriptions):
             path = ("topics", index, "subscriptions", nested)
@@ -247,5 +253,5 @@ def namespace_faults(queues: list[QueueSettings], topics: list[TopicSettings], t
             yield from _below(path, refusals(subscription.description(topic.name), tier))
 
 
-def _below(path: Loc, faults: Iterable[Fault]) -> Iterator[Fault]:
-    return (Fault(fault.text, fault.remedy, (*path, *fault.at)) for fault in faults)
+def _below(path: Loc, faults: Iterable[Mistake]) -> Iterator[Mistake]:
+    return (Mistake(fault.text, fault.remedy, (*path, *fault.at)) for fault in faults)

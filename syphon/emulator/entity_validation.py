@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from syphon.yaml_settings import Fault
+from syphon.yaml_settings import Mistake
 
 from .broker import (
     QueueDescription,
@@ -22,7 +22,7 @@ from .broker import (
 Description = TypeVar("Description", QueueDescription, TopicDescription, SubscriptionDescription, RuleDescription)
 
 
-def refusals(description: Description, tier: Tier | None = None) -> Iterator[Fault]:
+def refusals(description: Description, tier: Tier | None = None) -> Iterator[Mistake]:
     """Yields what the service refuses in a description, each fault at the field that causes it.
 
     The broker's `validate` stops at the first refusal. So this sets the field whose default changes the answer to that
@@ -35,7 +35,7 @@ def refusals(description: Description, tier: Tier | None = None) -> Iterator[Fau
     while (refusal := _refusal(description, tier)) is not None:
         reason, _, remedy = refusal.removeprefix("SubCode=40000. ").partition(": ")
         corrected = _with_default(description, tier, refusal)
-        yield Fault(
+        yield Mistake(
             "is not what Service Bus takes", (remedy or reason).rstrip("."), (corrected[0],) if corrected else ()
         )
         if corrected is None:
@@ -43,13 +43,13 @@ def refusals(description: Description, tier: Tier | None = None) -> Iterator[Fau
         description = corrected[1]
 
 
-def sql_faults(expression: str | None, at: tuple[str, ...]) -> Iterator[Fault]:
+def sql_faults(expression: str | None, at: tuple[str, ...]) -> Iterator[Mistake]:
     """Yields the fault of an SQL filter that cannot be parsed."""
     try:
         if expression is not None:
             SqlFilter(expression)
     except Refusal as refusal:
-        yield Fault("is not a filter", refusal.description.removeprefix("SubCode=40000. ").rstrip("."), at)
+        yield Mistake("is not a filter", refusal.description.removeprefix("SubCode=40000. ").rstrip("."), at)
 
 
 def _refusal(description: Description, tier: Tier) -> str | None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_pascal
 
-from syphon.yaml_settings import Document, Fault, Loc, Settings, Wrong, unique, validate
+from syphon.yaml_settings import Document, InvalidSetting, Loc, Mistake, Settings, unique, validate
 
 from .broker import Tier
 from .entity_settings import (
@@ -104,12 +104,14 @@ class _RuleProperties(_MicrosoftSettings):
     def _filter_of_its_type(self) -> Self:
         match self.filter_type:
             case _FilterType.SQL if self.sql_filter is None:
-                raise Wrong(Fault("is missing, and FilterType is Sql", "add it", ("SqlFilter",)))
+                raise InvalidSetting(Mistake("is missing, and FilterType is Sql", "add it", ("SqlFilter",)))
             case _FilterType.CORRELATION if self.correlation_filter is None:
-                raise Wrong(Fault("is missing, and FilterType is Correlation", "add it", ("CorrelationFilter",)))
+                raise InvalidSetting(
+                    Mistake("is missing, and FilterType is Correlation", "add it", ("CorrelationFilter",))
+                )
         expression = self.sql_filter.sql_expression if self.sql_filter else None
         if faults := list(sql_faults(expression, ("SqlFilter", "SqlExpression"))):
-            raise Wrong(*faults)
+            raise InvalidSetting(*faults)
         return self
 
 
@@ -123,7 +125,7 @@ class _NamedSettings(_MicrosoftSettings):
         try:
             self.settings()
         except ValidationError as error:
-            raise Wrong(*_in_microsoft_terms(error)) from None
+            raise InvalidSetting(*_in_microsoft_terms(error)) from None
         return self
 
     def settings(self) -> Settings:
@@ -174,7 +176,7 @@ class _Namespace(_MicrosoftSettings):
     def _entities_fit(self) -> Self:
         faults = list(namespace_faults(self.queue_settings(), self.topic_settings(), Tier.STANDARD))
         if faults:
-            raise Wrong(*(Fault(fault.text, fault.remedy, _microsoft_path(fault.at)) for fault in faults))
+            raise InvalidSetting(*(Mistake(fault.text, fault.remedy, _microsoft_path(fault.at)) for fault in faults))
         return self
 
     def queue_settings(self) -> list[QueueSettings]:
@@ -202,14 +204,14 @@ class _Config(_MicrosoftSettings):
     schema_reference: Any = Field(default=None, alias="$schema")  # for editors
 
 
-def _in_microsoft_terms(error: ValidationError) -> Iterator[Fault]:
+def _in_microsoft_terms(error: ValidationError) -> Iterator[Mistake]:
     for details in error.errors(include_url=False):
         wrong = details.get("ctx", {}).get("error")
-        if isinstance(wrong, Wrong):
-            for fault in wrong.faults:
-                yield Fault(fault.text, fault.remedy, _microsoft_path((*details["loc"], *fault.at)))
+        if isinstance(wrong, InvalidSetting):
+            for fault in wrong.mistakes:
+                yield Mistake(fault.text, fault.remedy, _microsoft_path((*details["loc"], *fault.at)))
         else:
-            yield Fault("is not taken", details["msg"], _microsoft_path(details["loc"]))
+            yield Mistake("is not taken", details["msg"], _microsoft_path(details["loc"]))
 
 
 def _microsoft_path(path: Loc) -> Loc:

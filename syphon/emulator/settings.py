@@ -12,7 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
 
-from syphon.yaml_settings import Between, Duration, Fault, Settings, Wrong, read, unique, validate
+from syphon.yaml_settings import Between, Duration, InvalidSetting, Mistake, Settings, read, unique, validate
 
 from .broker import Claim, Tier
 from .entity_settings import NamespaceName, QueueSettings, TopicSettings, namespace_faults
@@ -38,7 +38,9 @@ class PolicySettings(Settings):
     @model_validator(mode="after")
     def _manage_includes_the_others(self) -> Self:
         if Claim.MANAGE in self.claims and self.claims != frozenset(Claim):
-            raise Wrong(Fault("has Manage alone", "add Send and Listen, as Service Bus demands", ("claims",)))
+            raise InvalidSetting(
+                Mistake("has Manage alone", "add Send and Listen, as Service Bus demands", ("claims",))
+            )
         return self
 
 
@@ -62,7 +64,7 @@ class NamespaceSettings(Settings):
     @model_validator(mode="after")
     def _entities_fit(self) -> Self:
         if faults := list(namespace_faults(self.queues, self.topics, self.tier)):
-            raise Wrong(*faults)
+            raise InvalidSetting(*faults)
         return self
 
 
@@ -84,16 +86,16 @@ class EmulatorSettings(Settings):
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
-        faults: list[Fault] = []
+        faults: list[Mistake] = []
         taken: dict[tuple[str, int], str] = {}
         for index, namespace in enumerate(self.namespaces):
             for key in ("amqp_port", "http_port"):
                 port: int = getattr(namespace, key)
                 owner = taken.setdefault((namespace.host, port), f"{namespace.name} ({key})")
                 if port and owner != f"{namespace.name} ({key})":
-                    faults.append(Fault(f"is the port of {owner}", "choose another", ("namespaces", index, key)))
+                    faults.append(Mistake(f"is the port of {owner}", "choose another", ("namespaces", index, key)))
         if faults:
-            raise Wrong(*faults)
+            raise InvalidSetting(*faults)
         return self
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from syphon.model import counted
+from syphon.model import plural
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Report:
         if messages.total and messages.forwarded == messages.total:
             yield "The message arrived." if messages.total == 1 else f"All {messages.total:,} messages arrived."
         elif messages.total:
-            yield f"{messages.forwarded:,} of {counted(messages.total, 'message')} arrived."
+            yield f"{messages.forwarded:,} of {plural(messages.total, 'message')} arrived."
         if messages.dead_lettered:
             yield f"{messages.dead_lettered:,} went to the dead letters."
         if messages.left:
@@ -223,7 +223,7 @@ class Report:
         if messages.repeated:
             yield f"{messages.repeated:,} arrived more than once."
         if transfers.unaccounted:
-            yield f"{counted(transfers.unaccounted, 'receipt')} cannot be accounted for."
+            yield f"{plural(transfers.unaccounted, 'receipt')} cannot be accounted for."
         else:
             yield "Every receipt is accounted for."
 

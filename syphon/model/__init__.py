@@ -1,8 +1,6 @@
-"""."""
+"""Values and errors that all packages share: counters, outcomes, filters, entity paths, error classes. No I/O."""
 
 from .connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
-from .counters import Counters
-from .durations import SECONDS_BUCKETS, Durations
 from .entity_path import EntityPath, PathPatterns
 from .errors import (
     CONDITIONS,
@@ -27,10 +25,10 @@ from .errors import (
     from_condition,
     link_ended,
 )
-from .formatting import counted, duration, harmless, moment, volume
+from .formatting import duration, plural, printable, utc_time, volume
 from .message_filter import MessageFilter
-from .outcome import Outcome, Result
-from .stats import MOST_DESTINATIONS, DestinationStats, QueueKey, Stats, earlier
+from .outcome import Counters, Outcome, Result
+from .stats import MOST_DESTINATIONS, SECONDS_BUCKETS, DestinationStats, Durations, QueueKey, Stats, earliest
 
 __all__ = [
     "BadConnectionString",
@@ -66,15 +64,15 @@ __all__ = [
     "SyphonError",
     "Waits",
     "connection_ended",
-    "counted",
+    "plural",
     "duration",
-    "earlier",
+    "earliest",
     "first_label",
     "from_condition",
-    "harmless",
+    "printable",
     "is_host",
     "is_this_machine",
     "link_ended",
-    "moment",
+    "utc_time",
     "volume",
 ]

@@ -1,4 +1,4 @@
-"""A connection string read for its mistakes, without ever repeating a piece of it: each could be the key."""
+"""Parses connection strings and lists their mistakes. No error repeats a part of one: any part could be the key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One thing that is wrong with a connection string, as the end of a sentence, and its remedy."""
+    """One mistake in a connection string, as the end of a sentence, and its remedy."""
 
     text: str
     remedy: str
@@ -26,17 +26,17 @@ class BadConnectionString(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionString:
-    """What a connection string says, but for its key: this may be printed."""
+    """The contents of a connection string without its key: this may be printed."""
 
     host: str
     port: int | None
     key_name: str | None
-    """None with a shared access signature, which names nobody."""
+    """None with a shared access signature, which contains no policy name."""
     emulator: bool
 
     @classmethod
     def parse(cls, text: str) -> ConnectionString:
-        """Raises BadConnectionString with all its flaws."""
+        """Raises BadConnectionString with all flaws of the text."""
         flaws: list[Flaw] = []
         parts = _parts(text, flaws)
         if parts:
@@ -58,7 +58,7 @@ _KNOWN = frozenset(
         _SIGNATURE,
         "entitypath",
         _EMULATOR,
-        # What the retired .NET SDK wrote there. It says nothing to us, and does no harm.
+        # The retired .NET SDK wrote these. We do not use them, and they do no harm.
         "transporttype",
         "operationtimeout",
         "stsendpoint",
@@ -89,7 +89,7 @@ def _parts(text: str, flaws: list[Flaw]) -> dict[str, str]:
         elif name != name.strip() or value != value.strip():
             flaws.append(Flaw(f"{which} with white space around it", "remove the spaces and line breaks"))
         elif key not in _KNOWN:
-            flaws.append(Flaw(f"{which} whose name is not known", "remove it, or mend its name"))
+            flaws.append(Flaw(f"{which} whose name is not known", "remove it, or correct its name"))
         elif key in parts:
             flaws.append(Flaw(f"{which} that is there twice", "keep one of them"))
         parts[key.strip()] = value.strip()
@@ -109,9 +109,9 @@ def _check_secrets(parts: dict[str, str], flaws: list[Flaw]) -> None:
 
 def _check_options(parts: dict[str, str], flaws: list[Flaw]) -> None:
     if "entitypath" in parts:
-        flaws.append(Flaw("is good for one entity alone (EntityPath)", "take that of a policy of the namespace"))
-    if parts.get(_EMULATOR, "false") not in ("true", "false"):  # the SDK takes True for no
-        flaws.append(Flaw("says neither true nor false for UseDevelopmentEmulator", "write it in small letters"))
+        flaws.append(Flaw("is valid for one entity only (EntityPath)", "use one from a policy of the namespace"))
+    if parts.get(_EMULATOR, "false") not in ("true", "false"):  # the SDK reads True as false
+        flaws.append(Flaw("has a UseDevelopmentEmulator that is neither true nor false", "write it in lower case"))
 
 
 def _endpoint(parts: dict[str, str], flaws: list[Flaw]) -> tuple[str, int | None]:
@@ -138,7 +138,7 @@ def is_host(text: str) -> bool:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether what is sent there stays here, so that it need not be encrypted."""
+    """Whether a host is this machine, so that traffic to it need not be encrypted."""
     address = _ip_address(host)
     return address.is_loopback if address is not None else host.lower() == "localhost"
 

@@ -1,7 +1,7 @@
 """The path of a queue or topic, and patterns of such paths.
 
-Service Bus makes no difference between capitals and small letters, nor between `orders`, `/orders` and `orders/`. Text
-that names an entity becomes an `EntityPath` where it comes in, so that no other place has to know this.
+Service Bus ignores case, and `orders`, `/orders` and `orders/` are one entity. Text that names an entity becomes an
+`EntityPath` where it comes in, so that no other place has to know this.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class EntityPath:
-    """A queue or topic. Two are equal if they name the same entity, however they are written."""
+    """A queue or topic. Two paths are equal if they name the same entity, however they are written."""
 
     name: str = field(compare=False)
     """As it was written, without slashes around it: for people, and for Service Bus."""
     key: str
-    """In small letters: to look it up."""
+    """The name in lower case, to look it up."""
 
     @staticmethod
     def of(text: str) -> EntityPath:
@@ -40,7 +40,7 @@ def _known(text: str) -> EntityPath:
 
 @dataclass(frozen=True, slots=True)
 class PathPatterns:
-    """Patterns of which one must fit: `*` is any text, slashes included; `?` one character; `[ab]` one of these."""
+    """Patterns, one of which must fit: `*` is any text, slashes included; `?` one character; `[ab]` one of these."""
 
     texts: tuple[str, ...] = ("*",)
 
@@ -53,12 +53,12 @@ class PathPatterns:
 
     @property
     def fit_all(self) -> bool:
-        """Whether every path fits, and a message that names none as well."""
+        """Whether every path fits, and also a message that names no destination."""
         return "*" in self.texts
 
     @property
     def regex(self) -> str:
-        """The same for Java and for Python, to be held against a path's key."""
+        """The patterns as a regular expression for a path's key, with the same meaning in Java and in Python."""
         return "|".join(f"^(?:{_translated(text)})$" for text in self.texts) or "(?!)"
 
 
@@ -68,6 +68,6 @@ def _expression(texts: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _translated(pattern: str) -> str:
-    # Python wraps the expression in a group of its own flags and ends it with \Z, which Java reads otherwise.
+    # Python wraps the expression in a group with flags and ends it with \Z, which has another meaning in Java.
     found = translate(pattern.lower())
     return found.removeprefix("(?s:").removesuffix(")\\Z").removesuffix(")\\z")

@@ -1,9 +1,10 @@
-"""What can go wrong, sorted by what happens next. An error's text is for the operator: what, where, and what to do.
+"""Errors, sorted by what happens next. An error's text is for the operator: what happened, where, and what to do.
 
-- `Waits`: the destination cannot take the message now. It stays in the backlog, and is tried again after `retry_after`.
-- `Impossible`: this message will never be taken as it is. It goes to the dead letters, with the reason.
+- `Waits`: the destination cannot accept the message now. The message stays in the backlog, and the transfer tries again
+  after `retry_after`.
+- `Impossible`: the destination will never accept this message as it is. It is dead-lettered, with the reason.
 - `Faulted`: a namespace cannot be used any more. The pair ends (C3), and the worker with it.
-- `Interrupted`: the connection or link went. Open it again; what was under way has an unknown outcome (D10).
+- `Interrupted`: the connection or link was lost. It is opened again; deliveries in flight have unknown outcomes (D10).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from types import MappingProxyType
 
 
 class SyphonError(Exception):
-    """Something the operator should know of."""
+    """An error that the operator should know about."""
 
     condition: str | None = None
-    """The AMQP error condition that stands behind it, if one does."""
+    """The AMQP error condition that caused it, if there is one."""
 
     def __init__(self, text: str | None = None, condition: str | None = None) -> None:
         super().__init__(text or (type(self).__doc__ or "").strip())
@@ -28,7 +29,7 @@ class Waits(SyphonError):
     """The destination cannot take messages right now."""
 
     retry_after = 1.0
-    """Seconds until the first try; each that fails doubles them (S9)."""
+    """Seconds until the first retry. Each retry that fails doubles them (S9)."""
 
 
 class DestinationBusy(Waits):
@@ -48,7 +49,7 @@ class DestinationSilent(Waits):
 
 
 class DestinationFailed(Waits):
-    """The destination failed and does not say over what: over one message, perhaps."""
+    """The destination failed and did not say why. One message may be the cause."""
 
 
 class DestinationUnreachable(Waits):
@@ -63,7 +64,7 @@ class Impossible(SyphonError):
     """The destination will never take this message."""
 
     reason = "Refused"
-    """What the dead letter gives as its DeadLetterReason."""
+    """The DeadLetterReason of the dead letter."""
 
 
 class DestinationMissing(Impossible):
@@ -140,25 +141,25 @@ CONDITIONS: Mapping[str, type[SyphonError]] = MappingProxyType(
         "com.microsoft:argument-out-of-range": NotAllowedByEntity,
     }
 )
-"""The one table of AMQP error conditions. The transfer asks it what to do with a message, the sender whether an entity
-is available; both read the same class."""
+"""The one table of AMQP error conditions. The transfer reads what to do with a message, the sender whether an entity is
+available; both look at the same class."""
 
 
 def from_condition(condition: str, description: str) -> SyphonError:
     """The error that an AMQP condition means. The condition decides, not the class the SDK would raise.
 
-    What is not known is taken as refused by the entity: the service said no to this message and gave a reason, and the
-    operator can say otherwise (`permanent_errors`).
+    An unknown condition means that the entity refuses the message: the service rejected this message and gave a reason,
+    and the operator can decide otherwise (`permanent_errors`).
     """
     return CONDITIONS.get(condition, NotAllowedByEntity)(f"{condition}: {description}", condition)
 
 
 def link_ended(condition: str, description: str) -> SyphonError:
-    """The same of a link that the service has ended. What is not known is no word about any message: open another."""
+    """The same for a link that the service has ended. An unknown condition says nothing about a message: reattach."""
     return CONDITIONS.get(condition, Interrupted)(f"{condition}: {description}", condition)
 
 
 def connection_ended(condition: str, description: str) -> SyphonError:
-    """The same of a whole connection: whatever the reason, it is no word about one entity."""
+    """The same for a whole connection. The reason of its end never says anything about one entity."""
     error = link_ended(condition, description)
     return Interrupted(str(error), condition) if isinstance(error, Impossible) else error

@@ -1,12 +1,13 @@
-"""How numbers, times and other people's texts are written for a reader."""
+"""Numbers, times and foreign texts, formatted for people."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def plural(number: int, noun: str) -> str:
+    """1 message, 1,234 messages."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:
@@ -26,8 +27,8 @@ def _units(amount: int, name: str, rest: int, rest_name: str) -> str:
     return f"{amount} {name}" + (f" {rest} {rest_name}" if rest else "")
 
 
-def moment(when: datetime) -> str:
-    """In UTC, as every time of ours."""
+def utc_time(when: datetime) -> str:
+    """A time in UTC, as syphon writes all times."""
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -38,6 +39,6 @@ def volume(size: int) -> str:
     return f"{size} B"
 
 
-def harmless(text: str) -> str:
-    """A text that somebody else has chosen: nothing in it steers a terminal or turns the direction of a line."""
+def printable(text: str) -> str:
+    """A text from outside, made safe to print: it can neither control a terminal nor turn the direction of a line."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,7 +1,7 @@
-"""Which messages of a backlog are asked for: by destination, and by when they came into the backlog.
+"""Selects messages of a backlog: by destination, and by the time when they came into the backlog.
 
-There is one filter. The pump compares each message with it, the drain each message that it peeks at, and Spark SQL uses
-a condition that is made from the same object.
+There is one filter. The pump compares each message with it, the drain compares each message that it peeks at, and
+Spark SQL uses a condition that is made from the same object.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from .entity_path import EntityPath, PathPatterns
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """All messages, unless it says otherwise. Times are milliseconds since 1970."""
+    """Matches all messages unless a field restricts it. Times are milliseconds since 1970."""
 
     destinations: PathPatterns = field(default_factory=PathPatterns)
     before: int | None = None
     after: int | None = None
-    """From this moment on; `before` is exclusive."""
+    """Inclusive; `before` is exclusive."""
 
     def matches(self, destination: EntityPath | None, enqueued_at: int) -> bool:
-        """Whether a message is asked for. One without a readable destination is, unless some are asked for by name."""
+        """Whether a message is selected. One without a readable destination is, unless destinations are named."""
         if self.before is not None and enqueued_at >= self.before:
             return False
         if self.after is not None and enqueued_at < self.after:
@@ -34,7 +34,7 @@ class MessageFilter:
         return not self.destinations.fit_all
 
     def sql(self) -> str:
-        """The same as a condition on the columns `destination` and `enqueued_at` of a backlog's rows."""
+        """The filter as a condition on the columns `destination` and `enqueued_at` of a backlog's rows."""
         conditions = ["true"]
         if self.before is not None:
             conditions.append(f"unix_millis(enqueued_at) < {self.before}")

@@ -1,15 +1,15 @@
-"""What became of messages, by destination, by reason and by how long it took: what a single count does not tell.
+"""Outcomes by destination, by reason and by duration: details that a single count does not show.
 
-It is taken from outcomes as they are recorded, travels with a task's sheet, and is bounded however many destinations
-messages name: what is beyond the bound is counted together.
+The pump adds each outcome as it records it, and a task sends its `Stats` with its reports. Their size is bounded:
+messages may name any number of destinations, and those beyond `MOST_DESTINATIONS` are counted together.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .durations import Durations
 from .entity_path import EntityPath
 from .outcome import Outcome, Result
 
@@ -17,6 +17,26 @@ MOST_DESTINATIONS = 200
 OTHERS = "(others)"
 """Stands for all destinations beyond the bound. No entity can have this name."""
 NOT_ALLOWED = "DestinationNotAllowed"
+
+SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""The bounds of a histogram of durations, as OpenTelemetry's conventions advise."""
+
+
+@dataclass(slots=True)
+class Durations:
+    """A histogram of durations that can be added up across processes: counts up to each bound, and beyond the last."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS_BUCKETS) + 1))
+    seconds: float = 0.0
+    """The sum of all durations."""
+
+    def note(self, seconds: float) -> None:
+        self.counts[bisect_left(SECONDS_BUCKETS, seconds)] += 1
+        self.seconds += seconds
+
+    def add(self, other: Durations) -> None:
+        self.counts = [mine + more for mine, more in zip(self.counts, other.counts, strict=True)]
+        self.seconds += other.seconds
 
 
 @dataclass(slots=True)
@@ -27,14 +47,16 @@ class DestinationStats:
     forwarded: int = 0
     dead_lettered: int = 0
     left: int = 0
-    """Since it last took one. What is left comes again and again, and counts once."""
+    """Messages left in the backlog since the destination last accepted one. A message that is left is received again
+    and again, and counts once."""
     oldest_left: int | None = None
-    """When the oldest of the left came into the backlog, in milliseconds since 1970."""
+    """When the oldest message in `left` came into the backlog, in milliseconds since 1970."""
     first_left: int | None = None
-    """The sequence number of the first of the left: with it, all of them begin to come again."""
+    """The sequence number of the first message in `left`. When it is received again, all of them are: the count
+    restarts."""
 
     def take(self) -> None:
-        """It has taken a message, and will take those that it has left: they come again."""
+        """Counts an accepted message. The destination will now accept those that were left: they come again."""
         self.forwarded += 1
         self.left, self.oldest_left, self.first_left = 0, None, None
 
@@ -42,34 +64,34 @@ class DestinationStats:
         if self.first_left in (None, outcome.sequence_number):
             self.left, self.first_left = 0, outcome.sequence_number
         self.left += 1
-        self.oldest_left = earlier(self.oldest_left, outcome.enqueued_at)
+        self.oldest_left = earliest(self.oldest_left, outcome.enqueued_at)
 
     def add(self, other: DestinationStats) -> None:
         self.forwarded += other.forwarded
         self.dead_lettered += other.dead_lettered
         self.left += other.left
-        self.oldest_left = earlier(self.oldest_left, other.oldest_left)
+        self.oldest_left = earliest(self.oldest_left, other.oldest_left)
 
 
 @dataclass(slots=True)
 class Stats:
-    """Of one attempt, or of many."""
+    """The details of one attempt's outcomes, or of many attempts'."""
 
     destinations: dict[str, DestinationStats] = field(default_factory=dict)
-    """By path in lower case: capitals make no difference to Service Bus."""
+    """By path in lower case, because Service Bus ignores the case of a path."""
     reasons: dict[str, int] = field(default_factory=dict)
-    """Dead letters."""
+    """How many messages were dead-lettered, by reason."""
     front: int | None = None
     """When the message that was finished last had come into the backlog: about how far the queue has been read."""
     process: Durations = field(default_factory=Durations)
     """From a message's arrival to its settlement."""
     send: Durations = field(default_factory=Durations)
-    """From a batch on its way to the destination's answer."""
+    """From the sending of a batch to the destination's answer."""
     settle: Durations = field(default_factory=Durations)
     """From a message's acceptance to the end of its completion."""
 
     def note(self, outcome: Outcome) -> None:
-        """Called for every message: it has to be quick."""
+        """Adds an outcome. The pump calls it for every message, so it must be quick."""
         result, reason = outcome.result, ""
         self.front = outcome.enqueued_at
         if result is Result.DEAD_LETTERED:
@@ -80,25 +102,25 @@ class Stats:
         if outcome.forwarded_at is not None:
             self.settle.note((outcome.settled_at - outcome.forwarded_at) / 1000)
         if not outcome.destination or reason == NOT_ALLOWED:
-            return  # a name that the operator has not allowed is nobody's label
-        tally = self._tally(outcome.destination)
+            return  # a name that the operator has not allowed must not become a label of a metric
+        stats = self._of(outcome.destination)
         if result is Result.FORWARDED:
-            tally.take()
+            stats.take()
         elif result is Result.DEAD_LETTERED:
-            tally.dead_lettered += 1
+            stats.dead_lettered += 1
         else:
-            tally.leave(outcome)
+            stats.leave(outcome)
 
     def add(self, other: Stats) -> None:
-        for tally in list(other.destinations.values()):
-            self._tally(tally.path).add(tally)
+        for stats in list(other.destinations.values()):
+            self._of(stats.path).add(stats)
         for reason, count in other.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count
         self.process.add(other.process)
         self.send.add(other.send)
         self.settle.add(other.settle)
 
-    def _tally(self, path: str) -> DestinationStats:
+    def _of(self, path: str) -> DestinationStats:
         entity = EntityPath.of(path)
         found = self.destinations.get(entity.key)
         if found is None:
@@ -115,5 +137,6 @@ class QueueKey(NamedTuple):
     queue: str
 
 
-def earlier(one: int | None, other: int | None) -> int | None:
-    return min((moment for moment in (one, other) if moment is not None), default=None)
+def earliest(one: int | None, other: int | None) -> int | None:
+    """The earlier of two times, either of which may be unknown."""
+    return min((time for time in (one, other) if time is not None), default=None)

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 
 from syphon.config import LogFormat, LogLevel
-from syphon.model import harmless
+from syphon.model import printable
 
 NOISY = ("azure", "uamqp", "py4j", "aiohttp", "asyncio", "urllib3")
 """Loggers of libraries: they are heard from warnings on, whatever our own level is."""
@@ -21,7 +21,7 @@ class ConsoleLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging calls it so
-        return harmless(super().formatMessage(record))
+        return printable(super().formatMessage(record))
 
 
 class JsonLines(logging.Formatter):
@@ -32,7 +32,7 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": harmless(record.getMessage()),
+            "message": printable(record.getMessage()),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

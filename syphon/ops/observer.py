@@ -16,7 +16,7 @@ from syphon.backlog import queue_names
 from syphon.bus import Namespace
 from syphon.config import Config, PairSettings
 from syphon.ledger import LedgerWriter
-from syphon.model import QueueKey, SyphonError, earlier
+from syphon.model import QueueKey, SyphonError, earliest
 from syphon.spark import ControlServer, QueueTotals, Totals
 from syphon.worker import PairWorker, Pauses, Worker
 
@@ -247,7 +247,7 @@ class PairView:
         count = counting.counts.get(key)
         left = None if count is None else count.after(totals.forwarded + totals.dead_lettered)
         at_least = standing.account.in_hand + self._destinations.left(key.queue)
-        oldest = earlier(self._destinations.oldest(key.queue), _front(standing))
+        oldest = earliest(self._destinations.oldest(key.queue), _front(standing))
         return Queue(
             name=key.queue,
             state=state,

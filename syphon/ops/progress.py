@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from syphon.model import harmless
+from syphon.model import printable
 from syphon.spark import Totals
 from syphon.worker import Drain, QueueDrain
 
@@ -84,7 +84,7 @@ class _Table:
 
 def _text(text: str, style: str = "") -> Text:
     """As it is: in a plain string rich reads [brackets] as its own, and stumbles over some."""
-    return Text(harmless(text), style=style)
+    return Text(printable(text), style=style)
 
 
 def _state(queue: QueueDrain) -> str:

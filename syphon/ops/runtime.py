@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from syphon.config import Address, Config
+from syphon.config import Config, ListenAddress
 from syphon.ledger import LedgerWriter
 from syphon.spark import ControlServer
 from syphon.worker import Pauses, Worker
@@ -77,7 +77,7 @@ def attending(config: Config) -> Iterator[Attendant]:
         pausing = Pausing(config.pairs, attendant.pauses)
         try:
             with StatusServer(config.status, observer, pausing, telemetry.prometheus) as server, observer.counting:
-                attendant.address = Address(config.status.listen.host, server.port)
+                attendant.address = ListenAddress(config.status.listen.host, server.port)
                 yield attendant
         finally:
             telemetry.close()

@@ -18,7 +18,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.backlog import Provisioned
-from syphon.bus import way_in
+from syphon.bus import connection_details
 
 from .aio_links import AioSenderLink, close_sender
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
@@ -60,9 +60,9 @@ async def _set_up_pair(
     first = NamespaceClient.of(primary, ServiceBusClient, "primary")
     second = NamespaceClient.of(secondary, ServiceBusClient, "secondary")
     loop = asyncio.get_running_loop()
-    ways = way_in(first.client), way_in(second.client)
+    ways = connection_details(first.client), connection_details(second.client)
     with sync_client(ways[0], loop) as sync_primary, sync_client(ways[1], loop) as sync_secondary:
-        backlog = await asyncio.to_thread(set_up, sync_primary, way_in(sync_secondary), options)
+        backlog = await asyncio.to_thread(set_up, sync_primary, connection_details(sync_secondary), options)
     # The syphon has a thread, and therefore sync clients of its own.
     syphon = embedded_syphon(
         lambda: (sync_client(ways[0], loop), sync_client(ways[1], loop)), backlog, options, clock.now

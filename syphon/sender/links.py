@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from azure.servicebus import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.bus import Retries, message_limit, take_over_retries
+from syphon.bus import RetryPolicy, disable_retries, message_limit
 
 from .error_classes import FailureClass, classify
 
@@ -23,7 +23,7 @@ class SenderLinkState(Generic[SdkSenderT]):
     """The state of a link, the same for the sync API and the asyncio API."""
 
     def __init__(self, create: Callable[[], SdkSenderT]) -> None:
-        self.retries = Retries(0)
+        self.retries = RetryPolicy(0)
         self.limit: int | None = None
         self._create = create
         self._sender: SdkSenderT | None = None
@@ -37,7 +37,7 @@ class SenderLinkState(Generic[SdkSenderT]):
     def _create_sender(self) -> SdkSenderT:
         """Makes a new sender of the SDK. The sender does no retries by itself: the flow of the call does them."""
         sender = self._create()
-        self.retries = take_over_retries(sender)
+        self.retries = disable_retries(sender)
         return sender
 
     def _drop_if_broken(self, error: Exception, retry_if_stale: bool) -> bool:

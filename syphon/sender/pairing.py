@@ -18,7 +18,7 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import Provisioned, backlog_queues, plan, primary_label, provision
-from syphon.bus import Administration, Connection, WayIn, check_contract, way_in
+from syphon.bus import Administration, Connection, ConnectionDetails, check_contract, connection_details
 from syphon.model import BadConnectionString, ConnectionString, Faulted, NotAuthorized
 
 from .events import Change
@@ -106,12 +106,12 @@ class NamespaceClient:
 
 def set_up(
     primary: ServiceBusClient,
-    secondary: WayIn,
+    secondary: ConnectionDetails,
     options: PairOptions,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Provisioned:
     """Checks the primary's credentials and provisions the backlog queues. Raises an error if one of them fails (P5)."""
-    here = way_in(primary)
+    here = connection_details(primary)
     if here.host == secondary.host:
         raise ValueError(f"The primary and the secondary are the same namespace, {here.host}: a pair needs two.")
     label = primary_label(here.host, "", options.primary_name)
@@ -123,7 +123,7 @@ def set_up(
         return provision(administration, plan(administration, names), sleep=sleep)
 
 
-def sync_client(way: WayIn, loop: asyncio.AbstractEventLoop) -> ServiceBusClient:
+def sync_client(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ServiceBusClient:
     """A sync client of the namespace that an asyncio client uses. The asyncio client's credential lives on `loop`."""
     text = way.connection_string()
     if text is not None:
@@ -147,7 +147,7 @@ class BlockingCredential:
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(ANSWER_WITHIN)
 
 
-def _administration(way: WayIn) -> Any:
+def _administration(way: ConnectionDetails) -> Any:
     from syphon.bus import DataPlaneAdministration
 
     text = way.connection_string()
@@ -159,7 +159,7 @@ def _administration(way: WayIn) -> Any:
     return made
 
 
-def _check_credentials(client: ServiceBusClient, way: WayIn) -> None:
+def _check_credentials(client: ServiceBusClient, way: ConnectionDetails) -> None:
     """Raises an error if the credentials are wrong.
 
     The namespace checks a key when a connection opens. For a token credential, the only check here is that it gives a
@@ -191,7 +191,7 @@ def _check_credentials(client: ServiceBusClient, way: WayIn) -> None:
         )
 
 
-def _fetch_token(way: WayIn) -> None:
+def _fetch_token(way: ConnectionDetails) -> None:
     kind = ""
     try:
         way.credential.get_token(TOKEN_SCOPE)

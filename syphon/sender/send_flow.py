@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
 from syphon.backlog import NotForBacklog, QueueName, to_backlog
-from syphon.bus import Retries, fill
+from syphon.bus import RetryPolicy, fill
 
 from .entities import HEALTHY, FailedOver, PrimaryEntity
 from .error_classes import (
@@ -89,7 +89,7 @@ class PrimaryUnavailable(NamedTuple):
 class PrimaryLink(Protocol):
     """What a flow needs to know about the sender's link to the primary."""
 
-    retries: Retries
+    retries: RetryPolicy
     """The retries of the application's client. The flow does them, because the entity may fail over between two."""
     limit: int | None
     """The size of the largest message that the link takes; known after the link was open once."""

@@ -14,7 +14,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBu
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.backlog import Provisioned
-from syphon.bus import way_in
+from syphon.bus import connection_details
 
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
@@ -52,7 +52,7 @@ def pair(
     options, clock = options or PairOptions(), clock or SyncClock()
     first = NamespaceClient.of(primary, ServiceBusClient, "primary")
     second = NamespaceClient.of(secondary, ServiceBusClient, "secondary")
-    backlog = set_up(first.client, way_in(second.client), options)
+    backlog = set_up(first.client, connection_details(second.client), options)
     syphon = embedded_syphon(lambda: (first.client, second.client), backlog, options, clock.now)
     return PairedClient(first, second, backlog, options, clock, syphon)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from syphon.bus import Pair, SideFault, Status, namespace_of
+from syphon.bus import NamespaceStatus, Pair, SideFault, namespace_of
 from syphon.config import PairSettings
 from syphon.ledger import Origin, transfer_rows
 from syphon.model import MOST_DESTINATIONS, EntityPath, Faulted, Outcome, Stats, SyphonError
@@ -89,7 +89,7 @@ class Slot:
         self._outcomes: list[Outcome] = []
         pair = assignment.pair
         self._pair = Pair(
-            namespace_of(pair.primary, pair.home_entity),
+            namespace_of(pair.primary, pair.primary_entity),
             namespace_of(pair.secondary, assignment.queue),
         )
         self._paused: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class Slot:
 
     def _fault(self, error: SyphonError) -> SideFault:
         """Which side it is; the driver applies the pair's rule (C1), and ends the worker."""
-        primary = self._pair.primary.status is Status.FAULTED
+        primary = self._pair.primary.status is NamespaceStatus.FAULTED
         return SideFault.of("primary" if primary else "secondary", error)
 
 

@@ -43,7 +43,7 @@ class Listener:
         names = list(queues)
         self.name = settings.name
         self.pair = Pair(
-            namespace_of(settings.primary, settings.home_entity, now),
+            namespace_of(settings.primary, settings.primary_entity, now),
             namespace_of(settings.secondary, names[0], now),
         )
         self.heard_at = now()

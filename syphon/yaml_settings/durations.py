@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
-from .problems import Fault, Wrong
+from .problems import InvalidSetting, Mistake
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -18,7 +18,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 LONGEST = 922_337_203_685_477
-"""TimeSpan.MaxValue, `P10675199DT2H48M5.4775807S`: how Service Bus writes "never"."""
+"""TimeSpan.MaxValue, `P10675199DT2H48M5.4775807S`: the value of Service Bus for "never"."""
 
 _SHORT = re.compile(r"(?:(\d{1,15})d)?(?:(\d{1,15})h)?(?:(\d{1,15})m)?(?:(\d{1,15})s)?(?:(\d{1,15})ms)?", re.ASCII)
 _ISO = re.compile(
@@ -26,7 +26,7 @@ _ISO = re.compile(
     r"(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,15}(?:\.\d{1,9})?)S)?)?",
     re.ASCII,
 )
-# A year of 365 days and a month of 30: so does .NET, whose files these are.
+# A year has 365 days and a month 30, as in .NET, which writes these files.
 _ISO_UNITS = (365 * DAY, 30 * DAY, 7 * DAY, DAY, HOUR, MINUTE, SECOND)
 _HOW = "write it as 30s, 1h30m, 500ms, 14d, PT30S or never"
 
@@ -42,9 +42,9 @@ def parse_duration(text: str) -> int:
     elif (iso := _ISO.fullmatch(text)) and any(iso.groups()):
         millis = int(sum(Decimal(count) * unit for count, unit in zip(iso.groups(), _ISO_UNITS, strict=True) if count))
     else:
-        raise Wrong(Fault("is not a duration", _HOW))
+        raise InvalidSetting(Mistake("is not a duration", _HOW))
     if millis > LONGEST:
-        raise Wrong(Fault("is longer than Service Bus can count", "write never"))
+        raise InvalidSetting(Mistake("is longer than Service Bus allows", "write never"))
     return millis
 
 
@@ -63,9 +63,9 @@ def write_duration(millis: int) -> str:
 def _from_text(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str):
         return parse_duration(value)
-    # In Python a duration is a number of milliseconds; in a file nobody could tell which unit was meant.
+    # In Python a number means milliseconds. In a file it is not clear which unit is meant.
     if info.context and info.context.get("from_file"):
-        raise Wrong(Fault("has no unit", _HOW))
+        raise InvalidSetting(Mistake("has no unit", _HOW))
     return value
 
 
@@ -75,7 +75,7 @@ Duration = Annotated[int, BeforeValidator(_from_text), WithJsonSchema({"type": "
 
 @dataclass(frozen=True)
 class Between:
-    """Annotates a Duration with the shortest and the longest that is taken."""
+    """Annotates a Duration with the shortest and the longest that are accepted."""
 
     shortest: str
     longest: str
@@ -85,9 +85,9 @@ class Between:
 
     def _check(self, millis: int) -> int:
         if millis < parse_duration(self.shortest):
-            raise Wrong(Fault(f"is shorter than {self.shortest}", self._remedy()))
+            raise InvalidSetting(Mistake(f"is shorter than {self.shortest}", self._remedy()))
         if millis > parse_duration(self.longest):
-            raise Wrong(Fault(f"is longer than {self.longest}", self._remedy()))
+            raise InvalidSetting(Mistake(f"is longer than {self.longest}", self._remedy()))
         return millis
 
     def _remedy(self) -> str:

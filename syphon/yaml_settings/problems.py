@@ -1,4 +1,4 @@
-"""What can be wrong with settings, in words for the person who wrote them."""
+"""Problems with settings, in words for the person who wrote the file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 Loc = tuple[str | int, ...]
-"""The way to a value: keys and indices."""
+"""The path to a value: keys and indices."""
 
 
 def written(path: Loc) -> str:
@@ -26,7 +26,7 @@ class Problem:
     line: int | None
     path: str
     value: str | None
-    """The value as it is shown; None where there is none, or where it may be a secret."""
+    """The value as it is shown; None if there is no value, or if it may be a secret."""
     text: str
     remedy: str
 
@@ -47,19 +47,21 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What a validator found. `text` follows the value in a sentence; `at` leads from what was judged to it."""
+class Mistake:
+    """What a validator found. `text` follows the value in a sentence; `at` is its path below the validated value."""
 
     text: str
     remedy: str
     at: Loc = ()
 
 
-class Wrong(ValueError):
-    """Raised by a validator that knows a remedy, or has found several faults at once."""
+class InvalidSetting(ValueError):
+    """Raised by a validator that knows a remedy, or has found several mistakes at once."""
 
-    def __init__(self, *faults: Fault, beneath: ValidationError | None = None) -> None:
-        super().__init__("; ".join(f"{written(fault.at)} {fault.text}: {fault.remedy}".lstrip() for fault in faults))
-        self.faults = faults
+    def __init__(self, *mistakes: Mistake, beneath: ValidationError | None = None) -> None:
+        super().__init__(
+            "; ".join(f"{written(mistake.at)} {mistake.text}: {mistake.remedy}".lstrip() for mistake in mistakes)
+        )
+        self.mistakes = mistakes
         self.beneath = beneath
-        """What pydantic found below the same place, if the validator wraps around it: both are reported."""
+        """Errors that pydantic found below the same path, if the validator wraps it: both are reported."""

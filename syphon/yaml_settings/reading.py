@@ -1,8 +1,15 @@
-"""A YAML or JSON file as plain data that remembers its lines."""
+"""Reads a YAML or JSON file as plain data that remembers its lines, and replaces the references in it.
+
+A reference is `${env:NAME}`, `${file:PATH}` or `${credential:NAME}`. A value may contain several; `$${` is a plain
+`${`. A credential is a file that systemd has put where only its unit can read it (`LoadCredential=`). Values from
+outside are often secrets, so a problem with such a value shows the reference and never its content.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,24 +19,24 @@ import yaml
 from .problems import Loc, Problem, SettingsError, written
 
 LARGEST = 1 << 20
-"""Bytes of a file, and values of a document: settings are small, and whoever has more has named the wrong file."""
+"""Bytes of a file, and values of a document. Settings are small: a larger file, or a device, is the wrong one."""
 
 
 @dataclass
 class Document:
-    """A file's data, the line of each path in it, and what was wrong with its form."""
+    """A file's data, the line of each path in it, and the problems with its form."""
 
     file: str
     data: Any = None
     lines: dict[Loc, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     shown_as: dict[Loc, str] = field(default_factory=dict)
-    """What stands in the file where the data has something else: that is shown, because the data may be a secret."""
+    """The text in the file, where a reference was replaced. It is shown in place of the data, which may be a secret."""
     settled: set[Loc] = field(default_factory=set)
-    """What has been complained of already, so that no model need judge what was put in its place."""
+    """Paths that have a problem already. The model need not check the placeholder that is there now."""
 
     def line_of(self, path: Loc) -> int | None:
-        """The line of a path, or of the nearest thing around it."""
+        """The line of a path, or of the nearest value around it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
@@ -39,7 +46,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """Read a settings file: JSON (comments are fine) if its name says so, YAML otherwise."""
+    """Reads a settings file: JSON (comments are allowed) if its name ends in .json, YAML otherwise."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)
@@ -58,7 +65,7 @@ def read(path: Path) -> Document:
 
 
 def parse(text: str, file: str) -> Document:
-    """Read YAML text. A file that is no YAML at all raises; smaller mistakes wait in `problems` for company."""
+    """Reads YAML text. Raises if it is not YAML at all; smaller mistakes are collected in `problems`."""
     document = Document(file)
     try:
         node = yaml.compose(text, _Loader)
@@ -77,22 +84,25 @@ def parse(text: str, file: str) -> Document:
 def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> Problem:
     mark = error.problem_mark
     line = mark.line + 1 if mark else None
-    what, remedy = error.problem or error.context, "mend the line, or put quotes around values with special characters"
+    what, remedy = (
+        error.problem or error.context,
+        "correct the line, or put quotes around values with special characters",
+    )
     written_there = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
     if isinstance(error, yaml.composer.ComposerError):
-        # PyYAML quotes the name of an unknown alias, and that may be a key which starts with *.
+        # PyYAML quotes the name of an unknown alias, which may be a secret key that starts with *.
         what = "it names an alias (*) that is not defined"
     elif "'\\t'" in str(what):
-        what, remedy = "a tab stands where a value or key is due", "write spaces instead of tabs"
+        what, remedy = "there is a tab where a value or key must be", "write spaces instead of tabs"
     elif "${" in written_there:
         remedy = 'inside {…} put quotes around a reference: "${env:NAME}"'
     elif mark and error.context_mark and error.context_mark.line < mark.line:
-        what = f"{what}, in what begins on line {error.context_mark.line + 1}"
+        what = f"{what}, in the value that begins on line {error.context_mark.line + 1}"
     return Problem(file, line, "", None, f"is not YAML: {what}", remedy)
 
 
 def without_comments(text: str) -> str:
-    """JSON with comments and tabs blanked out, so that YAML takes it and every line stays where it is."""
+    """Blanks out the comments and tabs of JSON, so that YAML accepts it and every line keeps its number."""
     out: list[str] = []
     position, in_string = 0, False
     while position < len(text):
@@ -119,9 +129,9 @@ def _until(text: str, what: str, start: int) -> int:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values as YAML 1.2 and JSON have them: a queue called `no` is not False, and 12:30 is not 750."""
+    """Reads plain values as YAML 1.2 and JSON do: a queue called `no` is not False, and 12:30 is not 750."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own way to leave the old ones behind
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's way to drop the old ones
 
 
 for _tag, _pattern, _first in (
@@ -134,11 +144,11 @@ for _tag, _pattern, _first in (
 
 
 class _Builder:
-    """Turns YAML's nodes, which know their lines, into data and a table of lines."""
+    """Turns YAML nodes, which know their lines, into data and a table of lines."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._around: set[int] = set()
+        self._ancestors: set[int] = set()
         self._values = 0
 
     def build(self, node: yaml.Node, path: Loc) -> None:
@@ -147,17 +157,17 @@ class _Builder:
     def _value(self, node: yaml.Node, path: Loc) -> Any:
         self._values += 1
         if self._values > LARGEST:
-            text = "has more than a million values, once its aliases (*) are written out"
+            text = "has more than a million values when its aliases (*) are expanded"
             raise SettingsError([Problem(self._document.file, None, "", None, text, "remove the aliases")])
         self._document.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        if id(node) in self._around:
-            self._complain(path, "contains itself", "remove the alias (*)")
+        if id(node) in self._ancestors:
+            self._add_problem(path, "contains itself", "remove the alias (*)")
             return None
-        self._around.add(id(node))
+        self._ancestors.add(id(node))
         value = self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
-        self._around.discard(id(node))
+        self._ancestors.discard(id(node))
         return value
 
     def _scalar(self, node: yaml.ScalarNode, path: Loc) -> Any:
@@ -173,8 +183,8 @@ class _Builder:
                 return node.value.lower() == "true"
             case "null":
                 return None
-        # The tag itself stays unsaid: a key that starts with ! and lacks its quotes looks like one.
-        self._complain(path, "starts with a YAML tag (!)", "put quotes around the value")
+        # The problem does not show the tag: a secret key that starts with ! and has no quotes looks like one.
+        self._add_problem(path, "starts with a YAML tag (!)", "put quotes around the value")
         return None
 
     def _sequence(self, node: yaml.Node, path: Loc) -> list[Any]:
@@ -185,7 +195,7 @@ class _Builder:
         seen: dict[str, int] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                self._complain(path, "has a key that is not a plain word", "write `key: value`")
+                self._add_problem(path, "has a key that is not a plain word", "write `key: value`")
                 continue
             key, line = key_node.value, key_node.start_mark.line + 1
             if key in seen:
@@ -198,9 +208,82 @@ class _Builder:
             seen[key] = line
             self._document.lines[(*path, key)] = line
             value = self._value(value_node, (*path, key))
-            if value is not None:  # a key with nothing behind it counts as not given
+            if value is not None:  # a key without a value counts as not given
                 mapping[key] = value
         return mapping
 
-    def _complain(self, path: Loc, text: str, remedy: str) -> None:
+    def _add_problem(self, path: Loc, text: str, remedy: str) -> None:
         self._document.problems.append(self._document.problem(path, text, remedy))
+
+
+# --- references -------------------------------------------------------------------------------------------------------
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?:(env|file|credential):([^}]*)\})?")
+_HOW = "write ${env:NAME}, ${file:PATH} or ${credential:NAME}, or $${ for a plain ${"
+
+
+def resolve(document: Document, folder: Path, environ: Mapping[str, str]) -> None:
+    """Replaces all references in a document. File names are relative to `folder`. Failures become problems of it."""
+    document.data = _Resolver(document, folder, environ).value(document.data, ())
+
+
+class _Resolver:
+    def __init__(self, document: Document, folder: Path, environ: Mapping[str, str]) -> None:
+        self._document = document
+        self._folder = folder
+        self._environ = environ
+
+    def value(self, value: Any, path: Loc) -> Any:
+        if isinstance(value, dict):
+            return {key: self.value(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item, (*path, index)) for index, item in enumerate(value)]
+        if isinstance(value, str) and "${" in value:
+            return self._text(value, path)
+        return value
+
+    def _text(self, text: str, path: Loc) -> str:
+        self._document.shown_as[path] = json.dumps(text, ensure_ascii=False)
+        return _REFERENCE.sub(lambda found: self._replacement(found, path), text)
+
+    def _replacement(self, found: re.Match[str], path: Loc) -> str:
+        kind, name = found.group(1, 2)
+        if found[0] == "$${":
+            return "${"
+        if not name:
+            return self._add_problem(path, "has a reference of an unknown form", _HOW)
+        if kind == "env":
+            if name not in self._environ:
+                return self._add_problem(path, f"names the environment variable {name}, which is not set", "set it")
+            return self._environ[name]
+        if kind == "credential":
+            return self._credential(name, path)
+        return self._file(self._folder / name, path)
+
+    def _credential(self, name: str, path: Loc) -> str:
+        if not (given := self._environ.get("CREDENTIALS_DIRECTORY")):
+            remedy = "start it as a unit with LoadCredential=, or use ${file:PATH}"
+            return self._add_problem(path, f"names the credential {name}, but systemd passes none", remedy)
+        return self._file(Path(given) / name, path)
+
+    def _file(self, place: Path, path: Loc) -> str:
+        try:
+            with place.open("rb") as file:
+                raw = file.read(LARGEST + 1)
+            if len(raw) > LARGEST:
+                return self._add_problem(path, f"names the file {place}, which is too large", "name a small one")
+            text = raw.decode("utf-8-sig")
+        except FileNotFoundError:
+            return self._add_problem(
+                path, f"names the file {place}, which does not exist", "make it, or correct its name"
+            )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            return self._add_problem(path, f"names the file {place}, which cannot be read ({why})", "correct that")
+        # Editors and `echo` end a file with a line break that is not part of the value.
+        return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+    def _add_problem(self, path: Loc, text: str, remedy: str) -> str:
+        self._document.problems.append(self._document.problem(path, text, remedy))
+        self._document.settled.add(path)
+        return ""

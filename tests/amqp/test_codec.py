@@ -33,7 +33,8 @@ from syphon.amqp import (
     decode,
     encode,
 )
-from syphon.amqp.codec import MAX_DEPTH, MAX_EMPTY_ITEMS, compound, skip
+from syphon.amqp.decoding import MAX_DEPTH, MAX_EMPTY_ITEMS, skip
+from syphon.amqp.encoding import compound
 from tests.support.amqp_equality import assert_same
 from tests.support.amqp_strategies import ITEMS, arrays, arrays_of, examples, maps, scalars, values
 from tests.support.amqp_vectors import UUID, VECTORS
@@ -231,7 +232,7 @@ def test_a_list_takes_its_long_form_when_a_size_or_a_count_needs_it(count: int, 
 
 @pytest.mark.parametrize("value", [1, (), {}, bytearray(), 1j, object(), [1], Map((("a", 1),)), Array(0xD0, ([1],))])
 def test_a_value_that_does_not_say_its_amqp_type_is_not_written(value: Any) -> None:
-    with pytest.raises(TypeError, match="is no AMQP type"):
+    with pytest.raises(TypeError, match="is not an AMQP type"):
         encode(value)
 
 
@@ -317,7 +318,9 @@ def test_a_value_outside_the_range_of_its_type_is_not_written(value: Value) -> N
     ids=lambda value: f"{value!r:.25}",
 )
 def test_an_array_does_not_take_an_item_that_its_constructor_cannot_hold(code: int, item: Value) -> None:
-    with pytest.raises(ValueError, match=r"into an array of|no constructor an array can have|Decimal32 has 4 bytes"):
+    with pytest.raises(
+        ValueError, match=r"into an array of|not a constructor that an array can have|Decimal32 has 4 bytes"
+    ):
         encode(Array(code, (item,)))
 
 
@@ -327,7 +330,7 @@ def test_an_array_takes_strings_for_symbols_and_symbols_for_strings_as_its_const
 
 
 def test_an_array_of_more_empty_items_than_anybody_would_read_is_not_written() -> None:
-    with pytest.raises(ValueError, match="at the most"):
+    with pytest.raises(ValueError, match="at most"):
         encode(Array(0x40, (None,) * (MAX_EMPTY_ITEMS + 1)))
 
 

@@ -56,9 +56,9 @@ from syphon.amqp.frames import (
     Source,
     Target,
     Transfer,
+    composite_of,
     frame,
     read_performative,
-    revive,
 )
 from tests.support.amqp_equality import assert_same
 from tests.support.amqp_strategies import arrays_of, booleans, examples, mutated, noise, scalars, symbols, values
@@ -330,7 +330,9 @@ def test_a_field_of_the_wrong_type_is_malformed_and_named(kind: type[Composite])
             known = name not in ("unknown", "described map")
             described = field.kind in ("error", "outcome", "source", "state", "target")
             # Where a record is expected, one that nobody knows is named by its descriptor.
-            expected = "describes nothing" if described and not known else wire_name(kind, field).replace(".", r"\.")
+            expected = (
+                "is not a known descriptor" if described and not known else wire_name(kind, field).replace(".", r"\.")
+            )
             with pytest.raises(Malformed, match=expected):
                 read_performative(body)
 
@@ -362,7 +364,7 @@ def test_the_first_mandatory_field_is_named_when_there_is_none_at_all(kind: type
 def test_a_field_too_many_is_malformed_even_if_it_is_null(kind: type[Composite]) -> None:
     fields = up_to(kind, len(fields_of(kind)) - 1)
     assert type(read_performative(raw(kind, fields))[0]) is kind
-    with pytest.raises(Malformed, match=f"{kind.NAME} has {len(fields) + 1} fields, {len(fields)} at the most"):
+    with pytest.raises(Malformed, match=f"{kind.NAME} has {len(fields) + 1} fields, {len(fields)} at most"):
         read_performative(raw(kind, [*fields, None]))
 
 
@@ -370,9 +372,9 @@ def test_a_field_too_many_is_malformed_even_if_it_is_null(kind: type[Composite])
 def test_a_record_that_is_no_list_is_malformed(kind: type[Composite]) -> None:
     samples: list[Value] = [None, Map(), "a", Array(0xA3), ULong(1)]
     for value in samples:
-        with pytest.raises(Malformed, match="is no list"):
+        with pytest.raises(Malformed, match="is not a list"):
             read_performative(b"\x00\x53" + bytes((SPECIFICATION[kind][0],)) + encode(value))
-        with pytest.raises(Malformed, match="describes nothing"):
+        with pytest.raises(Malformed, match="is not a known descriptor"):
             read_performative(b"\x00\x80" + struct.pack(">Q", SPECIFICATION[kind][0]) + encode(value))
 
 
@@ -398,13 +400,13 @@ def test_a_record_that_is_no_list_is_malformed(kind: type[Composite]) -> None:
     ids=lambda descriptor: f"{type(descriptor).__name__} {descriptor!r}",
 )
 def test_a_descriptor_that_is_not_known_is_malformed(descriptor: Value) -> None:
-    with pytest.raises(Malformed, match="describes nothing that is known here"):
+    with pytest.raises(Malformed, match="is not a known descriptor"):
         read_performative(encode(Described(descriptor, ["container"])))
 
 
 def test_no_other_number_than_those_of_the_specification_is_known() -> None:
     for code in set(range(256)) - {known for known, _ in SPECIFICATION.values()}:
-        with pytest.raises(Malformed, match="describes nothing that is known here"):
+        with pytest.raises(Malformed, match="is not a known descriptor"):
             read_performative(encode(Described(ULong(code), [])))
 
 
@@ -471,12 +473,12 @@ _descriptors = st.one_of(st.sampled_from(_codes).map(ULong), values)
 @examples(100)
 def test_any_described_value_is_a_record_or_malformed(value: Described) -> None:
     with suppress(Malformed):
-        assert isinstance(revive(value), Composite)
+        assert isinstance(composite_of(value), Composite)
 
 
 def test_a_described_value_can_be_revived_more_than_once() -> None:
     attach = Described(ULong(0x12), ["link", UInt(0), True, None, None, _SOURCE, _TARGET])
-    assert_same(revive(attach), revive(attach))
+    assert_same(composite_of(attach), composite_of(attach))
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.amqp import Malformed, Message, Section, Value, batch_parts, decode, encode, split
-from syphon.amqp.codec import MAX_DEPTH, MAX_EMPTY_ITEMS, skip
+from syphon.amqp.decoding import MAX_DEPTH, MAX_EMPTY_ITEMS, skip
 from syphon.amqp.frames import read_performative
 from tests.fuzz.targets import a_value_is_read_or_malformed
 from tests.support.amqp_equality import assert_same
@@ -63,11 +63,11 @@ def test_nothing_behind_the_end_is_read(data: bytes, cut: int) -> None:
 def test_a_constructor_that_the_specification_does_not_know_is_malformed() -> None:
     for code in set(range(1, 256)) - set(ITEMS):
         data = bytes((code,)) + b"\x00\x00\x00\x04\x00\x00\x00\x00" + bytes(16)
-        with pytest.raises(Malformed, match=f"0x{code:02x} at byte 0 is no AMQP type"):
+        with pytest.raises(Malformed, match=f"0x{code:02x} at byte 0 is not an AMQP type"):
             decode(data)
-        with pytest.raises(Malformed, match=f"0x{code:02x} at byte 0 is no AMQP type"):
+        with pytest.raises(Malformed, match=f"0x{code:02x} at byte 0 is not an AMQP type"):
             skip(data, 0, len(data))
-        with pytest.raises(Malformed, match=f"0x{code:02x} at byte 3 is no AMQP type an array can have"):
+        with pytest.raises(Malformed, match=f"0x{code:02x} at byte 3 is not an AMQP type that an array can have"):
             decode(b"\xe0\x04\x01" + bytes((code,)) + b"\x00\x00")
 
 
@@ -100,13 +100,13 @@ def test_a_constructor_that_the_specification_does_not_know_is_malformed() -> No
         ("c0 02 01 70 00 00 00 01", "past its end"),
         ("c1 02 01 40", "key without a value"),
         ("c1 04 03 40 40 40", "key without a value"),
-        ("e0 01 01", "does not say of what"),
-        ("e0 03 00 00 40", "does not say of what"),
+        ("e0 01 01", "has no constructor"),
+        ("e0 03 00 00 40", "has no constructor"),
         ("e0 02 01 00", "the data ends"),
         ("e0 02 01 50 07", "claims 1 items in 0 bytes"),
         ("e0 04 01 50 07 08", "does not match"),
         ("e0 03 01 60 00 00", "does not match"),
-        ("e0 04 02 00 40 00", "no AMQP type an array can have"),
+        ("e0 04 02 00 40 00", "not an AMQP type that an array can have"),
         ("e0 03 01 56 02", "0 or 1"),
         ("e0 03 00 40 40", "does not match"),
         ("e0 04 01 a0 05 00", "past the end"),

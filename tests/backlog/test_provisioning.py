@@ -23,7 +23,14 @@ from syphon.backlog.provisioning import (
     plan,
     provision,
 )
-from syphon.bus.administration import Administration, Conflict, QueueFacts, Refused, Unanswered, Unreachable
+from syphon.bus.administration import (
+    Administration,
+    AdministrationRefused,
+    AdministrationUnavailable,
+    AdministrationUnreachable,
+    EntityConflict,
+    QueueInfo,
+)
 from syphon.bus.arm import ArmAdministration
 from syphon.bus.data_plane import DataPlaneAdministration
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription, TopicDescription
@@ -35,9 +42,9 @@ from tests.support.administrations import (
     SENDERS_KEY,
     SUBSCRIPTION,
     TOKEN,
+    MakeAdministration,
     Site,
     Token,
-    WayIn,
     entered,
     site,
     with_connection_string,
@@ -67,7 +74,7 @@ def here() -> Iterator[Site]:
 
 @pytest.fixture(params=BOTH)
 def administration(request: pytest.FixtureRequest, here: Site) -> Iterator[Administration]:
-    way: WayIn = request.param
+    way: MakeAdministration = request.param
     with entered(way, here) as it:
         yield it
 
@@ -129,7 +136,7 @@ def test_a_plan_says_what_is_there_what_differs_and_what_would_be_made(
     assert queues_there(here) == before, "a plan changes nothing"
 
 
-AS_MADE = QueueFacts(
+AS_MADE = QueueInfo(
     **{name: getattr(DOCUMENTED, name) for name in (field.name for field in dataclasses.fields(DOCUMENTED))},
     requires_session=False,
     requires_duplicate_detection=False,
@@ -141,7 +148,7 @@ AS_MADE = QueueFacts(
 )
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(QueueFacts)])
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(QueueInfo)])
 def test_whatever_is_known_of_a_queue_is_a_difference_by_its_name_if_it_is_not_as_made(name: str) -> None:  # P3
     assert differences(AS_MADE) == ()
     made = getattr(AS_MADE, name)
@@ -207,15 +214,15 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
     (unknown,) = planned.unknown
     assert isinstance(unknown, Unknown)
     assert unknown.name == ONE
-    assert isinstance(unknown.because, Unanswered)
-    assert isinstance(planned.unlisted, Unanswered)
+    assert isinstance(unknown.because, AdministrationUnavailable)
+    assert isinstance(planned.unlisted, AdministrationUnavailable)
 
 
 def test_what_is_out_of_reach_is_asked_once_and_not_for_every_queue(here: Site, administration: Administration) -> None:
     here.arm(Fault(Action.DROP, Operation.MANAGE))
     planned = plan(administration, names(10))
     assert [queue.name for queue in planned.unknown] == names(10)
-    assert isinstance(planned.unlisted, Unreachable)
+    assert isinstance(planned.unlisted, AdministrationUnreachable)
     with pytest.raises(NoBacklogQueue):
         provision(administration, planned, sleep=Sleep())
     assert here.emulator.call(lambda: [fault.struck for fault in here.namespace.faults.armed()]) == [1 + 3]
@@ -359,7 +366,7 @@ def test_a_queue_that_fails_three_times_is_dropped_and_reported(
     assert here.emulator.call(lambda: [fault.struck for fault in here.namespace.faults.armed()]) == [3]
     assert (done.count, done.names) == (2, (ZERO, TWO))
     (dropped,) = done.dropped
-    assert (dropped.name, type(dropped.because)) == (ONE, Refused)
+    assert (dropped.name, type(dropped.because)) == (ONE, AdministrationRefused)
     (warning,) = done.warnings()
     for part in (administration.namespace, ONE, "left out", "400", "Not this one."[:-1]):
         assert part in warning
@@ -415,7 +422,7 @@ def test_not_one_queue_is_an_error(here: Site, administration: Administration) -
     assert text.startswith(f"{administration.namespace}: not one of the 3 backlog queues")
     assert "503" in text
     assert [(dropped.name, type(dropped.because)) for dropped in failed.value.dropped] == [
-        (name, Unanswered) for name in names(3)
+        (name, AdministrationUnavailable) for name in names(3)
     ]
 
 
@@ -432,7 +439,7 @@ def test_a_name_that_a_topic_has_is_dropped(here: Site, administration: Administ
     done = provision(administration, plan(administration, names(2)), sleep=Sleep())
     (dropped,) = done.dropped
     assert isinstance(dropped, Dropped)
-    assert (dropped.name, type(dropped.because)) == (ZERO, Conflict)
+    assert (dropped.name, type(dropped.because)) == (ZERO, EntityConflict)
     assert done.names == (ONE,)
 
 

@@ -1,4 +1,4 @@
-"""The bench tells the truth: what it counts, when a target is met, and what it draws and writes of a run."""
+"""The benchmarks: what they count, when a target is met, and what they draw and write of a run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_process_that_has_ended_still_counts_in_the_time_of_its_parent() -> No
         process.communicate("\n")
 
 
-def test_a_peer_is_met_where_it_is_closest() -> None:
+def test_a_target_is_checked_against_the_closest_peer() -> None:
     found = target(
         "times the speed of the best other peer",
         measured(NEAR, "pump", 1000),
@@ -78,13 +78,13 @@ def test_a_peer_is_met_where_it_is_closest() -> None:
     assert not found.is_met
 
 
-def test_a_loop_that_broke_off_is_nobody_to_be_ahead_of() -> None:
+def test_a_loop_that_stopped_early_is_not_compared() -> None:
     results = measured(NEAR, "pump", 1000), measured(NEAR, "node", 1, stopped="QuotaExceeded")
     assert not [target for target in targets(report(*results).results) if "node" in target.what]
 
 
 @pytest.mark.parametrize(("steady", "times"), [(50.0, 2.0), (0.0, 4.0)])
-def test_like_is_compared_with_like(steady: float, times: float) -> None:
+def test_speeds_are_compared_with_or_without_the_opening_of_connections_in_both(steady: float, times: float) -> None:
     ours = Measured(NEAR, "pump", 10, 10, 20.0, 100.0, 0.1, 50.0, 0.1)
     theirs = Measured(NEAR, "node", 10, 10, 5.0, steady, 0.1, 50.0, 0.1)
     assert target("times the speed of @azure/service-bus", ours, theirs).found == times
@@ -92,7 +92,7 @@ def test_like_is_compared_with_like(steady: float, times: float) -> None:
 
 def test_a_longer_backlog_may_cost_a_tenth_more() -> None:
     def ratio(cpu_per_1000: float) -> Target:
-        return target("among 500,000", measured(SHORT, "pump", 1000, 0.1), measured(LONG, "pump", 1000, cpu_per_1000))
+        return target("with 500,000", measured(SHORT, "pump", 1000, 0.1), measured(LONG, "pump", 1000, cpu_per_1000))
 
     assert ratio(0.109).is_met
     assert not ratio(0.112).is_met
@@ -158,10 +158,10 @@ def test_an_axis_ends_at_a_round_number(value: float, top: float) -> None:
 
 
 @pytest.mark.parametrize(("growth", "is_flat"), [(0.0, True), (1.0, False)])
-def test_what_grows_is_told_from_what_breathes(growth: float, is_flat: bool) -> None:
+def test_growth_is_told_from_variation(growth: float, is_flat: bool) -> None:
     samples = [
         Sample(number, number * 1000, Usage(3, 500 + 5 * (number % 2) + growth * number, 40, 10), Usage(1, 80, 20, 10))
         for number in range(90)
     ]
-    memory = next(trend for trend in trends(samples) if trend.what == "megabytes of the carrier")
+    memory = next(trend for trend in trends(samples) if trend.what == "megabytes of the transfer")
     assert memory.is_flat is is_flat

@@ -20,19 +20,16 @@ from azure.core.exceptions import HttpResponseError
 from syphon.backlog.description import DOCUMENTED
 from syphon.bus import arm, data_plane
 from syphon.bus.administration import (
-    FOREVER,
-    FOREVER_TEXT,
     Administration,
-    Conflict,
-    QueueFacts,
-    Refused,
-    Unanswered,
-    Unreachable,
-    cause_of,
+    AdministrationRefused,
+    AdministrationUnavailable,
+    AdministrationUnreachable,
+    EntityConflict,
+    QueueInfo,
 )
 from syphon.bus.arm import ArmAdministration
 from syphon.bus.data_plane import DataPlaneAdministration
-from syphon.bus.plain_http import Wire
+from syphon.bus.management_http import FOREVER, FOREVER_TEXT, ManagementTransport, cause_of
 from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription, TopicDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation, Outage
 from syphon.model.errors import NamespaceGone, NotAuthorized, SyphonError
@@ -42,16 +39,16 @@ from tests.support.administrations import (
     SENDERS_KEY,
     SUBSCRIPTION,
     TOKEN,
+    MakeAdministration,
     Site,
     Token,
-    WayIn,
     entered,
     site,
     with_connection_string,
 )
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
-FACTS = QueueFacts(
+INFO = QueueInfo(
     max_size_in_megabytes=5120,
     max_delivery_count=2_147_483_647,
     default_message_time_to_live=FOREVER,
@@ -78,7 +75,7 @@ def here() -> Iterator[Site]:
 
 @pytest.fixture(params=BOTH)
 def administration(request: pytest.FixtureRequest, here: Site) -> Iterator[Administration]:
-    way: WayIn = request.param
+    way: MakeAdministration = request.param
     with entered(way, here) as it:
         yield it
 
@@ -96,7 +93,7 @@ def test_a_queue_is_made_as_described(here: Site, administration: Administration
             dead_lettering_on_message_expiration=True,
         )
     ]
-    assert administration.get_queue(BACKLOG) == FACTS
+    assert administration.get_queue(BACKLOG) == INFO
 
 
 def test_no_setting_is_left_to_a_default_that_happens_to_fit(here: Site, administration: Administration) -> None:  # P2
@@ -181,7 +178,7 @@ def test_queues_are_listed_by_how_they_begin_to_the_last_page(here: Site, admini
 
 def test_a_name_that_is_taken_is_a_conflict(here: Site, administration: Administration) -> None:
     here.do(lambda namespace: namespace.create_topic(TopicDescription(BACKLOG)))
-    with pytest.raises(Conflict, match=f"make the queue '{BACKLOG}': 409"):
+    with pytest.raises(EntityConflict, match=f"make the queue '{BACKLOG}': 409"):
         administration.create_queue(BACKLOG, DOCUMENTED)
 
 
@@ -246,7 +243,7 @@ def test_tls_is_used_unless_a_local_emulator_is_meant(tmp_path: Path, monkeypatc
             with closing(way(here.ca_file)) as trusting:
                 trusting.create_queue(f"made/{number}", DOCUMENTED)
                 assert trusting.queue_names("made/") == [f"made/{made}" for made in range(number + 1)]
-            with closing(way(None)) as wary, pytest.raises(Unanswered, match="certificate"):
+            with closing(way(None)) as wary, pytest.raises(AdministrationUnavailable, match="certificate"):
                 wary.get_queue(BACKLOG)
 
 
@@ -298,7 +295,7 @@ def failures(administration: Administration, kind: type[SyphonError], named: str
         text = told(failed.value)
         assert type(failed.value) is kind, text
         assert named in text
-        assert task in text or kind is Unreachable
+        assert task in text or kind is AdministrationUnreachable
         texts.append(text)
     return texts
 
@@ -312,11 +309,11 @@ def name(administration: Administration) -> str:
 @pytest.mark.parametrize(
     ("condition", "kind", "status"),
     [
-        ("amqp:internal-error", Unanswered, "500"),
-        ("com.microsoft:server-busy", Unanswered, "503"),
-        ("com.microsoft:timeout", Unanswered, "408"),
-        ("com.microsoft:argument-error", Refused, "400"),
-        ("com.microsoft:entity-already-exists", Conflict, "409"),
+        ("amqp:internal-error", AdministrationUnavailable, "500"),
+        ("com.microsoft:server-busy", AdministrationUnavailable, "503"),
+        ("com.microsoft:timeout", AdministrationUnavailable, "408"),
+        ("com.microsoft:argument-error", AdministrationRefused, "400"),
+        ("com.microsoft:entity-already-exists", EntityConflict, "409"),
         ("amqp:unauthorized-access", NotAuthorized, "401"),
     ],
 )
@@ -362,7 +359,7 @@ def test_too_many_requests_is_an_answer_for_now(here: Site) -> None:  # P5: so R
             ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=f"http://127.0.0.1:{port}"),
         ):
             with closing(administration):
-                failures(administration, Unanswered, administration.namespace)
+                failures(administration, AdministrationUnavailable, administration.namespace)
 
 
 @pytest.mark.parametrize(
@@ -384,13 +381,13 @@ def test_whatever_an_sdk_says_a_secret_in_it_is_not_repeated(text: str) -> None:
 def test_an_answer_may_take_a_minute(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:  # S8
     timeouts: list[float] = []
 
-    class Timed(Wire):
+    class Timed(ManagementTransport):
         def __init__(self, *, timeout: float, **more: Any) -> None:
             timeouts.append(timeout)
             super().__init__(timeout=timeout, **more)
 
     for module in (data_plane, arm):
-        monkeypatch.setattr(module, "Wire", Timed)
+        monkeypatch.setattr(module, "ManagementTransport", Timed)
     DataPlaneAdministration.from_connection_string(here.connection_string()).close()
     DataPlaneAdministration.from_credential("contoso.servicebus.windows.net", Token()).close()
     ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token()).close()
@@ -398,7 +395,12 @@ def test_an_answer_may_take_a_minute(here: Site, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("outage", "kind"), [(Outage.REFUSE, Unreachable), (Outage.DROP, Unreachable), (Outage.BUSY, Unanswered)]
+    ("outage", "kind"),
+    [
+        (Outage.REFUSE, AdministrationUnreachable),
+        (Outage.DROP, AdministrationUnreachable),
+        (Outage.BUSY, AdministrationUnavailable),
+    ],
 )
 def test_an_outage_is_no_answer(
     here: Site, administration: Administration, name: str, outage: Outage, kind: type[SyphonError]
@@ -416,7 +418,7 @@ def test_silence_is_no_answer_either(here: Site) -> None:  # P5
         DataPlaneAdministration.from_connection_string(here.connection_string(), timeout=0.2),
         ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=base_url, timeout=0.2),
     ):
-        with closing(administration), pytest.raises(Unreachable, match=r"(?i)timed out"):
+        with closing(administration), pytest.raises(AdministrationUnreachable, match=r"(?i)timed out"):
             administration.get_queue(BACKLOG)
 
 
@@ -432,7 +434,7 @@ def test_a_wrong_key_is_not_taken_for_a_missing_claim(here: Site) -> None:  # P5
     string = here.connection_string("Root", "d3Jvbmcga2V5")
     with DataPlaneAdministration.from_connection_string(string) as administration:
         for text in failures(administration, NotAuthorized, f"127.0.0.1:{here.port}"):
-            assert "credentials are refused, or lack the Manage claim: we came with the policy 'Root'" in text
+            assert "credentials are refused, or lack the Manage claim: we used the policy 'Root'" in text
             assert "d3Jvbmcga2V5" not in text
 
 
@@ -458,7 +460,7 @@ def test_too_many_queues_is_not_a_question_of_rights(here: Site) -> None:  # P5
     # The namespace itself says 403 when it has as many entities as it may have.
     here.arm(Fault(Action.ERROR, Operation.MANAGE, condition="amqp:resource-limit-exceeded"))
     with closing(with_connection_string(here)) as administration:
-        failures(administration, Refused, administration.namespace)
+        failures(administration, AdministrationRefused, administration.namespace)
 
 
 def test_a_namespace_that_is_not_there_is_not_taken_for_an_empty_one(here: Site) -> None:  # P6

@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from syphon.amqp import Malformed, decode
 from syphon.amqp.frames import Accepted, Disposition, Rejected, Transfer, read_performative
-from syphon.bus.fast_frames import usual_disposition, usual_transfer
+from syphon.bus.fast_frames import match_disposition, match_transfer
 from tests.support.amqp_strategies import examples, mutated
 
 TOKEN = bytes(range(16))
@@ -58,7 +58,7 @@ def in_a_buffer(body: bytes) -> tuple[bytes, int, int]:
 @given(st.one_of(_transfers, mutated(_transfers)))
 def test_a_transfer_at_a_glance_says_what_decoding_says(body: bytes) -> None:
     data, start, end = in_a_buffer(body)
-    usual = usual_transfer(data, start, end)
+    usual = match_transfer(data, start, end)
     if usual is None:
         return
     handle, delivery_id, token, payload = usual
@@ -73,7 +73,7 @@ def test_a_transfer_at_a_glance_says_what_decoding_says(body: bytes) -> None:
 @given(st.one_of(_dispositions, mutated(_dispositions)))
 def test_a_disposition_at_a_glance_says_what_decoding_says(body: bytes) -> None:
     data, start, end = in_a_buffer(body)
-    usual = usual_disposition(data, start, end)
+    usual = match_disposition(data, start, end)
     if usual is None:
         return
     found, _ = read_performative(body)
@@ -90,7 +90,7 @@ def test_a_message_in_one_frame_is_recognised(handle: int, delivery_id: int, tai
     # With six fields, or with all eleven of them.
     body = transfer_of(handle, delivery_id, TOKEN, 0, False, False, *tail) + PAYLOAD
     data, start, end = in_a_buffer(body)
-    assert usual_transfer(data, start, end) == (handle, delivery_id, TOKEN, end - len(PAYLOAD))
+    assert match_transfer(data, start, end) == (handle, delivery_id, TOKEN, end - len(PAYLOAD))
 
 
 @pytest.mark.parametrize("delivery_id", [0, 200, 70_000])
@@ -98,7 +98,7 @@ def test_a_message_in_one_frame_is_recognised(handle: int, delivery_id: int, tai
 @pytest.mark.parametrize("batchable", [None, False, True])
 def test_an_accepted_delivery_is_recognised(delivery_id: int, last: bool, batchable: bool | None) -> None:
     body = Disposition(False, delivery_id, delivery_id if last else None, True, Accepted(), batchable).to_bytes()
-    assert usual_disposition(*in_a_buffer(body)) == (False, delivery_id)
+    assert match_disposition(*in_a_buffer(body)) == (False, delivery_id)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_accepted_delivery_is_recognised(delivery_id: int, last: bool, batcha
     ],
 )
 def test_another_transfer_is_left_to_the_decoder(frame: Transfer) -> None:
-    assert usual_transfer(*in_a_buffer(frame.to_bytes() + PAYLOAD)) is None
+    assert match_transfer(*in_a_buffer(frame.to_bytes() + PAYLOAD)) is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_another_transfer_is_left_to_the_decoder(frame: Transfer) -> None:
     ],
 )
 def test_another_disposition_is_left_to_the_decoder(frame: Disposition) -> None:
-    assert usual_disposition(*in_a_buffer(frame.to_bytes())) is None
+    assert match_disposition(*in_a_buffer(frame.to_bytes())) is None
 
 
 @pytest.mark.parametrize(("place", "name"), [(4, "size"), (5, "count")])
@@ -135,9 +135,9 @@ def test_a_frame_whose_sizes_do_not_fit_is_left_to_the_decoder(place: int, name:
         return body[:place] + bytes((body[place] + 1,)) + body[place + 1 :]
 
     transfer = wrong(Transfer(0, 5, TOKEN, 0, False, False).to_bytes()) + PAYLOAD
-    assert usual_transfer(*in_a_buffer(transfer)) is None, name
+    assert match_transfer(*in_a_buffer(transfer)) is None, name
     disposition = wrong(Disposition(False, 5, None, True, Accepted()).to_bytes())
-    assert usual_disposition(*in_a_buffer(disposition)) is None, name
+    assert match_disposition(*in_a_buffer(disposition)) is None, name
     for body in (transfer, disposition):
         with pytest.raises(Malformed):
             decode(body, 3)
@@ -145,5 +145,5 @@ def test_a_frame_whose_sizes_do_not_fit_is_left_to_the_decoder(place: int, name:
 
 def test_a_disposition_with_something_behind_it_is_left_to_the_decoder() -> None:
     body = Disposition(False, 5, None, True, Accepted()).to_bytes()
-    assert usual_disposition(*in_a_buffer(body + b"?")) is None
-    assert usual_disposition(*in_a_buffer(body[:4] + bytes((body[4] + 1,)) + body[5:] + b"?")) is None
+    assert match_disposition(*in_a_buffer(body + b"?")) is None
+    assert match_disposition(*in_a_buffer(body[:4] + bytes((body[4] + 1,)) + body[5:] + b"?")) is None

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from syphon.bus.connection import Connection
 from syphon.bus.factory import namespace_of
-from syphon.bus.namespace import Namespace, NamespaceClosed, Status
+from syphon.bus.namespace import Namespace, NamespaceClosed, NamespaceStatus
 from syphon.config import Credential
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, Operation, Outage
@@ -46,7 +46,7 @@ def test_it_is_opened_in_the_background_and_nobody_waits(emulator: BackgroundEmu
     until(lambda: namespace.connection() is not None)
     was = namespace.status
     namespace.close()
-    assert (was, namespace.status) == (Status.OPENED, Status.CLOSED)
+    assert (was, namespace.status) == (NamespaceStatus.OPENED, NamespaceStatus.CLOSED)
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
@@ -76,7 +76,7 @@ def test_a_broken_connection_is_opened_again(emulator: BackgroundEmulator) -> No
     until(broken)
     until(lambda: namespace.connection() is None and namespace.error is not None)
     assert isinstance(namespace.error, DestinationUnreachable)
-    assert namespace.status is Status.OPENED
+    assert namespace.status is NamespaceStatus.OPENED
     emulator.call(emulator["contoso"].namespace.faults.end_outage)
     until(lambda: namespace.connection() is not None)
     assert namespace.error is None
@@ -100,7 +100,7 @@ def test_a_namespace_that_is_out_is_tried_again_after_pauses_that_double_up_to_t
         assert namespace.connection() is None
         assert (opening(), len(tried)) == (0, tries), f"{pause} s are not over"
         clock += 0.001
-    assert namespace.status is Status.OPENED
+    assert namespace.status is NamespaceStatus.OPENED
     namespace.close()
 
 
@@ -152,11 +152,11 @@ def test_refused_credentials_are_a_fault_and_stay_one(emulator: BackgroundEmulat
     namespace = reached(emulator, good.replace("SAS_KEY_VALUE", "another-key"))
     with pytest.raises(NotAuthorized, match="credentials were refused") as refused:
         until(lambda: namespace.connection() is not None)
-    assert (namespace.status, namespace.reason) == (Status.FAULTED, refused.value)
+    assert (namespace.status, namespace.reason) == (NamespaceStatus.FAULTED, refused.value)
     with pytest.raises(NotAuthorized):
         namespace.connection()
     namespace.close()
-    assert namespace.status is Status.FAULTED
+    assert namespace.status is NamespaceStatus.FAULTED
 
 
 def test_one_that_is_closed_says_so_to_who_still_uses_it(emulator: BackgroundEmulator) -> None:  # C3
@@ -172,7 +172,7 @@ def test_one_that_is_closed_says_so_to_who_still_uses_it(emulator: BackgroundEmu
 
 def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: BackgroundEmulator) -> None:
     reachable = reached(emulator)
-    go_on, let_go = threading.Event(), threading.Event()
+    go_on, closed = threading.Event(), threading.Event()
     opened: list[Connection] = []
 
     def connect() -> Connection:
@@ -183,12 +183,12 @@ def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: 
         opened.append(connection)
         return connection
 
-    namespace = Namespace("contoso", connect, let_go=let_go.set)
+    namespace = Namespace("contoso", connect, close_client=closed.set)
     assert namespace.connection() is None
     namespace.close()
-    assert not let_go.is_set()
+    assert not closed.is_set()
     go_on.set()
-    assert let_go.wait(20)
+    assert closed.wait(20)
     assert opened[0].wire.failure is not None
     reachable.close()
 
@@ -200,7 +200,7 @@ def test_a_credential_that_cannot_be_made_is_a_fault_that_names_it(monkeypatch: 
     namespace = namespace_of(settings, "orders")
     with pytest.raises(NotAuthorized, match="workload"):
         until(lambda: namespace.connection() is not None)
-    assert namespace.status is Status.FAULTED
+    assert namespace.status is NamespaceStatus.FAULTED
     namespace.close()
 
 

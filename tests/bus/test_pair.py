@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syphon.bus.connection import Connection
-from syphon.bus.namespace import Namespace, Status
+from syphon.bus.namespace import Namespace, NamespaceStatus
 from syphon.bus.pair import Pair, PartnerEnded
 from syphon.model.errors import NotAuthorized
 
@@ -37,7 +37,7 @@ def pair(clock: HandClock) -> Pair:
 def test_a_healthy_pair_stays_open_however_long_it_lives(pair: Pair, clock: HandClock) -> None:  # C3
     clock.seconds += 1_000_000
     pair.check()
-    assert [side.status for side in pair.sides] == [Status.OPENED, Status.OPENED]
+    assert [side.status for side in pair.sides] == [NamespaceStatus.OPENED, NamespaceStatus.OPENED]
     assert pair.deadline() is None
 
 
@@ -56,7 +56,7 @@ def test_the_other_side_is_faulted_after_exactly_five_seconds(  # C1
     assert not other.has_ended
     clock.seconds += 0.001
     pair.check()
-    assert other.status is Status.FAULTED
+    assert other.status is NamespaceStatus.FAULTED
     assert isinstance(other.reason, PartnerEnded)
     assert "contoso" in str(other.reason)
     assert "contoso-dr" in str(other.reason)
@@ -72,7 +72,7 @@ def test_a_side_that_closes_in_time_is_closed_and_not_faulted(pair: Pair, clock:
     pair.secondary.close()
     clock.seconds += 10
     pair.check()
-    assert pair.secondary.status is Status.CLOSED
+    assert pair.secondary.status is NamespaceStatus.CLOSED
     assert pair.has_ended
     assert pair.fault is None
 
@@ -82,7 +82,7 @@ def test_a_side_that_is_still_closing_after_five_seconds_is_faulted(pair: Pair, 
     pair.secondary.closing()
     clock.seconds += 5
     pair.check()
-    assert pair.secondary.status is Status.FAULTED
+    assert pair.secondary.status is NamespaceStatus.FAULTED
     assert "closing" in str(pair.secondary.reason)
 
 
@@ -103,4 +103,4 @@ def test_what_has_ended_stays_as_it_ended(pair: Pair) -> None:
     pair.primary.close()
     pair.primary.fault(NotAuthorized("too late"))
     pair.primary.closing()
-    assert pair.primary.status is Status.CLOSED
+    assert pair.primary.status is NamespaceStatus.CLOSED

@@ -29,7 +29,7 @@ from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthor
 STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
 
 
-def test_the_installed_sdk_has_everything_the_seam_relies_on() -> None:
+def test_the_installed_sdk_has_all_private_names_in_use() -> None:
     sdk_internals.check_contract()
 
 
@@ -180,21 +180,21 @@ def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C
     silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time is up before there is a socket to cut, and then there is one."""
-    bitten = threading.Event()
+    cut = threading.Event()
     find = socket.getaddrinfo
 
     class Watchdog(sdk_internals._Watchdog):
-        def __init__(self, patience: float, bite: Callable[[], None]) -> None:
-            def bite_and_tell() -> None:
+        def __init__(self, timeout: float, cut_off: Callable[[], None]) -> None:
+            def cut_off_and_count() -> None:
                 try:
-                    bite()
+                    cut_off()
                 finally:
-                    bitten.set()
+                    cut.set()
 
-            super().__init__(patience, bite_and_tell)
+            super().__init__(timeout, cut_off_and_count)
 
     def find_late(*arguments: Any, **options: Any) -> Any:
-        bitten.wait()
+        cut.wait()
         return find(*arguments, **options)
 
     monkeypatch.setattr(sdk_internals, "_Watchdog", Watchdog)

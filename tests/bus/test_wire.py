@@ -34,9 +34,10 @@ from syphon.amqp.frames import (
     frame,
     read_performative,
 )
+from syphon.bus.fast_frames import CHANNEL
 from syphon.bus.links import Arrival, RawReceiver, RawSender, RequestLink
 from syphon.bus.sdk_internals import OpenSocket
-from syphon.bus.wire import CHANNEL, Wire
+from syphon.bus.wire import Wire
 from syphon.emulator.tls import ServerTls, server_tls
 from syphon.model.errors import DestinationBusy, Interrupted
 
@@ -248,9 +249,9 @@ def sender(peer: Peer) -> RawSender[str]:
     [
         (Accepted(), None),
         (Rejected(Error("com.microsoft:server-busy", "slowly")), "com.microsoft:server-busy: slowly"),
-        (Rejected(), "'rejected' where 'accepted' was asked for"),
-        (Released(), "'released' where 'accepted' was asked for"),
-        (Modified(), "'modified' where 'accepted' was asked for"),
+        (Rejected(), "'rejected', not 'accepted' as requested"),
+        (Released(), "'released', not 'accepted' as requested"),
+        (Modified(), "'modified', not 'accepted' as requested"),
     ],
 )
 def test_only_what_was_accepted_has_arrived(  # S2
@@ -268,7 +269,7 @@ def test_what_is_settled_without_a_word_may_have_arrived(peer: Peer, sender: Raw
     peer.says(Disposition(True, 0, None, True))
     (sent,) = sender.results
     assert sent.unknown
-    assert "without saying how" in str(sent.error)
+    assert "without an outcome" in str(sent.error)
 
 
 def test_no_more_is_sent_than_the_peer_has_asked_for(peer: Peer, sender: RawSender[str]) -> None:

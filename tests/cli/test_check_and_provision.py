@@ -246,7 +246,7 @@ def test_no_token_is_told_as_that_and_in_our_own_words(tmp_path: Path) -> None:
     )
     done = syphon("provision", "--dry-run", "-c", file)
     assert done.returncode == 77
-    assert "no token could be had" in done.stdout
+    assert "there is no token" in done.stdout
     assert done.stderr == ""
 
 
@@ -340,7 +340,7 @@ def test_wrong_settings_are_all_told_before_anything_is_tried(tmp_path: Path) ->
         "line": 8,
         "path": "status.listen",
         "value": '"nowhere"',
-        "text": "is no address to listen on",
+        "text": "is not an address to listen on",
         "remedy": "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port",
     }
     assert "pairs[0].secondary is the same namespace as primary" in done.stderr

@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from syphon.config import (
-    Address,
     Config,
     Credential,
     DestinationSettings,
+    ListenAddress,
     NamespaceSettings,
     PairSettings,
     PermanentError,
@@ -74,7 +74,7 @@ def test_a_pair_is_all_that_must_be_said(tmp_path: Path) -> None:
         60_000,
         {},
     )
-    assert config.status.listen == Address("127.0.0.1", 8080)
+    assert config.status.listen == ListenAddress("127.0.0.1", 8080)
 
 
 def seen_keys(model: type[BaseModel], data: Any, seen: dict[type[BaseModel], set[str]]) -> None:
@@ -125,7 +125,7 @@ def test_certificates_are_a_file_that_is_there(tmp_path: Path) -> None:
     (problem,) = told(tmp_path, text)
     # A long value is cut, and how long the folder's name is depends on who runs this.
     assert problem.startswith('3: pairs[0].primary.ca_file = "/')
-    assert problem.endswith(" is no file; name the certificates' file, in PEM form")
+    assert problem.endswith(" is not a file; name the certificates' file, in PEM form")
     file.touch()
     assert load(tmp_path, text).pairs[0].primary.ca_file == file
 
@@ -166,8 +166,8 @@ def test_a_collector_has_a_plain_address(tmp_path: Path, address: str) -> None:
 @pytest.mark.parametrize(
     ("telemetry", "said"),
     [
-        ("traces: true", "have nowhere to go"),
-        ("traces: true, otlp_endpoint: 'http://a/custom'", "does not tell where traces go"),
+        ("traces: true", "needs a collector"),
+        ("traces: true, otlp_endpoint: 'http://a/custom'", "does not show where to send traces"),
     ],
 )
 def test_traces_need_a_collector_that_has_a_place_for_them(tmp_path: Path, telemetry: str, said: str) -> None:
@@ -226,12 +226,12 @@ def test_spark_gets_text_whatever_people_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "address"),
     [
-        ("0.0.0.0:80", Address("0.0.0.0", 80)),
-        ("localhost:0", Address("localhost", 0)),
-        ("'[::1]:8080'", Address("::1", 8080)),
+        ("0.0.0.0:80", ListenAddress("0.0.0.0", 80)),
+        ("localhost:0", ListenAddress("localhost", 0)),
+        ("'[::1]:8080'", ListenAddress("::1", 8080)),
     ],
 )
-def test_the_status_server_listens_where_it_is_told(tmp_path: Path, written: str, address: Address) -> None:
+def test_the_status_server_listens_where_it_is_told(tmp_path: Path, written: str, address: ListenAddress) -> None:
     listen = load(tmp_path, pair(more=f"status: {{listen: {written}}}")).status.listen
     assert listen == address
     assert str(listen) == written.strip("'")
@@ -259,7 +259,7 @@ stauts: 1
 """
     assert told(tmp_path, text) == [
         '4: pairs[0].primary.namespace = "contoso" is not a full host name; '
-        "write it whole and alone, as in contoso.servicebus.windows.net",
+        "write the full host name only, as in contoso.servicebus.windows.net",
         '4: pairs[0].primary.credential = "magic" is unknown; '
         "write 'default', 'managed_identity', 'workload_identity', 'environment' or 'cli'",
         "5: pairs[0].secondary.connection_string has SharedAccessKey, but no SharedAccessKeyName; "
@@ -269,17 +269,17 @@ stauts: 1
         "7: pairs[0].destinations.allow is empty; name at least one",
         '7: pairs[0].destinations.permanent_errors[0] = "gone" is unknown; '
         "write 'entity-not-found', 'entity-disabled', 'message-too-large' or 'not-allowed'",
-        '8: pairs[0].provision.via = "arm" needs to know where to find the secondary; '
-        "add arm with subscription_id and resource_group there",
+        '8: pairs[0].provision.via = "arm" needs the secondary\'s place in Resource Manager; '
+        "add arm with subscription_id and resource_group to the secondary",
         '9: pairs[1].name = "Contoso" is the name of another pair; give each its own',
         "10: pairs[1].primary has neither connection_string nor namespace; add one of them",
         "11: pairs[1].secondary.connection_string names the environment variable NO, which is not set; set it",
-        '11: pairs[1].secondary.namespace = "b.example" stands beside a connection_string; keep one of them',
+        '11: pairs[1].secondary.namespace = "b.example" is given together with a connection_string; keep one of them',
         "12: pairs[1].time_to_live = \"forever\" is unknown; write 'restore' or 'remaining'",
         "13: pipeline.long_poll = 15 has no unit; write it as 30s, 1h30m, 500ms, 14d, PT30S or never",
         '13: pipeline.lease = "2h" is longer than 1h; write 5s to 1h',
-        "13: pipeline.spark.executor is no setting of Spark; its names begin with spark.",
-        "14: status.listen = 8080 is no address to listen on; "
+        "13: pipeline.spark.executor is not a setting of Spark; their names begin with spark.",
+        "14: status.listen = 8080 is not an address to listen on; "
         "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port",
         "15: stauts is not a known key; did you mean status?",
     ]
@@ -305,7 +305,7 @@ def test_an_empty_list_of_pairs_is_no_use_either(tmp_path: Path) -> None:
 )
 def test_a_pair_is_two_namespaces(tmp_path: Path, primary: str, secondary: str) -> None:
     assert told(tmp_path, pair(primary, secondary)) == [
-        "4: pairs[0].secondary is the same namespace as primary; name one that is up when the primary is not"
+        "4: pairs[0].secondary is the same namespace as primary; name one that is available when the primary is not"
     ]
 
 
@@ -350,13 +350,13 @@ def test_a_token_does_not_travel_in_the_clear(tmp_path: Path) -> None:
         arm = f"{{subscription_id: s, resource_group: g, endpoint: '{endpoint}'}}"
         return told(tmp_path, pair(secondary=f"{{namespace: b.example, arm: {arm}}}", more="  colour: red\n"))
 
-    assert "travel in the clear; write https://" in told_of("http://10.0.0.1:80")[0]
+    assert "would send our token unencrypted; write https://" in told_of("http://10.0.0.1:80")[0]
     assert len(told_of("http://localhost:5300")) == 1
 
 
 def test_a_credential_beside_a_connection_string_is_a_mistake(tmp_path: Path) -> None:
     assert told(tmp_path, pair(f"{{connection_string: '{STRING}', credential: cli}}")) == [
-        '3: pairs[0].primary.credential = "cli" stands beside a connection_string, which has a key of its own; '
+        '3: pairs[0].primary.credential = "cli" is given together with a connection_string, which has its own key; '
         "remove it"
     ]
 
@@ -373,13 +373,13 @@ def test_resource_manager_wants_to_know_all_of_it(tmp_path: Path) -> None:  # P6
 @pytest.mark.parametrize("namespace", ["sb://a.example", "a.example/x", "a b.example", "a.example:5671", "-a.b", ""])
 def test_a_namespace_is_a_host_name_alone(tmp_path: Path, namespace: str) -> None:
     (line,) = told(tmp_path, pair(f"{{namespace: '{namespace}'}}"))
-    assert "is not the host name of a namespace; write it whole and alone" in line
+    assert "is not the host name of a namespace; write the full host name only" in line
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "-a", "a" * 51, "''", "é"])
 def test_a_pairs_name_is_good_for_a_queues_name(tmp_path: Path, name: str) -> None:
     (line,) = told(tmp_path, pair().replace("contoso", name))
-    assert "is no name; write up to 50 letters, digits and hyphens" in line
+    assert "is not a valid name; write up to 50 letters, digits and hyphens" in line
 
 
 # --- secrets ---------------------------------------------------------------------------------------------------------
@@ -422,8 +422,8 @@ def test_a_secret_in_the_wrong_place_is_a_mistake_and_never_shown(tmp_path: Path
 
 def test_a_key_where_any_text_would_do_is_told(tmp_path: Path) -> None:
     assert told(tmp_path, pair(more=f"pipeline: {{ledger: 'abfss://x;AccountKey={KEY}'}}")) == [
-        "5: pipeline.ledger holds a key, and is no place for one; "
-        "take it out; a connection string belongs under connection_string"
+        "5: pipeline.ledger contains a secret key where none belongs; "
+        "remove it; a connection string belongs under connection_string"
     ]
 
 

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from syphon.cost.estimate import Tier, drain_cost, drain_operations, idle_cost, idle_receives, namespace_cost
-from syphon.cost.prices import LIST_PRICES, Prices, load_prices
+from syphon.cost.estimate import (
+    LIST_PRICES,
+    Prices,
+    PricingTier,
+    drain_cost,
+    drain_operations,
+    idle_cost,
+    idle_receives,
+    load_prices,
+    namespace_cost,
+)
 from syphon.yaml_settings import SettingsError
 
 
@@ -19,22 +28,22 @@ def prices() -> Prices:
 def test_ten_idle_queues_take_28_800_receives_in_thirty_days(prices: Prices) -> None:  # S1
     assert idle_receives(10, 30) == 28_800
     assert (idle_receives(10, 1), idle_receives(1, 1)) == (960, 96)
-    assert idle_cost(10, 30, prices, Tier.STANDARD).operations == 28_800
+    assert idle_cost(10, 30, prices, PricingTier.STANDARD).operations == 28_800
 
 
 def test_an_idle_month_is_within_the_free_operations_or_costs_two_cents(prices: Prices) -> None:  # S7
-    charge = idle_cost(10, 30, prices, Tier.STANDARD)
+    charge = idle_cost(10, 30, prices, PricingTier.STANDARD)
     assert charge.least == 0
     assert charge.most == pytest.approx(0.0288 * 0.80)
 
 
 def test_shorter_polls_cost_more(prices: Prices) -> None:
-    assert idle_cost(10, 30, prices, Tier.STANDARD, long_poll=60).operations == 432_000
+    assert idle_cost(10, 30, prices, PricingTier.STANDARD, long_poll=60).operations == 432_000
 
 
 def test_each_message_takes_four_operations(prices: Prices) -> None:  # S7
     assert drain_operations(1_000_000) == 4_000_000
-    charge = drain_cost(1_000_000, prices, Tier.STANDARD)
+    charge = drain_cost(1_000_000, prices, PricingTier.STANDARD)
     assert charge.least == 0
     assert charge.most == pytest.approx(3.20)
 
@@ -44,19 +53,19 @@ def test_a_message_counts_again_for_every_64_kilobytes() -> None:
 
 
 def test_operations_are_billed_step_by_step(prices: Prices) -> None:
-    ten_million = drain_cost(10_000_000, prices, Tier.STANDARD)  # 40 million operations
+    ten_million = drain_cost(10_000_000, prices, PricingTier.STANDARD)  # 40 million operations
     assert ten_million.least == pytest.approx((40 - 13) * 0.80)
     assert ten_million.most == pytest.approx(40 * 0.80)
-    billion = drain_cost(1_000_000_000, prices, Tier.STANDARD)  # 4,000 million
+    billion = drain_cost(1_000_000_000, prices, PricingTier.STANDARD)  # 4,000 million
     assert billion.least == pytest.approx(87 * 0.80 + 2400 * 0.50 + 1500 * 0.20)
     assert billion.most == pytest.approx(87 * 0.80 + 2400 * 0.50 + 1513 * 0.20)
 
 
 def test_in_premium_operations_are_free_and_hours_are_not(prices: Prices) -> None:
-    charge = drain_cost(1_000_000, prices, Tier.PREMIUM)
+    charge = drain_cost(1_000_000, prices, PricingTier.PREMIUM)
     assert (charge.operations, charge.least, charge.most) == (4_000_000, 0, 0)
-    assert namespace_cost(30, prices, Tier.PREMIUM, units=2) == pytest.approx(2 * 720 * 0.9275)
-    assert namespace_cost(30, prices, Tier.STANDARD) == pytest.approx(9.81)
+    assert namespace_cost(30, prices, PricingTier.PREMIUM, units=2) == pytest.approx(2 * 720 * 0.9275)
+    assert namespace_cost(30, prices, PricingTier.STANDARD) == pytest.approx(9.81)
 
 
 def test_everything_wrong_with_a_price_file_is_told_at_once(tmp_path: Path) -> None:
@@ -73,7 +82,10 @@ def test_everything_wrong_with_a_price_file_is_told_at_once(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("steps", "complaint"),
-    [("[{up_to: 5, per_million: 1}]", "has an end"), ("[{per_million: 1}, {per_million: 2}]", "has no up_to")],
+    [
+        ("[{up_to: 5, per_million: 1}]", "is not allowed in the last step"),
+        ("[{per_million: 1}, {per_million: 2}]", "has no up_to"),
+    ],
 )
 def test_only_the_last_step_has_no_end(tmp_path: Path, steps: str, complaint: str) -> None:
     head, _, tail = LIST_PRICES.read_text().partition("operations:     ")

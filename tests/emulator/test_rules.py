@@ -24,7 +24,7 @@ from azure.servicebus.management import (
 from pydantic import SecretStr
 
 from syphon.amqp import Described, Long, Map, Symbol
-from syphon.amqp.codec import encode
+from syphon.amqp.encoding import encode
 from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings, PolicySettings
 from syphon.emulator.broker.descriptions import Claim, RuleDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.broker.filters import CorrelationFilter, Filter, SqlFilter

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from syphon.amqp import Message, encode
-from syphon.bus.plain_http import Wire
+from syphon.bus.management_http import ManagementTransport
 from syphon.cli import ExitCode
 from tests.faults.checker import Verdict
 from tests.faults.environment import BACKLOG_QUEUE, PRIMARY, QUEUE, SECONDARY
@@ -461,6 +461,6 @@ def identity_of(payload: bytes) -> bytes:
 @contextmanager
 def administration(connection_string: str) -> Iterator[ServiceBusAdministrationClient]:
     """The SDK's own client, on plain HTTP."""
-    transport = Wire(timeout=30, plain=True)
+    transport = ManagementTransport(timeout=30, plain=True)
     with ServiceBusAdministrationClient.from_connection_string(connection_string, transport=transport) as client:
         yield client

@@ -10,13 +10,13 @@ from contextlib import suppress
 from itertools import pairwise
 
 from syphon.amqp import Malformed, Message, Section, Span, batch_parts, decode, encode, split
-from syphon.amqp.codec import skip
+from syphon.amqp.decoding import skip
 from syphon.amqp.frames import read_performative
 from syphon.backlog import NotForBacklog, Restored, Ttl, Unrestorable, restore, stamps_of, to_backlog
 from syphon.backlog.aliases import NOT_CARRIED
 from syphon.backlog.layout_cache import Layout, layout_of, walk
 from syphon.backlog.section_edit import content, fields, keys
-from syphon.bus.fast_frames import usual_disposition, usual_transfer
+from syphon.bus.fast_frames import match_disposition, match_transfer
 from tests.support.amqp_equality import assert_same
 
 NOW = 1_700_000_000_000
@@ -50,7 +50,7 @@ def sections_are_found_or_malformed(data: bytes) -> None:
 
 
 def a_frame_is_read_the_same_at_a_glance_and_in_full(data: bytes) -> None:
-    transfer, disposition = usual_transfer(data, 0, len(data)), usual_disposition(data, 0, len(data))
+    transfer, disposition = match_transfer(data, 0, len(data)), match_disposition(data, 0, len(data))
     try:
         frame, payload = read_performative(data)
     except Malformed:

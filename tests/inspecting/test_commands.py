@@ -17,7 +17,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from syphon.cli import main
-from syphon.cost.prices import LIST_PRICES
+from syphon.cost import LIST_PRICES
 from syphon.emulator import Action, Fault, Operation
 from tests.inspecting.conftest import FIRST, KEY, SECOND, Bench, aliased
 

@@ -77,8 +77,8 @@ def test_the_key_is_not_kept() -> None:
         (f"{GOOD}\n{GOOD}", ["has several lines"]),
         ("Endpoint=sb://a.b", ["has neither SharedAccessKey nor SharedAccessSignature"]),
         (f"{GOOD};SharedAccessSignature=x", ["has SharedAccessKey and SharedAccessSignature"]),
-        (f"{GOOD};EntityPath=orders", ["is good for one entity alone (EntityPath)"]),
-        (f"{GOOD};UseDevelopmentEmulator=True", ["says neither true nor false for UseDevelopmentEmulator"]),
+        (f"{GOOD};EntityPath=orders", ["is valid for one entity only (EntityPath)"]),
+        (f"{GOOD};UseDevelopmentEmulator=True", ["has a UseDevelopmentEmulator that is neither true nor false"]),
         (f"{GOOD};{KEY}x", ["has a part (number 4) whose name is not known"]),  # a key torn in two looks like a name
         (f"{GOOD};x", ["has a part (number 4) that is not Name=Value"]),
         (f"{GOOD};Endpoint=sb://a.b", ["has a part (number 4) that is there twice"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syphon.model.formatting import counted, duration, harmless, volume
+from syphon.model.formatting import duration, plural, printable, volume
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_a_volume_has_the_unit_that_fits(size: int, text: str) -> None:
 
 
 def test_one_is_not_many() -> None:
-    assert [counted(number, "message") for number in (0, 1, 1_000)] == ["0 messages", "1 message", "1,000 messages"]
+    assert [plural(number, "message") for number in (0, 1, 1_000)] == ["0 messages", "1 message", "1,000 messages"]
 
 
 def test_a_text_of_somebody_else_keeps_its_letters_and_loses_what_steers() -> None:
-    assert harmless("Zürich – 東京\x1b[31m\r\n\u202e") == "Zürich – 東京\ufffd[31m\ufffd\ufffd\ufffd"
+    assert printable("Zürich – 東京\x1b[31m\r\n\u202e") == "Zürich – 東京\ufffd[31m\ufffd\ufffd\ufffd"

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from syphon.model.counters import Counters
-from syphon.model.durations import SECONDS_BUCKETS, Durations
-from syphon.model.outcome import Outcome, Result
-from syphon.model.stats import MOST_DESTINATIONS, OTHERS, QueueKey, Stats
+from syphon.model.outcome import Counters, Outcome, Result
+from syphon.model.stats import MOST_DESTINATIONS, OTHERS, SECONDS_BUCKETS, Durations, QueueKey, Stats
 from syphon.spark.control_protocol import SlotReport
 from syphon.spark.control_server import ControlServer
 

@@ -12,7 +12,7 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.backlog.provisioning import NoBacklogQueue
-from syphon.bus.sdk_internals import way_in
+from syphon.bus.sdk_internals import connection_details
 from syphon.emulator import (
     Action,
     BackgroundEmulator,
@@ -62,7 +62,7 @@ def test_fewer_queues_than_asked_for_are_used_and_counted(paired: PairedEmulator
     primary, secondary = map(ServiceBusClient.from_connection_string, strings(paired))
     pauses: list[float] = []
     with primary, secondary:
-        backlog = set_up(primary, way_in(secondary), OPTIONS, pauses.append)
+        backlog = set_up(primary, connection_details(secondary), OPTIONS, pauses.append)
     assert backlog.names == (QUEUE_0,)
     assert backlog.count == 1
     assert pauses == [30.0, 30.0]
@@ -72,7 +72,7 @@ def test_no_queue_at_all_is_an_error(paired: PairedEmulator) -> None:  # F1, P5
     paired.outage(Outage.REFUSE, "contoso-dr")
     primary, secondary = map(ServiceBusClient.from_connection_string, strings(paired))
     with primary, secondary, pytest.raises(NoBacklogQueue, match="not one of the 2"):
-        set_up(primary, way_in(secondary), OPTIONS, lambda seconds: None)  # noqa: ARG005
+        set_up(primary, connection_details(secondary), OPTIONS, lambda seconds: None)  # noqa: ARG005
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_no_log_line_or_repr_has_a_key_in_it(paired: PairedEmulator, caplog: pyt
     key = strings(paired)[0].partition("SharedAccessKey=")[2].partition(";")[0]
     assert len(key) > 5
     assert key not in caplog.text
-    assert key not in repr(way_in(client.primary)) + repr(client.failover.options)
+    assert key not in repr(connection_details(client.primary)) + repr(client.failover.options)
 
 
 # --- options ---

@@ -10,7 +10,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.amqp import data_section
 from syphon.backlog import QueueName
-from syphon.bus.sdk_internals import Retries
+from syphon.bus.sdk_internals import RetryPolicy
 from syphon.sender import BothSidesFailed, PairOptions
 from syphon.sender.entities import PrimaryEntity
 from syphon.sender.failover import Failover
@@ -24,7 +24,7 @@ class FlowHarness:
 
     def __init__(self, retries: int = 0, **options: Any) -> None:
         self.time = 100.0
-        self.retries = Retries(retries)
+        self.retries = RetryPolicy(retries)
         self.limit: int | None = None
         self.watched: list[PrimaryEntity] = []
         queue = QueueName("contoso/x-servicebus-transfer/0")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from syphon.backlog import TraceContext
-from syphon.model.counters import Counters
+from syphon.model.outcome import Counters
 from syphon.spark.control_protocol import SlotOrder, SlotReport
 from syphon.spark.control_server import ControlServer, Traced
 from syphon.transfer.traces import BatchTrace

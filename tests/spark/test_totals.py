@@ -7,7 +7,7 @@ from dataclasses import asdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syphon.model.counters import Counters
+from syphon.model.outcome import Counters
 from syphon.spark.control_protocol import SlotReport
 from syphon.spark.totals import Totals
 

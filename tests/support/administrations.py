@@ -81,7 +81,7 @@ def site(*, tls: bool = False, accept_any_jwt: bool = True) -> Iterator[Site]:
         yield Site(emulator)
 
 
-WayIn = Callable[[Site], Administration]
+MakeAdministration = Callable[[Site], Administration]
 
 
 def with_connection_string(here: Site) -> Administration:
@@ -97,6 +97,6 @@ BOTH = (with_connection_string, with_resource_manager)
 
 
 @contextmanager
-def entered(way: WayIn, here: Site) -> Iterator[Administration]:
+def entered(way: MakeAdministration, here: Site) -> Iterator[Administration]:
     with closing(way(here)) as administration:
         yield administration

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from syphon.ledger.schema import TRANSFERS, Attempt, Origin, transfer_rows
 from syphon.ledger.store import Ledger
-from syphon.model.counters import Counters
-from syphon.model.outcome import Outcome, Result
+from syphon.model.outcome import Counters, Outcome, Result
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -276,7 +276,7 @@ def test_a_peer_is_asked_for_heartbeats(street: Street, monkeypatch: pytest.Monk
     with ServiceBusClient.from_connection_string(street.emulator["contoso-dr"].connection_string) as client:
         connection = Connection(client, QUEUES[0])
         heard: list[bytes] = []
-        monkeypatch.setattr(connection.wire, "_take", heard.append)
+        monkeypatch.setattr(connection.wire, "_split", heard.append)
 
         def beats() -> bool:
             connection.wire.read()

@@ -9,7 +9,7 @@ import pytest
 from syphon.amqp import data_section
 from syphon.backlog import to_backlog
 from syphon.bus.connection import Connection
-from syphon.bus.namespace import Namespace, Status
+from syphon.bus.namespace import Namespace, NamespaceStatus
 from syphon.emulator import Action, Fault, Operation
 from syphon.model.errors import NotAuthorized
 from syphon.transfer.batches import MOST
@@ -124,6 +124,6 @@ def test_a_key_that_the_secondary_does_not_take_any_more_faults_it(bench: Bench)
     pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, PATIENT)  # noqa: ARG005
     with pytest.raises(NotAuthorized, match=f"'{BACKLOG}' was refused"):
         pump.run()
-    assert secondary.status is Status.FAULTED
+    assert secondary.status is NamespaceStatus.FAULTED
     secondary.close()
     primary.close()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from syphon.yaml_settings import LONGEST, Duration, Wrong, parse_duration, write_duration
+from syphon.yaml_settings import LONGEST, Duration, InvalidSetting, parse_duration, write_duration
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_duration_is_read_as_milliseconds(text: str, millis: int) -> None:
     "text", ["", "5", "m", "1.5h", "30m1h", "-5s", "5 s", "P", "PT", "P1DT", "1M", "00:05:00", "PT5", "٣s", "99999999d"]
 )
 def test_what_is_no_duration_is_refused_with_a_remedy(text: str) -> None:
-    with pytest.raises(Wrong, match="write"):
+    with pytest.raises(InvalidSetting, match="write"):
         parse_duration(text)
 
 

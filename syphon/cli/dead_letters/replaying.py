@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import harmless
+from syphon.model import printable
 
 from ..chosen_queues import assignments, exit_code_for, unseen_records
 from ..exit_codes import ExitCode
@@ -230,7 +230,7 @@ class _Plan:
 
 def _reasons(what: str, reasons: Counter[str]) -> None:
     for why, count in reasons.most_common():
-        click.echo(f"  {count:,} {what}: {harmless(why)}")
+        click.echo(f"  {count:,} {what}: {printable(why)}")
 
 
 class _Progress:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import harmless
+from syphon.model import printable
 
 from ..chosen_queues import assignments, exit_code_for, queue_options, unseen_records
 from ..exit_codes import ExitCode
@@ -129,11 +129,11 @@ def _print(record: dict[str, Any]) -> None:
         if name in SECTIONS:
             click.echo(f"{name.replace('_', ' ')}:")
             for entry in value:
-                click.echo(f"  {harmless(str(entry['name']))} = {harmless(str(entry['value']))}  ({entry['type']})")
+                click.echo(f"  {printable(str(entry['name']))} = {printable(str(entry['value']))}  ({entry['type']})")
         elif name == "body":
             click.echo(f"body: {value['kind']}, {value['bytes']:,} bytes")
             for part in value.get("content", ()):
                 text = part.get("text", part) if isinstance(part, dict) else part
-                click.echo(f"  {harmless(str(text))}")
+                click.echo(f"  {printable(str(text))}")
         elif value is not None:
-            click.echo(f"{name.replace('_', ' ')}: {harmless(str(value))}")
+            click.echo(f"{name.replace('_', ' ')}: {printable(str(value))}")

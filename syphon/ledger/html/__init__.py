@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from importlib.resources import files
 
-from syphon.model import moment
+from syphon.model import utc_time
 
 from ..report import Report
 from .markup import Markup, tag, together
@@ -51,7 +51,7 @@ def _header(report: Report) -> Markup:
 
 def _period(report: Report) -> str:
     start, end = report.period.since or report.first, report.period.until or report.last
-    return f"{moment(start)} to {moment(end)}" if start and end else "no time"
+    return f"{utc_time(start)} to {utc_time(end)}" if start and end else "no time"
 
 
 def _footer(report: Report, made_at: datetime) -> Markup:
@@ -66,5 +66,5 @@ def _footer(report: Report, made_at: datetime) -> Markup:
         "footer",
         tag("h2", "Words"),
         tag("dl", *(together(tag("dt", word), tag("dd", meaning)) for word, meaning in words)),
-        tag("p", f"Made {moment(made_at)} from the ledger {report.ledger}. Times are UTC."),
+        tag("p", f"Made {utc_time(made_at)} from the ledger {report.ledger}. Times are UTC."),
     )

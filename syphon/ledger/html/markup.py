@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from syphon.model import harmless
+from syphon.model import printable
 
 _VOID = frozenset({"meta"})
 
@@ -16,7 +16,7 @@ class Markup(str):
 def tag(name: str, /, *children: str | None, **attributes: str | int | float | None) -> Markup:
     """An element. A name that Python keeps for itself has an underscore at its end, and others are hyphens."""
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(harmless(str(value)))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(printable(str(value)))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -29,6 +29,6 @@ def together(*children: str | None) -> Markup:
     """Elements and text, one after the other."""
     return Markup(
         "".join(
-            child if isinstance(child, Markup) else escape(harmless(child)) for child in children if child is not None
+            child if isinstance(child, Markup) else escape(printable(child)) for child in children if child is not None
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from syphon.model import counted, duration, moment, volume
+from syphon.model import duration, plural, utc_time, volume
 
 from ..report import DestinationReport, Hour, ReasonCount, Report, Timeline, TimelineStep
 from .charts import Bar, Part, columns, rows
@@ -131,7 +131,7 @@ def _legend() -> Markup:
 def _waits(report: Report) -> Markup:
     spread, bands = report.in_backlog, _bands(report)
     assert spread is not None
-    bars = [Bar(label, [Part("forwarded", messages)], counted(messages, "message")) for label, messages in bands]
+    bars = [Bar(label, [Part("forwarded", messages)], plural(messages, "message")) for label, messages in bands]
     description = (
         f"Half of the messages that arrived were in it for less than {duration(spread.p50)}, 95 % for less than "
         f"{duration(spread.p95)}, and none for more than {duration(spread.longest)}."
@@ -161,7 +161,7 @@ def _band(lower: int | None, upper: int | None) -> str:
 def _destinations(report: Report) -> Markup:
     most = report.destinations[:MOST_BARS]
     bars = [Bar(_name(each.name), _parts(each), _ends(each)) for each in most]
-    description = f"Messages for {counted(len(report.destinations), 'destination')}, and what became of them."
+    description = f"Messages for {plural(len(report.destinations), 'destination')}, and what became of them."
     if len(report.destinations) > MOST_BARS:
         description += " The chart shows those with the most."
     if report.slowest and (slowest := report.slowest[0]).carrying is not None:
@@ -263,7 +263,7 @@ def _section(title: str, about: str | None, *content: Markup | None) -> Markup:
 
 
 def _time(when: datetime | None) -> Markup:
-    return tag("time", "–" if when is None else moment(when))
+    return tag("time", "–" if when is None else utc_time(when))
 
 
 def _behind(table: Markup, name: str = "The numbers") -> Markup:

@@ -1,4 +1,4 @@
-"""A document held against a pydantic model, and the model's complaints told in the terms of the file."""
+"""Validates a document with a pydantic model, and reports pydantic's errors in the terms of the file."""
 
 from __future__ import annotations
 
@@ -11,76 +11,76 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
-from .problems import Fault, Loc, Problem, SettingsError, Wrong
+from .problems import InvalidSetting, Loc, Mistake, Problem, SettingsError
 from .reading import Document
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Settings(BaseModel):
-    """What all settings share: unknown keys are mistakes, nothing changes later, and input is never printed."""
+    """The base of all settings: unknown keys are mistakes, settings cannot change, and input is never printed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
 
 def validate(document: Document, model: type[Model]) -> Model:
-    """Make the model from a document, or raise a SettingsError that tells all that is wrong with it."""
+    """Makes the model from a document, or raises a SettingsError with all problems."""
     problems = list(document.problems)
     data = {} if document.data is None else document.data
     try:
         settings = model.model_validate(data, context={"from_file": True})
     except ValidationError as error:
-        problems += _Judge(document, model).problems(error)
+        problems += _Reporter(document, model).problems(error)
     if problems:
-        # Not chained: pydantic's own text would repeat all this in other words, and perhaps a secret.
+        # Not chained: pydantic's own text would repeat the problems in other words, and perhaps a secret.
         raise SettingsError(problems) from None
     return settings
 
 
-def together(check: Callable[[Any], Iterable[Fault]]) -> WrapValidator:
-    """Annotates settings with a check of things that must fit together.
+def together(check: Callable[[Any], Iterable[Mistake]]) -> WrapValidator:
+    """Annotates settings with a check of values that must fit together.
 
-    `check` gets the raw data (or settings made in Python) and must bear with anything. So what it finds is told beside
-    what is wrong with the parts, and not only once those are mended.
+    `check` gets the raw data (or settings made in Python) and must accept any input. So its mistakes are reported
+    together with those of the single values, and not only when those have been corrected.
     """
 
-    def judge(data: Any, handler: Callable[[Any], Any]) -> Any:
-        faults = list(check(data))
+    def run(data: Any, handler: Callable[[Any], Any]) -> Any:
+        mistakes = list(check(data))
         try:
             checked = handler(data)
         except ValidationError as error:
-            if not faults:
+            if not mistakes:
                 raise
-            raise Wrong(*faults, beneath=error) from None
-        if faults:
-            raise Wrong(*faults)
+            raise InvalidSetting(*mistakes, beneath=error) from None
+        if mistakes:
+            raise InvalidSetting(*mistakes)
         return checked
 
-    return WrapValidator(judge)
+    return WrapValidator(run)
 
 
 def given(data: Any, key: str) -> Any:
-    """A value out of raw data or out of settings; None out of anything else. For who checks things together."""
+    """A value of raw data or of settings; None for any other input. For the checks of `together`."""
     return data.get(key) if isinstance(data, dict) else getattr(data, key, None) if isinstance(data, Settings) else None
 
 
 def unique(key: str, what: str) -> WrapValidator:
-    """Annotates a list of settings in which no two may have the same `key`; capitals make no difference."""
+    """Annotates a list of settings in which no two may have the same `key`, in any case."""
     return together(lambda items: _repeated(items, key, what) if isinstance(items, list) else ())
 
 
-def _repeated(items: list[Any], key: str, what: str) -> Iterator[Fault]:
+def _repeated(items: list[Any], key: str, what: str) -> Iterator[Mistake]:
     seen: set[str] = set()
     for index, item in enumerate(items):
         name = given(item, key)
         if isinstance(name, str) and name.lower() in seen:
-            yield Fault(f"is the name of another {what}", "give each its own", (index, key))
+            yield Mistake(f"is the name of another {what}", "give each its own", (index, key))
         elif isinstance(name, str):
             seen.add(name.lower())
 
 
-class _Judge:
-    """Puts pydantic's complaints into words, with lines and values, and keeps secrets to itself."""
+class _Reporter:
+    """Turns pydantic's errors into problems with lines and values. It never shows a secret."""
 
     def __init__(self, document: Document, model: type[BaseModel]) -> None:
         self._document = document
@@ -91,10 +91,10 @@ class _Judge:
         for details in error.errors(include_url=False):
             path = (*below, *details["loc"])
             wrong = details.get("ctx", {}).get("error")
-            if isinstance(wrong, Wrong):
-                for fault in wrong.faults:
-                    if (*path, *fault.at) not in self._document.settled:
-                        yield self._problem((*path, *fault.at), fault.text, fault.remedy)
+            if isinstance(wrong, InvalidSetting):
+                for mistake in wrong.mistakes:
+                    if (*path, *mistake.at) not in self._document.settled:
+                        yield self._problem((*path, *mistake.at), mistake.text, mistake.remedy)
                 if wrong.beneath is not None:
                     yield from self.problems(wrong.beneath, path)
             elif path not in self._document.settled:
@@ -105,7 +105,7 @@ class _Judge:
             case "missing":
                 return self._document.problem(path, "is missing", "add it")
             case "extra_forbidden":
-                # Its value is not shown: it may be a secret under a misspelt name.
+                # The value is not shown: it may be a secret under a misspelt name.
                 return self._document.problem(path, "is not a known key", self._known_keys(path))
             case "string_type":
                 return self._problem(path, "is not text", "put quotes around it")
@@ -135,7 +135,7 @@ class _Judge:
                 return self._problem(path, "is too short", f"write {details['ctx']['min_length']} characters or more")
             case "string_too_long":
                 return self._problem(path, "is too long", f"write {details['ctx']['max_length']} characters at most")
-        return self._problem(path, "is not taken", details["msg"][:1].lower() + details["msg"][1:])
+        return self._problem(path, "is not accepted", details["msg"][:1].lower() + details["msg"][1:])
 
     def _problem(self, path: Loc, text: str, remedy: str) -> Problem:
         return self._document.problem(path, text, remedy, self._shown(path))
@@ -169,18 +169,18 @@ class _Judge:
 
 
 def looks_secret(text: str) -> bool:
-    """Whether a text holds a key, in a place where nobody would look for one."""
+    """Whether a text contains a secret key, in a place where it does not belong."""
     return _SECRET.search(text) is not None
 
 
-# A part of a connection string, or a key alone: 32 bytes in base64.
+# A part of a connection string, or a key by itself: 32 bytes in base64.
 _SECRET = re.compile(
     r"(?i:shared_?access_?(key|signature)|account_?key)\s*=|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=])"
 )
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models an annotation speaks of: `list[X] | None` speaks of X."""
+    """The models that an annotation contains: `list[X] | None` contains X."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
@@ -188,7 +188,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _model_at(model: type[BaseModel], path: Loc) -> type[BaseModel] | None:
-    """The model that judges what lies at a path."""
+    """The model that validates the value at a path."""
     here: type[BaseModel] | None = model
     for step in path:
         if here is None or isinstance(step, int):
@@ -200,7 +200,7 @@ def _model_at(model: type[BaseModel], path: Loc) -> type[BaseModel] | None:
 
 
 def _secretive_fields(model: type[BaseModel]) -> tuple[set[str], set[str]]:
-    """The keys at or below which a secret may stand, by the model's types; and those of secrets, or of many of them."""
+    """The keys at or below which a secret may be, by the model's types; and the keys of secrets themselves."""
     around: set[str] = set()
     secrets: set[str] = set()
 

@@ -12,9 +12,9 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from pydantic import SecretStr
 
+from syphon.bus.connection import wait_for_traffic
 from syphon.bus.factory import connected
 from syphon.bus.peeking import peek
-from syphon.bus.polling import wait_for_traffic
 from syphon.config import NamespaceSettings as Side
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 
@@ -30,7 +30,7 @@ def connection_string() -> Iterator[str]:
 
 @pytest.fixture
 def _many_files() -> Iterator[None]:
-    """As in a server: the next socket has a number that select() cannot name."""
+    """As in a server: the next socket has a number that select() cannot watch."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2 * SELECT_ENDS_AT:
         pytest.skip("this machine allows too few open files")

@@ -152,7 +152,7 @@ def test_what_is_no_yaml_is_told_with_its_line(text: str, line: int) -> None:
     [
         ("a:\n\t- 1", r":2: .*write spaces instead of tabs"),
         ("a: {b: ${env:NAME}}", r':1: .*put quotes around a reference: "\${env:NAME}"'),
-        ("a: [1,\n  2\n", r":3: .*in what begins on line 1"),
+        ("a: [1,\n  2\n", r":3: .*in the value that begins on line 1"),
     ],
 )
 def test_the_usual_slips_have_remedies_of_their_own(text: str, told: str) -> None:

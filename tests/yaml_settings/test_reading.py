@@ -61,8 +61,8 @@ def test_a_credential_is_a_file_that_systemd_has_handed_to_the_unit(tmp_path: Pa
 
 def test_a_credential_outside_of_a_unit_is_told_with_what_to_do() -> None:
     assert told(resolved("name: ${credential:secrets_key}")) == [
-        "shop.yaml:1: name names the credential secrets_key, and systemd has given none; "
-        "start it as a unit with LoadCredential=, or name a ${file:PATH}"
+        "shop.yaml:1: name names the credential secrets_key, but systemd passes none; "
+        "start it as a unit with LoadCredential=, or use ${file:PATH}"
     ]
 
 
@@ -111,6 +111,6 @@ def test_a_file_that_cannot_be_had_is_told_with_its_place(tmp_path: Path) -> Non
 def test_what_is_no_reference_is_a_mistake(value: str) -> None:
     (line,) = told(resolved(f"name: '{value}'", A="x"))
     assert line == (
-        "shop.yaml:1: name has a reference that is not understood; "
+        "shop.yaml:1: name has a reference of an unknown form; "
         "write ${env:NAME}, ${file:PATH} or ${credential:NAME}, or $${ for a plain ${"
     )

@@ -1,0 +1,70 @@
+"""Reads the settings file of a worker. `config.example.yaml` shows all settings.
+
+All mistakes in a file are reported at once, each with its line and a remedy. No error and no repr ever shows a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from syphon.yaml_settings import Document, Loc, Problem, Settings, SettingsError, looks_secret, read, resolve, validate
+
+from .pairs import Pairs
+from .worker import LogSettings, PipelineSettings, StatusSettings, Telemetry, TelemetrySettings
+
+
+class Config(Settings):
+    """All settings of a worker."""
+
+    pairs: Pairs
+    pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
+    status: StatusSettings = Field(default_factory=StatusSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    telemetry: Telemetry = Field(default_factory=TelemetrySettings)
+
+    @property
+    def state_file(self) -> Path:
+        """The file that remembers which pairs, queues and destinations are paused."""
+        if self.status.state is not None:
+            return Path(self.status.state)
+        ledger = self.pipeline.ledger
+        folder = Path() if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", ledger) else Path(ledger).parent
+        return folder / "syphon-state.json"
+
+
+def load_config(path: Path, environ: Mapping[str, str] | None = None) -> Config:
+    """Reads a settings file. Raises SettingsError with all problems. File names in it are relative to its folder."""
+    document = read(path)
+    resolve(document, path.parent, os.environ if environ is None else environ)
+    problems: list[Problem] = []
+    try:
+        config = validate(document, Config)
+    except SettingsError as error:
+        problems = error.problems
+    reported = {problem.path for problem in problems}
+    problems += [problem for problem in _misplaced_secrets(document) if problem.path not in reported]
+    if problems:
+        raise SettingsError(problems)
+    return config
+
+
+def _misplaced_secrets(document: Document) -> Iterator[Problem]:
+    """Finds secret keys in settings that are printed, logged and stored."""
+    for path, text in _texts(document.data, ()):
+        if looks_secret(text) and "connection_string" not in path and "spark" not in path:
+            remedy = "remove it; a connection string belongs under connection_string"
+            yield document.problem(path, "contains a secret key where none belongs", remedy)
+
+
+def _texts(data: Any, path: Loc) -> Iterator[tuple[Loc, str]]:
+    if isinstance(data, str):
+        yield path, data
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, item in items:
+        yield from _texts(item, (*path, key))
