@@ -111,7 +111,7 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
             [
                 (
                     found.path,
-                    found.state,
+                    found.state.words,
                     span(found.since, now),
                     span(now, found.next_try),
                     f"≥ {found.left:,}" if found.left else None,

@@ -36,8 +36,8 @@ class Known:
 
     tally: DestinationStats
     since: float | None = None
-    waits_until: float = 0.0
-    closed_until: float = 0.0
+    backs_off_until: float = 0.0
+    rejects_until: float = 0.0
     reason: str | None = None
     stuck: dict[str, Stuck] = field(default_factory=dict)
     """By queue."""
@@ -70,7 +70,7 @@ class Destinations:
         for (queue, path), away in turned_away.items():
             self._find(path).saw(queue, now, away.messages, away.oldest)
         for found in waiting:
-            self._wait(now, found)
+            self._backs_off(now, found)
         held = {EntityPath.of(path).key: path for path in paused}
         for path in held.values():
             known = self._find(path)
@@ -78,7 +78,7 @@ class Destinations:
         self._forget(now, held)
         return sorted(
             (_status(known, now, key in held) for key, known in self._known.items()),
-            key=lambda found: (found.state is DestinationState.OPEN, found.path),
+            key=lambda found: (found.state is DestinationState.AVAILABLE, found.path),
         )
 
     def oldest(self, queue: str) -> int | None:
@@ -100,7 +100,7 @@ class Destinations:
         for key, tally in census.destinations.items():
             known = self._known.setdefault(key, Known(DestinationStats(tally.path)))
             if tally.forwarded > known.tally.forwarded:  # it takes messages
-                known.since, known.waits_until = None, 0.0
+                known.since, known.backs_off_until = None, 0.0
                 known.stuck.clear()
             known.tally = tally
 
@@ -117,39 +117,39 @@ class Destinations:
             left.add(sheet.stats)
             for found in sheet.waiting:
                 if found.seconds > 0:
-                    self._wait(now, found)
+                    self._backs_off(now, found)
             for found in sheet.closed:
                 known = self._find(found.path)
-                known.closed_until, known.reason = now + found.seconds, found.reason
+                known.rejects_until, known.reason = now + found.seconds, found.reason
         for tally in left.destinations.values():
             if tally.left:
                 self._find(tally.path).saw(queue, now, tally.left, tally.oldest_left)
 
-    def _wait(self, now: float, found: DestinationBackoff) -> None:
+    def _backs_off(self, now: float, found: DestinationBackoff) -> None:
         known = self._find(found.path)
         known.since, known.reason = known.since or now, found.reason
-        known.waits_until = max(known.waits_until, now + found.seconds)
+        known.backs_off_until = max(known.backs_off_until, now + found.seconds)
 
     def _forget(self, now: float, held: Mapping[str, str]) -> None:
         """What was not seen for long, and names beyond the bound that have nothing to tell any more."""
         for key, known in list(self._known.items()):
             known.stuck = {queue: stuck for queue, stuck in known.stuck.items() if now - stuck.seen_at < FRESH}
-            if key not in held and not known.stuck and now - known.waits_until > FRESH:
+            if key not in held and not known.stuck and now - known.backs_off_until > FRESH:
                 known.since = None
-            is_silent = known.since is None and now > known.closed_until and not known.stuck
+            is_silent = known.since is None and now > known.rejects_until and not known.stuck
             if is_silent and len(self._known) > MOST_DESTINATIONS and not (known.tally.forwarded or known.tally.left):
                 del self._known[key]
 
 
 def _status(known: Known, now: float, paused: bool) -> Destination:
-    state, reason, next_try = DestinationState.OPEN, None, None
+    state, reason, next_try = DestinationState.AVAILABLE, None, None
     if paused:
         state, reason = DestinationState.PAUSED, BY_THE_OPERATOR
     elif known.since is not None:
-        state, reason = DestinationState.WAITING, known.reason
-        next_try = moment(known.waits_until) if known.waits_until > now else None
-    elif known.closed_until > now:
-        state, reason, next_try = DestinationState.CLOSED, known.reason, moment(known.closed_until)
+        state, reason = DestinationState.BACKING_OFF, known.reason
+        next_try = moment(known.backs_off_until) if known.backs_off_until > now else None
+    elif known.rejects_until > now:
+        state, reason, next_try = DestinationState.REJECTING, known.reason, moment(known.rejects_until)
     tally = known.tally
     return Destination(
         path=tally.path,

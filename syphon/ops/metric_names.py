@@ -135,14 +135,14 @@ DESTINATION_STATE = Metric(
     "syphon.destination.state",
     Kind.GAUGE,
     "1",
-    "1 for the state a destination is in (open, waiting or closed), 0 for the others.",
+    "1 for the state a destination is in (available, backing_off, rejecting or paused), 0 for the others.",
     ("pair", "destination", "state"),
 )
-DESTINATION_WAITING = Metric(
-    "syphon.destination.waiting",
+DESTINATION_BACKING_OFF = Metric(
+    "syphon.destination.backing_off",
     Kind.GAUGE,
     "s",
-    "How long a destination has taken nothing, tries in between included; 0 when it is open.",
+    "How long a destination has been backing off or paused, retries in between included; 0 in the other states.",
     ("pair", "destination"),
 )
 LAST_SUCCESS = Metric(
@@ -169,7 +169,7 @@ OWN = (
     BACKLOG_AGE,
     BACKLOG_MESSAGES,
     DESTINATION_STATE,
-    DESTINATION_WAITING,
+    DESTINATION_BACKING_OFF,
     LAST_SUCCESS,
     SIDE_CONNECTED,
 )

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syphon.worker import Pause
 
-CONTRACT = 1
-"""The version of the contract."""
+CONTRACT = 2
+"""The version of the contract. 2: a destination is available, backing off or rejecting (1: open, waiting, closed)."""
 
 
 class Part(BaseModel):
@@ -88,12 +88,21 @@ class Queue(Part):
 
 
 class DestinationState(StrEnum):
-    OPEN = "open"
-    WAITING = "waiting"
-    """Takes nothing now: its messages stay in the backlog until it does."""
-    CLOSED = "closed"
-    """Refuses everything for good: its messages go to the dead letters."""
+    """The state of a destination's breaker (`syphon.transfer.breaker`), or `paused` while the operator pauses it."""
+
+    AVAILABLE = "available"
+    """The destination accepts messages, as far as the worker knows."""
+    BACKING_OFF = "backing_off"
+    """The destination accepts nothing now. Its messages stay in the backlog, and the worker tries again later."""
+    REJECTING = "rejecting"
+    """The destination refuses every message for good. Its messages go to the dead letters."""
     PAUSED = "paused"
+    """The operator has paused the destination. Its messages stay in the backlog."""
+
+    @property
+    def words(self) -> str:
+        """The state as people read it."""
+        return self.value.replace("_", " ")
 
 
 class Destination(Part):
@@ -105,7 +114,7 @@ class Destination(Part):
     reason: str | None
     next_try: datetime | None
     since: datetime | None
-    """When it took the last message before it began to wait."""
+    """Since when it has been backing off or paused, retries in between included. Null in the other states."""
     forwarded: int
     dead_lettered: int
     left: int

@@ -151,19 +151,17 @@ class Telemetry:
     def _destination_state(self) -> Seen:
         for pair in self._pairs:
             for destination in pair.destinations:
-                paused = destination.state is DestinationState.PAUSED
-                now = DestinationState.WAITING if paused else destination.state
-                for state in (DestinationState.OPEN, DestinationState.WAITING, DestinationState.CLOSED):
+                for state in DestinationState:
                     labels = {"pair": pair.name, "destination": destination.path, "state": state.value}
-                    yield int(state is now), labels
+                    yield int(state is destination.state), labels
 
-    def _destination_waiting(self) -> Seen:
+    def _destination_backing_off(self) -> Seen:
         at = self._observer.status.at
         for pair in self._pairs:
             for destination in pair.destinations:
                 since = destination.since
-                waiting = 0.0 if since is None else max(0.0, (at - since).total_seconds())
-                yield waiting, {"pair": pair.name, "destination": destination.path}
+                seconds = 0.0 if since is None else max(0.0, (at - since).total_seconds())
+                yield seconds, {"pair": pair.name, "destination": destination.path}
 
     def _last_success(self) -> Seen:
         for pair in self._pairs:
@@ -207,7 +205,7 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Seen]] = {
     metric_names.BACKLOG_AGE: Telemetry._backlog_age,
     metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
     metric_names.DESTINATION_STATE: Telemetry._destination_state,
-    metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
+    metric_names.DESTINATION_BACKING_OFF: Telemetry._destination_backing_off,
     metric_names.LAST_SUCCESS: Telemetry._last_success,
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
 }

@@ -56,14 +56,14 @@ class Scene:
         return {destination.path: destination for destination in seen}
 
 
-def test_a_destination_waits_from_its_first_failure_until_it_takes_a_message_tries_in_between_included() -> None:  # S4
+def test_a_destination_backs_off_from_its_first_failure_until_it_accepts_a_message_retries_included() -> None:  # S4
     scene = Scene()
     scene.ends(job(DestinationStats("orders", left=5, oldest_left=900_000), waiting=[FULL]))
     first = scene.look([FULL])["orders"]
-    assert (first.state, first.reason, first.left) == (DestinationState.WAITING, "is full", 5)
-    scene.now += 40  # its wait is over; a job tries again, and it is still full
+    assert (first.state, first.reason, first.left) == (DestinationState.BACKING_OFF, "is full", 5)
+    scene.now += 40  # the back-off is over; a job tries again, and it is still full
     due = scene.look()["orders"]
-    assert (due.state, due.next_try, due.since) == (DestinationState.WAITING, None, first.since)
+    assert (due.state, due.next_try, due.since) == (DestinationState.BACKING_OFF, None, first.since)
     scene.ends(job(DestinationStats("orders", left=5, oldest_left=900_000), waiting=[FULL]))
     again = scene.look([FULL])["orders"]
     assert (again.since, again.left) == (first.since, 5)
@@ -71,7 +71,7 @@ def test_a_destination_waits_from_its_first_failure_until_it_takes_a_message_tri
     scene.ends(job(DestinationStats("orders", forwarded=5)))
     scene.now += 31
     taken = scene.look()["orders"]
-    assert (taken.state, taken.since, taken.left, taken.forwarded) == (DestinationState.OPEN, None, 0, 5)
+    assert (taken.state, taken.since, taken.left, taken.forwarded) == (DestinationState.AVAILABLE, None, 0, 5)
     assert scene.destinations.oldest("q") is None
 
 
@@ -98,20 +98,20 @@ def test_messages_that_started_no_job_keep_their_age_until_they_are_seen_no_more
     scene.look()
     assert scene.destinations.oldest("q") == 800_000
     scene.now += 2
-    assert scene.look()["orders"].state is DestinationState.WAITING  # it may have taken nothing, for all we know
+    assert scene.look()["orders"].state is DestinationState.BACKING_OFF  # it may have taken nothing, for all we know
     assert scene.destinations.oldest("q") is None
     scene.now += FRESH
-    assert scene.look()["orders"].state is DestinationState.OPEN
+    assert scene.look()["orders"].state is DestinationState.AVAILABLE
 
 
-def test_a_destination_that_refuses_everything_is_closed_until_it_is_looked_at_again() -> None:  # S4
+def test_a_destination_that_refuses_everything_is_rejecting_until_it_is_tried_again() -> None:  # S4
     scene = Scene()
     gone = DestinationBackoff("gone", 30.0, "not found", 0)
     scene.ends(job(DestinationStats("gone", dead_lettered=3), closed=[gone]))
-    closed = scene.look()["gone"]
-    assert (closed.state, closed.reason, closed.dead_lettered) == (DestinationState.CLOSED, "not found", 3)
+    rejecting = scene.look()["gone"]
+    assert (rejecting.state, rejecting.reason, rejecting.dead_lettered) == (DestinationState.REJECTING, "not found", 3)
     scene.now += 31
-    assert scene.look()["gone"].state is DestinationState.OPEN
+    assert scene.look()["gone"].state is DestinationState.AVAILABLE
 
 
 def test_a_paused_destination_is_shown_even_if_no_message_has_named_it() -> None:
@@ -120,7 +120,7 @@ def test_a_paused_destination_is_shown_even_if_no_message_has_named_it() -> None
     assert (paused.state, paused.reason) == (DestinationState.PAUSED, "paused by the operator")
     scene.now += 500
     assert scene.look(paused=["Billing"])["Billing"].since == paused.since
-    assert scene.look()["Billing"].state is DestinationState.OPEN
+    assert scene.look()["Billing"].state is DestinationState.AVAILABLE
 
 
 def test_names_that_have_nothing_to_tell_any_more_do_not_pile_up() -> None:

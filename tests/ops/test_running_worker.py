@@ -162,7 +162,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         eventually(lambda: found.forwarded("orders") == 30, explain=lambda: found.ask("/status"))
         eventually(lambda: found.forwarded("news") == 20, explain=lambda: found.ask("/status"))
         eventually(lambda: found.status().totals.dead_lettered == 7, explain=lambda: found.ask("/status"))
-        eventually(lambda: found.state_of("full") is DestinationState.WAITING, explain=lambda: found.ask("/status"))
+        eventually(lambda: found.state_of("full") is DestinationState.BACKING_OFF, explain=lambda: found.ask("/status"))
         yield found
 
 
@@ -219,9 +219,9 @@ def test_metrics_count_what_happened(stage: Stage) -> None:
     assert samples["syphon_messages_forwarded_total", "orders"] == 30
     assert samples["syphon_messages_dead_lettered_total", "DestinationMissing", queue] == 6  # EVIL is missing as well
     assert samples["syphon_messages_dead_lettered_total", "NoDestination", queue] == 1
-    assert samples["syphon_destination_state", "full", "waiting"] == 1
-    assert samples["syphon_destination_state", "full", "open"] == 0
-    assert samples["syphon_destination_waiting_seconds", "full"] > 0
+    assert samples["syphon_destination_state", "full", "backing_off"] == 1
+    assert samples["syphon_destination_state", "full", "available"] == 0
+    assert samples["syphon_destination_backing_off_seconds", "full"] > 0
     assert samples["syphon_backlog_age_seconds", "contoso/x-servicebus-transfer/1"] > 0
     processed = samples["messaging_process_duration_seconds_count", queue, "forward", "servicebus"]
     assert processed >= 37
@@ -253,7 +253,7 @@ def test_the_status_command_shows_the_same_in_a_terminal(stage: Stage) -> None:
     shown = stage.command("status")
     assert shown.returncode == 0, shown.stderr
     assert re.search(r"primary +127\.0\.0\.1:\d+ +connected for", shown.stdout)
-    assert re.search(r"full +waiting", shown.stdout)
+    assert re.search(r"full +backing off", shown.stdout)
     as_json = stage.command("status", "--json")
     assert Status.model_validate_json(as_json.stdout).version == stage.status().version
 
@@ -326,7 +326,7 @@ def row(page: Page, name: str) -> Any:
 
 
 def test_the_page_shows_what_is_stuck_and_names_from_messages_as_text(stage: Stage, page: Page) -> None:
-    row(page, "full").get_by_text("waiting", exact=True).wait_for()
+    row(page, "full").get_by_text("backing off", exact=True).wait_for()
     row(page, EVIL).wait_for()
     assert page.locator("img").count() == 0
     assert page.title() == "syphon"
@@ -339,7 +339,7 @@ def test_a_button_of_the_page_pauses_and_resumes_by_keyboard_and_keeps_the_focus
     button = row(page, "clicked").get_by_role("button")
     button.wait_for()
     button.focus()
-    for state, next_word in (("paused", "Resume clicked"), ("open", "Pause clicked")):
+    for state, next_word in (("paused", "Resume clicked"), ("available", "Pause clicked")):
         page.keyboard.press("Enter")
         row(page, "clicked").get_by_text(state, exact=True).wait_for()
         word, _, name = next_word.partition(" ")
