@@ -153,7 +153,7 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
 
 def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     from syphon.model import NotAuthorized, SyphonError
-    from syphon.ops import shown
+    from syphon.ops import drain_progress
     from syphon.worker import Drain, counts_of, running_engine
 
     try:
@@ -164,7 +164,7 @@ def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, a
             drain = Drain(chosen, ready.jobs, ready.desk, options, hints)
             stop_on_signal(drain.stop, "Stopping: what is in hand is finished or given back.")
             total = sum(hints.values()) if len(hints) == len(drain.queues) else None
-            with shown(drain, total) as show:
+            with drain_progress(drain, total) as show:
                 result = drain.run(show)
     except SyphonError as error:
         click.echo(str(error), err=True)

@@ -57,28 +57,28 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     from syphon.model import SyphonError
-    from syphon.ops import OtlpMissing, PortTaken, attending
+    from syphon.ops import OtlpMissing, PortTaken, running_ops
     from syphon.worker import StateUnreadable, Worker, running_engine
 
     try:
         with ExitStack() as stack:
             # The status server comes first: a port that is taken is told at once, and not when Spark has started.
-            attendant = stack.enter_context(attending(config))
-            log.info("status on http://%s", attendant.address)
+            ops = stack.enter_context(running_ops(config))
+            log.info("status on http://%s", ops.address)
             log.info("starting Spark on %s", config.pipeline.master)
-            ready = stack.enter_context(running_engine(config.pipeline, attendant.pauses))
+            ready = stack.enter_context(running_engine(config.pipeline, ops.pauses))
             ready.jobs.warm_up()
             # What is loaded by now stays: looking for garbage among it would hold everybody up for a tenth of a second.
             gc.freeze()
-            worker = Worker(config, ready.jobs, ready.desk, makes_queues, attendant.pauses)
+            worker = Worker(config, ready.jobs, ready.desk, makes_queues, ops.pauses)
             # After Spark has started: it sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
             hung_up = threading.Event()
             signal.signal(signal.SIGHUP, lambda number, frame: hung_up.set())  # noqa: ARG005
-            attendant.attend(worker, ready.desk, ready.clerk)
+            ops.attach(worker, ready.desk, ready.clerk)
 
             def turned() -> None:
-                attendant.turned()
+                ops.loop_turned()
                 if hung_up.is_set():  # here, and not in the handler: that may strike in the middle of a log line
                     hung_up.clear()
                     _reload(worker, config_file)

@@ -16,7 +16,7 @@ from .running_worker import RunningWorker, find_worker, worker_options
 from .tables import show_table
 
 if TYPE_CHECKING:
-    from syphon.ops import PairStatus, Side, Status
+    from syphon.ops import PairStatus, SideStatus, WorkerStatus
 
 EVENTS = 8
 
@@ -49,20 +49,20 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
 
 
 def _show(worker: RunningWorker, as_json: bool, watch: bool) -> None:
-    from syphon.ops import Status
+    from syphon.ops import WorkerStatus
 
     answer = worker.ask("/status")
     if as_json:
         # One line each when it goes on: that is what other programs read.
-        click.echo(answer if watch else Status.model_validate_json(answer).model_dump_json(indent=2))
+        click.echo(answer if watch else WorkerStatus.model_validate_json(answer).model_dump_json(indent=2))
         return
-    found = Status.model_validate_json(answer)
+    found = WorkerStatus.model_validate_json(answer)
     if watch and sys.stdout.isatty():
         click.clear()
     _show_whole(found)
 
 
-def _show_whole(found: Status) -> None:
+def _show_whole(found: WorkerStatus) -> None:
     totals = found.totals
     click.secho(f"syphon {found.version}, {found.state}, up {span(found.started, found.at)}", bold=True)
     click.echo(
@@ -129,7 +129,7 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
             click.secho(f"  {harmless(name)}: {harmless(reason)}", fg="yellow")
 
 
-def _side(side: Side, now: datetime) -> str:
+def _side(side: SideStatus, now: datetime) -> str:
     state = side.state.value if side.state != "opened" else "connected" if side.connected else "out of reach"
     reason = "" if side.connected or side.reason is None else f": {harmless(side.reason)}"
     return f"{state} for {span(side.since, now)}{reason}"
