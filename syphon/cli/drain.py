@@ -14,12 +14,11 @@ import click
 
 from syphon.model import harmless
 
-from .chosen_queues import assignments, queue_options
+from .backlog_queues import queue_options, selected_queues
 from .exit_codes import ExitCode
-from .moments import Moment, Rate, Seconds, millis_of
-from .settings_file import config_option, load
+from .options import Moment, Rate, Seconds, config_option, load_settings, millis_of
+from .output import show_table
 from .signals import stop_on_signal
-from .tables import show_table
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
@@ -96,7 +95,7 @@ def drain(
 
     from .dry_run import dry_run_of
 
-    config = load(config_file)
+    config = load_settings(config_file)
     set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     if before is not None and after is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
@@ -109,7 +108,7 @@ def drain(
         lease=config.pipeline.lease / 1000,
         ttl=Ttl(ttl) if ttl else None,
     )
-    chosen = assignments(config, pairs, queues)
+    chosen = selected_queues(config, pairs, queues)
     if all_found:
         chosen += _extra(chosen)
     if dry_run:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .exit_codes import ExitCode
-from .settings_file import config_option, load
+from .options import config_option, load_settings
 from .signals import stop_on_signal
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     from syphon.config import LogLevel
     from syphon.ops import set_up_logging
 
-    config = load(config_file)
+    config = load_settings(config_file)
     set_up_logging(LogLevel.DEBUG if verbose else config.log.level, config.log.format)
     raise SystemExit(_serve(config, config_file, not no_provision))
 

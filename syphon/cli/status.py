@@ -1,4 +1,4 @@
-"""`syphon status`: what a running worker is doing, in a terminal."""
+"""`syphon status`: shows in a terminal what a running worker does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 
 from syphon.model import harmless
 
-from .running_worker import RunningWorker, find_worker, worker_options
-from .tables import show_table
+from .output import show_table
+from .worker_client import WorkerClient, find_worker, worker_options
 
 if TYPE_CHECKING:
     from syphon.ops import PairStatus, SideStatus, WorkerStatus
@@ -21,13 +21,22 @@ if TYPE_CHECKING:
 EVENTS = 8
 
 
-@click.command(short_help="What a running worker is doing.")
+@click.command(short_help="Show what a running worker does.")
 @worker_options
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON: docs/status.md has the contract.")
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
-@click.option("--every", type=click.FloatRange(min=0.5), default=2.0, show_default=True, help="Seconds, with --watch.")
+@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON; docs/status.md has the contract.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.5),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two looks, with --watch.",
+)
 def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool, every: float) -> None:
-    """Pairs with both sides, backlog queues, destinations and the last events of a running worker.
+    """Show pairs with both sides, backlog queues, destinations and the last events of a running worker.
+
+    A destination is available, backing off (its messages wait in the backlog), rejecting (its messages go to the dead
+    letters) or paused.
 
     \b
       syphon status -c config.yaml
@@ -35,7 +44,7 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
       syphon status --url http://127.0.0.1:8080 --json | jq .totals
 
     \b
-    Exit codes: 0 the worker has answered · 69 it does not · 77 the token was refused
+    Exit codes: 0 the worker has answered · 69 it does not answer · 77 it refused the token
     """
     worker = find_worker(config_file, url)
     while True:
@@ -48,12 +57,12 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
             return
 
 
-def _show(worker: RunningWorker, as_json: bool, watch: bool) -> None:
+def _show(worker: WorkerClient, as_json: bool, watch: bool) -> None:
     from syphon.ops import WorkerStatus
 
     answer = worker.ask("/status")
     if as_json:
-        # One line each when it goes on: that is what other programs read.
+        # With --watch one line each: other programs read it line by line.
         click.echo(answer if watch else WorkerStatus.model_validate_json(answer).model_dump_json(indent=2))
         return
     found = WorkerStatus.model_validate_json(answer)
@@ -136,7 +145,7 @@ def _side(side: SideStatus, now: datetime) -> str:
 
 
 def span(since: datetime | None, until: datetime | None) -> str | None:
-    """How long it is from one moment to another, for people."""
+    """The time between two moments, for people."""
     if since is None or until is None:
         return None
     seconds = max(0, round((until - since).total_seconds()))
