@@ -1,6 +1,6 @@
-"""The command line: a module for each command, and what they share.
+"""The command line: one module for each command, and helpers that commands share.
 
-Commands import what they need when they run, not before, so that `syphon --help` answers at once.
+A command imports what it needs when it runs, not before, so that `syphon --help` answers at once.
 """
 
 from .exit_codes import ExitCode

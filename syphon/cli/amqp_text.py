@@ -19,6 +19,7 @@ _NAMES: dict[type, str] = {
 
 
 def type_of(value: Value) -> str:
+    """The name of the value's exact AMQP type."""
     if value is None:
         return "null"
     if isinstance(value, Described):
@@ -27,7 +28,7 @@ def type_of(value: Value) -> str:
 
 
 def plain(value: Value) -> Any:
-    """The value as JSON can have it. Bytes and decimals are hexadecimal, times are ISO-8601."""
+    """The value as JSON can hold it. Bytes and decimals become hexadecimal, times ISO-8601."""
     match value:
         case Timestamp():
             try:

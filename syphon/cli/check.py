@@ -1,4 +1,4 @@
-"""`syphon check`: what would go wrong, before it does."""
+"""`syphon check`: finds problems before a worker meets them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING
 import click
 
 from .exit_codes import ExitCode
-from .findings import lines, only_our_own_words, show
-from .settings_file import config_option, load
-from .signals import stopped_by_hand
+from .options import config_option, load_settings
+from .output import finding_lines, show_findings, silence_sdk_logs
+from .signals import interruptible
 
 if TYPE_CHECKING:
     from syphon.backlog import Finding, Look
 
-SIDE_BY_SIDE = 16
-PATIENCE = 3.0
-"""Seconds after which it is told who is waited for."""
+AT_ONCE = 16
+"""How many looks run at the same time."""
+WAIT_SILENTLY = 3.0
+"""Seconds after which the command says what it waits for."""
 
 
-@click.command(short_help="Say what would go wrong, and change nothing.")
+@click.command(short_help="Find problems, and change nothing.")
 @config_option
-@click.option("--no-provision", is_flag=True, help="For `run --no-provision` and `drain`: ask for no Manage claim.")
+@click.option(
+    "--no-provision", is_flag=True, help="Check for `run --no-provision` and `drain`, which need no Manage claim."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON (docs/commands.md).")
 def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
-    """Look at the settings, credentials, claims, backlog queues and destinations of every pair.
+    """Check the settings, credentials, claims, backlog queues and destinations of every pair.
 
-    Reads only: no queue is made, no message sent or received. All problems are told at once. It ends within a minute or
-    so, whoever is silent.
+    The check only reads: it creates no queue, and sends and receives no message. It reports all problems at once, and
+    ends within about a minute, even if a namespace does not answer.
 
     \b
       syphon check -c config.yaml
@@ -40,40 +43,42 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
       syphon check -c config.yaml --json | jq .exit_code
 
     \b
-    What a line begins with, and the exit code (of several the highest):
-      ok            0  as it should be
-      warning       0  it works, but not as one may think
-      problem       1  it will not work: missing, disabled or of no use
-      unreachable  69  nobody answers; it may work later
+    The first word of a line, and its exit code (of several the highest):
+      ok            0  in order
+      warning       0  works, but perhaps not as expected
+      problem       1  will not work: missing, disabled or of no use
+      unreachable  69  no answer; may work later
       denied       77  credentials or claims
-                   78  the settings are wrong, and nothing else was tried
+                   78  the settings are wrong; nothing else was checked
     """
     from syphon.backlog import looks
 
-    only_our_own_words()
-    config = load(config_file, as_json)
-    slots = threading.Semaphore(SIDE_BY_SIDE)
+    silence_sdk_logs()
+    config = load_settings(config_file, as_json)
+    slots = threading.Semaphore(AT_ONCE)
     under_way = [_Looking(look, slots) for pair in config.pairs for look in looks(pair, not no_provision)]
     findings: list[Finding] = []
-    with stopped_by_hand("Nothing was changed."):
+    with interruptible("Nothing was changed."):
+        for looking in under_way:
+            looking.start()
         for looking in under_way:
             found = looking.wait()
             findings += found
             if not as_json:
                 click.echo(f"{looking.look}")
-                show(lines((finding.level.value, finding.entity, finding.text) for finding in found))
+                show_findings(finding_lines((each.level.value, each.entity, each.text) for each in found))
                 click.echo()
     code = _exit_code(findings)
     if as_json:
-        told = [asdict(finding) for finding in findings]
-        click.echo(json.dumps({"exit_code": code, "settings": [], "findings": told}, indent=2))
+        records = [asdict(finding) for finding in findings]
+        click.echo(json.dumps({"exit_code": code, "settings": [], "findings": records}, indent=2))
     else:
         click.echo(_verdict(findings))
     raise SystemExit(code)
 
 
 class _Looking(threading.Thread):
-    """A look on its way. Nobody waits for its end who does not want to know."""
+    """One look in a thread of its own. Only `wait` waits for its result."""
 
     def __init__(self, look: Look, slots: threading.Semaphore) -> None:
         super().__init__(name=str(look), daemon=True)
@@ -81,17 +86,16 @@ class _Looking(threading.Thread):
         self._slots = slots
         self._found: list[Finding] = []
         self._bug: BaseException | None = None
-        self.start()
 
     def run(self) -> None:
         with self._slots:
             try:
                 self._found = list(self.look.findings())
-            except BaseException as bug:  # raised where somebody hears it
+            except BaseException as bug:  # `wait` raises it
                 self._bug = bug
 
     def wait(self) -> list[Finding]:
-        self.join(PATIENCE)
+        self.join(WAIT_SILENTLY)
         if self.is_alive():
             click.echo(f"Waiting for {self.look} …", err=True)
             self.join()

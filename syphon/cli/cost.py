@@ -1,4 +1,4 @@
-"""`syphon cost`: what an idle month and a drain cost, beforehand."""
+"""`syphon cost`: estimates what an idle month and a drain cost."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from syphon.cost import Charge, Prices
 
 
-@click.command(short_help="Say what an idle month and a drain cost.")
-@click.option("--queues", default=10, show_default=True, type=click.IntRange(min=1), help="How many backlog queues.")
-@click.option("--days", default=30, show_default=True, type=click.IntRange(min=1), help="How long they are idle.")
-@click.option("--messages", type=click.IntRange(min=0), metavar="N", help="The cost of a drain of N messages, too.")
+@click.command(short_help="Estimate what an idle month and a drain cost.")
+@click.option(
+    "--queues", default=10, show_default=True, type=click.IntRange(min=1), help="The number of backlog queues."
+)
+@click.option("--days", default=30, show_default=True, type=click.IntRange(min=1), help="How many days they are idle.")
+@click.option("--messages", type=click.IntRange(min=0), metavar="N", help="Also estimate a drain of N messages.")
 @click.option(
     "--size",
     "message_bytes",
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     default="standard",
     show_default=True,
     type=click.Choice(["standard", "premium"]),
-    help="Of both namespaces.",
+    help="The tier of both namespaces.",
 )
 @click.option("--units", default=1, show_default=True, type=click.IntRange(min=1), help="Premium messaging units.")
 @click.option(
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Your own prices, in a copy of the file that `--json` names.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def cost(
     queues: int,
     days: int,
@@ -53,9 +55,9 @@ def cost(
     price_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Work out, from list prices or your own, what it costs to wait for messages and to carry them home.
+    """Calculate, from list prices or your own, what it costs to wait for messages and to forward them.
 
-    Nothing is asked of Azure: it is arithmetic on a dated price file.
+    The command does not ask Azure: it calculates with a dated price file.
 
     \b
       syphon cost                                    ten idle queues, a month
@@ -113,7 +115,7 @@ def cost(
         _show(drain, prices, level)
         for share in BILLED_OPERATIONS:
             click.echo(f"  {drain.operations // len(BILLED_OPERATIONS):>15,}  {share.what:<26}the {share.whose}'s")
-        click.echo("  The sender's and the receiver's share they would pay without an outage, too.")
+        click.echo("  The sender and the receiver would pay their shares without an outage, too.")
     _title("\nThe namespaces themselves")
     if level is PricingTier.PREMIUM:
         what = f"{units} messaging unit{'s'[: units != 1]} for {days} days; twice that for primary and secondary"
@@ -133,5 +135,5 @@ def _show(charge: Charge, prices: Prices, tier: str) -> None:
     elif f"{charge.most:.2f}" == f"{charge.least:.2f}":
         click.echo(f"  {charge.most:>11,.2f} {prices.currency}")
     else:
-        click.echo(f"  {charge.least:>11,.2f} {prices.currency}  if the free operations are all to spare")
-        click.echo(f"  {charge.most:>11,.2f} {prices.currency}  if they are used up by others")
+        click.echo(f"  {charge.least:>11,.2f} {prices.currency}  if all free operations are still unused")
+        click.echo(f"  {charge.most:>11,.2f} {prices.currency}  if other traffic has used them up")

@@ -1,4 +1,4 @@
-"""`syphon demo`: an outage from beginning to end, on this machine alone."""
+"""`syphon demo`: shows an outage from beginning to end, on this machine alone."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ QUEUES = 3
 BACK_WITHIN = 30.0
 
 
-@click.command(short_help="See an outage and its end, on this machine alone.")
-@click.option("--messages", default=3000, show_default=True, type=click.IntRange(30, 200_000), help="How many to send.")
+@click.command(short_help="Watch an outage and the transfer after it, on this machine alone.")
+@click.option(
+    "--messages", default=3000, show_default=True, type=click.IntRange(30, 200_000), help="How many messages to send."
+)
 @click.option(
     "--folder",
     default="syphon-demo",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the ledger and the report are left.",
+    help="The folder for the ledger and the report.",
 )
 def demo(messages: int, folder: Path) -> None:
-    """Send to a primary namespace, take it away, watch the messages pile up in the secondary, and carry them home.
+    """Send to a primary namespace, take it down, watch the messages pile up in the secondary, and forward them.
 
-    Everything is real but Azure: two local namespaces, real AMQP, the official client on both ends, a paired sender
-    that fails over and back, a drain on Spark. It ends by looking for every message at its destination.
+    Everything but Azure is real: two local namespaces, real AMQP, the official client on both ends, a paired sender
+    that fails over and back, a drain on Spark. At the end the demo looks for every message at its destination.
     """
     from syphon.worker import running_engine
 
     from .demo_traffic import shop
 
-    # What happens is told here; log lines would tell it again.
+    # The demo prints what happens; log lines would repeat it.
     logging.getLogger("syphon").setLevel(logging.CRITICAL)
     began = time.monotonic()
     with shop() as here:
@@ -51,8 +53,8 @@ def demo(messages: int, folder: Path) -> None:
         config = _settings(here, folder)
         with running_engine(config.pipeline) as ready:
             sent = _send_through_an_outage(here, messages)
-            result = _carry_home(config, ready)
-            problems = _look_for_all(here, sent)
+            result = _drain(config, ready)
+            problems = _find_all(here, sent)
             report = _report(ready, folder)
     raise SystemExit(_sum_up(result, problems, report, time.monotonic() - began))
 
@@ -70,13 +72,13 @@ def _settings(here: Shop, folder: Path) -> Config:
         "secondary": {"connection_string": here.secondary},
         "backlog_queue_count": QUEUES,
     }
-    # A ledger of its own each time: the report is to tell of this one.
+    # A new ledger for each demo, so that the report covers this one only.
     ledger = folder / "ledger" / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     return Config.model_validate({"pairs": [pair], "pipeline": {"ledger": str(ledger)}})
 
 
 def _send_through_an_outage(here: Shop, count: int) -> set[str]:
-    """A sender keeps sending. After a quarter of its messages the primary goes down, after three it is back."""
+    """Sends messages. After a quarter of them the primary goes down; after three quarters it is back."""
     from syphon.sender import PairOptions, pair
 
     options = PairOptions(
@@ -89,25 +91,25 @@ def _send_through_an_outage(here: Shop, count: int) -> set[str]:
     with pair(*here.clients(), options) as client, here.senders(client) as send:
         _say("\nA sender sends:", f"{count:,} messages to a queue, a session queue and a topic.")
         sent = send(range(count // 4))
-        here.take_the_primary_away()
+        here.take_primary_down()
         _say("The primary goes down.", "The sender goes on:")
         sent |= send(range(count // 4, count * 3 // 4))
         in_backlog = here.backlog_size()
         click.echo(f"  {in_backlog:,} messages wait in {QUEUES} backlog queues of contoso-dr")
-        here.give_the_primary_back()
+        here.bring_primary_back()
         _say("The primary is back.")
         sent |= send(range(count * 3 // 4, count * 7 // 8))
         deadline = time.monotonic() + BACK_WITHIN
         while client.failed_over and time.monotonic() < deadline:
             time.sleep(0.1)
         sent |= send(range(count * 7 // 8, count))
-        here.leave_a_stray_in_the_backlog()
+        here.put_stray_into_backlog()
         click.echo(f"  {len(sent):,} sent, none failed; {here.backlog_size():,} wait in the backlog")
     return sent
 
 
 def _announced() -> Callable[[object], None]:
-    """Says what happens to the pair; a ping that fails while the outage lasts is no news."""
+    """Prints the changes of the pair. A failed ping during the outage is not worth a line."""
     from syphon.sender import EntityPinged
 
     def announce(change: object) -> None:
@@ -117,14 +119,14 @@ def _announced() -> Callable[[object], None]:
     return announce
 
 
-def _carry_home(config: Config, ready: Engine) -> DrainResult:
+def _drain(config: Config, ready: Engine) -> DrainResult:
     from syphon.backlog import choose
     from syphon.worker import Drain, DrainOptions, counts_of
 
     chosen = choose(config.pairs)
-    hints = counts_of(chosen)
-    _say("\nThe syphon carries the backlog home:", "one Spark job for each queue.")
-    drain = Drain(chosen, ready.jobs, ready.desk, DrainOptions(), hints)
+    counts = counts_of(chosen)
+    _say("\nThe syphon forwards the backlog:", "one Spark job for each queue.")
+    drain = Drain(chosen, ready.jobs, ready.desk, DrainOptions(), counts)
     shown = 0
 
     def show() -> None:
@@ -132,20 +134,20 @@ def _carry_home(config: Config, ready: Engine) -> DrainResult:
         moved = sum(drain.live(queue).moved for queue in drain.queues)
         if moved != shown:
             shown = moved
-            click.echo(f"  {moved:,} of {sum(hints.values()):,} moved")
+            click.echo(f"  {moved:,} of {sum(counts.values()):,} moved")
 
     result = drain.run(show)
     ready.clerk.catch_up()
     for queue in result.queues:
-        account = queue.account
+        totals = queue.account
         click.echo(
-            f"  {queue.queue}: {queue.state}, {account.forwarded:,} forwarded, {account.dead_lettered} dead-lettered"
+            f"  {queue.queue}: {queue.state}, {totals.forwarded:,} forwarded, {totals.dead_lettered} dead-lettered"
         )
     return result
 
 
-def _look_for_all(here: Shop, sent: set[str]) -> list[str]:
-    _say("\nEvery message is looked for at its destination:")
+def _find_all(here: Shop, sent: set[str]) -> list[str]:
+    _say("\nThe demo looks for every message at its destination:")
     found = here.arrivals()
     problems = found.problems + [f"{identity} is missing" for identity in sorted(sent - set(found.times))]
     problems += [f"{identity} came {times} times" for identity, times in found.times.items() if times > 1]
@@ -163,20 +165,22 @@ def _report(ready: Engine, folder: Path) -> Path:
 
 
 def _sum_up(result: DrainResult, problems: list[str], report: Path, seconds: float) -> ExitCode:
-    account = result.account
-    balance = account.forwarded + account.dead_lettered + account.left + account.unaccounted
+    totals = result.account
+    balance = totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted
     _say(
-        "\nThe account balances:" if account.received == balance else "\nThe account does not balance:",
-        f"{account.received:,} received = {account.forwarded:,} forwarded + {account.dead_lettered:,} dead-lettered "
-        f"+ {account.left:,} left + {account.unaccounted:,} unaccounted.",
+        "\nThe counts balance:" if totals.received == balance else "\nThe counts do not balance:",
+        f"{totals.received:,} received = {totals.forwarded:,} forwarded + {totals.dead_lettered:,} dead-lettered "
+        f"+ {totals.left:,} left + {totals.unaccounted:,} unaccounted.",
     )
-    if account.dead_lettered:
-        click.echo("  The dead letter named no destination. syphon dead-letters lists such, and puts them back.")
+    if totals.dead_lettered:
+        click.echo(
+            "  The dead letter named no destination. `syphon dead-letters` lists dead letters, and puts them back."
+        )
     for problem in problems[:20]:
         click.echo(f"  {problem}", err=True)
     click.echo(f"  The report: {report}")
-    is_well = not problems and result.is_empty and account.received == balance
-    verdict = "Nothing was lost." if is_well else f"{len(problems)} problems."
-    click.secho(f"{verdict}", bold=True, fg="green" if is_well else "red", nl=False)
+    is_complete = not problems and result.is_empty and totals.received == balance
+    verdict = "Nothing was lost." if is_complete else f"{len(problems)} problems."
+    click.secho(f"{verdict}", bold=True, fg="green" if is_complete else "red", nl=False)
     click.echo(f"  It took {seconds:.0f} s.")
-    return ExitCode.OK if is_well else ExitCode.LEFT
+    return ExitCode.OK if is_complete else ExitCode.LEFT

@@ -1,5 +1,6 @@
-"""The demo's two namespaces, and what is sent and found there: orders with a time to live, some of them for later,
-invoices in sessions, and news on a topic."""
+"""The demo's two namespaces and its messages: orders with a time to live, some of them scheduled, invoices in sessions,
+and news on a topic.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +32,12 @@ FOR_LATER = 7
 """Every seventh order is scheduled."""
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 LIST = 30
+"""Messages in one call of a sender."""
 
 
 @dataclass
 class Arrivals:
-    """What was found at the destinations."""
+    """The messages found at the destinations."""
 
     times: Counter[str] = field(default_factory=Counter)
     """How often each message was found."""
@@ -56,7 +58,7 @@ class Arrivals:
 
 
 class Shop:
-    """A business with a queue, a session queue and a topic, in two namespaces."""
+    """A shop with a queue, a session queue and a topic, in two namespaces."""
 
     def __init__(self, emulator: BackgroundEmulator) -> None:
         self._emulator = emulator
@@ -65,10 +67,10 @@ class Shop:
 
     # --- the outage ----------------------------------------------------------------------------------------------
 
-    def take_the_primary_away(self) -> None:
+    def take_primary_down(self) -> None:
         self._emulator.call(lambda: self._emulator[PRIMARY].namespace.faults.begin_outage(Outage.REFUSE))
 
-    def give_the_primary_back(self) -> None:
+    def bring_primary_back(self) -> None:
         self._emulator.call(self._emulator[PRIMARY].namespace.faults.end_outage)
 
     def backlog_size(self) -> int:
@@ -78,7 +80,7 @@ class Shop:
         )
 
     def clients(self) -> tuple[ServiceBusClient, ServiceBusClient]:
-        """The SDK's clients, without the retries that would make the demo a long one."""
+        """The SDK's clients, without retries, which would make the demo long."""
         first, second = (
             ServiceBusClient.from_connection_string(text, retry_total=0) for text in (self.primary, self.secondary)
         )
@@ -88,7 +90,7 @@ class Shop:
 
     @contextmanager
     def senders(self, client: PairedClient) -> Iterator[Callable[[range], set[str]]]:
-        """What sends the messages of these numbers, and returns the ids of those that were acknowledged."""
+        """Yields a function that sends the messages of these numbers and returns the ids of the acknowledged ones."""
         with (
             client.get_queue_sender(ORDERS) as orders,
             client.get_queue_sender(INVOICES) as invoices,
@@ -108,8 +110,8 @@ class Shop:
 
             yield send
 
-    def leave_a_stray_in_the_backlog(self) -> None:
-        """One message that names no destination: somebody wrote into the backlog by hand."""
+    def put_stray_into_backlog(self) -> None:
+        """Sends one message that names no destination, as if a person had written into the backlog."""
         stray = ServiceBusMessage("whose is it?", message_id="stray", application_properties={"x-ms-path": ""})
         with (
             ServiceBusClient.from_connection_string(self.secondary) as client,
@@ -120,7 +122,7 @@ class Shop:
     # --- arriving ------------------------------------------------------------------------------------------------
 
     def arrivals(self) -> Arrivals:
-        """Everything at the destinations, taken out; what is scheduled is looked at."""
+        """Receives every message at the destinations, and peeks at the scheduled ones."""
         found = Arrivals()
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
         with ServiceBusClient.from_connection_string(self.primary) as client, ExitStack() as stack:
@@ -174,16 +176,16 @@ def _is_for_later(number: int) -> bool:
 
 @contextmanager
 def shop() -> Iterator[Shop]:
-    """Open."""
+    """Runs the shop's two namespaces in an emulator."""
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name=PRIMARY), NamespaceSettings(name=SECONDARY)])
     with BackgroundEmulator(settings) as emulator:
         primary = emulator[PRIMARY].namespace
 
-        def furnish() -> None:
+        def create_entities() -> None:
             primary.create_queue(QueueDescription(ORDERS))
             primary.create_queue(QueueDescription(INVOICES, requires_session=True))
             primary.create_topic(TopicDescription(NEWS))
             primary.create_subscription(SubscriptionDescription(NEWS, "all"))
 
-        emulator.call(furnish)
+        emulator.call(create_entities)
         yield Shop(emulator)

@@ -14,12 +14,11 @@ import click
 
 from syphon.model import printable
 
-from .chosen_queues import assignments, queue_options
+from .backlog_queues import queue_options, selected_queues
 from .exit_codes import ExitCode
-from .moments import Moment, Rate, Seconds, millis_of
-from .settings_file import config_option, load
+from .options import Moment, Rate, Seconds, config_option, load_settings, millis_of
+from .output import show_table
 from .signals import stop_on_signal
-from .tables import show_table
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
@@ -96,7 +95,7 @@ def drain(
 
     from .dry_run import dry_run_of
 
-    config = load(config_file)
+    config = load_settings(config_file)
     set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     if before is not None and after is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
@@ -109,7 +108,7 @@ def drain(
         lease=config.pipeline.lease / 1000,
         ttl=Ttl(ttl) if ttl else None,
     )
-    chosen = assignments(config, pairs, queues)
+    chosen = selected_queues(config, pairs, queues)
     if all_found:
         chosen += _extra(chosen)
     if dry_run:
@@ -153,7 +152,7 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
 
 def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     from syphon.model import NotAuthorized, SyphonError
-    from syphon.ops import shown
+    from syphon.ops import drain_progress
     from syphon.worker import Drain, counts_of, running_engine
 
     try:
@@ -164,7 +163,7 @@ def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, a
             drain = Drain(chosen, ready.jobs, ready.desk, options, hints)
             stop_on_signal(drain.stop, "Stopping: what is in hand is finished or given back.")
             total = sum(hints.values()) if len(hints) == len(drain.queues) else None
-            with shown(drain, total) as show:
+            with drain_progress(drain, total) as show:
                 result = drain.run(show)
     except SyphonError as error:
         click.echo(str(error), err=True)

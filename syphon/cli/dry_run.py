@@ -11,7 +11,7 @@ import click
 from syphon.model import printable, volume
 
 from .exit_codes import ExitCode
-from .tables import show_table
+from .output import show_table
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue

@@ -1,4 +1,4 @@
-"""How a command ends, as a number: the same for every command, so that scripts and systemd can tell.
+"""Exit codes: the same for every command, so that scripts and systemd can tell how a command ended.
 
 The numbers from 69 on are those of BSD's sysexits.h.
 """
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process leaves behind for whoever started it."""
+    """The exit code of a command."""
 
     OK = 0
     """Done, and nothing is left to do."""
@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
     """Finished, but something was left in the backlog or went to the dead letters."""
 
     USAGE = 2
-    """The command line makes no sense: try --help."""
+    """The command line is not valid: see --help."""
 
     UNAVAILABLE = 69
     """A namespace cannot be reached, or a port is taken. Trying again later may help."""
@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
     """The pair has faulted and cannot be used any more. A restart may help."""
 
     NOT_AUTHORIZED = 77
-    """Credentials were refused, or lack a claim."""
+    """A namespace refused the credentials, or they lack a claim."""
 
     CONFIG = 78
-    """The settings are wrong. Trying again will not help, and systemd is told not to."""
+    """The settings are wrong. Trying again does not help, and the systemd unit does not restart the worker."""

@@ -1,4 +1,4 @@
-"""`syphon inspect`: what is in the backlog now."""
+"""`syphon inspect`: shows what is in the backlog now."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 
 from syphon.model import volume
 
-from .chosen_queues import assignments, exit_code_for, queue_options, unseen_records
+from .backlog_queues import exit_code_for, queue_options, report_unreachable, selected_queues
 from .exit_codes import ExitCode
-from .settings_file import config_option, load
-from .tables import show_table
+from .options import config_option, load_settings
+from .output import show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,16 +22,18 @@ if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
     from syphon.spark import DestinationSummary, Objection
 
-    from .chosen_queues import Unseen
+    from .backlog_queues import UnreachableQueue
 
 
-@click.command(short_help="Say what is in the backlog, and change nothing.")
+@click.command(short_help="Show what is in the backlog, and change nothing.")
 @config_option
 @queue_options
-@click.option("--sql", "query", metavar="QUERY", help="Spark SQL on the view `backlog` instead of the usual tables.")
-@click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=1), help="Rows to print at the most.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more: Spark's own words, too.")
+@click.option(
+    "--sql", "query", metavar="QUERY", help="Run Spark SQL on the view `backlog` instead of printing the usual tables."
+)
+@click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=1), help="The most rows to print.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more, with the output of Spark.")
 def inspect(
     config_file: Path,
     pairs: tuple[str, ...],
@@ -41,8 +43,8 @@ def inspect(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Look into the backlog queues by peek: per destination how many messages, how large, how old, and what would be
-    dead-lettered and why. Nothing is received, locked or changed.
+    """Peek into the backlog queues: show per destination how many messages there are, how large and how old they are,
+    and which would be dead-lettered and why. The command receives, locks and changes nothing.
 
     \b
       syphon inspect -c config.yaml
@@ -53,20 +55,21 @@ def inspect(
     \b
     Columns of `backlog`: pair, queue, sequence_number, message_id, destination, session_id, enqueued_at,
     scheduled_for, expires_at, size, delivery_count, state (active, deferred, scheduled), dead_letter_reason,
-    dead_letter_description (null for what can go home). Times are UTC.
+    dead_letter_description (null for messages that can be forwarded). Times are UTC.
 
     \b
-    Exit codes: 0 · 1 a queue is missing · 2 usage, or a query that Spark does not take · 69 · 77 · 78 as ever
+    Exit codes: 0 done · 1 a queue is missing · 2 usage, or a query that Spark rejects ·
+    69 a namespace is out of reach · 77 not authorized · 78 the settings are wrong
     """
     from syphon.config import LogLevel
     from syphon.ops import set_up_logging
 
-    config = load(config_file)
+    config = load_settings(config_file)
     set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
-    seen, unseen = _reachable(assignments(config, pairs, queues))
-    told = unseen_records(unseen)
-    if not seen:
-        raise SystemExit(exit_code_for(unseen))
+    reachable, unreachable = _reachable(selected_queues(config, pairs, queues))
+    records = report_unreachable(unreachable)
+    if not reachable:
+        raise SystemExit(exit_code_for(unreachable))
 
     from syphon.model import SyphonError
     from syphon.spark import VIEW, BadQuery, asking, backlog_frame, looking, spark_session
@@ -75,12 +78,12 @@ def inspect(
         click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
     try:
         with spark_session(config.pipeline, "syphon inspect") as spark:
-            frame = backlog_frame(spark, seen).persist()
+            frame = backlog_frame(spark, reachable).persist()
             try:
                 with looking():
-                    frame.count()  # everything is looked at once, and what is asked below is answered from that
+                    frame.count()  # one peek at everything; the queries below read its result
                 if query is None:
-                    _overview(frame, limit, as_json, told)
+                    _overview(frame, limit, as_json, records)
                 else:
                     frame.createOrReplaceTempView(VIEW)
                     with asking():
@@ -88,36 +91,36 @@ def inspect(
             finally:
                 frame.unpersist()
     except BadQuery as error:
-        raise click.UsageError(f"Spark does not take this query: {error}") from None
-    except SyphonError as error:  # Spark did not start, or a namespace went away meanwhile
+        raise click.UsageError(f"Spark rejects this query: {error}") from None
+    except SyphonError as error:  # Spark did not start, or a namespace went out of reach
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.UNAVAILABLE) from None
-    raise SystemExit(exit_code_for(unseen))
+    raise SystemExit(exit_code_for(unreachable))
 
 
-def _reachable(chosen: list[SelectedQueue]) -> tuple[list[SelectedQueue], list[Unseen]]:
-    """Queues that can be listened to, and why others cannot: told before Spark takes its time to start."""
+def _reachable(selected: list[SelectedQueue]) -> tuple[list[SelectedQueue], list[UnreachableQueue]]:
+    """The queues that can be received from, and why others cannot: known before Spark takes its time to start."""
     from syphon.backlog import by_pair
     from syphon.bus import connected, try_receiver
     from syphon.model import SyphonError
 
-    seen: list[SelectedQueue] = []
-    unseen: list[Unseen] = []
-    for pair, ours in by_pair(chosen):
+    reachable: list[SelectedQueue] = []
+    unreachable: list[UnreachableQueue] = []
+    for pair, ours in by_pair(selected):
         try:
             with connected(pair.secondary, ours[0].queue) as connection:
-                for assignment in ours:
-                    error = try_receiver(connection, assignment.queue)
+                for queue in ours:
+                    error = try_receiver(connection, queue.queue)
                     if error is None:
-                        seen.append(assignment)
+                        reachable.append(queue)
                     else:
-                        unseen.append((assignment, error))
+                        unreachable.append((queue, error))
         except SyphonError as error:
-            unseen += [(assignment, error) for assignment in ours]
-    return seen, unseen
+            unreachable += [(queue, error) for queue in ours]
+    return reachable, unreachable
 
 
-def _overview(frame: DataFrame, limit: int, as_json: bool, unseen: list[dict[str, str]]) -> None:
+def _overview(frame: DataFrame, limit: int, as_json: bool, unreachable: list[dict[str, str]]) -> None:
     from syphon.spark import objections, summary
 
     waiting, refused = summary(frame), objections(frame)
@@ -125,7 +128,7 @@ def _overview(frame: DataFrame, limit: int, as_json: bool, unseen: list[dict[str
         result = {
             "destinations": [_plain(asdict(found)) for found in waiting[:limit]],
             "dead_letters": [_plain(asdict(found)) for found in refused[:limit]],
-            "unseen": unseen,
+            "unseen": unreachable,
         }
         click.echo(json.dumps(result, indent=2))
     else:
@@ -170,7 +173,7 @@ def _show(waiting: list[DestinationSummary], refused: list[Objection], limit: in
 
 
 def _answer(frame: DataFrame, limit: int, as_json: bool) -> None:
-    """The rows of a query. Spark itself writes the values: it knows all its types, and their time zone."""
+    """Prints the rows of a query. Spark itself writes the values: it knows all its types, and their time zone."""
     from pyspark.sql import functions as f
 
     some = frame.limit(limit + 1)
@@ -186,4 +189,4 @@ def _answer(frame: DataFrame, limit: int, as_json: bool) -> None:
 
 def _mention_rest(found: int, limit: int) -> None:
     if found > limit:
-        click.echo(f"There are more than {limit:,}: --limit shows more.", err=True)
+        click.echo(f"There are more than {limit:,} rows: --limit sets the number to print.", err=True)

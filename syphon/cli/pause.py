@@ -1,4 +1,4 @@
-"""`syphon pause` and `syphon resume`: what a running worker is to leave alone, and what not any more."""
+"""`syphon pause` and `syphon resume`: stop and restart parts of a running worker's transfer."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 import click
 
-from .running_worker import find_worker, worker_options
+from .worker_client import find_worker, worker_options
 
 
-def thing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is meant."""
-    pair = click.option("--pair", metavar="NAME", help="This pair: with nothing else, all of it.")
+def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that name what to pause or resume."""
+    pair = click.option("--pair", metavar="NAME", help="This pair; without --queue and --destination, all of it.")
     queue = click.option("--queue", metavar="QUEUE", help="This backlog queue: its index (0), or its name.")
     destination = click.option("--destination", metavar="PATH", help="This queue or topic of the primary.")
-    as_json = click.option("--json", "as_json", is_flag=True, help="Print what is paused now as JSON.")
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print everything that is paused now, as JSON.")
     return worker_options(pair(queue(destination(as_json(command)))))
 
 
-@click.command(short_help="Let a running worker leave something alone.")
-@thing_options
+@click.command(short_help="Pause a pair, a queue or a destination of a running worker.")
+@target_options
 def pause(
     config_file: Path | None,
     url: str | None,
@@ -31,11 +31,11 @@ def pause(
     destination: str | None,
     as_json: bool,
 ) -> None:
-    """Pause everything, a pair, a backlog queue or a destination. It is remembered over a restart of the worker.
+    """Pause everything, a pair, a backlog queue or a destination. The pause outlasts a restart of the worker.
 
-    A queue that is paused is not listened to; what its jobs have in hand is finished or given back. The messages of a
-    destination that is paused stay in the backlog, and those for others pass. Nothing is lost; but messages in the
-    backlog have a time to live, and it goes on.
+    The worker does not listen to a paused queue; its jobs finish or release the messages they have received. The
+    messages of a paused destination stay in the backlog, and messages for other destinations pass. Nothing is lost, but
+    messages in the backlog have a time to live, and a pause does not stop it.
 
     \b
       syphon pause -c config.yaml --destination billing/invoices
@@ -43,13 +43,13 @@ def pause(
       syphon pause --url http://127.0.0.1:8080
 
     \b
-    Exit codes: 0 done · 2 no such thing · 69 no worker answers · 77 the token was refused
+    Exit codes: 0 done · 2 unknown pair or queue · 69 no worker answers · 77 it refused the token
     """
     _change("/pause", config_file, url, pair, queue, destination, as_json)
 
 
-@click.command(short_help="Let a running worker go on with what was paused.")
-@thing_options
+@click.command(short_help="Resume what was paused.")
+@target_options
 def resume(
     config_file: Path | None,
     url: str | None,
@@ -60,14 +60,14 @@ def resume(
 ) -> None:
     """Resume everything, a pair with all its queues and destinations, a backlog queue or a destination.
 
-    Messages of a destination that was paused come again when their locks have run out: within a minute.
+    Messages of a destination that was paused are delivered again when their locks have expired: within a minute.
 
     \b
       syphon resume -c config.yaml --destination billing/invoices
       syphon resume -c config.yaml
 
     \b
-    Exit codes: 0 done · 2 no such thing · 69 no worker answers · 77 the token was refused
+    Exit codes: 0 done · 2 unknown pair or queue · 69 no worker answers · 77 it refused the token
     """
     _change("/resume", config_file, url, pair, queue, destination, as_json)
 

@@ -1,4 +1,4 @@
-"""`syphon provision`: make the backlog queues of every pair."""
+"""`syphon provision`: creates the backlog queues of every pair."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exit_codes import ExitCode
-from .findings import lines, only_our_own_words, show
-from .settings_file import config_option, load
-from .signals import stopped_by_hand
+from .options import config_option, load_settings
+from .output import finding_lines, show_findings, silence_sdk_logs
+from .signals import interruptible
 
 if TYPE_CHECKING:
     from syphon.backlog import Dropped, Found, Made, Missing, Unknown
     from syphon.config import Config, PairSettings, Via
 
 
-@click.command(short_help="Make the backlog queues.")
+@click.command(short_help="Create the backlog queues.")
 @config_option
-@click.option("--dry-run", is_flag=True, help="Say what is there and what would be made, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Show which queues exist and which would be created; create none.")
 @click.option(
     "--via",
     type=click.Choice(["admin", "arm"]),
-    help="Ask the namespace itself, or Azure Resource Manager; otherwise as the settings say (provision.via).",
+    help="Use the namespace itself, or Azure Resource Manager. [default: provision.via of the settings]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was found and done as JSON (docs/commands.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (docs/commands.md).")
 def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) -> None:
-    """Make the backlog queues that are not there yet, in the secondary namespace of every pair.
+    """Create the missing backlog queues, in the secondary namespace of every pair.
 
-    A queue that is there is left as it is, whatever its description; what differs is told. Nothing is ever changed or
-    deleted, and to do it twice, or in two places at once, does no harm. What fails is tried three times, half a minute
-    apart. It takes the Manage claim, or with --via arm the right to write queues.
+    An existing queue stays as it is, whatever its description; the command reports each difference. It never changes or
+    deletes a queue, and running it twice, or in two places at once, does no harm. It tries a failed step three times,
+    half a minute apart. It needs the Manage claim, or with --via arm the right to write queues.
 
     \b
       syphon provision -c config.yaml --dry-run
@@ -45,28 +45,28 @@ def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) 
 
     \b
     Exit codes (of several pairs the highest):
-       0  all queues are there        69  out of reach, or none could be made
-       1  some could not be made      77  credentials or claims
+       0  all queues exist            69  out of reach, or none could be created
+       1  some could not be created   77  credentials or claims
      130  stopped by Ctrl-C           78  the settings are wrong
     """
     from syphon.config import Via
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    only_our_own_words()
-    config = load(config_file, as_json)
+    silence_sdk_logs()
+    config = load_settings(config_file, as_json)
     chosen = Via(via) if via else None
     _require_arm(config, config_file, chosen)
     results = []
     worst = ExitCode.OK
-    with stopped_by_hand("The queues made so far stay; run it again to make the others."):
+    with interruptible("The queues created so far stay; run the command again to create the others."):
         for pair in config.pairs:
-            if not as_json:  # before anything is asked, so that it is seen who is waited for
+            if not as_json:  # before the first request, so that a person sees which namespace the command waits for
                 click.echo(f"{pair.name}: secondary {pair.secondary.host}")
             result, code = _provision(pair, dry_run, chosen)
             results.append(result)
             worst = max(worst, code)
             if not as_json:
-                show(lines(_told(result)))
+                show_findings(finding_lines(_findings(result)))
                 click.echo()
     if as_json:
         click.echo(json.dumps({"exit_code": worst, "dry_run": dry_run, "pairs": results}, indent=2))
@@ -137,10 +137,10 @@ def _queue(queue: Found | Missing | Unknown | Made | Dropped) -> dict[str, Any]:
     return {"name": queue.name, "state": state, "differences": differences, "error": error}
 
 
-_SAID = {"there": "there, as documented", "missing": "would be made", "made": "was not there, and is now"}
+_TEXTS = {"there": "exists, as documented", "missing": "would be created", "made": "created"}
 
 
-def _told(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
+def _findings(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
     if result["error"] is not None:
         yield "failed", None, result["error"]
     for queue in result["queues"]:
@@ -149,6 +149,6 @@ def _told(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
             differing = "; ".join("{property} is {found}, not {documented}".format_map(d) for d in queue["differences"])
             yield state, name, f"left as it is: {differing}"
         else:
-            yield state, name, _SAID.get(state) or queue["error"].replace(f" '{name}'", "")
+            yield state, name, _TEXTS.get(state) or queue["error"].replace(f" '{name}'", "")
     for name in result["extra"]:
-        yield "extra", name, "beyond the count, left as it is; to be emptied with `syphon drain --all-found`"
+        yield "extra", name, "beyond the configured count; stays as it is. `syphon drain --all-found` empties it"

@@ -1,4 +1,4 @@
-"""`syphon report`: what became of every message, out of the ledger."""
+"""`syphon report`: reads from the ledger what happened to every message."""
 
 from __future__ import annotations
 
@@ -11,42 +11,41 @@ from typing import TYPE_CHECKING
 import click
 
 from .exit_codes import ExitCode
-from .moments import Moment
-from .settings_file import load
+from .options import Moment, load_settings
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
     from syphon.ledger import Report
 
-ROOM = {
+SPARK_SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "8",
 }
-"""A worker is kept small, because it waits most of the time; a report works, and is gone. (Measured, two million
-messages: half of the time.) What the operator sets counts more."""
+"""A worker gets little memory, because it waits most of the time; a report works, and ends. With these settings it took
+half of the time (measured with two million messages). Settings of the operator override them."""
 
 
-@click.command(short_help="Say what became of every message.")
+@click.command(short_help="Show what happened to every message.")
 @click.option(
     "-c",
     "--config",
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The worker's settings: they say where the ledger is.",
+    help="The worker's settings file: it names the ledger.",
 )
-@click.option("--ledger", metavar="PATH", help="The ledger itself: a folder, or any path that Spark can read.")
-@click.option("--from", "since", type=Moment(), help="What was settled at this time or later.")
-@click.option("--to", "until", type=Moment(ends_a_period=True), help="What was settled before this time.")
-@click.option("--pair", metavar="NAME", help="One pair alone.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON: docs/report.md says what is in it.")
+@click.option("--ledger", metavar="PATH", help="The ledger: a folder, or any path that Spark can read.")
+@click.option("--from", "since", type=Moment(), help="Only messages settled at this time or later.")
+@click.option("--to", "until", type=Moment(ends_a_period=True), help="Only messages settled before this time.")
+@click.option("--pair", metavar="NAME", help="Only this pair.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; docs/report.md describes it.")
 @click.option(
     "--html",
     "html_file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write it as one page as well, to be handed on.",
+    help="Also write the report as one HTML page.",
 )
 def report(
     config_file: Path | None,
@@ -57,11 +56,11 @@ def report(
     as_json: bool,
     html_file: Path | None,
 ) -> None:
-    """Tell from the ledger what became of every message: what arrived, and how late; what is in the dead letters, and
-    why; what was left, and what arrived more than once.
+    """Show from the ledger what happened to every message: which arrived, and how late; which are in the dead letters,
+    and why; which were left in the backlog, and which arrived more than once.
 
-    The account balances: received = forwarded + dead-lettered + left + unaccounted. Unaccounted is what a killed task
-    had counted before its part was on record.
+    The counts balance: received = forwarded + dead-lettered + left + unaccounted. Unaccounted are messages that a
+    killed task had received, and whose outcome it could not record.
 
     \b
       syphon report -c config.yaml
@@ -70,11 +69,11 @@ def report(
       syphon report -c config.yaml --html incident.html
       syphon report --ledger ./ledger --json
 
-    A TIME is 2026-10-05T14:30Z, a date, or how long ago: 30m, 2h, 1d12h. It is UTC unless it says otherwise, and a
-    date after --to includes that day.
+    A TIME is 2026-10-05T14:30Z, a date, or a duration before now: 30m, 2h, 1d12h. It is UTC unless it has an offset,
+    and a date after --to includes that day.
 
     \b
-    Exit codes: 0 every message arrived · 1 something was left, dead-lettered or is unaccounted for ·
+    Exit codes: 0 every message arrived · 1 some were left, dead-lettered or unaccounted ·
     69 the ledger cannot be read · 78 the settings are wrong
     """
     from syphon.model import SyphonError
@@ -94,21 +93,23 @@ def report(
 
 def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) -> PipelineSettings:
     if config_file is None and ledger is None:
-        raise click.UsageError("Say where the ledger is: -c FILE for the worker's settings, or --ledger PATH.")
+        raise click.UsageError("Name the ledger: -c FILE for the worker's settings, or --ledger PATH.")
     from syphon.config import PipelineSettings
 
     if config_file is None:
         return PipelineSettings(ledger=ledger or "")
-    config = load(config_file)
+    config = load_settings(config_file)
     names = [each.name for each in config.pairs]
     if pair is not None and pair not in names:
         known = ", ".join(names)
-        raise click.BadParameter(f"'{pair}' is no pair of {config_file}: it has {known}.", param_hint="--pair")
+        raise click.BadParameter(
+            f"'{pair}' is not a pair of {config_file}; its pairs are: {known}.", param_hint="--pair"
+        )
     return config.pipeline if ledger is None else config.pipeline.model_copy(update={"ledger": ledger})
 
 
 def _check(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, html_file: Path | None) -> None:
-    """What can be known to go wrong before Spark is started, which takes a while."""
+    """Finds errors that are known before Spark starts, which takes a while."""
     from syphon.spark import cores_of
 
     if since is not None and until is not None and since >= until:
@@ -120,7 +121,7 @@ def _check(pipeline: PipelineSettings, since: datetime | None, until: datetime |
     if local and not Path(pipeline.ledger).is_dir():
         raise click.UsageError(
             f"There is no ledger at {Path(pipeline.ledger).absolute()}. "
-            "A worker or a drain makes it with the first transfer; a relative path starts at the current folder."
+            "A worker or a drain creates it with the first transfer. A relative path starts at the current folder."
         )
 
 
@@ -134,9 +135,9 @@ def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | N
     from syphon.spark import spark_session
 
     stderr = Console(stderr=True)
-    # On a terminal one should see that something is going on.
-    waiting = stderr.status("Asking the ledger …") if stderr.is_terminal else nullcontext()
-    settings = {key: SecretStr(value) for key, value in ROOM.items()} | pipeline.spark
+    # A person at a terminal should see that the command works.
+    waiting = stderr.status("Reading the ledger …") if stderr.is_terminal else nullcontext()
+    settings = {key: SecretStr(value) for key, value in SPARK_SETTINGS.items()} | pipeline.spark
     with waiting, spark_session(pipeline.model_copy(update={"spark": settings})) as spark:
         return query_report(spark, Ledger(spark, pipeline.ledger), Period(since, until), pair)
 
@@ -148,7 +149,7 @@ def _write_page(found: Report, file: Path) -> None:
         file.write_text(html_page(found, datetime.now(UTC)), "utf-8")
     except OSError as error:
         raise click.BadParameter(f"{file} cannot be written: {error.strerror}.", param_hint="--html") from None
-    click.echo(f"The page is in {file}.", err=True)
+    click.echo(f"The page was written to {file}.", err=True)
 
 
 def _print(found: Report, as_json: bool) -> None:
@@ -166,5 +167,5 @@ def _print(found: Report, as_json: bool) -> None:
 
 def _why_empty(found: Report) -> str:
     if not found.pairs:
-        return f"The ledger at {found.ledger} is empty: nothing has been transferred yet, or it is another one."
-    return f"The ledger at {found.ledger} has transfers of {', '.join(found.pairs)}, but none that was asked for."
+        return f"The ledger at {found.ledger} is empty: nothing has been transferred yet, or the path is wrong."
+    return f"The ledger at {found.ledger} has transfers of {', '.join(found.pairs)}, but none that the options select."

@@ -1,4 +1,4 @@
-"""A report on a terminal. Texts that came with messages are shown as they are, and steer nothing."""
+"""Tables of a report on a terminal. Text from messages is shown as it is, without any effect on the terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from syphon.model import duration, printable, utc_time, volume
 MOST_LINES = 20
 SLOWEST = 5
 WIDTH = 120
-"""Where there is no terminal to ask."""
+"""The width of the tables where there is no terminal."""
 
 
 def show(report: Report) -> None:
-    """All of it, what matters most first."""
+    """Prints the whole report, the most important parts first."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=WIDTH)

@@ -1,4 +1,4 @@
-"""`syphon` itself: the commands, and what it says about them."""
+"""`syphon` itself: the list of commands, and the help text above them."""
 
 import click
 
@@ -21,11 +21,11 @@ from .status import status
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="syphon")
 def main() -> None:
-    """Carries messages home: from the backlog queues of a secondary Service Bus namespace to their primary.
+    """Moves messages from the backlog queues of a secondary Service Bus namespace to their primary.
 
     \b
-    Try it, with nothing but this machine:
-      syphon demo                an outage and its end
+    Try it on this machine alone:
+      syphon demo                an outage, and the transfer after it
       syphon emulator            two local namespaces, contoso and contoso-dr
       syphon COMMAND --help      what a command does, with examples
 

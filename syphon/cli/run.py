@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .exit_codes import ExitCode
-from .settings_file import config_option, load
+from .options import config_option, load_settings
 from .signals import stop_on_signal
 
 if TYPE_CHECKING:
@@ -50,35 +50,35 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     from syphon.config import LogLevel
     from syphon.ops import set_up_logging
 
-    config = load(config_file)
+    config = load_settings(config_file)
     set_up_logging(LogLevel.DEBUG if verbose else config.log.level, config.log.format)
     raise SystemExit(_serve(config, config_file, not no_provision))
 
 
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     from syphon.model import SyphonError
-    from syphon.ops import OtlpMissing, PortTaken, attending
+    from syphon.ops import OtlpMissing, PortTaken, running_ops
     from syphon.worker import StateUnreadable, Worker, running_engine
 
     try:
         with ExitStack() as stack:
             # The status server comes first: a port that is taken is told at once, and not when Spark has started.
-            attendant = stack.enter_context(attending(config))
-            log.info("status on http://%s", attendant.address)
+            ops = stack.enter_context(running_ops(config))
+            log.info("status on http://%s", ops.address)
             log.info("starting Spark on %s", config.pipeline.master)
-            ready = stack.enter_context(running_engine(config.pipeline, attendant.pauses))
+            ready = stack.enter_context(running_engine(config.pipeline, ops.pauses))
             ready.jobs.warm_up()
             # What is loaded by now stays: looking for garbage among it would hold everybody up for a tenth of a second.
             gc.freeze()
-            worker = Worker(config, ready.jobs, ready.desk, makes_queues, attendant.pauses)
+            worker = Worker(config, ready.jobs, ready.desk, makes_queues, ops.pauses)
             # After Spark has started: it sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
             hung_up = threading.Event()
             signal.signal(signal.SIGHUP, lambda number, frame: hung_up.set())  # noqa: ARG005
-            attendant.attend(worker, ready.desk, ready.clerk)
+            ops.attach(worker, ready.desk, ready.clerk)
 
             def turned() -> None:
-                attendant.turned()
+                ops.loop_turned()
                 if hung_up.is_set():  # here, and not in the handler: that may strike in the middle of a log line
                     hung_up.clear()
                     _reload(worker, config_file)

@@ -1,4 +1,4 @@
-"""What signals do to a command. One that carries messages ends with care at the first, and at once at the second."""
+"""Signals: a command that moves messages stops in order at the first one, and leaves at once at the second."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-def stop_on_signal(stop: Callable[[], None], what: str) -> None:
-    """On SIGINT or SIGTERM `stop` is called; on a second one the process is gone: nothing that was in hand is lost."""
+def stop_on_signal(stop: Callable[[], None], consequence: str) -> None:
+    """Calls `stop` on SIGINT or SIGTERM. A second signal ends the process at once; that loses no message either."""
     signalled = False
 
     def handle(number: int, _: FrameType | None) -> None:
@@ -19,8 +19,10 @@ def stop_on_signal(stop: Callable[[], None], what: str) -> None:
         if signalled:
             os._exit(128 + number)
         signalled = True
-        # Past Python's own stderr: a signal may come while that is being written to, and it can be entered but once.
-        os.write(sys.stderr.fileno(), f"{what} Once more to leave at once; nothing is lost either way.\n".encode())
+        # Not through Python's stderr: a signal may come while that is written to, and it cannot be entered twice.
+        os.write(
+            sys.stderr.fileno(), f"{consequence} Once more to leave at once; nothing is lost either way.\n".encode()
+        )
         stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -28,8 +30,8 @@ def stop_on_signal(stop: Callable[[], None], what: str) -> None:
 
 
 @contextmanager
-def stopped_by_hand(consequence: str) -> Iterator[None]:
-    """Ctrl-C in a command that has nothing in hand: what it means is told, and the exit code says what happened."""
+def interruptible(consequence: str) -> Iterator[None]:
+    """Ends a command that moves no messages on Ctrl-C: prints the consequence, and sets the exit code of SIGINT."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`syphon status`: what a running worker is doing, in a terminal."""
+"""`syphon status`: shows in a terminal what a running worker does."""
 
 from __future__ import annotations
 
@@ -12,22 +12,31 @@ import click
 
 from syphon.model import printable
 
-from .running_worker import RunningWorker, find_worker, worker_options
-from .tables import show_table
+from .output import show_table
+from .worker_client import WorkerClient, find_worker, worker_options
 
 if TYPE_CHECKING:
-    from syphon.ops import PairStatus, Side, Status
+    from syphon.ops import PairStatus, SideStatus, WorkerStatus
 
 EVENTS = 8
 
 
-@click.command(short_help="What a running worker is doing.")
+@click.command(short_help="Show what a running worker does.")
 @worker_options
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON: docs/status.md has the contract.")
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
-@click.option("--every", type=click.FloatRange(min=0.5), default=2.0, show_default=True, help="Seconds, with --watch.")
+@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON; docs/status.md has the contract.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.5),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two looks, with --watch.",
+)
 def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool, every: float) -> None:
-    """Pairs with both sides, backlog queues, destinations and the last events of a running worker.
+    """Show pairs with both sides, backlog queues, destinations and the last events of a running worker.
+
+    A destination is available, backing off (its messages wait in the backlog), rejecting (its messages go to the dead
+    letters) or paused.
 
     \b
       syphon status -c config.yaml
@@ -35,7 +44,7 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
       syphon status --url http://127.0.0.1:8080 --json | jq .totals
 
     \b
-    Exit codes: 0 the worker has answered · 69 it does not · 77 the token was refused
+    Exit codes: 0 the worker has answered · 69 it does not answer · 77 it refused the token
     """
     worker = find_worker(config_file, url)
     while True:
@@ -48,21 +57,21 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
             return
 
 
-def _show(worker: RunningWorker, as_json: bool, watch: bool) -> None:
-    from syphon.ops import Status
+def _show(worker: WorkerClient, as_json: bool, watch: bool) -> None:
+    from syphon.ops import WorkerStatus
 
     answer = worker.ask("/status")
     if as_json:
-        # One line each when it goes on: that is what other programs read.
-        click.echo(answer if watch else Status.model_validate_json(answer).model_dump_json(indent=2))
+        # With --watch one line each: other programs read it line by line.
+        click.echo(answer if watch else WorkerStatus.model_validate_json(answer).model_dump_json(indent=2))
         return
-    found = Status.model_validate_json(answer)
+    found = WorkerStatus.model_validate_json(answer)
     if watch and sys.stdout.isatty():
         click.clear()
     _show_whole(found)
 
 
-def _show_whole(found: Status) -> None:
+def _show_whole(found: WorkerStatus) -> None:
     totals = found.totals
     click.secho(f"syphon {found.version}, {found.state}, up {span(found.started, found.at)}", bold=True)
     click.echo(
@@ -111,7 +120,7 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
             [
                 (
                     found.path,
-                    found.state,
+                    found.state.words,
                     span(found.since, now),
                     span(now, found.next_try),
                     f"≥ {found.left:,}" if found.left else None,
@@ -129,14 +138,14 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
             click.secho(f"  {printable(name)}: {printable(reason)}", fg="yellow")
 
 
-def _side(side: Side, now: datetime) -> str:
+def _side(side: SideStatus, now: datetime) -> str:
     state = side.state.value if side.state != "opened" else "connected" if side.connected else "out of reach"
     reason = "" if side.connected or side.reason is None else f": {printable(side.reason)}"
     return f"{state} for {span(side.since, now)}{reason}"
 
 
 def span(since: datetime | None, until: datetime | None) -> str | None:
-    """How long it is from one moment to another, for people."""
+    """The time between two moments, for people."""
     if since is None or until is None:
         return None
     seconds = max(0, round((until - since).total_seconds()))

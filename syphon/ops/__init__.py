@@ -1,4 +1,4 @@
-"""What an operator sees of a worker or a drain: logs, progress, status."""
+"""All that an operator sees of a worker or a drain: status server, page, metrics, traces, logs, progress."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .logs import set_up_logging
-    from .progress import shown
-    from .runtime import attending
+    from .progress import drain_progress
+    from .runtime import running_ops
     from .server import PortTaken
-    from .status import PairStatus, Side, Status
+    from .status import PairStatus, SideStatus, WorkerStatus
     from .telemetry import OtlpMissing
 
 _MODULES = {
     "logs": ("set_up_logging",),
-    "progress": ("shown",),
-    "runtime": ("attending",),
+    "progress": ("drain_progress",),
+    "runtime": ("running_ops",),
     "server": ("PortTaken",),
     "status": (
         "PairStatus",
-        "Side",
-        "Status",
+        "SideStatus",
+        "WorkerStatus",
     ),
     "telemetry": ("OtlpMissing",),
 }
@@ -29,17 +29,17 @@ __all__ = [
     "OtlpMissing",
     "PairStatus",
     "PortTaken",
-    "Side",
-    "Status",
-    "attending",
+    "SideStatus",
+    "WorkerStatus",
+    "drain_progress",
+    "running_ops",
     "set_up_logging",
-    "shown",
 ]
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Loads a module when one of its names is first asked for: `syphon status` must not wait for Spark."""
+        """Loads a module at the first use of one of its names: `syphon status` must not wait for Spark."""
         for module, names in _MODULES.items():
             if name in names:
                 return getattr(import_module(f".{module}", __name__), name)

@@ -1,8 +1,8 @@
-"""Who may ask the status server, and what.
+"""Access to the status server: which requests it answers.
 
-Health is for anybody. The rest is for who shows the token; without one, for who is on this machine. A page of another
-site that a browser on this machine has open is neither: it is told apart by Host and Origin, and a change has to carry
-a header that such a page cannot send unasked.
+Health is open to everybody. Every other path needs the token or, where no token is set, a client on this machine. A
+page of another site that is open in a browser on this machine is not such a client: the server recognises it by Host
+and Origin, and a change must carry a header that such a page cannot send without permission.
 """
 
 from __future__ import annotations
@@ -19,56 +19,56 @@ from syphon.config import StatusSettings
 
 OPEN_TO_ALL = frozenset({"/healthz", "/readyz"})
 CHANGE_HEADER = "X-Syphon"
-"""Any value. A page of another site would have to ask the server first whether it may send it, and may not."""
-HEALTH_ALONE = (
-    "This address can be reached by others, and no token is set: only /healthz and /readyz answer here. "
+"""Any value is good. A page of another site would first have to ask the server for permission, and does not get it."""
+HEALTH_ONLY = (
+    "Other machines can reach this address, and no token is set: only /healthz and /readyz answer here. "
     "Set status.token, or listen on 127.0.0.1."
 )
 
 
-class Refused(Exception):
-    """A request that is not answered."""
+class AccessDenied(Exception):
+    """The server does not answer this request."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
         self.status = status
 
 
-class Guard:
-    """Judges requests by their headers."""
+class AccessRules:
+    """Decides by a request's headers whether the server answers it."""
 
     def __init__(self, settings: StatusSettings) -> None:
         self._token = settings.token.get_secret_value().strip() if settings.token is not None else ""
         self._host = settings.listen.host.lower()
         self._is_local = is_loopback(self._host)
 
-    def judge(self, method: str, path: str, headers: CIMultiDictProxy[str]) -> None:
-        """Raises `Refused`."""
+    def check(self, method: str, path: str, headers: CIMultiDictProxy[str]) -> None:
+        """Raises `AccessDenied` for a request that the server must not answer."""
         if path in OPEN_TO_ALL and method in ("GET", "HEAD"):
             return
         host = headers.get("Host", "").lower()
         if self._is_local and not self._is_ours(_name_of(host)):
-            raise Refused(HTTPStatus.FORBIDDEN, "This is not the host you are looking for.")
+            raise AccessDenied(HTTPStatus.FORBIDDEN, "The Host header does not name this server.")
         if not self._token and not self._is_local:
-            raise Refused(HTTPStatus.FORBIDDEN, HEALTH_ALONE)
-        if self._token and not self._shows_token(headers.get("Authorization", "")):
-            raise Refused(HTTPStatus.UNAUTHORIZED, "Show the token: Authorization: Bearer …")
+            raise AccessDenied(HTTPStatus.FORBIDDEN, HEALTH_ONLY)
+        if self._token and not self._has_token(headers.get("Authorization", "")):
+            raise AccessDenied(HTTPStatus.UNAUTHORIZED, "Send the token: Authorization: Bearer …")
         if method not in ("GET", "HEAD"):
-            self._judge_change(host, headers)
+            self._check_change(host, headers)
 
-    def _judge_change(self, host: str, headers: CIMultiDictProxy[str]) -> None:
+    def _check_change(self, host: str, headers: CIMultiDictProxy[str]) -> None:
         origin = headers.get("Origin")
         if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
-            raise Refused(HTTPStatus.FORBIDDEN, "A page of another site may not do this.")
+            raise AccessDenied(HTTPStatus.FORBIDDEN, "A page of another site may not do this.")
         if CHANGE_HEADER not in headers:
-            raise Refused(HTTPStatus.FORBIDDEN, f"A change needs the header {CHANGE_HEADER}, with any value.")
+            raise AccessDenied(HTTPStatus.FORBIDDEN, f"A change needs the header {CHANGE_HEADER}, with any value.")
 
     def _is_ours(self, name: str) -> bool:
         return name == self._host or is_loopback(name)
 
-    def _shows_token(self, said: str) -> bool:
-        """As a bearer, or as the password of any user: that is what a browser can ask a person for."""
-        scheme, _, value = said.partition(" ")
+    def _has_token(self, authorization: str) -> bool:
+        """Accepts the token as a bearer token, or as the password of any user: a browser can ask a person for that."""
+        scheme, _, value = authorization.partition(" ")
         if scheme.lower() == "basic":
             try:
                 value = base64.b64decode(value, validate=True).decode().partition(":")[2]
@@ -80,7 +80,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches an address."""
+    """Whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:

@@ -1,8 +1,8 @@
-"""How many messages a backlog queue still has, asked of the namespace now and then: a hint, never a proof (D4).
+"""How many messages each backlog queue still holds, as the namespace counts them: a hint, never a proof (D4).
 
-Asking is no receive, and yet it is not free: only queues that have something to do are asked about, once a minute, and
-sooner if more was moved than there was.
-Who may not ask (it takes the Manage claim) goes without.
+A question to the administration API is not a receive, but it has a cost too. The worker therefore asks only about
+queues that have work, once a minute, and sooner if it has moved more messages than the queue held at the last answer.
+Without the right to ask (the Manage claim), the worker works without these counts.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from syphon.model import NotAuthorized, QueueKey, SyphonError
 
 log = logging.getLogger(__name__)
 
-EVERY = 60.0
+ASK_EVERY = 60.0
 """Seconds between questions about the same queue."""
-SOON = 10.0
-"""The same if the last answer has been overtaken by what came since."""
+ASK_AGAIN_AFTER = 10.0
+"""Seconds after which the worker asks again if newer messages have made the last answer wrong."""
 LOOK_EVERY = 5.0
-"""Seconds after which a queue that has got something to do is noticed."""
+"""Seconds after which the thread notices that a queue has got work."""
 
 
-class Count(NamedTuple):
-    """So many messages, when so many had been moved."""
+class BacklogCount(NamedTuple):
+    """The number of messages in a queue at the moment when the worker had moved so many."""
 
     left: int
     moved: int
 
     def after(self, moved: int) -> int | None:
-        """What should be left now, if nothing came. None: something did, for more was moved than there was."""
+        """The number that should be left now if no message came. None: some came, since more were moved than left."""
         left = self.left - (moved - self.moved)
         return left if left >= 0 else None
 
 
-class Counting:
-    """Has a thread of its own: a namespace that does not answer holds up nobody."""
+class BacklogCounts:
+    """Asks the namespaces in a thread of its own, so that a namespace that does not answer delays nothing else."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class Counting:
         busy: Callable[[], dict[QueueKey, int]],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`busy` says which queues are worth the question, and how much was moved of each so far."""
-        self.counts: dict[QueueKey, Count] = {}
+        """`busy` returns the queues that are worth a question, and how many messages were moved of each so far."""
+        self.counts: dict[QueueKey, BacklogCount] = {}
         self._pairs = {pair.name: pair for pair in pairs}
         self._busy = busy
         self._now = now
         self._asked_at: dict[QueueKey, float] = {}
-        self._refused: set[str] = set()
+        self._denied: set[str] = set()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="counting", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="backlog-counts", daemon=True)
 
-    def __enter__(self) -> Counting:
+    def __enter__(self) -> BacklogCounts:
         self._thread.start()
         return self
 
@@ -69,25 +69,25 @@ class Counting:
         while not self._over.wait(LOOK_EVERY):
             try:
                 self.ask()
-            except Exception:  # what is left is told for as long as nobody knows better
-                log.debug("counting", exc_info=True)
+            except Exception:  # the last counts stay until a later round succeeds
+                log.debug("counting the backlog's messages failed", exc_info=True)
 
     def ask(self) -> None:
-        """One round of questions, about queues that were not asked about for a while."""
+        """Asks once about each queue whose next question is due."""
         now = self._now()
-        busy = {key: moved for key, moved in self._busy().items() if self._is_due(key, moved, now)}
-        self._asked_at.update(dict.fromkeys(busy, now))
+        due = {key: moved for key, moved in self._busy().items() if self._is_due(key, moved, now)}
+        self._asked_at.update(dict.fromkeys(due, now))
         for name, pair in self._pairs.items():
-            asked = {key: moved for key, moved in busy.items() if key.pair == name}
-            if not asked or name in self._refused:
+            asked = {key: moved for key, moved in due.items() if key.pair == name}
+            if not asked or name in self._denied:
                 continue
             try:
                 self._ask_about(pair, asked)
             except NotAuthorized:
-                self._refused.add(name)
-                log.info("%s: how many messages its queues have is not known: that takes the Manage claim", name)
+                self._denied.add(name)
+                log.info("%s: the worker cannot count the messages in its queues: that needs the Manage claim", name)
             except SyphonError as error:
-                log.debug("%s: its messages cannot be counted: %s", name, error)
+                log.debug("%s: the worker cannot count the messages in its queues: %s", name, error)
                 for key in asked:
                     self.counts.pop(key, None)
 
@@ -95,8 +95,8 @@ class Counting:
         if key not in self._asked_at:
             return True
         count = self.counts.get(key)
-        is_overtaken = count is not None and count.after(moved) is None
-        return now - self._asked_at[key] >= (SOON if is_overtaken else EVERY)
+        is_outdated = count is not None and count.after(moved) is None
+        return now - self._asked_at[key] >= (ASK_AGAIN_AFTER if is_outdated else ASK_EVERY)
 
     def _ask_about(self, pair: PairSettings, asked: dict[QueueKey, int]) -> None:
         administration = secondary_administration(pair)
@@ -106,6 +106,6 @@ class Counting:
                 if left is None:
                     self.counts.pop(key, None)
                 else:
-                    self.counts[key] = Count(left, moved)
+                    self.counts[key] = BacklogCount(left, moved)
         finally:
             administration.close()

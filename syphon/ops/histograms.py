@@ -1,7 +1,7 @@
-"""Histograms that tasks have made, as OpenTelemetry's readers collect them.
+"""Histograms that the tasks have counted, added to what OpenTelemetry's readers collect.
 
-An instrument would want every duration one by one, thousands a second, in the driver. Tasks have counted them already:
-what they counted is put beside the metrics that come from instruments.
+An OpenTelemetry instrument takes durations one by one: thousands a second, in the driver. The tasks have counted them
+already, so this module puts their counts beside the metrics that come from instruments.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .metric_names import Metric
 
 Labelled = tuple[dict[str, str], Durations]
 Look = Callable[[], Mapping[Metric, Iterable[Labelled]]]
-"""What has been measured so far, since the worker started."""
+"""Returns all durations measured since the worker started."""
 
 
 class WithHistograms(MetricReader):
-    """A kind of reader, made to read the histograms as well: comes before the other in a class's bases."""
+    """Makes a reader read the histograms as well. It must stand before that reader in a class's bases."""
 
     def __init__(self, look: Look, *arguments: Any, **options: Any) -> None:
         self._look = look
@@ -47,7 +47,7 @@ class WithHistograms(MetricReader):
         super()._receive_metrics(MetricsData([joined]), *arguments, **options)  # type: ignore[safe-super]
 
     def _exported(self, metric: Metric, found: Iterable[Labelled]) -> Exported:
-        unknown: Any = None  # the shortest and the longest, which nobody has kept
+        unknown: Any = None  # the shortest and the longest duration: tasks do not keep them
         points = [
             HistogramDataPoint(
                 labels,
@@ -66,4 +66,4 @@ class WithHistograms(MetricReader):
 
 
 class PrometheusReader(WithHistograms, PrometheusMetricReader):
-    """For /metrics."""
+    """The reader for /metrics."""

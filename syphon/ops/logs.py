@@ -1,21 +1,31 @@
-"""Log lines: on stderr, for people or for machines. They tell the operator the consequence, and never a secret."""
+"""Log lines: on stderr for people or for machines, and the latest ones for the status page.
+
+A log line tells the operator the consequence, and never holds a secret.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
+import threading
+from collections import deque
 from datetime import UTC, datetime
+from typing import Literal
 
 from syphon.config import LogFormat, LogLevel
 from syphon.model import printable
 
+from .status import Event
+
 NOISY = ("azure", "uamqp", "py4j", "aiohttp", "asyncio", "urllib3")
-"""Loggers of libraries: they are heard from warnings on, whatever our own level is."""
+"""Loggers of libraries: only their warnings and errors are logged, whatever our own level is."""
+MOST_EVENTS = 100
+LONGEST_EVENT = 500
 
 
 class ConsoleLines(logging.Formatter):
-    """A line for people. What a message brought along cannot end it, begin another one or colour the screen."""
+    """Writes a line for people. Text from a message cannot end the line, begin another one or colour the screen."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
@@ -25,7 +35,7 @@ class ConsoleLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line."""
+    """Writes one JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -40,7 +50,7 @@ class JsonLines(logging.Formatter):
 
 
 def set_up_logging(level: LogLevel, style: LogFormat = LogFormat.CONSOLE) -> None:
-    """Begins, or takes over another level."""
+    """Starts logging; called again, only changes the level."""
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler(sys.stderr)
@@ -50,3 +60,35 @@ def set_up_logging(level: LogLevel, style: LogFormat = LogFormat.CONSOLE) -> Non
     logging.getLogger("syphon").setLevel(level.value.upper())
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class RecentEvents(logging.Handler):
+    """Keeps the latest log lines for the status page: they already tell the operator the consequence."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._lock = threading.Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()[:LONGEST_EVENT]
+        except Exception:  # as every handler does: a bad log line must not end the work that wrote it
+            self.handleError(record)
+            return
+        at = datetime.fromtimestamp(record.created, UTC)
+        with self._lock:
+            times = 1
+            if self._events and self._events[-1].text == text:
+                times += self._events.pop().times
+            self._events.append(Event(at=at, level=_level(record.levelno), text=text, times=times))
+
+    def newest_first(self) -> list[Event]:
+        with self._lock:
+            return list(reversed(self._events))
+
+
+def _level(number: int) -> Literal["info", "warning", "error"]:
+    if number >= logging.ERROR:
+        return "error"
+    return "warning" if number >= logging.WARNING else "info"

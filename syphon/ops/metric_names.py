@@ -1,16 +1,19 @@
-"""The names of what a worker measures and traces: one list for telemetry, alerts, dashboard and docs/metrics.md.
+"""The names of all metrics and spans: one list for telemetry, alerts, dashboard and docs/metrics.md.
 
-OpenTelemetry's conventions for messaging are not stable yet. When they change, this is the place. No label ever carries
-a message id, and none takes a value out of a message that the operator has not allowed as a destination.
+OpenTelemetry's conventions for messaging are not stable yet; when they change, only this module must change. No label
+carries a message id. The only values that come from messages are destinations that the operator has allowed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
+    """How a metric is counted."""
+
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -18,10 +21,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """One measurement: how OpenTelemetry calls it, and how Prometheus does."""
+    """One metric, with its name in OpenTelemetry and its name in Prometheus."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     """In UCUM: `s`, `{message}`, or `1`."""
     help: str
@@ -29,15 +32,15 @@ class Metric:
 
     @property
     def prometheus(self) -> str:
-        """What the exporter makes of the name: no dots, the unit as a word, `_total` after a counter."""
+        """The name that the exporter makes: without dots, with the unit as a word, with `_total` after a counter."""
         unit = "_seconds" if self.unit == "s" else ""
-        total = "_total" if self.kind is Kind.COUNTER else ""
+        total = "_total" if self.kind is MetricKind.COUNTER else ""
         return self.name.replace(".", "_") + unit + total
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The names a query can ask for."""
-        if self.kind is Kind.HISTOGRAM:
+        """The names that a query can use."""
+        if self.kind is MetricKind.HISTOGRAM:
             return tuple(f"{self.prometheus}_{part}" for part in ("bucket", "sum", "count"))
         return (self.prometheus,)
 
@@ -60,28 +63,28 @@ _CLIENT = (
 
 OPERATION_DURATION = Metric(
     "messaging.client.operation.duration",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "s",
     "How long a send or a settlement took, from the request to the namespace's answer. A send is a whole batch.",
     ("messaging.system", "messaging.operation.name", "messaging.operation.type", "server.address"),
 )
 SENT_MESSAGES = Metric(
     "messaging.client.sent.messages",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{message}",
-    "Messages sent to destinations; error.type tells those that were refused.",
+    "Messages sent to destinations; error.type marks those that the destination refused.",
     _CLIENT,
 )
 CONSUMED_MESSAGES = Metric(
     "messaging.client.consumed.messages",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{message}",
-    "Messages received from backlog queues, those that came again included.",
+    "Messages received from backlog queues, repeated deliveries included.",
     _CLIENT,
 )
 PROCESS_DURATION = Metric(
     "messaging.process.duration",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "s",
     "How long a transfer took, from the message's arrival to its settlement.",
     ("messaging.system", "messaging.operation.name", "messaging.destination.name", "server.address"),
@@ -91,72 +94,72 @@ PROCESS_DURATION = Metric(
 
 FORWARDED = Metric(
     "syphon.messages.forwarded",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{message}",
     "Messages that their destination has accepted and the backlog has completed.",
     ("pair", "destination"),
 )
 DEAD_LETTERED = Metric(
     "syphon.messages.dead_lettered",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{message}",
-    "Messages that can never arrive and went to the backlog queue's dead letters, by reason.",
+    "Messages that cannot be forwarded and went to the backlog queue's dead letters, by reason.",
     ("pair", "queue", "reason"),
 )
 POSSIBLE_DUPLICATES = Metric(
     "syphon.messages.possible_duplicates",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{message}",
-    "Messages that may reach their destination twice: a lock or a connection was lost between the last steps.",
+    "Messages that may reach their destination twice: a lock or a connection was lost before the completion.",
     ("pair", "queue"),
 )
 IN_FLIGHT = Metric(
     "syphon.messages.in_flight",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{message}",
     "Messages received and not settled yet.",
     ("pair", "queue"),
 )
 BACKLOG_AGE = Metric(
     "syphon.backlog.age",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "s",
     "How long the oldest message has been in the backlog queue; 0 when it is empty.",
     ("pair", "queue"),
 )
 BACKLOG_MESSAGES = Metric(
     "syphon.backlog.messages",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{message}",
-    "Active messages in the backlog queue, as last counted by the namespace: a hint, and absent where we may not ask.",
+    "Active messages in the backlog queue, as the namespace last counted: a hint; absent without the Manage claim.",
     ("pair", "queue"),
 )
 DESTINATION_STATE = Metric(
     "syphon.destination.state",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "1",
-    "1 for the state a destination is in (open, waiting or closed), 0 for the others.",
+    "1 for the state a destination is in (available, backing_off, rejecting or paused), 0 for the others.",
     ("pair", "destination", "state"),
 )
-DESTINATION_WAITING = Metric(
-    "syphon.destination.waiting",
-    Kind.GAUGE,
+DESTINATION_BACKING_OFF = Metric(
+    "syphon.destination.backing_off",
+    MetricKind.GAUGE,
     "s",
-    "How long a destination has taken nothing, tries in between included; 0 when it is open.",
+    "How long a destination has been backing off or paused, retries in between included; 0 in the other states.",
     ("pair", "destination"),
 )
 LAST_SUCCESS = Metric(
     "syphon.last_success.timestamp",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "s",
     "When a message was last forwarded, in Unix time; until then, when the worker started.",
     ("pair",),
 )
 SIDE_CONNECTED = Metric(
     "syphon.side.connected",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "1",
-    "1 while the primary or secondary namespace can be reached and takes our credentials, else 0.",
+    "1 while the primary or secondary namespace can be reached and accepts the worker's credentials, else 0.",
     ("pair", "side"),
 )
 
@@ -169,7 +172,7 @@ OWN = (
     BACKLOG_AGE,
     BACKLOG_MESSAGES,
     DESTINATION_STATE,
-    DESTINATION_WAITING,
+    DESTINATION_BACKING_OFF,
     LAST_SUCCESS,
     SIDE_CONNECTED,
 )
@@ -178,37 +181,32 @@ METRICS = (*CONVENTIONAL, *OWN)
 # --- traces ----------------------------------------------------------------------------------------------------------
 
 
-class SpanKind(StrEnum):
-    CLIENT = "client"
-    CONSUMER = "consumer"
-
-
 @dataclass(frozen=True)
-class Span:
-    """One step of a batch that is traced. Its name is the operation and the entity, as in `send orders`."""
+class TracedStep:
+    """One step of a traced batch. Its span is named after the operation and the entity, as in `send orders`."""
 
     operation: str
-    kind: SpanKind
+    kind: Literal["client", "consumer"]
     help: str
 
 
-PROCESS = Span(
+PROCESS = TracedStep(
     "process",
-    SpanKind.CONSUMER,
-    "The whole way of a batch: from the arrival of its oldest message to the settlement of its last. "
+    "consumer",
+    "A batch as a whole: from the arrival of its oldest message to the settlement of its last. "
     "Has a link to the span that sent each message, 32 at the most.",
 )
-SEND = Span(
+SEND = TracedStep(
     "send",
-    SpanKind.CLIENT,
-    "From the sending of the batch to the destination's answer. One that was refused is an error.",
+    "client",
+    "From the sending of the batch to the destination's answer. A refusal is an error.",
 )
-SETTLE = Span(
+SETTLE = TracedStep(
     "settle",
-    SpanKind.CLIENT,
-    "From that answer to the completion of the batch's last message on the backlog.",
+    "client",
+    "From that answer to the completion of the batch's last message in the backlog.",
 )
-SPANS = (PROCESS, SEND, SETTLE)
+TRACED_STEPS = (PROCESS, SEND, SETTLE)
 SPAN_ATTRIBUTES = (
     "messaging.system",
     "messaging.operation.name",

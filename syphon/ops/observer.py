@@ -1,7 +1,7 @@
-"""The observer: looks at the worker about once a second, and keeps what it saw as one value that anybody may read.
+"""The observer: looks at the worker about once a second, and keeps the result as one value that any thread may read.
 
-It is called from the worker's own loop, and so it also knows whether that loop turns. However many ask, the worker is
-looked at once.
+The worker's own loop calls it, so it also knows whether that loop turns. It looks once a second, however many clients
+ask.
 """
 
 from __future__ import annotations
@@ -20,35 +20,43 @@ from syphon.model import QueueKey, SyphonError, earliest
 from syphon.spark import ControlServer, QueueTotals, Totals
 from syphon.worker import PairWorker, Pauses, Worker
 
-from .backlog_counts import Counting
-from .destinations import Destinations, moment
-from .events import RecentEvents
-from .history import History
-from .progress import Pace
-from .status import PairStatus, Queue, QueueState, Side, SideState, Status, StatusTotals, WorkerState
+from .backlog_counts import BacklogCounts
+from .destination_history import DestinationHistory, moment
+from .logs import RecentEvents
+from .status import (
+    BacklogQueueState,
+    PairStatus,
+    QueueStatus,
+    SideState,
+    SideStatus,
+    StatusTotals,
+    WorkerState,
+    WorkerStatus,
+)
+from .throughput import RateMeter, ThroughputHistory
 
 LOOK_EVERY = 1.0
 HUNG = 30.0
-"""Seconds without a turn after which a loop counts as hung. None of them ever waits that long."""
+"""Seconds without a turn after which a loop counts as hung. No loop ever waits that long."""
 STARTING = 600.0
-"""Seconds after which a start counts as hung. Executors may have to be found first, and their image pulled."""
-SPARK_FIRST = "starting: Spark is not up yet"
-QUEUES_FIRST = "starting: the backlog queues are being found or made"
+"""Seconds after which a start counts as hung. A cluster may first have to find executors and pull their image."""
+STARTING_SPARK = "starting: Spark is not up yet"
+STARTING_QUEUES = "starting: the worker finds or creates the backlog queues"
 NOT_YET = "not connected yet"
-NOTHING = QueueTotals()
+NO_TOTALS = QueueTotals()
 
 
 @dataclass(frozen=True)
-class Work:
-    """What there is to look at, once Spark has started."""
+class ObservedWorker:
+    """The parts of a worker that the observer looks at, once Spark has started."""
 
     worker: Worker
-    desk: ControlServer
-    clerk: LedgerWriter
+    control_server: ControlServer
+    ledger_writer: LedgerWriter
 
 
 class Observer:
-    """Knows how the worker is."""
+    """Keeps the status of the worker."""
 
     def __init__(
         self,
@@ -64,66 +72,66 @@ class Observer:
         self._now = now
         self._wall = wall
         self._started = wall()
-        self._history = History(self._started)
+        self._history = ThroughputHistory(self._started)
         self._pairs = [PairView(pair, wall) for pair in config.pairs]
-        self._work: Work | None = None
+        self._observed: ObservedWorker | None = None
         self._began = self._turned_at = self._looked_at = now()
-        self.standings: Mapping[QueueKey, QueueTotals] = {}
-        """What was seen last."""
-        self.counting = Counting(config.pairs, self._busy_queues)
+        self.queue_totals: Mapping[QueueKey, QueueTotals] = {}
+        """The totals of each queue at the last look."""
+        self.backlog_counts = BacklogCounts(config.pairs, self._busy_queues)
         self.status = self._look()
 
-    def attend(self, worker: Worker, desk: ControlServer, clerk: LedgerWriter) -> None:
-        """There is a worker to look at from now on."""
-        self._work = Work(worker, desk, clerk)
+    def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
+        """Sets the worker to observe from now on."""
+        self._observed = ObservedWorker(worker, control_server, ledger_writer)
 
-    def current(self) -> Status:
-        """What was seen last. While there is no worker, nobody but who asks looks."""
+    def current(self) -> WorkerStatus:
+        """The status at the last look. Until a worker is attached, no loop turns, so this call looks by itself."""
         now = self._now()
-        if self._work is None and now - self._looked_at >= LOOK_EVERY:
+        if self._observed is None and now - self._looked_at >= LOOK_EVERY:
             self._looked_at = now
             self.status = self._look()
         return self.status
 
-    def turned(self) -> None:
-        """The worker's loop has turned."""
+    def loop_turned(self) -> None:
+        """Notes a turn of the worker's loop, and looks at the worker if a look is due."""
         now = self._turned_at = self._now()
         if now - self._looked_at >= LOOK_EVERY:
             self._looked_at = now
             self.status = self._look()
 
     def trouble(self) -> str:
-        """Why the worker is not well, if it is not: whether its loops turn. Namespaces have nothing to do with it."""
+        """Why the worker is not healthy, or an empty text. Only its loops count; a namespace out of reach does not."""
         now = self._now()
-        if self._work is None:
+        if self._observed is None:
             spent = now - self._began
             return f"starting: Spark is not up after {spent:.0f} s" if spent > STARTING else ""
-        worker = self._work.worker
+        worker = self._observed.worker
         if now - self._turned_at > HUNG:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
-        for duty in worker.duties:
-            silent = 0.0 if duty.watch is None or worker.is_stopping else now - duty.watch.heard_at
+        for pair in worker.duties:
+            silent = 0.0 if pair.watch is None or worker.is_stopping else now - pair.watch.heard_at
             if silent > HUNG:
-                return f"the watch over {duty.settings.name} has not turned for {silent:.0f} s"
+                return f"the listener of {pair.settings.name} has not turned for {silent:.0f} s"
         return ""
 
     # --- a look --------------------------------------------------------------------------------------------------
 
-    def _look(self) -> Status:
-        work = self._work
-        self.standings = work.desk.standings() if work is not None else {}
-        duties = {duty.settings.name: duty for duty in work.worker.duties} if work is not None else {}
-        pairs = [self._look_at(view, duties.get(view.name)) for view in self._pairs]
-        total = _totals(self.standings)
+    def _look(self) -> WorkerStatus:
+        observed = self._observed
+        self.queue_totals = observed.control_server.standings() if observed is not None else {}
+        workers = {pair.settings.name: pair for pair in observed.worker.duties} if observed is not None else {}
+        pairs = [self._look_at(view, workers.get(view.name)) for view in self._pairs]
+        total = _totals(self.queue_totals)
         self._history.note(self._wall(), total.forwarded, total.dead_lettered)
-        return Status(
+        return WorkerStatus(
             version=__version__,
             state=self._state(),
             started=moment(self._started),
             at=moment(self._wall()),
-            not_ready=[why for pair in pairs for why in _not_ready(pair)] if work else [SPARK_FIRST],
+            not_ready=[why for pair in pairs for why in _not_ready(pair)] if observed else [STARTING_SPARK],
             ledger=self._config.pipeline.ledger,
-            ledger_error=(work.clerk.error or None) if work else None,
+            ledger_error=(observed.ledger_writer.error or None) if observed else None,
             paused=self._pauses.all(),
             totals=total,
             throughput=self._history.throughput(),
@@ -132,20 +140,20 @@ class Observer:
         )
 
     def _state(self) -> WorkerState:
-        if self._work is None:
+        if self._observed is None:
             return WorkerState.STARTING
-        return WorkerState.STOPPING if self._work.worker.is_stopping else WorkerState.WORKING
+        return WorkerState.STOPPING if self._observed.worker.is_stopping else WorkerState.WORKING
 
-    def _look_at(self, view: PairView, duty: PairWorker | None) -> PairStatus:
-        standings = {key: standing for key, standing in self.standings.items() if key.pair == view.name}
-        return view.look(duty, standings, self._pauses, self.counting)
+    def _look_at(self, view: PairView, worker: PairWorker | None) -> PairStatus:
+        queue_totals = {key: totals for key, totals in self.queue_totals.items() if key.pair == view.name}
+        return view.look(worker, queue_totals, self._pauses, self.backlog_counts)
 
     def _busy_queues(self) -> dict[QueueKey, int]:
-        """Those with something to do, and those that had something left when they were last counted."""
+        """The queues that have work, and those that still had messages at the last count."""
         found = {}
         for pair in self.status.pairs:
             for queue in pair.queues:
-                if queue.state is QueueState.WORKING or queue.oldest is not None or queue.left:
+                if queue.state is BacklogQueueState.WORKING or queue.oldest is not None or queue.left:
                     totals = queue.totals
                     found[QueueKey(pair.name, queue.name)] = totals.forwarded + totals.dead_lettered
         return found
@@ -153,12 +161,14 @@ class Observer:
 
 @dataclass(slots=True)
 class SideView:
-    """How one side was, and since when."""
+    """Remembers the state of one side, and since when it has been in it."""
 
     seen: tuple[SideState, bool] = (SideState.STARTING, False)
     since: float = field(default_factory=time.time)
 
-    def look(self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float) -> Side:
+    def look(
+        self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float
+    ) -> SideStatus:
         if side is not None:
             state, connected, error = SideState(side.status), side.is_connected, side.reason or side.error
         else:
@@ -166,11 +176,11 @@ class SideView:
         if (state, connected) != self.seen:
             self.seen, self.since = (state, connected), wall
         reason = None if connected else str(error) if error is not None else not_yet
-        return Side(host=host, state=state, connected=connected, reason=reason, since=moment(self.since))
+        return SideStatus(host=host, state=state, connected=connected, reason=reason, since=moment(self.since))
 
 
 class PairView:
-    """One pair, as it is seen time after time."""
+    """Looks at one pair again and again, and remembers what a single look cannot show."""
 
     def __init__(self, settings: PairSettings, wall: Callable[[], float]) -> None:
         self.name = settings.name
@@ -178,34 +188,38 @@ class PairView:
         self._wall = wall
         self._queues = queue_names(settings)
         self._sides = {"primary": SideView(since=wall()), "secondary": SideView(since=wall())}
-        self._destinations = Destinations()
-        self._paces: dict[str, Pace] = {}
+        self._history = DestinationHistory()
+        self._rates: dict[str, RateMeter] = {}
         self._forwarded = 0
         self._last_success: float | None = None
 
     def look(
-        self, duty: PairWorker | None, standings: Mapping[QueueKey, QueueTotals], pauses: Pauses, counting: Counting
+        self,
+        worker: PairWorker | None,
+        queue_totals: Mapping[QueueKey, QueueTotals],
+        pauses: Pauses,
+        backlog_counts: BacklogCounts,
     ) -> PairStatus:
-        wall, totals = self._wall(), _totals(standings)
+        wall, totals = self._wall(), _totals(queue_totals)
         if totals.forwarded > self._forwarded:
             self._forwarded, self._last_success = totals.forwarded, wall
-        destinations = self._destinations.look(
+        destinations = self._history.look(
             wall,
-            standings,
-            duty.waiting.now() if duty else (),
-            duty.waiting.turned_away() if duty else {},
+            queue_totals,
+            worker.waiting.now() if worker else (),
+            worker.waiting.turned_away() if worker else {},
             pauses.destinations(self.name),
         )
         queues = [
-            self._queue(QueueKey(self.name, queue), duty, standings, pauses, counting)
-            for queue in (list(duty.carriers) if duty is not None and duty.carriers else self._queues)
+            self._queue(QueueKey(self.name, queue), worker, queue_totals, pauses, backlog_counts)
+            for queue in (list(worker.carriers) if worker is not None and worker.carriers else self._queues)
         ]
         return PairStatus(
             name=self.name,
-            primary=self._side("primary", duty),
-            secondary=self._side("secondary", duty),
+            primary=self._side("primary", worker),
+            secondary=self._side("secondary", worker),
             paused=pauses.holds_pair(self.name),
-            rate_limit=(duty.settings if duty else self._settings).rate,
+            rate_limit=(worker.settings if worker else self._settings).rate,
             per_second=round(sum(queue.per_second for queue in queues), 1),
             last_success=None if self._last_success is None else moment(self._last_success),
             totals=totals,
@@ -213,57 +227,57 @@ class PairView:
             destinations=destinations,
         )
 
-    def _side(self, role: Literal["primary", "secondary"], duty: PairWorker | None) -> Side:
-        watch = duty.watch if duty is not None else None
-        # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
-        trouble = duty.trouble if role == "secondary" and duty is not None else None
-        not_yet = SPARK_FIRST if duty is None else QUEUES_FIRST if watch is None else NOT_YET
-        side = getattr(watch.pair, role) if watch is not None else None
+    def _side(self, role: Literal["primary", "secondary"], worker: PairWorker | None) -> SideStatus:
+        listener = worker.watch if worker is not None else None
+        # Until its queues are known, the worker asks the secondary's administration, and does not ask the primary.
+        trouble = worker.trouble if role == "secondary" and worker is not None else None
+        not_yet = STARTING_SPARK if worker is None else STARTING_QUEUES if listener is None else NOT_YET
+        side = getattr(listener.pair, role) if listener is not None else None
         return self._sides[role].look(getattr(self._settings, role).host, side, trouble, not_yet, self._wall())
 
     def _queue(
         self,
         key: QueueKey,
-        duty: PairWorker | None,
-        standings: Mapping[QueueKey, QueueTotals],
+        worker: PairWorker | None,
+        queue_totals: Mapping[QueueKey, QueueTotals],
         pauses: Pauses,
-        counting: Counting,
-    ) -> Queue:
-        standing = standings.get(key, NOTHING)
-        totals = _counted(standing.account)
-        carrier = duty.carriers.get(key.queue) if duty is not None else None
-        trouble = carrier.trouble if carrier is not None else ""
-        if duty is not None and duty.watch is not None:
-            trouble = trouble or duty.watch.trouble(key.queue)
-        state = QueueState.LISTENING
+        backlog_counts: BacklogCounts,
+    ) -> QueueStatus:
+        found = queue_totals.get(key, NO_TOTALS)
+        totals = _status_totals(found.account)
+        queue = worker.carriers.get(key.queue) if worker is not None else None
+        trouble = queue.trouble if queue is not None else ""
+        if worker is not None and worker.watch is not None:
+            trouble = trouble or worker.watch.trouble(key.queue)
+        state = BacklogQueueState.LISTENING
         if pauses.holds_queue(*key):
-            state = QueueState.PAUSED
-        elif trouble or (duty is not None and duty.trouble is not None):
-            state = QueueState.TROUBLED
-        elif carrier is None:
-            state = QueueState.STARTING
-        elif carrier.is_working:
-            state = QueueState.WORKING
-        count = counting.counts.get(key)
+            state = BacklogQueueState.PAUSED
+        elif trouble or (worker is not None and worker.trouble is not None):
+            state = BacklogQueueState.TROUBLED
+        elif queue is None:
+            state = BacklogQueueState.STARTING
+        elif queue.is_working:
+            state = BacklogQueueState.WORKING
+        count = backlog_counts.counts.get(key)
         left = None if count is None else count.after(totals.forwarded + totals.dead_lettered)
-        at_least = standing.account.in_hand + self._destinations.left(key.queue)
-        oldest = earliest(self._destinations.oldest(key.queue), _front(standing))
-        return Queue(
+        at_least = found.account.in_hand + self._history.left(key.queue)
+        oldest = earliest(self._history.oldest(key.queue), _oldest_in_flight(found))
+        return QueueStatus(
             name=key.queue,
             state=state,
-            reason=trouble or (None if carrier is not None else "not listened to yet"),
-            slots=sum(not sheet.finished for sheet in standing.live),
-            in_flight=standing.account.in_hand,
-            per_second=round(self._paces.setdefault(key.queue, Pace()).at(totals.forwarded), 1),
+            reason=trouble or (None if queue is not None else "the worker does not listen to it yet"),
+            slots=sum(not report.finished for report in found.live),
+            in_flight=found.account.in_hand,
+            per_second=round(self._rates.setdefault(key.queue, RateMeter()).at(totals.forwarded), 1),
             left=None if left is None else max(at_least, left),
             oldest=None if oldest is None else moment(oldest / 1000),
             totals=totals,
         )
 
 
-def _front(standing: QueueTotals) -> int | None:
-    """How old what is being carried is."""
-    fronts = [sheet.stats.front for sheet in standing.live if not sheet.finished and sheet.stats.front is not None]
+def _oldest_in_flight(totals: QueueTotals) -> int | None:
+    """When the oldest message in flight had come into the backlog, in milliseconds since 1970."""
+    fronts = [report.stats.front for report in totals.live if not report.finished and report.stats.front is not None]
     return min(fronts, default=None)
 
 
@@ -272,10 +286,10 @@ def _not_ready(pair: PairStatus) -> list[str]:
     return [f"{pair.name}: {role} {side.host}: {side.reason}" for role, side in sides if not side.connected]
 
 
-def _totals(standings: Mapping[QueueKey, QueueTotals]) -> StatusTotals:
-    counted = [_counted(standing.account) for standing in standings.values()]
+def _totals(queue_totals: Mapping[QueueKey, QueueTotals]) -> StatusTotals:
+    counted = [_status_totals(totals.account) for totals in queue_totals.values()]
     return StatusTotals(**{name: sum(getattr(each, name) for each in counted) for name in StatusTotals.model_fields})
 
 
-def _counted(account: Totals) -> StatusTotals:
-    return StatusTotals(**{name: getattr(account, name) for name in StatusTotals.model_fields})
+def _status_totals(totals: Totals) -> StatusTotals:
+    return StatusTotals(**{name: getattr(totals, name) for name in StatusTotals.model_fields})

@@ -1,5 +1,7 @@
-"""Metrics and traces by OTLP over HTTP, as an option (`syphon[otlp]`): from threads of their own, so that a collector
-that is away slows nothing.
+"""Exports metrics and traces by OTLP over HTTP, as an option (`syphon[otlp]`).
+
+The exporters have threads of their own, so that a collector that is out of reach does not slow the worker. This module
+is loaded only when an endpoint is set, because its packages are optional.
 """
 
 from __future__ import annotations
@@ -18,58 +20,65 @@ from .histograms import Look, WithHistograms
 
 log = logging.getLogger(__name__)
 
-EVERY = 15.0
+EXPORT_EVERY = 15.0
 """Seconds between exports of metrics."""
 TIMEOUT = 5.0
 
 
-class Collector:
-    """Says once that a collector is away, and once that it is back. Exporters say it at each try, with a trace."""
+class CollectorLog:
+    """Logs once that a collector is out of reach, and once that it is back.
+
+    The exporters themselves would log every attempt, with a stack trace.
+    """
 
     def __init__(self, address: str, what: str, meanwhile: str) -> None:
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
         self._address = address
         self._what = what
         self._meanwhile = meanwhile
-        self._is_away = False
+        self._is_lost = False
 
     def tried(self, arrived: bool) -> None:
-        if self._is_away and arrived:
-            log.info("%s reach %s again", self._what, self._address)
-        elif not (self._is_away or arrived):
-            log.warning("%s do not reach %s; it is tried again. %s", self._what, self._address, self._meanwhile)
-        self._is_away = not arrived
+        if self._is_lost and arrived:
+            log.info("%s reach the collector %s again", self._what, self._address)
+        elif not (self._is_lost or arrived):
+            log.warning(
+                "%s do not reach the collector %s; the worker tries again. %s",
+                self._what,
+                self._address,
+                self._meanwhile,
+            )
+        self._is_lost = not arrived
 
 
 class MetricExporter(OTLPMetricExporter):
     def __init__(self, endpoint: str) -> None:
         super().__init__(endpoint=endpoint, timeout=TIMEOUT)
-        self._collector = Collector(endpoint, "metrics", "/metrics answers meanwhile")
+        self._collector_log = CollectorLog(endpoint, "metrics", "/metrics still answers")
 
     def export(self, *arguments: Any, **options: Any) -> MetricExportResult:
         result = super().export(*arguments, **options)
-        self._collector.tried(result is MetricExportResult.SUCCESS)
+        self._collector_log.tried(result is MetricExportResult.SUCCESS)
         return result
 
 
 class TraceExporter(OTLPSpanExporter):
     def __init__(self, endpoint: str) -> None:
         super().__init__(endpoint=endpoint, timeout=TIMEOUT)
-        self._collector = Collector(endpoint, "traces", "those of the meantime are lost")
+        self._collector_log = CollectorLog(endpoint, "traces", "Traces are lost until it is back")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = super().export(spans)
-        self._collector.tried(result is SpanExportResult.SUCCESS)
+        self._collector_log.tried(result is SpanExportResult.SUCCESS)
         return result
 
 
 class OtlpReader(WithHistograms, PeriodicExportingMetricReader):
-    """Has a thread of its own."""
+    """Collects and exports all metrics periodically, in a thread of its own."""
 
 
 def reader(endpoint: str, look: Look) -> OtlpReader:
-    """What exports all metrics now and then."""
-    return OtlpReader(look, MetricExporter(address(endpoint, "metrics")), export_interval_millis=EVERY * 1000)
+    return OtlpReader(look, MetricExporter(address(endpoint, "metrics")), export_interval_millis=EXPORT_EVERY * 1000)
 
 
 def trace_exporter(endpoint: str) -> TraceExporter:
@@ -77,8 +86,10 @@ def trace_exporter(endpoint: str) -> TraceExporter:
 
 
 def address(endpoint: str, signal: str) -> str:
-    """Where a collector takes metrics, or traces. A host alone has the protocol's own paths; one with a path has said
-    where it takes metrics."""
+    """The URL where a collector takes metrics or traces.
+
+    An endpoint without a path gets the protocol's own paths. An endpoint with a path is where it takes metrics.
+    """
     endpoint = endpoint.rstrip("/")
     if endpoint.count("/") == 2:
         return f"{endpoint}/v1/{signal}"

@@ -1,4 +1,4 @@
-"""Pause and resume, as an operator asks for them: what is meant, among what there is."""
+"""Pause and resume over HTTP: turns an operator's request into pauses that the worker reads."""
 
 from __future__ import annotations
 
@@ -15,60 +15,62 @@ from syphon.worker import Pause, Pauses
 Name = Annotated[str, Field(min_length=1, max_length=260, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-class UnknownThing(Exception):
-    """There is no such pair or queue."""
+class UnknownTarget(Exception):
+    """A request names a pair or a queue that does not exist."""
 
 
 class PauseRequest(BaseModel):
-    """What is to be paused or resumed. Nothing said is everything."""
+    """Names what to pause or resume. An empty request means everything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pair: Name | None = None
     queue: Name | None = None
-    """Its name, or its index."""
+    """The name of the backlog queue, or its index."""
     destination: Name | None = None
 
 
-class Paused(BaseModel):
-    """The answer: all that is paused now."""
+class PauseAnswer(BaseModel):
+    """The answer to a request: everything that is paused now."""
 
     paused: list[Pause]
 
 
-class Pausing:
-    """What operators want, put into what the worker asks."""
+class PauseApi:
+    """Carries out the requests of operators on the pauses that the worker reads."""
 
     def __init__(self, pairs: Sequence[PairSettings], pauses: Pauses) -> None:
         self._queues = {pair.name: queue_names(pair) for pair in pairs}
         self._pauses = pauses
 
-    def pause(self, asked: PauseRequest) -> Paused:
-        self._pauses.add(self._meant(asked))
-        return Paused(paused=self._pauses.all())
+    def pause(self, request: PauseRequest) -> PauseAnswer:
+        self._pauses.add(self._targets(request))
+        return PauseAnswer(paused=self._pauses.all())
 
-    def resume(self, asked: PauseRequest) -> Paused:
-        """A pair goes on with all its queues and destinations: that is what its operator wants to see."""
-        meant = set(self._meant(asked))
-        whole = {pause.pair for pause in meant if pause == Pause(pair=pause.pair)}
-        self._pauses.end(meant | {pause for pause in self._pauses.all() if pause.pair in whole})
-        return Paused(paused=self._pauses.all())
+    def resume(self, request: PauseRequest) -> PauseAnswer:
+        """Ends pauses. A resumed pair goes on with all its queues and destinations, as its operator expects."""
+        targets = set(self._targets(request))
+        whole = {pause.pair for pause in targets if pause == Pause(pair=pause.pair)}
+        self._pauses.end(targets | {pause for pause in self._pauses.all() if pause.pair in whole})
+        return PauseAnswer(paused=self._pauses.all())
 
-    def _meant(self, asked: PauseRequest) -> list[Pause]:
-        if asked.pair is not None and asked.pair not in self._queues:
-            raise UnknownThing(f"There is no pair {asked.pair}; there are: {', '.join(self._queues)}.")
-        pairs = [asked.pair] if asked.pair is not None else list(self._queues)
-        meant = []
-        if asked.queue is not None:
-            meant += [Pause(pair=pair, queue=queue) for pair in pairs for queue in self._named(pair, asked.queue)]
-            if not meant:
+    def _targets(self, request: PauseRequest) -> list[Pause]:
+        if request.pair is not None and request.pair not in self._queues:
+            raise UnknownTarget(f"There is no pair {request.pair}; there are: {', '.join(self._queues)}.")
+        pairs = [request.pair] if request.pair is not None else list(self._queues)
+        targets = []
+        if request.queue is not None:
+            targets += [
+                Pause(pair=pair, queue=queue) for pair in pairs for queue in self._queues_named(pair, request.queue)
+            ]
+            if not targets:
                 known = ", ".join(queue for pair in pairs for queue in self._queues[pair])
-                raise UnknownThing(f"There is no backlog queue {asked.queue}; there are: {known}.")
-        if asked.destination is not None:
-            meant += [Pause(pair=pair, destination=EntityPath.of(asked.destination).key) for pair in pairs]
-        return meant or [Pause(pair=pair) for pair in pairs]
+                raise UnknownTarget(f"There is no backlog queue {request.queue}; there are: {known}.")
+        if request.destination is not None:
+            targets += [Pause(pair=pair, destination=EntityPath.of(request.destination).key) for pair in pairs]
+        return targets or [Pause(pair=pair) for pair in pairs]
 
-    def _named(self, pair: str, name: str) -> Iterator[str]:
+    def _queues_named(self, pair: str, name: str) -> Iterator[str]:
         for queue in self._queues[pair]:
             if name in (queue, queue.rpartition("/")[2]):
                 yield queue

@@ -1,11 +1,10 @@
-"""How a drain is getting on: a live table on a terminal, JSON lines anywhere else."""
+"""The progress of a drain: a live table on a terminal, JSON lines anywhere else."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,32 +18,15 @@ from syphon.model import printable
 from syphon.spark import Totals
 from syphon.worker import Drain, QueueDrain
 
+from .throughput import RateMeter
+
 LINE_EVERY = 1.0
 """Seconds between JSON lines."""
-WINDOW = 10.0
-"""Seconds over which a rate is taken."""
-
-
-class Pace:
-    """How fast something counts up, over the last few seconds."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def at(self, count: int) -> float:
-        """Takes in a count; gives back how many a second."""
-        now = self._now()
-        self._seen.append((now, count))
-        while len(self._seen) > 2 and self._seen[0][0] < now - WINDOW:
-            self._seen.popleft()
-        (since, first), span = self._seen[0], now - self._seen[0][0]
-        return (count - first) / span if span > 0.2 else 0.0 * since
 
 
 @contextmanager
-def shown(drain: Drain, total: int | None) -> Iterator[Callable[[], None]]:
-    """Yields what is to be called now and then."""
+def drain_progress(drain: Drain, total: int | None) -> Iterator[Callable[[], None]]:
+    """Yields a function that shows the progress; the drain calls it again and again."""
     if sys.stderr.isatty():
         table = _Table(drain, total)
         with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
@@ -55,35 +37,37 @@ def shown(drain: Drain, total: int | None) -> Iterator[Callable[[], None]]:
 
 
 class _Table:
-    """A line for each queue, and a total."""
+    """A table with a row for each queue, and a total."""
 
     def __init__(self, drain: Drain, total: int | None) -> None:
         self._drain = drain
         self._total = total
-        self._paces = {queue.queue: Pace() for queue in drain.queues}
-        self._pace = Pace()
+        self._rates = {queue.queue: RateMeter() for queue in drain.queues}
+        self._rate = RateMeter()
 
     def rendered(self) -> Group:
         table = Table(box=None, pad_edge=False)
         for heading in ("queue", "state", "moved", "left", "per second", "in flight", "dead-lettered", "ETA"):
             table.add_column(heading, justify="left" if heading in ("queue", "state") else "right")
-        accounts = [self._drain.live(queue) for queue in self._drain.queues]
-        for queue, account in zip(self._drain.queues, accounts, strict=True):
-            rate = self._paces[queue.queue].at(account.moved)
-            table.add_row(*map(_text, _cells(queue.queue, _state(queue), account, queue.hint, rate)))
-        total = Totals.total(accounts)
-        rate = self._pace.at(total.moved)
+        every_total = [self._drain.live(queue) for queue in self._drain.queues]
+        for queue, totals in zip(self._drain.queues, every_total, strict=True):
+            rate = self._rates[queue.queue].at(totals.moved)
+            table.add_row(*map(_text, _cells(queue.queue, _state(queue), totals, queue.hint, rate)))
+        total = Totals.total(every_total)
+        rate = self._rate.at(total.moved)
         stopping = "stopping" if self._drain.is_stopping else ""
         table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")
-        waiting = [
-            _text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.reason}", style="yellow")
+        backing_off = [
+            _text(
+                f"  {destination.path} backs off for {destination.seconds:.0f} s: {destination.reason}", style="yellow"
+            )
             for destination in self._drain.waiting()
         ]
-        return Group(table, *waiting[:8])
+        return Group(table, *backing_off[:8])
 
 
 def _text(text: str, style: str = "") -> Text:
-    """As it is: in a plain string rich reads [brackets] as its own, and stumbles over some."""
+    """The text as it is: rich would read [brackets] in a plain string as its own markup, and fails on some."""
     return Text(printable(text), style=style)
 
 
@@ -91,22 +75,22 @@ def _state(queue: QueueDrain) -> str:
     return f"{queue.state}: {queue.error[:60]}" if queue.error else queue.state.value
 
 
-def _cells(name: str, state: str, account: Totals, hint: int | None, rate: float) -> list[str]:
-    left = None if hint is None else max(0, hint - account.moved)
+def _cells(name: str, state: str, totals: Totals, expected: int | None, rate: float) -> list[str]:
+    left = None if expected is None else max(0, expected - totals.moved)
     return [
         name,
         state,
-        f"{account.moved:,}",
+        f"{totals.moved:,}",
         "?" if left is None else f"{left:,}",
         f"{rate:,.0f}",
-        f"{account.in_hand:,}",
-        f"{account.dead_lettered:,}",
+        f"{totals.in_hand:,}",
+        f"{totals.dead_lettered:,}",
         eta(left, rate),
     ]
 
 
 def eta(left: int | None, rate: float) -> str:
-    """How long it will still take, if that can be said."""
+    """The time that the rest will take, as far as it can be told."""
     if left == 0:
         return ""
     if left is None or rate < 0.5:
@@ -116,12 +100,12 @@ def eta(left: int | None, rate: float) -> str:
 
 
 class _Lines:
-    """One JSON object about once a second, and only when there is news."""
+    """Writes one JSON object about once a second, and only if something has changed."""
 
     def __init__(self, drain: Drain, total: int | None) -> None:
         self._drain = drain
         self._total = total
-        self._pace = Pace()
+        self._rate = RateMeter()
         self._written_at = 0.0
         self._last: dict[str, Any] = {}
 
@@ -139,21 +123,21 @@ class _Lines:
         queues = []
         moved = 0
         for queue in self._drain.queues:
-            account = self._drain.live(queue)
-            moved += account.moved
+            totals = self._drain.live(queue)
+            moved += totals.moved
             queues.append(
                 {
                     "pair": queue.pair.name,
                     "queue": queue.queue,
                     "state": queue.state.value,
                     "error": queue.error,
-                    "moved": account.moved,
-                    "left": None if queue.hint is None else max(0, queue.hint - account.moved),
-                    "in_flight": account.in_hand,
-                    "dead_lettered": account.dead_lettered,
+                    "moved": totals.moved,
+                    "left": None if queue.hint is None else max(0, queue.hint - totals.moved),
+                    "in_flight": totals.in_hand,
+                    "dead_lettered": totals.dead_lettered,
                 }
             )
-        rate = self._pace.at(moved)
+        rate = self._rate.at(moved)
         left = None if self._total is None else max(0, self._total - moved)
         return {
             "moved": moved,

@@ -1,4 +1,4 @@
-"""Everything that attends a running worker: it is observed, measured, served to who asks, and systemd is told."""
+"""Runs everything that makes a worker visible: observer, telemetry, status server, pauses and systemd notifications."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from syphon.config import Config, ListenAddress
+from syphon.config import Config
 from syphon.ledger import LedgerWriter
 from syphon.spark import ControlServer
 from syphon.worker import Pauses, Worker
 
-from .events import RecentEvents
+from .logs import RecentEvents
 from .observer import Observer
-from .pause_api import Pausing
+from .pause_api import PauseApi
 from .server import StatusServer
-from .status import Status, WorkerState
+from .status import WorkerState, WorkerStatus
 from .systemd import STOPPING, Notifier
 from .telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
 
-class Attendant:
-    """Is told when the worker's loop turns, and does the rest."""
+class OpsRuntime:
+    """Observes a worker: the worker's loop calls `loop_turned` at each turn."""
 
     def __init__(self, config: Config, pauses: Pauses, events: RecentEvents) -> None:
         self.pauses = pauses
@@ -33,59 +33,68 @@ class Attendant:
         self._notifier = Notifier()
         self._worker: Worker | None = None
         self._is_stopping = False
-        self._told: set[str] = set()
-        """What has gone wrong here, once each."""
+        self._logged: set[str] = set()
+        """The kinds of errors that were logged: each is logged once."""
 
-    def attend(self, worker: Worker, desk: ControlServer, clerk: LedgerWriter) -> None:
-        """Spark is up, and there is a worker."""
+    def listens_on(self, port: int) -> None:
+        """Notes the port of the status server, which the system may have chosen."""
+        self.address = ListenAddress(self.address.host, port)
+
+    def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
+        """Begins to observe the worker. Spark has started by then."""
         self._worker = worker
-        self.observer.attend(worker, desk, clerk)
+        self.observer.attach(worker, control_server, ledger_writer)
         if self.telemetry.tracing is not None:
-            desk.collect_traces(self.telemetry.tracing.waiting)
+            control_server.collect_traces(self.telemetry.tracing.waiting)
 
-    def turned(self) -> None:
-        """The worker's loop has turned. Who only looks on must not end a worker that works: what fails here is told."""
-        for step in (self.observer.turned, self._trace, self._notify):
+    def loop_turned(self) -> None:
+        """Does the work of one turn. An error here is logged and must not end a worker that forwards messages."""
+        for step in (self.observer.loop_turned, self._trace, self._notify):
             try:
                 step()
             except Exception as error:
                 kind = type(error).__name__
-                if kind not in self._told:
-                    log.exception("messages are carried as before, but what is told of it may stand still: %s", kind)
-                self._told.add(kind)
+                if kind not in self._logged:
+                    log.exception(
+                        "the worker still forwards messages, but its status and metrics may be out of date: %s", kind
+                    )
+                self._logged.add(kind)
 
     def _trace(self) -> None:
         if self.telemetry.tracing is not None:
             self.telemetry.tracing.export()
 
     def _notify(self) -> None:
-        """The only thing that feeds a watchdog."""
+        """Notifies systemd. This is the only place that notifies the watchdog."""
         if self._worker is not None and self._worker.is_stopping and not self._is_stopping:
             self._is_stopping = True
             self._notifier.stopping()
-        self._notifier.turned(not self.observer.trouble(), _doing(self.observer.status))
+        self._notifier.loop_turned(not self.observer.trouble(), _status_line(self.observer.status))
 
 
 @contextmanager
-def attending(config: Config) -> Iterator[Attendant]:
-    """Attends the worker that is about to start, until the block is left."""
+def running_ops(config: Config) -> Iterator[OpsRuntime]:
+    """Serves the status of the worker that is about to start, until the block ends."""
     events = RecentEvents()
     logging.getLogger("syphon").addHandler(events)
     try:
-        attendant = Attendant(config, Pauses(config.state_file), events)
-        observer, telemetry = attendant.observer, attendant.telemetry
-        pausing = Pausing(config.pairs, attendant.pauses)
+        ops = OpsRuntime(config, Pauses(config.state_file), events)
+        observer, telemetry = ops.observer, ops.telemetry
+        pause_api = PauseApi(config.pairs, ops.pauses)
         try:
-            with StatusServer(config.status, observer, pausing, telemetry.prometheus) as server, observer.counting:
-                attendant.address = ListenAddress(config.status.listen.host, server.port)
-                yield attendant
+            with (
+                StatusServer(config.status, observer, pause_api, telemetry.prometheus) as server,
+                observer.backlog_counts,
+            ):
+                ops.listens_on(server.port)
+                yield ops
         finally:
             telemetry.close()
     finally:
         logging.getLogger("syphon").removeHandler(events)
 
 
-def _doing(status: Status) -> str:
+def _status_line(status: WorkerStatus) -> str:
     """One line for `systemctl status`."""
     if status.state is WorkerState.STOPPING:
         return STOPPING

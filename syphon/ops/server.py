@@ -1,7 +1,7 @@
 """The status server: health, status, metrics, the page, pause and resume, over HTTP.
 
-It has a thread of its own and answers from what the observer saw last, so that nobody who asks can slow the worker. A
-connection serves one request, and is gone after a few seconds whatever its peer does.
+It has a thread of its own and answers from the observer's last status, so that requests cannot slow the worker. A
+connection serves one request and ends after a few seconds, whatever its peer does.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pydantic import ValidationError
 from syphon.config import StatusSettings
 from syphon.model import SyphonError
 
-from .access import Guard, Refused
+from .access import AccessDenied, AccessRules
 from .observer import Observer
-from .pause_api import PauseRequest, Pausing, UnknownThing
+from .pause_api import PauseApi, PauseRequest, UnknownTarget
 
 LIFE = 10.0
 """Seconds a connection lives."""
 MOST_CONNECTIONS = 64
 AT_ONCE = 16
-"""Connections that are taken in one go, before anybody counts them."""
+"""Connections that the event loop accepts at once, before the bound above is checked."""
 LARGEST_REQUEST = 4096
-"""Bytes of a body, of the request line, and of a header each."""
+"""The bound in bytes of a body, of the request line, and of each header."""
 
 SECURITY_HEADERS = {
     "Cache-Control": "no-store",
@@ -49,25 +49,25 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PortTaken(SyphonError):
-    """The address of the status server cannot be listened on."""
+    """The status server cannot listen on its address."""
 
 
 class StatusServer:
-    """Serves until the block is left."""
+    """Serves until its `with` block ends."""
 
     def __init__(
-        self, settings: StatusSettings, observer: Observer, pausing: Pausing, metrics: Callable[[], bytes]
+        self, settings: StatusSettings, observer: Observer, pause_api: PauseApi, metrics: Callable[[], bytes]
     ) -> None:
         self._settings = settings
-        self._guard = Guard(settings)
+        self._access = AccessRules(settings)
         self._observer = observer
-        self._pausing = pausing
+        self._pause_api = pause_api
         self._metrics = metrics
         self._page, self._page_policy = _page()
         self._loop = asyncio.new_event_loop()
         self._listener: asyncio.Server | None = None
         self.port = settings.listen.port
-        """The one it listens on, also where the settings leave the choice."""
+        """The port it listens on, also where the settings leave the choice to the system."""
 
     # --- its thread ----------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class StatusServer:
         try:
             try:
                 ready.set_result(self._loop.run_until_complete(self._start(runner)))
-            except Exception as error:  # raised where somebody waits for it
+            except Exception as error:  # __enter__ waits for it, and raises it
                 ready.set_exception(error)
             else:
                 self._loop.run_forever()
@@ -119,22 +119,24 @@ class StatusServer:
         server = runner.server
         assert server is not None
         host, port = self._settings.listen
-        self._listener = await self._loop.create_server(lambda: self._visit(server), host, port, backlog=AT_ONCE)
+        self._listener = await self._loop.create_server(
+            lambda: self._new_connection(server), host, port, backlog=AT_ONCE
+        )
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
-    def _visit(self, server: web.Server) -> asyncio.Protocol:
-        """A new connection: of so many at the most, and not for long. aiohttp would wait for a slow client for ever."""
+    def _new_connection(self, server: web.Server) -> asyncio.Protocol:
+        """Bounds the number of connections and their life. aiohttp alone would wait for a slow client for ever."""
         if len(server.connections) >= MOST_CONNECTIONS:
-            return NoRoom()
-        visit = server()
-        self._loop.call_later(LIFE, _hang_up, visit)
-        return visit
+            return TooManyConnections()
+        connection = server()
+        self._loop.call_later(LIFE, _hang_up, connection)
+        return connection
 
-    # --- what it answers -----------------------------------------------------------------------------------------
+    # --- its answers ---------------------------------------------------------------------------------------------
 
     def _application(self) -> web.Application:
-        app = web.Application(client_max_size=LARGEST_REQUEST, middlewares=[self._receive])
+        app = web.Application(client_max_size=LARGEST_REQUEST, middlewares=[self._answer])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/status", self._status)
@@ -145,14 +147,14 @@ class StatusServer:
         return app
 
     @web.middleware
-    async def _receive(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The guard first. Every answer closes its connection, and says what a browser may do with it: little."""
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Checks access first. Every answer closes its connection, and tells a browser to do as little as possible."""
         try:
-            self._guard.judge(request.method, request.path, request.headers)
+            self._access.check(request.method, request.path, request.headers)
             answer = await handler(request)
-        except Refused as refused:
-            answer = _text(str(refused), refused.status)
-            if refused.status is HTTPStatus.UNAUTHORIZED:
+        except AccessDenied as denied:
+            answer = _text(str(denied), denied.status)
+            if denied.status is HTTPStatus.UNAUTHORIZED:
                 answer.headers["WWW-Authenticate"] = 'Basic realm="syphon", charset="UTF-8"'
         except web.HTTPException as error:  # no such path, no such method, too large
             answer = _text(error.reason, HTTPStatus(error.status))
@@ -183,28 +185,28 @@ class StatusServer:
 
     async def _pause(self, request: web.Request) -> web.Response:
         try:
-            asked = PauseRequest.model_validate_json(await request.read() or b"{}")
+            command = PauseRequest.model_validate_json(await request.read() or b"{}")
         except ValidationError:
-            return _text("The body is JSON with pair, queue or destination, or nothing.", HTTPStatus.BAD_REQUEST)
-        act = self._pausing.pause if request.path == "/pause" else self._pausing.resume
+            return _text("The body must be empty, or JSON with pair, queue or destination.", HTTPStatus.BAD_REQUEST)
+        act = self._pause_api.pause if request.path == "/pause" else self._pause_api.resume
         try:
-            answer = act(asked)
-        except UnknownThing as unknown:
+            answer = act(command)
+        except UnknownTarget as unknown:
             return _text(str(unknown), HTTPStatus.NOT_FOUND)
         return web.Response(text=answer.model_dump_json(), content_type="application/json")
 
 
-class NoRoom(asyncio.Protocol):
-    """What a connection gets when there are too many."""
+class TooManyConnections(asyncio.Protocol):
+    """Closes a connection at once, because there are too many."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.abort()
 
 
-def _hang_up(visit: web.RequestHandler) -> None:
-    if isinstance(visit.transport, asyncio.Transport):
-        visit.transport.abort()
+def _hang_up(connection: web.RequestHandler) -> None:
+    if isinstance(connection.transport, asyncio.Transport):
+        connection.transport.abort()
 
 
 def _text(text: str, status: HTTPStatus) -> web.Response:
@@ -212,14 +214,14 @@ def _text(text: str, status: HTTPStatus) -> web.Response:
 
 
 def _silent() -> logging.Logger:
-    """aiohttp writes a trace for every request that makes no sense: whoever sends it would fill the log."""
+    """A logger that logs nothing: aiohttp would log a trace for each malformed request, and so fill the log."""
     logger = logging.getLogger("syphon.status.http")
     logger.setLevel(logging.CRITICAL)
     return logger
 
 
 def _page() -> tuple[str, str]:
-    """The page, and the policy that allows its own script and style, by their hashes, and nothing else."""
+    """The page, and the policy that allows only its own script and style, by their hashes."""
     page = resources.files(__package__).joinpath("page.html").read_text()
     allowed = {}
     for tag in ("script", "style"):

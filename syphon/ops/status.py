@@ -1,7 +1,7 @@
-"""What a worker says of itself: the contract of `/status`. docs/status.schema.json is made from these models.
+"""The status of a worker: the contract of `/status`. docs/status.schema.json is generated from these models.
 
-Times are UTC. Keys are added in later versions, and none is renamed or dropped without the version of the contract
-being raised. Nothing in here is a secret, a body or a message id.
+Times are UTC. Later versions may add keys. A version that renames or drops a key, or changes the meaning of one, raises
+`CONTRACT`. The status holds no secret, no message body and no message id.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syphon.worker import Pause
 
-CONTRACT = 1
-"""The version of the contract."""
+CONTRACT = 2
+"""The version of the contract. 2: a destination is available, backing off or rejecting (1: open, waiting, closed)."""
 
 
-class Part(BaseModel):
+class StatusModel(BaseModel):
+    """The base of all models of the contract."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class StatusTotals(Part):
-    """Counts since the worker started. A message that was left and came again is received twice."""
+class StatusTotals(StatusModel):
+    """Counts since the worker started. A message that was left in the backlog and delivered again is received twice."""
 
     received: int
     forwarded: int
@@ -31,114 +33,126 @@ class StatusTotals(Part):
     possible_duplicates: int
     bytes_forwarded: int
     unaccounted: int
-    """What killed tasks had in hand: it is in the backlog still, or was forwarded and comes again."""
+    """Messages that killed tasks had received: still in the backlog, or forwarded and about to be delivered again."""
 
 
 class SideState(StrEnum):
-    """What a namespace is to us (C1). One that is out of reach is opened all the same: an outage is no fault."""
+    """The state of a namespace (C1). A namespace out of reach is still `opened`: an outage is not a fault."""
 
     STARTING = "starting"
-    """Nobody has tried to reach it yet."""
+    """The worker has not tried to reach it yet."""
     OPENED = "opened"
     CLOSING = "closing"
     CLOSED = "closed"
     FAULTED = "faulted"
 
 
-class Side(Part):
-    """A namespace of a pair."""
+class SideStatus(StatusModel):
+    """One namespace of a pair: its primary or its secondary."""
 
     host: str
     state: SideState
     connected: bool
     reason: str | None
-    """Why it is out of reach, or faulted."""
+    """Why it is out of reach or faulted."""
     since: datetime
-    """Since when it has been so."""
+    """Since when it has been in this state."""
 
 
-class QueueState(StrEnum):
+class BacklogQueueState(StrEnum):
+    """What a worker does with a backlog queue."""
+
     STARTING = "starting"
-    """Nobody listens to it yet."""
+    """The worker does not listen to it yet."""
     LISTENING = "listening"
-    """A long poll is open: the doorbell."""
+    """The doorbell is set: a long poll that waits for the first message and releases it."""
     WORKING = "working"
-    """A job carries its messages."""
+    """A job forwards its messages."""
     TROUBLED = "troubled"
-    """It cannot be listened to, or its last job failed; `reason` says why. It is tried again."""
+    """The worker cannot listen to it, or its last job failed; `reason` says why. The worker tries again."""
     PAUSED = "paused"
+    """The operator has paused the queue or its pair."""
 
 
-class Queue(Part):
+class QueueStatus(StatusModel):
     """A backlog queue."""
 
     name: str
-    state: QueueState
+    state: BacklogQueueState
     reason: str | None
     slots: int
-    """Tasks at work on it."""
+    """How many tasks work on it."""
     in_flight: int
     per_second: float
     """Messages forwarded, over the last ten seconds."""
     left: int | None
-    """Active messages in it, as the namespace last counted them. A hint; null: not known, or not allowed to ask."""
+    """Active messages in it, as the namespace last counted them: a hint. Null: not known, or the worker may not ask."""
     oldest: datetime | None
-    """When the oldest message that is known of came into the queue. Null: none is known of."""
+    """When the oldest known message came into the queue. Null: the worker knows of none."""
     totals: StatusTotals
 
 
 class DestinationState(StrEnum):
-    OPEN = "open"
-    WAITING = "waiting"
-    """Takes nothing now: its messages stay in the backlog until it does."""
-    CLOSED = "closed"
-    """Refuses everything for good: its messages go to the dead letters."""
+    """The state of a destination's breaker (`syphon.transfer.breaker`), or `paused` while the operator pauses it."""
+
+    AVAILABLE = "available"
+    """The destination accepts messages, as far as the worker knows."""
+    BACKING_OFF = "backing_off"
+    """The destination accepts nothing now. Its messages stay in the backlog, and the worker tries again later."""
+    REJECTING = "rejecting"
+    """The destination refuses every message for good. Its messages go to the dead letters."""
     PAUSED = "paused"
+    """The operator has paused the destination. Its messages stay in the backlog."""
+
+    @property
+    def words(self) -> str:
+        """The state as people read it."""
+        return self.value.replace("_", " ")
 
 
-class Destination(Part):
+class DestinationStatus(StatusModel):
     """A queue or topic of the primary that messages have named, or that is paused."""
 
     path: str
-    """`(others)` counts all beyond the first 200 together."""
+    """`(others)` counts all destinations beyond the first 200 together."""
     state: DestinationState
     reason: str | None
     next_try: datetime | None
     since: datetime | None
-    """When it took the last message before it began to wait."""
+    """Since when it has been backing off or paused, retries in between included. Null in the other states."""
     forwarded: int
     dead_lettered: int
     left: int
-    """At least so many of its messages are in the backlog, as far as they were seen."""
+    """How many of its messages the worker has seen in the backlog; there may be more."""
 
 
-class PairStatus(Part):
-    """A primary, and the secondary its backlog queues are in."""
+class PairStatus(StatusModel):
+    """A primary namespace, and the secondary that holds its backlog queues."""
 
     name: str
-    primary: Side
-    secondary: Side
+    primary: SideStatus
+    secondary: SideStatus
     paused: bool
     rate_limit: float | None
     per_second: float
     last_success: datetime | None
     """When a message was last forwarded, since the worker started."""
     totals: StatusTotals
-    queues: list[Queue]
-    destinations: list[Destination]
+    queues: list[QueueStatus]
+    destinations: list[DestinationStatus]
 
 
-class Throughput(Part):
-    """What was forwarded and dead-lettered in the last minutes: counts of equal spans, the oldest first."""
+class Throughput(StatusModel):
+    """Messages forwarded and dead-lettered in the last minutes: counts of equal spans of time, the oldest first."""
 
     seconds: int
-    """How long a span is. The last one is still counting."""
+    """The length of a span. The last span is not over yet."""
     forwarded: list[int]
     dead_lettered: list[int]
 
 
-class Event(Part):
-    """Something the worker said. The same thing said again and again is one event."""
+class Event(StatusModel):
+    """A log line of the worker. Equal lines in a row are one event."""
 
     at: datetime
     level: Literal["info", "warning", "error"]
@@ -147,22 +161,24 @@ class Event(Part):
 
 
 class WorkerState(StrEnum):
+    """What a worker does as a whole."""
+
     STARTING = "starting"
     WORKING = "working"
     STOPPING = "stopping"
 
 
-class Status(Part):
-    """A worker, as it is now."""
+class WorkerStatus(StatusModel):
+    """A worker at one moment."""
 
     contract: Annotated[int, Field(ge=1)] = CONTRACT
     version: str
     state: WorkerState
     started: datetime
     at: datetime
-    """When all this was so."""
+    """The moment of this status."""
     not_ready: list[str]
-    """Why /readyz says no: which side of which pair is out of reach, and why. Empty: it says yes."""
+    """Why /readyz answers 503: which side of which pair is out of reach, and why. Empty: it answers 200."""
     ledger: str
     ledger_error: str | None
     paused: list[Pause]

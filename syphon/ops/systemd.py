@@ -1,6 +1,6 @@
-"""What systemd is told: ready, what the worker is doing, that its loop still turns, and that it is about to end.
+"""Notifications for systemd: ready, a status line, that the worker's loop still turns, and that the worker stops.
 
-A datagram to the socket that NOTIFY_SOCKET names. Where nobody started us this way, nothing is said.
+Each is a datagram to the socket that NOTIFY_SOCKET names. Without that variable, the worker sends none.
 """
 
 from __future__ import annotations
@@ -14,60 +14,60 @@ from collections.abc import Callable, Mapping
 log = logging.getLogger(__name__)
 
 STATUS_EVERY = 5.0
-STOPPING = "stopping: what is in hand is finished or given back"
+STOPPING = "stopping: the worker finishes or releases the messages it has received"
 
 
 class Notifier:
-    """A line to the service manager, or none."""
+    """Sends notifications to the service manager, if there is one."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
-        # Twice as often as it must be: one that comes late does no harm.
-        self._feed_every = _watchdog_seconds(environ) / 2
-        self._fed_at = self._told_at = float("-inf")
-        self._told = ""
+        # Twice as often as required: one late notification does no harm.
+        self._watchdog_every = _watchdog_seconds(environ) / 2
+        self._watchdog_at = self._status_at = float("-inf")
+        self._status = ""
         self._is_ready = False
 
-    def turned(self, is_well: bool, doing: str) -> None:
-        """The loop has turned. The watchdog is fed when all is well, and only then."""
-        now, words = self._now(), []
+    def loop_turned(self, is_healthy: bool, status: str) -> None:
+        """Reports a turn of the worker's loop. The watchdog is notified only while the worker is healthy."""
+        now, lines = self._now(), []
         if not self._is_ready:
             self._is_ready = True
-            words.append("READY=1")
-        if is_well and self._feed_every and now - self._fed_at >= self._feed_every:
-            self._fed_at = now
-            words.append("WATCHDOG=1")
-        if doing != self._told and now - self._told_at >= STATUS_EVERY:
-            self._told, self._told_at = doing, now
-            words.append(f"STATUS={doing}")
-        self._say(*words)
+            lines.append("READY=1")
+        if is_healthy and self._watchdog_every and now - self._watchdog_at >= self._watchdog_every:
+            self._watchdog_at = now
+            lines.append("WATCHDOG=1")
+        if status != self._status and now - self._status_at >= STATUS_EVERY:
+            self._status, self._status_at = status, now
+            lines.append(f"STATUS={status}")
+        self._send(*lines)
 
     def stopping(self) -> None:
-        self._say("STOPPING=1", f"STATUS={STOPPING}")
+        self._send("STOPPING=1", f"STATUS={STOPPING}")
 
-    def _say(self, *words: str) -> None:
-        if self._address is None or not words:
+    def _send(self, *lines: str) -> None:
+        if self._address is None or not lines:
             return
-        text = "\n".join(word.replace("\n", " ") for word in words)
+        text = "\n".join(line.replace("\n", " ") for line in lines)
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:
-                line.setblocking(False)
-                line.connect(self._address)
-                line.send(text.encode())
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+                notify.setblocking(False)
+                notify.connect(self._address)
+                notify.send(text.encode())
         except OSError as error:
-            log.debug("the service manager cannot be told %s: %s", words, error)
+            log.debug("cannot notify the service manager of %s: %s", lines, error)
 
 
 def _address(text: str) -> str | None:
-    """A path, or a name in the abstract namespace, which is written with an @."""
+    """The address of the socket: a path, or a name in the abstract namespace, which is written with an @."""
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else None
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """How often it wants to be fed; 0 if not at all, or if it is another process that it watches."""
+    """The watchdog's interval; 0 if there is no watchdog, or if it watches another process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0.0
     wanted = environ.get("WATCHDOG_USEC", "")

@@ -1,7 +1,7 @@
-"""Telemetry: metrics by OpenTelemetry of what the observer saw, for Prometheus and for OTLP, and traces if wanted.
+"""Telemetry: OpenTelemetry metrics of the observer's status, for Prometheus and OTLP, and traces if they are set up.
 
-Counters and gauges are observed: they are read from the observer when somebody collects them, so that what tasks on
-executors counted is in them. Durations come as histograms that tasks have made.
+Counters and gauges are observable: a collection reads them from the observer, so that they include what tasks on
+executors have counted. Durations come as histograms that the tasks have counted.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from syphon.model import Durations, SyphonError
 
 from . import metric_names
 from .histograms import Labelled, PrometheusReader
-from .metric_names import SYSTEM, Kind, Metric
+from .metric_names import SYSTEM, Metric, MetricKind
 from .observer import Observer
-from .status import DestinationState, PairStatus, Status
+from .status import DestinationState, PairStatus, WorkerStatus
 from .tracing import Tracing
 
-LAST_WORDS = 1.5
-"""Seconds that exporters get at the end."""
+SHUTDOWN_TIME = 1.5
+"""Seconds that exporters get to send the last values."""
 
-Seen = Iterator[tuple[float, dict[str, str]]]
+Observations = Iterator[tuple[float, dict[str, str]]]
 
 
 class OtlpMissing(SyphonError):
-    """telemetry.otlp_endpoint is set, and the exporter for it is not installed: pip install 'syphon[otlp]'."""
+    """telemetry.otlp_endpoint is set, but its exporter is not installed: pip install 'syphon[otlp]'."""
 
 
 class Telemetry:
-    """Measures until it is closed."""
+    """Offers and exports the metrics until it is closed."""
 
     def __init__(self, config: Config, observer: Observer) -> None:
         self._observer = observer
         self._hosts = {pair.name: (pair.primary.host, pair.secondary.host) for pair in config.pairs}
         self._registry = CollectorRegistry()
         self._written = b""
-        self._written_of: Status | None = None
+        self._written_of: WorkerStatus | None = None
         readers: list[MetricReader] = [
             PrometheusReader(
                 self._durations, disable_target_info=True, scope_info_enabled=False, registry=self._registry
@@ -55,38 +55,40 @@ class Telemetry:
         ]
         resource = Resource({"service.name": "syphon", "service.version": __version__})
         self.tracing: Tracing | None = None
-        """None: nobody wants traces."""
+        """None: no traces are set up."""
         endpoint = config.telemetry.otlp_endpoint
         if endpoint is not None:
             otlp = _otlp()
             readers.append(otlp.reader(endpoint, self._durations))
             if config.telemetry.traces:
                 self.tracing = Tracing(config.pairs, resource, otlp.trace_exporter(endpoint))
-        # Nobody else's atexit: a collector that does not answer would hold up the end of the process.
+        # No atexit handler of the SDK: a collector that does not answer would delay the end of the process.
         self._provider = MeterProvider(readers, resource, shutdown_on_exit=False)
         meter = self._provider.get_meter("syphon", __version__)
         for metric, look in _OBSERVED.items():
-            make = meter.create_observable_counter if metric.kind is Kind.COUNTER else meter.create_observable_gauge
+            make = (
+                meter.create_observable_counter if metric.kind is MetricKind.COUNTER else meter.create_observable_gauge
+            )
             make(metric.name, [self._callback(look)], unit=metric.unit, description=metric.help)
 
     def prometheus(self) -> bytes:
-        """All metrics, in Prometheus's text. However many ask, it is written once for each look at the worker."""
+        """All metrics in Prometheus's text format. They are written once for each status, however many clients ask."""
         status = self._observer.current()
         if status is not self._written_of:
             self._written, self._written_of = generate_latest(self._registry), status
         return self._written
 
     def _durations(self) -> dict[Metric, list[Labelled]]:
-        # By host: two pairs may have a namespace in common, and a series must come once.
+        # By host: two pairs may share a namespace, and a series must occur only once.
         operations: dict[tuple[str, str], Durations] = {}
         transfers: list[Labelled] = []
-        for key, standing in self._observer.standings.items():
+        for key, totals in self._observer.queue_totals.items():
             primary, secondary = self._hosts[key.pair]
-            census = standing.census
-            operations.setdefault(("send", primary), Durations()).add(census.send)
-            operations.setdefault(("settle", secondary), Durations()).add(census.settle)
+            stats = totals.census
+            operations.setdefault(("send", primary), Durations()).add(stats.send)
+            operations.setdefault(("settle", secondary), Durations()).add(stats.settle)
             labels = {"messaging.operation.name": "forward", "messaging.destination.name": key.queue}
-            transfers.append(({**SYSTEM, **labels, "server.address": secondary}, census.process))
+            transfers.append(({**SYSTEM, **labels, "server.address": secondary}, stats.process))
         return {
             metric_names.OPERATION_DURATION: [
                 (_operation(*which), durations) for which, durations in operations.items()
@@ -95,86 +97,86 @@ class Telemetry:
         }
 
     def close(self) -> None:
-        """The last words are said in the background: an exporter that is stuck keeps nobody."""
+        """Lets the exporters finish in the background, so that a stuck exporter does not delay the end."""
         ends: list[Callable[[], object]] = [self._provider.shutdown]
         if self.tracing is not None:
             ends.append(self.tracing.close)
         threads = [threading.Thread(target=end, name="telemetry", daemon=True) for end in ends]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + LAST_WORDS
+        deadline = time.monotonic() + SHUTDOWN_TIME
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _callback(self, look: Callable[[Telemetry], Seen]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def _callback(
+        self, look: Callable[[Telemetry], Observations]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         return lambda options: [Observation(value, labels) for value, labels in look(self)]  # noqa: ARG005
 
-    # --- what is observed ----------------------------------------------------------------------------------------
+    # --- observations -------------------------------------------------------------------------------------------
 
     @property
     def _pairs(self) -> list[PairStatus]:
         return self._observer.status.pairs
 
-    def _forwarded(self) -> Seen:
+    def _forwarded(self) -> Observations:
         for pair in self._pairs:
             for destination in pair.destinations:
                 yield destination.forwarded, {"pair": pair.name, "destination": destination.path}
 
-    def _dead_lettered(self) -> Seen:
-        for key, standing in self._observer.standings.items():
-            for reason, count in standing.census.reasons.items():
+    def _dead_lettered(self) -> Observations:
+        for key, totals in self._observer.queue_totals.items():
+            for reason, count in totals.census.reasons.items():
                 yield count, {"pair": key.pair, "queue": key.queue, "reason": reason}
 
-    def _possible_duplicates(self) -> Seen:
+    def _possible_duplicates(self) -> Observations:
         for pair in self._pairs:
             for queue in pair.queues:
                 yield queue.totals.possible_duplicates, {"pair": pair.name, "queue": queue.name}
 
-    def _in_flight(self) -> Seen:
+    def _in_flight(self) -> Observations:
         for pair in self._pairs:
             for queue in pair.queues:
                 yield queue.in_flight, {"pair": pair.name, "queue": queue.name}
 
-    def _backlog_age(self) -> Seen:
+    def _backlog_age(self) -> Observations:
         at = self._observer.status.at
         for pair in self._pairs:
             for queue in pair.queues:
                 age = 0.0 if queue.oldest is None else max(0.0, (at - queue.oldest).total_seconds())
                 yield age, {"pair": pair.name, "queue": queue.name}
 
-    def _backlog_messages(self) -> Seen:
+    def _backlog_messages(self) -> Observations:
         for pair in self._pairs:
             for queue in pair.queues:
                 if queue.left is not None:
                     yield queue.left, {"pair": pair.name, "queue": queue.name}
 
-    def _destination_state(self) -> Seen:
+    def _destination_state(self) -> Observations:
         for pair in self._pairs:
             for destination in pair.destinations:
-                paused = destination.state is DestinationState.PAUSED
-                now = DestinationState.WAITING if paused else destination.state
-                for state in (DestinationState.OPEN, DestinationState.WAITING, DestinationState.CLOSED):
+                for state in DestinationState:
                     labels = {"pair": pair.name, "destination": destination.path, "state": state.value}
-                    yield int(state is now), labels
+                    yield int(state is destination.state), labels
 
-    def _destination_waiting(self) -> Seen:
+    def _destination_backing_off(self) -> Observations:
         at = self._observer.status.at
         for pair in self._pairs:
             for destination in pair.destinations:
                 since = destination.since
-                waiting = 0.0 if since is None else max(0.0, (at - since).total_seconds())
-                yield waiting, {"pair": pair.name, "destination": destination.path}
+                seconds = 0.0 if since is None else max(0.0, (at - since).total_seconds())
+                yield seconds, {"pair": pair.name, "destination": destination.path}
 
-    def _last_success(self) -> Seen:
+    def _last_success(self) -> Observations:
         for pair in self._pairs:
             yield (pair.last_success or self._observer.status.started).timestamp(), {"pair": pair.name}
 
-    def _side_connected(self) -> Seen:
+    def _side_connected(self) -> Observations:
         for pair in self._pairs:
             yield int(pair.primary.connected), {"pair": pair.name, "side": "primary"}
             yield int(pair.secondary.connected), {"pair": pair.name, "side": "secondary"}
 
-    def _consumed(self) -> Seen:
+    def _consumed(self) -> Observations:
         for pair in self._pairs:
             for queue in pair.queues:
                 labels = {
@@ -185,7 +187,7 @@ class Telemetry:
                 }
                 yield queue.totals.received, labels
 
-    def _sent(self) -> Seen:
+    def _sent(self) -> Observations:
         counts: Counter[tuple[str, str, str]] = Counter()
         for pair in self._pairs:
             for destination in pair.destinations:
@@ -197,7 +199,7 @@ class Telemetry:
             yield count, {**SYSTEM, **labels, "server.address": host}
 
 
-_OBSERVED: dict[Metric, Callable[[Telemetry], Seen]] = {
+_OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.SENT_MESSAGES: Telemetry._sent,
     metric_names.CONSUMED_MESSAGES: Telemetry._consumed,
     metric_names.FORWARDED: Telemetry._forwarded,
@@ -207,7 +209,7 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Seen]] = {
     metric_names.BACKLOG_AGE: Telemetry._backlog_age,
     metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
     metric_names.DESTINATION_STATE: Telemetry._destination_state,
-    metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
+    metric_names.DESTINATION_BACKING_OFF: Telemetry._destination_backing_off,
     metric_names.LAST_SUCCESS: Telemetry._last_success,
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
 }

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from syphon.backlog.provisioning import provision
 from syphon.bus import factory
 from syphon.cli import main
-from syphon.cli.findings import briefly
+from syphon.cli.output import shortened
 from syphon.emulator import (
     Action,
     BackgroundEmulator,
@@ -186,7 +186,7 @@ def test_a_dry_run_makes_nothing(emulator: BackgroundEmulator, tmp_path: Path) -
     }
     assert emulator.call(lambda: emulator["contoso-dr"].namespace.queues()) == []
     shown = syphon("provision", "-c", file, "--dry-run")
-    assert "  missing      contoso/x-servicebus-transfer/0 to 1: would be made\n" in shown.stdout
+    assert "  missing      contoso/x-servicebus-transfer/0 to 1: would be created\n" in shown.stdout
 
 
 def test_provision_tells_once_what_it_leaves_as_it_is(emulator: BackgroundEmulator, tmp_path: Path) -> None:  # P3, P4
@@ -217,7 +217,7 @@ def test_ctrl_c_says_what_stays_and_has_an_exit_code_of_its_own(emulator: Backgr
         process.send_signal(signal.SIGINT)
         _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "The queues made so far stay" in rest
+    assert "The queues created so far stay" in rest
     assert "Traceback" not in rest
 
 
@@ -361,5 +361,5 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         (["a/0", "a/2", "a/3", "b/4", "orders", "a/9"], "a/0, 2 to 3, b/4, orders, a/9"),
     ],
 )
-def test_many_names_are_said_briefly(names: list[str], said: str) -> None:
-    assert briefly(names) == said
+def test_many_names_are_said_shortened(names: list[str], said: str) -> None:
+    assert shortened(names) == said

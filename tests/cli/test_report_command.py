@@ -79,7 +79,7 @@ def test_it_answers_as_json_and_as_a_page_and_its_exit_code_says_that_something_
     day = ("--from", "2026-10-05", "--to", "2026-10-05")
     settings = ("-c", str(tmp_path / "config.yaml"), "--pair", "contoso")
     done = run_syphon("report", *settings, *day, "--json", "--html", str(page), timeout=580)
-    assert (done.returncode, done.stderr) == (ExitCode.LEFT, f"The page is in {page}.\n")
+    assert (done.returncode, done.stderr) == (ExitCode.LEFT, f"The page was written to {page}.\n")
     told = json.loads(done.stdout)
     assert told["verdict"] == "2 of 3 messages arrived. 1 went to the dead letters. Every receipt is accounted for."
     assert told["transfers"] == {
@@ -117,12 +117,15 @@ def test_help_teaches_with_examples(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "Say where the ledger is: -c FILE for the worker's settings, or --ledger PATH."),
+        ([], "Name the ledger: -c FILE for the worker's settings, or --ledger PATH."),
         (["--ledger", "none"], "There is no ledger at {folder}/none."),
         (["--ledger", "file"], "There is no ledger at {folder}/file."),
         (["-c", "config.yaml"], "There is no ledger at {folder}/of-the-settings."),
-        (["-c", "config.yaml", "--pair", "fabrikam"], "'fabrikam' is no pair of config.yaml: it has contoso."),
-        (["--ledger", ".", "--from", "yesterday"], "'yesterday' is no time: write 2026-11-16T14:30"),
+        (
+            ["-c", "config.yaml", "--pair", "fabrikam"],
+            "'fabrikam' is not a pair of config.yaml; its pairs are: contoso.",
+        ),
+        (["--ledger", ".", "--from", "yesterday"], "'yesterday' is not a time: write 2026-11-16T14:30"),
         (
             ["--ledger", ".", "--from", "2026-10-06", "--to", "2026-10-05"],
             "--from 2026-10-06T00:00:00Z is not before --to 2026-10-06T00:00:00Z.",

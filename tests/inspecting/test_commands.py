@@ -104,7 +104,7 @@ def test_credentials_that_are_refused_have_their_own_exit_code(
     [
         ("--queue", "7", "No backlog queue fits '7'"),
         ("--pair", "fabrikam", "no pair 'fabrikam'"),
-        ("--before", "soon", "is no time"),
+        ("--before", "soon", "is not a time"),
     ],
 )
 def test_what_means_nothing_is_a_matter_of_usage(

@@ -235,7 +235,7 @@ def test_a_period_in_which_nothing_happened_is_told_and_is_no_failure(spark: Spa
     done = syphon_report("--ledger", ledger.path, "--from", "2026-10-06")
     assert (done.exit_code, done.stdout) == (ExitCode.OK, "Nothing is on record.\n")
     assert done.stderr == (
-        f"The ledger at {ledger.path} has transfers of contoso, fabrikam, but none that was asked for.\n"
+        f"The ledger at {ledger.path} has transfers of contoso, fabrikam, but none that the options select.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The names of metrics: those that OpenTelemetry's exporter for Prometheus really makes, and no others are used."""
+"""The names of metrics: alerts and dashboard use only names that OpenTelemetry's exporter for Prometheus makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from syphon.model.stats import SECONDS_BUCKETS
-from syphon.ops.metric_names import METRICS, OWN, Kind, Metric
+from syphon.ops.metric_names import METRICS, OWN, Metric, MetricKind
 from tests.support.chart import CHART
 from tests.support.tools import run, said
 
@@ -34,15 +34,15 @@ def exported(metrics: tuple[Metric, ...] = METRICS) -> str:
     meter = provider.get_meter("syphon")
     for metric in metrics:
         labels = dict.fromkeys(metric.labels, "x")
-        said_of_it = {"unit": metric.unit, "description": metric.help}
+        described = {"unit": metric.unit, "description": metric.help}
         match metric.kind:
-            case Kind.COUNTER:
-                meter.create_counter(metric.name, **said_of_it).add(1, labels)
-            case Kind.GAUGE:
-                meter.create_gauge(metric.name, **said_of_it).set(1, labels)
-            case Kind.HISTOGRAM:
+            case MetricKind.COUNTER:
+                meter.create_counter(metric.name, **described).add(1, labels)
+            case MetricKind.GAUGE:
+                meter.create_gauge(metric.name, **described).set(1, labels)
+            case MetricKind.HISTOGRAM:
                 meter.create_histogram(
-                    metric.name, **said_of_it, explicit_bucket_boundaries_advisory=SECONDS_BUCKETS
+                    metric.name, **described, explicit_bucket_boundaries_advisory=SECONDS_BUCKETS
                 ).record(1, labels)
     text = generate_latest(registry).decode()
     provider.shutdown()
@@ -60,27 +60,27 @@ def test_the_exporter_makes_the_names_kinds_and_labels_of_the_list() -> None:
     }
 
 
-def test_promtool_finds_nothing_to_say_about_them() -> None:
+def test_promtool_has_no_objection() -> None:
     checked = run("promtool", "check", "metrics", given=exported())
     assert (checked.returncode, said(checked)) == (0, "")
 
 
-def test_promtool_would_say_so() -> None:
-    bad = Metric("syphon.age.milliseconds", Kind.GAUGE, "1", "", ())
+def test_promtool_objects_to_a_bad_metric() -> None:
+    bad = Metric("syphon.age.milliseconds", MetricKind.GAUGE, "1", "", ())
     checked = run("promtool", "check", "metrics", given=exported((bad,)))
     assert checked.returncode != 0
     assert "no help text" in said(checked)
     assert "base unit" in said(checked)
 
 
-def test_no_name_and_no_label_comes_twice_and_none_carries_a_message_id() -> None:
+def test_names_and_labels_are_unique_and_none_carries_a_message_id() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     for metric in METRICS:
         assert len(set(metric.labels)) == len(metric.labels)
         assert not [label for label in metric.labels if "id" in re.split(r"[._]", label)]
 
 
-# --- what rules and dashboard ask for --------------------------------------------------------------------------------
+# --- queries of rules and dashboard ----------------------------------------------------------------------------------
 
 
 def asked(expression: Any) -> Iterator[promql_parser.VectorSelector]:
@@ -97,7 +97,7 @@ def asked(expression: Any) -> Iterator[promql_parser.VectorSelector]:
 
 
 def unknown(query: str) -> list[str]:
-    """What a query asks for that no worker exports."""
+    """The names in a query that no worker exports."""
     known = LABELS | PROMETHEUS_OWN
     problems = []
     for selector in asked(promql_parser.parse(query)):

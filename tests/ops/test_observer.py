@@ -1,11 +1,10 @@
-"""What is seen of a worker while namespaces come and go: a real worker and a real emulator, without Spark.
+"""The status of a worker while namespaces come and go: a real worker and a real emulator, without Spark.
 
-No message comes in these tests, and so no job is ever run.
+No message comes in these tests, so no job ever runs.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
@@ -21,12 +20,11 @@ from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSetti
 from syphon.ledger.store import Ledger
 from syphon.ledger.writer import LedgerWriter
 from syphon.model.stats import QueueKey
-from syphon.ops.backlog_counts import EVERY, SOON, Count, Counting
-from syphon.ops.events import MOST, RecentEvents
-from syphon.ops.history import SPAN, SPANS, History
+from syphon.ops.backlog_counts import ASK_AGAIN_AFTER, ASK_EVERY, BacklogCount, BacklogCounts
+from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import HUNG, Observer
-from syphon.ops.runtime import Attendant
-from syphon.ops.status import QueueState, SideState
+from syphon.ops.runtime import OpsRuntime
+from syphon.ops.status import BacklogQueueState, SideState
 from syphon.spark.control_server import ControlServer
 from syphon.spark.jobs import Jobs
 from syphon.worker.pair_worker import PairWorker
@@ -55,7 +53,7 @@ class Scene:
     def look(self) -> Any:
         """The worker's loop turns, a second later."""
         self.later += 1.0
-        self.observer.turned()
+        self.observer.loop_turned()
         return self.observer.status
 
     def not_ready(self) -> list[str]:
@@ -74,13 +72,13 @@ def scene(emulator: BackgroundEmulator) -> Iterator[Scene]:
     }
     config = Config.model_validate({"pairs": [pair]})
     pauses = Pauses()
-    with ControlServer() as desk:
+    with ControlServer() as control_server:
         spark = cast(Any, None)
-        clerk = LedgerWriter(Ledger(spark, "nowhere"))
-        worker = Worker(config, Jobs(spark, desk, clerk), desk, pauses=pauses)
+        ledger_writer = LedgerWriter(Ledger(spark, "nowhere"))
+        worker = Worker(config, Jobs(spark, control_server, ledger_writer), control_server, pauses=pauses)
         found = Scene(emulator, worker, cast(Any, None), pauses)
         found.observer = Observer(config, pauses, RecentEvents(), now=lambda: time.monotonic() + found.later)
-        found.observer.attend(worker, desk, clerk)
+        found.observer.attach(worker, control_server, ledger_writer)
         try:
             yield found
         finally:
@@ -99,14 +97,14 @@ def test_readiness_names_the_side_that_is_out_and_health_stays_green(emulator: B
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
         queue = found.look().pairs[0].queues[0]
-        assert (queue.name, queue.state) == (QUEUE, QueueState.LISTENING)
+        assert (queue.name, queue.state) == (QUEUE, BacklogQueueState.LISTENING)
         found.outage("contoso")
         (why,) = eventually(lambda: [why for why in found.not_ready() if "refused" in why])
         assert why.startswith("contoso: primary 127.0.0.1:")
         found.outage("contoso-dr")
         eventually(lambda: len(found.not_ready()) == 2)
         found.later = 0.0
-        found.observer.turned()
+        found.observer.loop_turned()
         assert found.observer.trouble() == ""
         primary = found.look().pairs[0].primary
         assert (primary.state, primary.connected) == (SideState.OPENED, False)
@@ -116,17 +114,17 @@ def test_readiness_names_the_side_that_is_out_and_health_stays_green(emulator: B
         assert found.look().pairs[0].primary.since > primary.since
 
 
-def test_a_secondary_that_is_out_at_the_start_is_told_by_what_stands_in_the_way(
+def test_a_secondary_that_is_out_of_reach_at_the_start_is_reported_with_its_error(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PairWorker, "_rest", lambda *_: None)  # 30 s between tries to make queues (P5)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
     with scene(emulator) as found:
         eventually(lambda: any("secondary" in why and "starting" not in why for why in found.not_ready()))
-        assert found.look().pairs[0].queues[0].state is QueueState.TROUBLED
+        assert found.look().pairs[0].queues[0].state is BacklogQueueState.TROUBLED
 
 
-def test_while_queues_are_being_made_readiness_says_so_and_health_is_green(
+def test_while_the_worker_creates_queues_readiness_says_so_and_health_is_green(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # P3
     asked, make = threading.Event(), PairWorker._queues
@@ -134,56 +132,56 @@ def test_while_queues_are_being_made_readiness_says_so_and_health_is_green(
     with scene(emulator) as found:
         primary, secondary = found.not_ready()
         pair = found.look().pairs[0]
-        assert (pair.primary.state, pair.queues[0].state) == (SideState.STARTING, QueueState.STARTING)
-        assert primary.endswith(": starting: the backlog queues are being found or made")
-        assert secondary.endswith(": starting: the backlog queues are being found or made")
+        assert (pair.primary.state, pair.queues[0].state) == (SideState.STARTING, BacklogQueueState.STARTING)
+        assert primary.endswith(": starting: the worker finds or creates the backlog queues")
+        assert secondary.endswith(": starting: the worker finds or creates the backlog queues")
         assert found.observer.trouble() == ""
         asked.set()
         eventually(lambda: not found.not_ready())
 
 
-def test_a_worker_goes_on_whatever_happens_to_who_looks_on_and_says_so_once(
+def test_an_error_in_the_observer_does_not_stop_the_worker_and_is_logged_once(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with scene(emulator) as found:
         config = Config.model_validate({"pairs": [found.worker.duties[0].settings]})
-        attendant = Attendant(config, found.pauses, RecentEvents())
+        ops = OpsRuntime(config, found.pauses, RecentEvents())
         looks: list[float] = []
 
         def fail() -> None:
             looks.append(time.monotonic())
             raise ZeroDivisionError("a look that fails")
 
-        monkeypatch.setattr(attendant.observer, "turned", fail)
+        monkeypatch.setattr(ops.observer, "loop_turned", fail)
         ended: list[object] = []
-        thread = threading.Thread(target=lambda: ended.append(found.worker.run(attendant.turned)))
+        thread = threading.Thread(target=lambda: ended.append(found.worker.run(ops.loop_turned)))
         thread.start()
         eventually(lambda: len(looks) > 2 or not thread.is_alive())
         assert thread.is_alive()
         found.worker.stop()
         thread.join()
-        attendant.telemetry.close()
+        ops.telemetry.close()
     assert ended == [None]
-    assert caplog.text.count("messages are carried as before") == 1
+    assert caplog.text.count("the worker still forwards messages") == 1
 
 
-def test_a_loop_that_hangs_is_told_and_so_is_a_watch(emulator: BackgroundEmulator) -> None:
+def test_a_loop_that_hangs_is_reported_and_so_is_a_listener(emulator: BackgroundEmulator) -> None:
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
         found.later = 0.0
-        found.observer.turned()
+        found.observer.loop_turned()
         assert found.observer.trouble() == ""
         found.later = HUNG + 5
         assert silent_for(r"the worker's loop has not turned for (\d+) s", found) >= HUNG + 5
-        found.observer.turned()  # the loop is back, and by this clock the watch has been silent for as long
-        assert silent_for(r"the watch over contoso has not turned for (\d+) s", found) >= HUNG + 5
+        found.observer.loop_turned()  # the loop is back, and by this clock the listener has been silent for as long
+        assert silent_for(r"the listener of contoso has not turned for (\d+) s", found) >= HUNG + 5
 
 
 def silent_for(words: str, scene: Scene) -> int:
-    """The seconds in what the observer says."""
-    told = re.fullmatch(words, scene.observer.trouble())
-    assert told is not None
-    return int(told[1])
+    """The seconds that the observer names."""
+    found = re.fullmatch(words, scene.observer.trouble())
+    assert found is not None
+    return int(found[1])
 
 
 def test_a_paused_queue_is_not_listened_to_and_is_again_afterwards(emulator: BackgroundEmulator) -> None:  # S1
@@ -195,83 +193,44 @@ def test_a_paused_queue_is_not_listened_to_and_is_again_afterwards(emulator: Bac
         found.pauses.add([Pause(pair="contoso", queue=QUEUE)])
         eventually(lambda: bell.is_silent)
         first, second = found.look().pairs[0].queues
-        assert (first.state, second.state) == (QueueState.PAUSED, QueueState.LISTENING)
+        assert (first.state, second.state) == (BacklogQueueState.PAUSED, BacklogQueueState.LISTENING)
         found.pauses.end(found.pauses.all())
         eventually(lambda: bell.is_armed)
-        assert found.look().pairs[0].queues[0].state is QueueState.LISTENING
+        assert found.look().pairs[0].queues[0].state is BacklogQueueState.LISTENING
 
 
 def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator: BackgroundEmulator) -> None:  # D4
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
-        found.observer.counting.ask()
-        assert found.observer.counting.counts == {}
+        found.observer.backlog_counts.ask()
+        assert found.observer.backlog_counts.counts == {}
         key = QueueKey("contoso", QUEUE)
         clock = 100.0
-        counting = Counting([duty.settings for duty in found.worker.duties], lambda: {key: 5}, lambda: clock)
-        counting.ask()
-        assert counting.counts[key] == Count(left=0, moved=5)
-        assert (counting.counts[key].after(5), counting.counts[key].after(6)) == (0, None)
+        counts = BacklogCounts([duty.settings for duty in found.worker.duties], lambda: {key: 5}, lambda: clock)
+        counts.ask()
+        assert counts.counts[key] == BacklogCount(left=0, moved=5)
+        assert (counts.counts[key].after(5), counts.counts[key].after(6)) == (0, None)
         emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
-        clock += EVERY - 1
-        counting.ask()
-        assert key in counting.counts  # it was not asked again
+        clock += ASK_EVERY - 1
+        counts.ask()
+        assert key in counts.counts  # the worker did not ask again
         clock += 1
-        counting.ask()
-        assert counting.counts == {}  # what is not known any more is not told
+        counts.ask()
+        assert counts.counts == {}  # a count that is out of date is dropped
 
 
-def test_a_count_that_was_overtaken_is_not_told_and_is_asked_for_again_soon(emulator: BackgroundEmulator) -> None:  # D4
+def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_asked_for_again_soon(
+    emulator: BackgroundEmulator,
+) -> None:  # D4
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
         key, clock, moved = QueueKey("contoso", QUEUE), 100.0, 5
-        counting = Counting([duty.settings for duty in found.worker.duties], lambda: {key: moved}, lambda: clock)
-        counting.ask()
-        clock, moved = clock + SOON, 7  # two more than there were
-        assert counting.counts[key].after(moved) is None
-        counting.ask()
-        assert counting.counts[key] == Count(left=0, moved=7)
-        clock += SOON
-        counting.ask()
-        assert counting._asked_at[key] == clock - SOON  # as long as it holds there is no need
-
-
-def test_history_keeps_ten_minutes_in_spans_whatever_the_clock_does() -> None:
-    history = History(1000.0)
-    history.note(1001.0, 10, 0)
-    history.note(1000.0 + SPAN, 30, 2)
-    history.note(500.0, 31, 2)  # the clock steps back
-    assert history.throughput().forwarded == [10, 21]
-    history.note(1000.0 + SPAN * SPANS * 3, 31, 2)
-    throughput = history.throughput()
-    assert (len(throughput.forwarded), sum(throughput.forwarded), sum(throughput.dead_lettered)) == (SPANS, 0, 0)
-
-
-def test_events_are_bounded_and_the_same_thing_again_is_one() -> None:
-    events, logger = RecentEvents(), logging.getLogger("syphon.tests.events")
-    logger.addHandler(events)
-    logger.setLevel(logging.INFO)
-    for number in range(MOST + 20):
-        logger.info("event %d", number)
-    for _ in range(3):
-        logger.warning("again %s", "x" * 1000)
-    logger.removeHandler(events)
-    newest = events.newest_first()
-    assert len(newest) == MOST
-    assert (newest[0].level, newest[0].times, len(newest[0].text)) == ("warning", 3, 500)
-    assert newest[1].text == f"event {MOST + 19}"
-
-
-def test_a_log_line_that_makes_no_sense_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    logger = logging.getLogger("syphon.tests.events")
-    events = RecentEvents()
-    logger.addHandler(events)
-    logger.propagate = False
-    try:
-        logger.warning("%d", "no number")
-        logger.warning("and on")
-    finally:
-        logger.removeHandler(events)
-        logger.propagate = True
-    assert [event.text for event in events.newest_first()] == ["and on"]
-    assert "no number" in capsys.readouterr().err
+        counts = BacklogCounts([duty.settings for duty in found.worker.duties], lambda: {key: moved}, lambda: clock)
+        counts.ask()
+        clock, moved = clock + ASK_AGAIN_AFTER, 7  # two more than the queue held
+        assert counts.counts[key].after(moved) is None
+        counts.ask()
+        assert counts.counts[key] == BacklogCount(left=0, moved=7)
+        clock += ASK_AGAIN_AFTER
+        counts.ask()
+        assert counts._asked_at[key] == clock - ASK_AGAIN_AFTER  # no need to ask while the count holds

@@ -1,4 +1,4 @@
-"""What a drain shows while it runs: other people's texts as they are, and nothing else in them."""
+"""The progress of a drain: text from messages is shown as it is, without any effect on the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOSTILE = "[/nothing] [link=https://evil.example]see[/link] \x1b[2J\x9b31m\r\n\u
 
 
 class Draining:
-    """A drain in which one queue has met something."""
+    """A drain in which one queue has an error."""
 
     is_stopping = False
 
@@ -32,12 +32,12 @@ class Draining:
         return [DestinationBackoff("orders", 3.0, HOSTILE, 2)]
 
 
-def test_what_others_have_written_is_shown_as_it_is_and_does_nothing() -> None:
+def test_hostile_text_is_shown_as_it_is_and_does_not_steer_the_terminal() -> None:
     file = io.StringIO()
     console = Console(file=file, width=300, force_terminal=True, color_system=None)
     drain: Any = Draining()
     console.print(_Table(cast(Drain, drain), None).rendered())
     shown = file.getvalue()
     assert "waiting: [/nothing] [link=https://evil.example]see[/link]" in shown
-    assert "orders waits 3 s: [/nothing] [link=https://evil.example]see[/link]" in shown
+    assert "orders backs off for 3 s: [/nothing] [link=https://evil.example]see[/link]" in shown
     assert not any(steering in shown for steering in ("\x1b", "\x9b", "\r", "\u202e"))

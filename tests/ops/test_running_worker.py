@@ -25,7 +25,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from syphon.ops.metric_names import METRICS
-from syphon.ops.status import Destination, DestinationState, Queue, QueueState, Status
+from syphon.ops.status import BacklogQueueState, DestinationState, DestinationStatus, QueueStatus, WorkerStatus
 from tests.support.processes import Plant, Running, aliased, eventually, plant
 from tests.support.tools import ROOT, run, said, tool
 
@@ -96,13 +96,13 @@ class Stage:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def status(self) -> Status:
-        return Status.model_validate_json(self.ask("/status")[1])
+    def status(self) -> WorkerStatus:
+        return WorkerStatus.model_validate_json(self.ask("/status")[1])
 
-    def queue(self, index: int) -> Queue:
+    def queue(self, index: int) -> QueueStatus:
         return self.status().pairs[0].queues[index]
 
-    def destination(self, path: str) -> Destination | None:
+    def destination(self, path: str) -> DestinationStatus | None:
         return next((found for found in self.status().pairs[0].destinations if found.path == path), None)
 
     def state_of(self, path: str) -> DestinationState | None:
@@ -162,7 +162,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         eventually(lambda: found.forwarded("orders") == 30, explain=lambda: found.ask("/status"))
         eventually(lambda: found.forwarded("news") == 20, explain=lambda: found.ask("/status"))
         eventually(lambda: found.status().totals.dead_lettered == 7, explain=lambda: found.ask("/status"))
-        eventually(lambda: found.state_of("full") is DestinationState.WAITING, explain=lambda: found.ask("/status"))
+        eventually(lambda: found.state_of("full") is DestinationState.BACKING_OFF, explain=lambda: found.ask("/status"))
         yield found
 
 
@@ -219,9 +219,9 @@ def test_metrics_count_what_happened(stage: Stage) -> None:
     assert samples["syphon_messages_forwarded_total", "orders"] == 30
     assert samples["syphon_messages_dead_lettered_total", "DestinationMissing", queue] == 6  # EVIL is missing as well
     assert samples["syphon_messages_dead_lettered_total", "NoDestination", queue] == 1
-    assert samples["syphon_destination_state", "full", "waiting"] == 1
-    assert samples["syphon_destination_state", "full", "open"] == 0
-    assert samples["syphon_destination_waiting_seconds", "full"] > 0
+    assert samples["syphon_destination_state", "backing_off", "full"] == 1
+    assert samples["syphon_destination_state", "available", "full"] == 0
+    assert samples["syphon_destination_backing_off_seconds", "full"] > 0
     assert samples["syphon_backlog_age_seconds", "contoso/x-servicebus-transfer/1"] > 0
     processed = samples["messaging_process_duration_seconds_count", queue, "forward", "servicebus"]
     assert processed >= 37
@@ -253,9 +253,9 @@ def test_the_status_command_shows_the_same_in_a_terminal(stage: Stage) -> None:
     shown = stage.command("status")
     assert shown.returncode == 0, shown.stderr
     assert re.search(r"primary +127\.0\.0\.1:\d+ +connected for", shown.stdout)
-    assert re.search(r"full +waiting", shown.stdout)
+    assert re.search(r"full +backing off", shown.stdout)
     as_json = stage.command("status", "--json")
-    assert Status.model_validate_json(as_json.stdout).version == stage.status().version
+    assert WorkerStatus.model_validate_json(as_json.stdout).version == stage.status().version
 
 
 def test_without_the_token_a_command_is_told_what_is_missing(stage: Stage) -> None:
@@ -290,7 +290,7 @@ def test_a_queue_that_is_paused_keeps_its_messages_and_goes_on_when_it_is_resume
     before = len(stage.site.arrived("orders"))
     assert stage.command("pause", "--queue", "0").returncode == 0
     # a task that is still at work hears of it when it reports next
-    eventually(lambda: (queue := stage.queue(0)).state is QueueState.PAUSED and not queue.slots)
+    eventually(lambda: (queue := stage.queue(0)).state is BacklogQueueState.PAUSED and not queue.slots)
     stage.put(1200, 4, "orders", 0)
     stage.put(1300, 2, "orders", 1)
     eventually(lambda: stage.has_arrived("orders", before + 2), explain=lambda: stage.worker.said)
@@ -326,7 +326,7 @@ def row(page: Page, name: str) -> Any:
 
 
 def test_the_page_shows_what_is_stuck_and_names_from_messages_as_text(stage: Stage, page: Page) -> None:
-    row(page, "full").get_by_text("waiting", exact=True).wait_for()
+    row(page, "full").get_by_text("backing off", exact=True).wait_for()
     row(page, EVIL).wait_for()
     assert page.locator("img").count() == 0
     assert page.title() == "syphon"
@@ -339,7 +339,7 @@ def test_a_button_of_the_page_pauses_and_resumes_by_keyboard_and_keeps_the_focus
     button = row(page, "clicked").get_by_role("button")
     button.wait_for()
     button.focus()
-    for state, next_word in (("paused", "Resume clicked"), ("open", "Pause clicked")):
+    for state, next_word in (("paused", "Resume clicked"), ("available", "Pause clicked")):
         page.keyboard.press("Enter")
         row(page, "clicked").get_by_text(state, exact=True).wait_for()
         word, _, name = next_word.partition(" ")

@@ -1,4 +1,4 @@
-"""The status server over real sockets: what it answers, and whom it turns away."""
+"""The status server over real sockets: what it answers, and which requests it refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from syphon.ops import server as module
 from syphon.ops.observer import STARTING
 from syphon.ops.server import PortTaken
-from syphon.ops.status import Status
+from syphon.ops.status import WorkerStatus
 from syphon.worker.pauses import Pause
 from tests.support.processes import eventually
 from tests.support.status_server import Served, answer_of, rest_of, served
@@ -28,32 +28,32 @@ HIDDEN = ("/", "/status", "/metrics")
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[Served]:
-    """One that listens on this machine alone, without a token."""
+    """A server that listens on this machine only, without a token."""
     with served() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Served]:
-    """One that others can reach, with a token."""
+def protected() -> Iterator[Served]:
+    """A server that other machines can reach, with a token."""
     with served("0.0.0.0:0", TOKEN) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def resumed(local: Served, guarded: Served) -> Iterator[None]:
+def resumed(local: Served, protected: Served) -> Iterator[None]:
     yield
-    for each in (local, guarded):
+    for each in (local, protected):
         each.pauses.end(each.pauses.all())
 
 
-# --- what it answers -------------------------------------------------------------------------------------------------
+# --- answers ---------------------------------------------------------------------------------------------------------
 
 
 def test_status_keeps_its_contract_and_names_every_pair_before_there_is_a_worker(local: Served) -> None:
     answer = local.ask("/status")
     assert answer.headers["content-type"] == "application/json; charset=utf-8"
-    found = Status.model_validate_json(answer.body)
+    found = WorkerStatus.model_validate_json(answer.body)
     assert found.state == "starting"
     assert [pair.name for pair in found.pairs] == ["contoso", "fabrikam"]
     assert len(found.pairs[0].queues) == 10
@@ -65,7 +65,7 @@ def test_while_it_starts_health_is_green_and_readiness_says_that_it_starts(local
     assert (ready.status, ready.body) == (503, "starting: Spark is not up yet\n")
 
 
-def test_a_start_that_hangs_is_told_by_health(local: Served) -> None:
+def test_health_reports_a_start_that_hangs(local: Served) -> None:
     began = local.observer._now()
     local.observer._now = lambda: began + STARTING + 1
     health = local.ask("/healthz")
@@ -90,14 +90,14 @@ def test_the_page_stands_alone_and_may_run_nothing_but_its_own_script(local: Ser
     assert not re.search(r"\b(src|href|url\()\s*=?", answer.body)
 
 
-def test_the_page_writes_what_it_is_told_as_text_and_never_as_markup(local: Served) -> None:
+def test_the_page_writes_data_as_text_and_never_as_markup(local: Served) -> None:
     page = local.ask("/").body
     assert "textContent" in page
     for dangerous in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
         assert dangerous not in page
 
 
-def test_a_browser_is_told_to_keep_nothing_and_to_show_it_in_no_frame(local: Served) -> None:
+def test_a_browser_must_not_store_an_answer_or_show_it_in_a_frame(local: Served) -> None:
     for path in ("/", "/status", "/metrics", "/healthz", "/nowhere"):
         headers = local.ask(path).headers
         assert headers["cache-control"] == "no-store"
@@ -111,8 +111,8 @@ def test_a_browser_is_told_to_keep_nothing_and_to_show_it_in_no_frame(local: Ser
 
 
 def test_everything_a_pair_a_queue_or_a_destination_is_paused(local: Served) -> None:
-    def after(path: str, **thing: str) -> list[dict[str, str]]:
-        answer = local.ask(path, "POST", json.dumps(thing), X_Syphon="test")
+    def after(path: str, **names: str) -> list[dict[str, str]]:
+        answer = local.ask(path, "POST", json.dumps(names), X_Syphon="test")
         assert answer.status == 200, answer.body
         return [{k: v for k, v in each.items() if v} for each in json.loads(answer.body)["paused"]]
 
@@ -130,7 +130,7 @@ def test_everything_a_pair_a_queue_or_a_destination_is_paused(local: Served) -> 
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ('{"pair": "nobody"}', 404),
+        ('{"pair": "unknown"}', 404),
         ('{"pair": "contoso", "queue": "99"}', 404),
         ("{", 400),
         ('{"all": true}', 400),
@@ -141,7 +141,7 @@ def test_everything_a_pair_a_queue_or_a_destination_is_paused(local: Served) -> 
         (json.dumps({"destination": "x" * 5000}), 413),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_pauses_nothing(local: Served, body: str, status: int) -> None:
+def test_an_invalid_request_is_refused_and_pauses_nothing(local: Served, body: str, status: int) -> None:
     assert local.ask("/pause", "POST", body, X_Syphon="test").status == status
     assert local.pauses.all() == []
 
@@ -152,26 +152,26 @@ def test_a_pause_is_in_the_file_before_the_answer_comes(tmp_path: Path) -> None:
         assert json.loads((tmp_path / "state.json").read_text()) == {"paused": [{"pair": "contoso"}]}
 
 
-# --- who may ask -----------------------------------------------------------------------------------------------------
+# --- access ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-def test_where_others_reach_it_only_the_token_opens_more_than_health(guarded: Served, path: str) -> None:
-    refused = guarded.ask(path)
+def test_where_other_machines_reach_it_everything_but_health_needs_the_token(protected: Served, path: str) -> None:
+    refused = protected.ask(path)
     assert (refused.status, refused.headers["www-authenticate"]) == (401, 'Basic realm="syphon", charset="UTF-8"')
     assert "syphon_" not in refused.body
     for said in ("Bearer wrong", f"Bearer {TOKEN}x", "Bearer ", f"Digest {TOKEN}", "Basic !", TOKEN):
-        assert guarded.ask(path, Authorization=said).status == 401
+        assert protected.ask(path, Authorization=said).status == 401
     basic = base64.b64encode(f"anyone:{TOKEN}".encode()).decode()
     for said in (f"Bearer {TOKEN}", f"bearer {TOKEN}", f"Basic {basic}"):
-        assert guarded.ask(path, Authorization=said).status == 200
+        assert protected.ask(path, Authorization=said).status == 200
 
 
-def test_health_needs_no_token(guarded: Served) -> None:
-    assert [guarded.ask(path).status for path in ("/healthz", "/readyz")] == [200, 503]  # no worker: and yet an answer
+def test_health_needs_no_token(protected: Served) -> None:
+    assert [protected.ask(path).status for path in ("/healthz", "/readyz")] == [200, 503]  # without a worker, too
 
 
-def test_where_others_reach_it_and_there_is_no_token_health_is_all(local: Served) -> None:
+def test_where_other_machines_reach_it_and_no_token_is_set_only_health_answers(local: Served) -> None:
     with served("0.0.0.0:0") as running:
         for path in HIDDEN:
             answer = running.ask(path)
@@ -182,7 +182,7 @@ def test_where_others_reach_it_and_there_is_no_token_health_is_all(local: Served
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "10.0.0.1"])
-def test_a_name_that_was_made_to_lead_here_is_turned_away(local: Served, host: str) -> None:
+def test_a_foreign_host_name_that_resolves_to_this_server_is_refused(local: Served, host: str) -> None:
     for path in HIDDEN:
         assert local.ask(path, host=host or " ").status == 403
     assert local.ask("/pause", "POST", "{}", host=host or " ", X_Syphon="test").status == 403
@@ -190,7 +190,7 @@ def test_a_name_that_was_made_to_lead_here_is_turned_away(local: Served, host: s
 
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8080", "LOCALHOST"])
-def test_names_of_this_machine_are_not(local: Served, host: str) -> None:
+def test_names_of_this_machine_are_accepted(local: Served, host: str) -> None:
     assert local.ask("/status", host=host).status == 200
 
 
@@ -204,21 +204,21 @@ def test_names_of_this_machine_are_not(local: Served, host: str) -> None:
         {"Content_Type": "text/plain"},
     ],
 )
-def test_a_page_of_another_site_changes_nothing(local: Served, guarded: Served, headers: dict[str, str]) -> None:
-    for each in (local, guarded):
-        # a browser adds by itself what its user has typed in
+def test_a_page_of_another_site_changes_nothing(local: Served, protected: Served, headers: dict[str, str]) -> None:
+    for each in (local, protected):
+        # a browser adds the token by itself once its user has entered it
         answer = each.ask("/pause", "POST", '{"pair": "contoso"}', Authorization=f"Bearer {TOKEN}", **headers)
         assert answer.status == 403
         assert each.pauses.all() == []
 
 
-def test_our_own_page_does(local: Served) -> None:
+def test_a_change_from_its_own_page_is_accepted(local: Served) -> None:
     answer = local.ask("/pause", "POST", '{"pair": "contoso"}', Origin=f"http://127.0.0.1:{local.port}", X_Syphon="p")
     assert answer.status == 200
     assert local.pauses.all() == [Pause(pair="contoso")]
 
 
-# --- what makes no sense ---------------------------------------------------------------------------------------------
+# --- malformed requests ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -247,13 +247,13 @@ def test_a_wrong_method_is_refused(local: Served, method: str, path: str) -> Non
         "http://evil.example/status/x",
     ],
 )
-def test_tricks_with_paths_lead_nowhere(local: Served, path: str) -> None:
+def test_tricks_with_paths_reach_nothing(local: Served, path: str) -> None:
     assert local.ask(path).status in (400, 404)
 
 
 @pytest.mark.parametrize("path", ["/healthz/../status", "/healthz%2f..%2fstatus", "//healthz", "/healthz;/status"])
-def test_a_path_that_begins_like_health_opens_nothing(guarded: Served, path: str) -> None:
-    assert guarded.ask(path).status in (400, 401, 404)
+def test_a_path_that_begins_like_health_opens_nothing(protected: Served, path: str) -> None:
+    assert protected.ask(path).status in (400, 401, 404)
 
 
 @pytest.mark.parametrize(
@@ -267,16 +267,16 @@ def test_a_path_that_begins_like_health_opens_nothing(guarded: Served, path: str
         b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
     ],
 )
-def test_what_is_no_request_is_refused_and_the_next_one_answered(
+def test_malformed_bytes_are_refused_and_the_next_request_is_answered(
     local: Served, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         assert answer_of(local.say(text)).status == 400
-    assert caplog.text == ""  # whoever sends it cannot fill the log
+    assert caplog.text == ""  # a client cannot fill the log
     assert local.ask("/status").status == 200
 
 
-def test_a_hundred_headers_are_too_many_to_matter(local: Served) -> None:
+def test_two_hundred_large_headers_do_no_harm(local: Served) -> None:
     headers = "".join(f"X-{number}: {'y' * 3000}\r\n" for number in range(200))
     heard = local.say(f"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n".encode())
     assert not heard or answer_of(heard).status in (200, 400)
@@ -292,7 +292,7 @@ def test_a_hundred_headers_are_too_many_to_matter(local: Served) -> None:
         b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 10\r\n\r\n{",
     ],
 )
-def test_a_slow_client_is_hung_up_on(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_closes_the_connection_of_a_slow_client(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LIFE", 0.3)
     with served() as running, running.connect() as connection:
         connection.sendall(text)
@@ -300,12 +300,14 @@ def test_a_slow_client_is_hung_up_on(text: bytes, monkeypatch: pytest.MonkeyPatc
         assert b"200 OK" not in heard
 
 
-def test_too_many_at_once_are_turned_away_and_the_rest_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_connections_are_closed_and_the_rest_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 3)
-    monkeypatch.setattr(module, "LIFE", 3600.0)  # nobody is hung up on for another reason
+    monkeypatch.setattr(module, "LIFE", 3600.0)  # no connection is closed for another reason
     with served() as running, ExitStack() as stack:
         opened = [stack.enter_context(running.connect()) for _ in range(40)]
-        refused, _, _ = select.select(opened, [], [], 30)  # nothing was asked: an end is all that there can be to read
+        refused, _, _ = select.select(
+            opened, [], [], 30
+        )  # without a request, only the end of a connection makes it readable
         assert refused
         assert all(rest_of(connection) == b"" for connection in refused)
         assert len(refused) < 40
@@ -323,6 +325,6 @@ def test_a_port_that_is_taken_is_a_clear_error() -> None:
             pass
 
 
-def test_the_token_is_in_no_text_that_the_server_gives(guarded: Served) -> None:
-    seen = [guarded.ask(path, Authorization=f"Bearer {TOKEN}") for path in (*HIDDEN, "/healthz", "/readyz", "/no")]
+def test_the_token_is_in_no_text_that_the_server_gives(protected: Served) -> None:
+    seen = [protected.ask(path, Authorization=f"Bearer {TOKEN}") for path in (*HIDDEN, "/healthz", "/readyz", "/no")]
     assert not [answer for answer in seen if TOKEN in answer.body or TOKEN in str(answer.headers)]

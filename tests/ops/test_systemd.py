@@ -1,4 +1,4 @@
-"""What systemd hears. These tests are its socket."""
+"""Notifications for systemd. These tests are its socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[so
 
 
 def heard(listening: socket.socket) -> list[str]:
-    """All that was said since the last time."""
+    """All notifications since the last call."""
     words: list[str] = []
     try:
         while True:
@@ -33,28 +33,30 @@ def heard(listening: socket.socket) -> list[str]:
         return words
 
 
-def test_it_is_ready_at_the_first_turn_and_fed_twice_as_often_as_it_must_be(manager: tuple[socket.socket, str]) -> None:
+def test_it_is_ready_at_the_first_turn_and_notifies_the_watchdog_twice_as_often_as_required(
+    manager: tuple[socket.socket, str],
+) -> None:
     listening, name = manager
     now = 100.0
     notifier = Notifier({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "60000000"}, lambda: now)
-    notifier.turned(True, "idle")
+    notifier.loop_turned(True, "idle")
     assert heard(listening) == ["READY=1", "WATCHDOG=1", "STATUS=idle"]
     now += 29
-    notifier.turned(True, "idle")
+    notifier.loop_turned(True, "idle")
     assert heard(listening) == []
     now += 1
-    notifier.turned(True, "busy,\nvery")
+    notifier.loop_turned(True, "busy,\nvery")
     assert heard(listening) == ["WATCHDOG=1", "STATUS=busy, very"]
     notifier.stopping()
     assert heard(listening)[0] == "STOPPING=1"
 
 
-def test_a_loop_that_turns_while_something_hangs_does_not_feed_it(manager: tuple[socket.socket, str]) -> None:
+def test_the_watchdog_is_not_notified_while_something_hangs(manager: tuple[socket.socket, str]) -> None:
     listening, name = manager
     now = 100.0
     notifier = Notifier({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "2000000"}, lambda: now)
     for is_well in (True, False, False, True):
-        notifier.turned(is_well, "")
+        notifier.loop_turned(is_well, "")
         fed = [word for word in heard(listening) if word == "WATCHDOG=1"]
         assert bool(fed) is is_well
         now += 10
@@ -63,16 +65,16 @@ def test_a_loop_that_turns_while_something_hangs_does_not_feed_it(manager: tuple
 @pytest.mark.parametrize(
     "environ", [{}, {"WATCHDOG_PID": str(os.getpid() + 1), "WATCHDOG_USEC": "1000"}, {"WATCHDOG_USEC": "soon"}]
 )
-def test_a_watchdog_that_is_not_there_or_not_ours_is_not_fed(
+def test_a_watchdog_that_is_absent_or_of_another_process_is_not_notified(
     manager: tuple[socket.socket, str], environ: dict[str, str]
 ) -> None:
     listening, name = manager
-    Notifier({"NOTIFY_SOCKET": name, **environ}).turned(True, "")
+    Notifier({"NOTIFY_SOCKET": name, **environ}).loop_turned(True, "")
     assert heard(listening) == ["READY=1"]
 
 
 @pytest.mark.parametrize("name", ["", "/nowhere/at/all", "relative"])
 def test_without_a_manager_or_with_one_that_is_gone_nothing_happens(name: str) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": name})
-    notifier.turned(True, "idle")
+    notifier.loop_turned(True, "idle")
     notifier.stopping()

@@ -1,4 +1,4 @@
-"""Metrics: durations that tasks have measured arrive whole, and a collector that is away holds up nobody."""
+"""Metrics: all durations that tasks have measured arrive, and a collector out of reach delays nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from syphon.config import Config
 from syphon.model.stats import QueueKey, Stats
 from syphon.ops import otlp
-from syphon.ops.events import RecentEvents
+from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import LOOK_EVERY, Observer
 from syphon.ops.telemetry import Telemetry
 from syphon.spark.control_server import QueueTotals
@@ -44,14 +44,14 @@ def samples(made: Telemetry, name: str) -> dict[tuple[str, ...], float]:
 
 def test_a_histogram_is_what_tasks_have_counted_all_of_them_together() -> None:  # D7
     with telemetry() as made:
-        standings = {}
+        queue_totals = {}
         for number in range(2):
-            census = Stats()
+            stats = Stats()
             for seconds in (0.02, 0.02, 0.3, 30.0):
-                census.process.note(seconds)
-                census.send.note(seconds)
-            standings[QueueKey("contoso", f"q{number}")] = QueueTotals(census=census)
-        made._observer.standings = standings
+                stats.process.note(seconds)
+                stats.send.note(seconds)
+            queue_totals[QueueKey("contoso", f"q{number}")] = QueueTotals(census=stats)
+        made._observer.queue_totals = queue_totals
         assert list(samples(made, "messaging_process_duration_seconds_count").values()) == [4, 4]
         sent = samples(made, "messaging_client_operation_duration_seconds_sum")
         assert sent["send", "send", "servicebus", "contoso.example"] == pytest.approx(60.68)
@@ -78,12 +78,12 @@ def test_a_collector_with_a_path_of_its_own_keeps_it() -> None:
     assert otlp.address("http://a/", "traces") == "http://a/v1/traces"
 
 
-def test_a_collector_that_is_away_is_told_once_and_metrics_answer_all_the_same(
+def test_a_collector_out_of_reach_is_logged_once_and_metrics_still_answer(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp, "TIMEOUT", 0.2)  # it would try again and again until its time is over
+    monkeypatch.setattr(otlp, "TIMEOUT", 0.2)  # the exporter retries until its time is over
     with socket.socket() as taken, caplog.at_level(logging.INFO), telemetry() as made:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens there, nor can anybody else
+        taken.bind(("127.0.0.1", 0))  # no process listens there, and none can
         exporter = otlp.MetricExporter(f"http://127.0.0.1:{taken.getsockname()[1]}/v1/metrics")
         assert made.prometheus()
         for _ in range(2):

@@ -12,7 +12,7 @@ from syphon.amqp import Map, Properties, Section, Value, data_section, propertie
 from syphon.config import Config
 from syphon.model.stats import QueueKey
 from syphon.ops import metric_names
-from syphon.ops.events import RecentEvents
+from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import Observer
 from syphon.ops.telemetry import Telemetry
 from syphon.spark.control_server import Traced
@@ -27,8 +27,8 @@ from tests.support.status_server import PAIRS
 
 pytestmark = [pytest.mark.timeout(300)]
 
-BODY = b"what nobody else may read"
-OPERATIONS = [span.operation for span in metric_names.SPANS]
+BODY = b"a confidential body"
+OPERATIONS = [span.operation for span in metric_names.TRACED_STEPS]
 
 
 def sent(number: int) -> Input:
@@ -44,7 +44,7 @@ def sent(number: int) -> Input:
 
 
 def patient(place: Site, endpoint: str) -> Running:
-    """A worker that listens. It would wait for a collector for hours, if it waited at all."""
+    """A worker that listens. Its exporters would wait for a collector for hours, if the worker waited for them."""
     config = place.config(telemetry={"otlp_endpoint": endpoint, "traces": True})
     running = Running(["run", "-c", str(config)], place.folder, module="tests.support.slow_exporters")
     place.running.append(running)
@@ -78,7 +78,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield found
 
 
-def test_a_senders_trace_is_linked_to_from_the_batch_that_carried_its_message_home(place: Site) -> None:  # D7, M2
+def test_the_batch_that_forwarded_a_message_links_to_its_senders_trace(place: Site) -> None:  # D7, M2
     inputs = [sent(number) for number in range(1, 11)]
     with collector() as server:
         worker = patient(place, server.url)
@@ -86,7 +86,7 @@ def test_a_senders_trace_is_linked_to_from_the_batch_that_carried_its_message_ho
         eventually(lambda: len(links(server)) == 10 and are_whole(server.spans()), explain=lambda: worker.said)
         spans = {operation: [s for s in server.spans() if s.name.startswith(operation)] for operation in OPERATIONS}
         raw = b"".join(body for _, body in server.got)
-    # The collector has gone: nobody listens there any more.
+    # The collector has gone: its port is closed.
     assert worker.stop()[0] == 0, worker.said
     assert links(server) == {(f"{number:032x}", f"{number:016x}") for number in range(1, 11)}
     for whole in spans["process"]:
@@ -116,12 +116,12 @@ def test_a_senders_trace_is_linked_to_from_the_batch_that_carried_its_message_ho
     assert "Traceback" not in worker.said
 
 
-def test_a_collector_that_takes_everything_and_says_nothing_holds_up_neither_messages_nor_the_end(place: Site) -> None:
+def test_a_collector_that_never_answers_delays_neither_messages_nor_the_end(place: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hole:
         worker = patient(place, f"http://127.0.0.1:{hole.getsockname()[1]}")
         place.load([sent(77)])
         call, _ = hole.accept()
-        with call:  # somebody waits for an answer now
+        with call:  # an exporter waits for an answer now
             eventually(lambda: has_arrived(place, 77), explain=lambda: worker.said)
             assert worker.stop()[0] == 0, worker.said
 

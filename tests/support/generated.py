@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from syphon.config import Config
-from syphon.ops.metric_names import CONVENTIONAL, OWN, SPANS, Metric
-from syphon.ops.status import Status
+from syphon.ops.metric_names import CONVENTIONAL, OWN, TRACED_STEPS, Metric
+from syphon.ops.status import WorkerStatus
 from tests.support.chart import CASES, CHART, GOLDEN, rendered
 from tests.support.tools import ROOT
 
@@ -120,7 +120,7 @@ def metrics_table(metrics: tuple[Metric, ...]) -> str:
 
 def spans_table() -> str:
     rows = ["| span | kind | |", "|---|---|---|"]
-    rows += [f"| `{span.operation} …` | {span.kind} | {span.help} |" for span in SPANS]
+    rows += [f"| `{step.operation} …` | {step.kind} | {step.help} |" for step in TRACED_STEPS]
     return "\n".join(rows)
 
 
@@ -147,7 +147,7 @@ def metrics_page() -> str:
 
 def status_schema() -> str:
     """The contract of /status, as whoever reads it checks it."""
-    return json.dumps(Status.model_json_schema(mode="serialization"), indent=2) + "\n"
+    return json.dumps(WorkerStatus.model_json_schema(mode="serialization"), indent=2) + "\n"
 
 
 FILES: dict[Path, Callable[[], str]] = {

@@ -1,4 +1,4 @@
-"""A status server without a worker, and bare HTTP to talk to it: what libraries would put right goes out as it is."""
+"""A status server without a worker, and a bare HTTP client: it sends exactly the given bytes, also malformed ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syphon.config import Config
-from syphon.ops.events import RecentEvents
+from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import Observer
-from syphon.ops.pause_api import Pausing
+from syphon.ops.pause_api import PauseApi
 from syphon.ops.server import StatusServer
 from syphon.ops.telemetry import Telemetry
 from syphon.worker.pauses import Pauses
@@ -39,7 +39,7 @@ class Served:
     def ask(
         self, path: str, method: str = "GET", body: str | None = None, host: str | None = None, **headers: str
     ) -> Answer:
-        """A whole request and its answer."""
+        """Sends a whole request, and returns the answer."""
         fields = {"Host": host or f"{self.host}:{self.port}"}
         fields |= {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
@@ -48,9 +48,9 @@ class Served:
         return answer_of(self.say("\r\n".join(lines).encode()))
 
     def say(self, text: bytes) -> bytes:
-        """These bytes, and all that comes back until the server hangs up."""
+        """Sends these bytes, and returns all bytes until the server closes the connection."""
         with self.connect() as connection:
-            with suppress(ConnectionError):  # it may have heard enough before it has heard all
+            with suppress(ConnectionError):  # the server may close before it has read everything
                 connection.sendall(text)
             return rest_of(connection)
 
@@ -82,7 +82,7 @@ def served(listen: str = "127.0.0.1:0", token: str | None = None, state: Path | 
     observer = Observer(config, pauses, RecentEvents())
     telemetry = Telemetry(config, observer)
     try:
-        with StatusServer(config.status, observer, Pausing(config.pairs, pauses), telemetry.prometheus) as server:
+        with StatusServer(config.status, observer, PauseApi(config.pairs, pauses), telemetry.prometheus) as server:
             yield Served(server.port, observer, pauses)
     finally:
         telemetry.close()

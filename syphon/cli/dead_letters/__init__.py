@@ -1,4 +1,4 @@
-"""`syphon dead-letters`: what the backlog queues could not bring home, and how to put it back."""
+"""`syphon dead-letters`: lists, explains and puts back messages that could not be forwarded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .showing import show
 
 @click.group("dead-letters", short_help="List, explain and put back dead letters.")
 def dead_letters() -> None:
-    """The dead letters of the backlog queues: messages that could not be brought home, each with the reason.
+    """Work with the dead letters of the backlog queues: messages that could not be forwarded, each with its reason.
 
     \b
       syphon dead-letters list -c config.yaml
@@ -19,7 +19,7 @@ def dead_letters() -> None:
       syphon dead-letters replay -c config.yaml --reason DestinationMissing --to backlog --dry-run
       syphon dead-letters replay -c config.yaml --reason NoDestination --to destination --set-path orders
 
-    list and show only look (by peek); nothing is locked or changed.
+    list and show only peek: they lock and change nothing.
     """
 
 

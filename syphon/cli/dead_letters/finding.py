@@ -1,4 +1,4 @@
-"""Finding dead letters: the options that say which are meant, and the look into one queue after another."""
+"""The search for dead letters: the options that select them, and a peek into one queue after another."""
 
 from __future__ import annotations
 
@@ -9,38 +9,44 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..chosen_queues import queue_options
-from ..moments import Moment, millis_of
-from ..settings_file import config_option
+from ..backlog_queues import queue_options
+from ..options import Moment, config_option, millis_of
 
 if TYPE_CHECKING:
     from syphon.backlog import DeadLetter, SelectedQueue, Wanted
     from syphon.bus import Connection
 
-    from ..chosen_queues import Unseen
+    from ..backlog_queues import UnreachableQueue
 
 FILTERS = (
-    click.option("--reason", default="*", metavar="PATTERN", help="Only with such a reason, as in 'Destination*'."),
-    click.option("--destination", default="*", metavar="PATTERN", help="Only for such a destination; '' is for none."),
+    click.option(
+        "--reason", default="*", metavar="PATTERN", help="Only with a reason that matches, such as 'Destination*'."
+    ),
+    click.option(
+        "--destination",
+        default="*",
+        metavar="PATTERN",
+        help="Only for a destination that matches; '' selects those that name none.",
+    ),
     click.option(
         "--after",
         type=Moment(),
-        help="Only what came into the backlog at or after: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
+        help="Only messages that came into the backlog since: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
     ),
-    click.option("--before", type=Moment(), help="Only what came into the backlog before that."),
-    click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of them."),
+    click.option("--before", type=Moment(), help="Only messages that came into the backlog before."),
+    click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N."),
 )
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`-c`, `--pair`, `--queue` and all that says which dead letters are meant."""
+    """`-c`, `--pair`, `--queue` and the filters that select dead letters."""
     for option in reversed(FILTERS):
         command = option(command)
     return config_option(queue_options(command))
 
 
 def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> Wanted:
-    """What the filters say."""
+    """The filters as one object."""
     from syphon.backlog import Wanted
 
     if after is not None and before is not None and before <= after:
@@ -49,12 +55,12 @@ def wanted(reason: str, destination: str, after: datetime | None, before: dateti
 
 
 class Search:
-    """The dead letters that are meant, queue after queue. One that cannot be looked into does not hide the others."""
+    """Finds the selected dead letters, queue after queue. A queue out of reach does not hide the others."""
 
     def __init__(
         self, chosen: Sequence[SelectedQueue], wanted: Wanted, limit: int | None = None, start: int = 1
     ) -> None:
-        self.unseen: list[Unseen] = []
+        self.unreachable: list[UnreachableQueue] = []
         self._chosen = chosen
         self._wanted = wanted
         self._limit = limit
@@ -71,18 +77,18 @@ class Search:
         for pair, ours in by_pair(self._chosen):
             try:
                 with connected(pair.secondary, ours[0].queue) as connection:
-                    for assignment in ours:
-                        yield from self._one(connection, assignment)
+                    for selected in ours:
+                        yield from self._one(connection, selected)
             except SyphonError as error:
-                self.unseen += [(assignment, error) for assignment in ours]
+                self.unreachable += [(selected, error) for selected in ours]
 
-    def _one(self, connection: Connection, assignment: SelectedQueue) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
+    def _one(self, connection: Connection, selected: SelectedQueue) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
         from syphon.backlog import read_dead_letters
         from syphon.model import SyphonError
 
         try:
-            for letter in read_dead_letters(connection, assignment.queue, self._start):
+            for letter in read_dead_letters(connection, selected.queue, self._start):
                 if self._wanted.takes(letter):
-                    yield assignment, letter
+                    yield selected, letter
         except SyphonError as error:
-            self.unseen.append((assignment, error))
+            self.unreachable.append((selected, error))

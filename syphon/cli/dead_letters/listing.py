@@ -1,4 +1,4 @@
-"""`syphon dead-letters list`: by reason and destination."""
+"""`syphon dead-letters list`: counts dead letters by reason and destination."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..chosen_queues import assignments, exit_code_for, unseen_records
-from ..moments import shown, written
-from ..settings_file import load
-from ..tables import show_table
+from ..backlog_queues import exit_code_for, report_unreachable, selected_queues
+from ..options import load_settings
+from ..output import show_table, time_iso, time_text
 from .finding import Search, filter_options, wanted
 
 if TYPE_CHECKING:
     from syphon.backlog import Group
 
 
-@click.command("list", short_help="Dead letters by reason and destination.")
+@click.command("list", short_help="Count dead letters by reason and destination.")
 @filter_options
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def list_letters(
@@ -33,14 +32,14 @@ def list_letters(
     """
     from syphon.backlog import grouped
 
-    search = Search(assignments(load(config_file), pairs, queues), wanted(**filters), limit)
+    search = Search(selected_queues(load_settings(config_file), pairs, queues), wanted(**filters), limit)
     groups = grouped(letter for _, letter in search)
-    unseen = unseen_records(search.unseen)
+    unreachable = report_unreachable(search.unreachable)
     if as_json:
-        click.echo(json.dumps({"groups": [as_record(group) for group in groups], "unseen": unseen}, indent=2))
+        click.echo(json.dumps({"groups": [as_record(group) for group in groups], "unseen": unreachable}, indent=2))
     else:
         show_groups(groups)
-    raise SystemExit(exit_code_for(search.unseen))
+    raise SystemExit(exit_code_for(search.unreachable))
 
 
 def as_record(group: Group) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def as_record(group: Group) -> dict[str, Any]:
         "destination": group.destination,
         "messages": group.count,
         "bytes": group.bytes,
-        "oldest": written(example.enqueued_at),
+        "oldest": time_iso(example.enqueued_at),
         "example": {
             "queue": example.queue,
             "sequence_number": example.sequence_number,
@@ -62,14 +61,14 @@ def as_record(group: Group) -> dict[str, Any]:
 
 def show_groups(groups: list[Group]) -> None:
     if not groups:
-        click.echo("There are no such dead letters.")
+        click.echo("No dead letter matches.")
         return
     rows = [
         (
             group.reason or "(none)",
             group.destination or "(none)",
             group.count,
-            shown(group.example.enqueued_at),
+            time_text(group.example.enqueued_at),
             f"{group.example.queue} #{group.example.sequence_number}",
             group.example.description,
         )

@@ -1,4 +1,4 @@
-"""`syphon dead-letters replay`: put them back, after a look at what that means."""
+"""`syphon dead-letters replay`: puts dead letters back, after it has shown which ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import click
 
 from syphon.model import printable
 
-from ..chosen_queues import assignments, exit_code_for, unseen_records
+from ..backlog_queues import exit_code_for, report_unreachable, selected_queues
 from ..exit_codes import ExitCode
-from ..settings_file import load
+from ..options import load_settings
 from ..signals import stop_on_signal
 from .finding import Search, filter_options, wanted
 from .listing import as_record, show_groups
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from syphon.backlog import Group, SelectedQueue
     from syphon.transfer import ReplayTally, Route
 
-    from ..chosen_queues import Unseen
+    from ..backlog_queues import UnreachableQueue
 
 
 @click.command(short_help="Put dead letters back.")
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     "target",
     required=True,
     type=click.Choice(["backlog", "destination"]),
-    help="Into the backlog queue again, or straight to the primary's queue or topic.",
+    help="Put them into the backlog queue again, or straight into the primary's queue or topic.",
 )
 @click.option(
     "--set-path",
     "path",
     metavar="PATH",
-    help="The destination of each, instead of the one it has or lacks (x-ms-path).",
+    help="Set this destination (x-ms-path) in each, whether it names another one or none.",
 )
 @click.option(
     "--ttl",
     type=click.Choice(["restore", "remaining"]),
-    help="Lifetimes start again, or are less the time in the backlog. [default: the pair's]",
+    help="The time to live starts again, or is reduced by the time in the backlog. [default: the pair's setting]",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be put back, and put nothing back.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be put back; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def replay(
     config_file: Path,
@@ -66,9 +66,9 @@ def replay(
     as_json: bool,
     **filters: Any,
 ) -> None:
-    """Put back the dead letters that the filters choose, each as it was before: its bytes, its message id, without what
-    made it a dead letter. It is removed from the dead letters only after its copy was accepted. What cannot be put back
-    stays, and the summary says why.
+    """Put back the dead letters that the filters select. Each gets its original bytes and message id, without the
+    dead-letter properties. The command removes a dead letter only after its copy was accepted. A message that cannot be
+    put back stays in the dead letters, and the summary says why.
 
     \b
       syphon dead-letters replay -c config.yaml --reason DestinationMissing --to backlog --dry-run
@@ -76,16 +76,17 @@ def replay(
       syphon dead-letters replay -c config.yaml --reason NoDestination --set-path orders --to destination --yes
 
     \b
-    Exit codes: 0 all are back · 1 some stay · 2 usage · 69 a namespace is out of reach · 77 · 78
+    Exit codes: 0 all were put back · 1 some stay · 2 usage · 69 a namespace is out of reach ·
+    77 not authorized · 78 the settings are wrong
     """
     from syphon.config import LogLevel
     from syphon.ops import set_up_logging
 
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Nobody can be asked here: add --yes, or look first with --dry-run.")
-    config = load(config_file)
-    set_up_logging(LogLevel.ERROR, config.log.format)  # what stays and why is in the summary
-    chosen = assignments(config, pairs, queues)
+        raise click.UsageError("There is no terminal to ask for confirmation: add --yes, or look first with --dry-run.")
+    config = load_settings(config_file)
+    set_up_logging(LogLevel.ERROR, config.log.format)  # the summary says which messages stay, and why
+    chosen = selected_queues(config, pairs, queues)
     _check_path(chosen, path)
     plan = _Plan(target, path, ttl)
     search = Search(chosen, wanted(**filters), limit)
@@ -94,30 +95,32 @@ def replay(
         show_groups(plan.groups)
     if not dry_run and plan.chosen and (yes or _agreed(plan)):
         plan.carry_out()
-    unseen = [*search.unseen, *plan.unseen]
-    told = unseen_records(unseen)
+    unreachable = [*search.unreachable, *plan.unreachable]
+    records = report_unreachable(unreachable)
     if as_json:
-        click.echo(json.dumps({**plan.record(dry_run), "unseen": told}, indent=2))
+        click.echo(json.dumps({**plan.record(dry_run), "unseen": records}, indent=2))
     else:
         plan.show(dry_run)
     left = plan.chosen > plan.replayed and not dry_run
-    raise SystemExit(max(exit_code_for(unseen), ExitCode.LEFT if left else ExitCode.OK))
+    raise SystemExit(max(exit_code_for(unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 
 def _check_path(chosen: list[SelectedQueue], path: str | None) -> None:
-    """A destination that would be refused is refused before anything is touched (D13)."""
+    """Refuses a destination that is not allowed, before anything changes (D13)."""
     from syphon.backlog import PATH_LIMIT, not_allowed
     from syphon.model import EntityPath
 
     if path is None:
         return
     if not path.strip() or len(path) > PATH_LIMIT:
-        raise click.UsageError(f"--set-path: {path!r} is no path of an entity: it has 1 to {PATH_LIMIT} characters.")
+        raise click.UsageError(
+            f"--set-path: {path!r} is not the path of an entity: a path has 1 to {PATH_LIMIT} characters."
+        )
     for assignment in chosen:
         forbidden = not_allowed(EntityPath.of(path), assignment.pair.destinations.allowed)
         if forbidden is not None:
             raise click.UsageError(
-                f"--set-path: nothing may go to '{path}' in the pair {assignment.pair.name}: {forbidden}."
+                f"--set-path: the pair {assignment.pair.name} does not allow the destination '{path}': {forbidden}."
             )
 
 
@@ -127,17 +130,17 @@ def _agreed(plan: _Plan) -> bool:
 
 @dataclass
 class _Plan:
-    """What is to be put back, and what became of it."""
+    """The messages to put back, and the result."""
 
     target: str
     path: str | None
     ttl: str | None
     groups: list[Group] = field(default_factory=list)
     work: list[tuple[SelectedQueue, set[int]]] = field(default_factory=list)
-    """The queues, and in each the sequence numbers of what is meant."""
+    """The queues, each with the sequence numbers of the selected messages."""
     would_stay: Counter[str] = field(default_factory=Counter)
     tallies: list[tuple[SelectedQueue, ReplayTally]] = field(default_factory=list)
-    unseen: list[Unseen] = field(default_factory=list)
+    unreachable: list[UnreachableQueue] = field(default_factory=list)
 
     @property
     def chosen(self) -> int:
@@ -148,7 +151,7 @@ class _Plan:
         return sum(tally.replayed for _, tally in self.tallies)
 
     def look(self, search: Search) -> None:
-        """Notes which dead letters are meant, by their sequence numbers, and tries each in thought."""
+        """Notes the sequence numbers of the selected dead letters, and finds out which could not be put back."""
         from syphon.backlog import DeadLetter, NotPutBack, grouped
 
         def noted() -> Iterator[DeadLetter]:
@@ -186,16 +189,18 @@ class _Plan:
                         first = self.path or next((one.destination for one in self.groups if one.destination), "")
                         target = stack.enter_context(connected(assignment.pair.primary, first))
                     replay = Replay(assignment.queue, numbers, source, target, self._route(assignment))
-                    stop_on_signal(replay.stop, "Stopping: what is in hand is finished or let go.")
+                    stop_on_signal(
+                        replay.stop, "Stopping: the command finishes or releases the messages it has received."
+                    )
                     with _Progress(assignment.queue) as progress:
                         self.tallies.append((assignment, replay.run(progress)))
                     if replay.stopping:
                         return
             except SyphonError as error:
-                self.unseen.append((assignment, error))
+                self.unreachable.append((assignment, error))
 
     def record(self, dry_run: bool) -> dict[str, Any]:
-        """The result; of a dry run, what it would be."""
+        """The result as JSON; after a dry run, the expected result."""
         stay = self.would_stay if dry_run else self._why_left()
         replayed = self.chosen - stay.total() if dry_run else self.replayed
         return {
@@ -224,7 +229,7 @@ class _Plan:
         click.echo(f"\n{self.chosen:,} chosen = {self.replayed:,} put back + {left:,} left.")
         doubtful = sum(tally.possible_duplicates for _, tally in self.tallies)
         if doubtful:
-            click.echo(f"{doubtful:,} of them may be there twice, under the same message id.")
+            click.echo(f"{doubtful:,} of them may exist twice, under the same message id.")
         _reasons("left", self._why_left())
 
 
@@ -234,11 +239,11 @@ def _reasons(what: str, reasons: Counter[str]) -> None:
 
 
 class _Progress:
-    """How far it is, on stderr: a line that changes on a terminal, JSON lines once a second elsewhere."""
+    """Shows the progress on stderr: a line that changes on a terminal, JSON lines once a second elsewhere."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
-        self._told_at = time.monotonic()
+        self._shown_at = time.monotonic()
 
     def __enter__(self) -> _Progress:
         return self
@@ -246,9 +251,9 @@ class _Progress:
     def __call__(self, tally: ReplayTally) -> None:
         on_terminal = sys.stderr.isatty()
         now = time.monotonic()
-        if now - self._told_at < (0.1 if on_terminal else 1.0):
+        if now - self._shown_at < (0.1 if on_terminal else 1.0):
             return
-        self._told_at = now
+        self._shown_at = now
         if on_terminal:
             done = f"{tally.replayed:,} put back, {tally.left:,} left, of {tally.chosen:,}"
             click.echo(f"\r{self._queue}: {done}\033[K", nl=False, err=True)

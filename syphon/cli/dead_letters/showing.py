@@ -1,4 +1,4 @@
-"""`syphon dead-letters show`: everything about one dead letter, its body only if asked for."""
+"""`syphon dead-letters show`: shows one dead letter, and its body only on request."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import click
 
 from syphon.model import printable
 
-from ..chosen_queues import assignments, exit_code_for, queue_options, unseen_records
+from ..backlog_queues import exit_code_for, queue_options, report_unreachable, selected_queues
 from ..exit_codes import ExitCode
-from ..moments import written
-from ..settings_file import config_option, load
+from ..options import config_option, load_settings
+from ..output import time_iso
 from .finding import Search
 
 if TYPE_CHECKING:
@@ -25,12 +25,18 @@ if TYPE_CHECKING:
 SECTIONS = ("header", "annotations", "properties", "application_properties")
 
 
-@click.command(short_help="One dead letter, with everything it says of itself.")
+@click.command(short_help="Show one dead letter with all its properties.")
 @config_option
 @queue_options
-@click.option("--sequence-number", required=True, type=click.IntRange(min=1), metavar="N", help="Which, see `list`.")
-@click.option("--body", is_flag=True, help="Its body, too. Think of who may see it.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option(
+    "--sequence-number",
+    required=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The dead letter's sequence number, see `list`.",
+)
+@click.option("--body", is_flag=True, help="Also print the body. It may be confidential.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def show(
     config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], sequence_number: int, body: bool, as_json: bool
 ) -> None:
@@ -42,26 +48,26 @@ def show(
     """
     from syphon.backlog import Wanted
 
-    chosen = assignments(load(config_file), pairs, queues)
-    searches = [Search([assignment], Wanted(), limit=1, start=sequence_number) for assignment in chosen]
+    chosen = selected_queues(load_settings(config_file), pairs, queues)
+    searches = [Search([selected], Wanted(), limit=1, start=sequence_number) for selected in chosen]
     found = [letter for search in searches for _, letter in search if letter.sequence_number == sequence_number]
-    unseen = [one for search in searches for one in search.unseen]
-    unseen_records(unseen)
+    unreachable = [one for search in searches for one in search.unreachable]
+    report_unreachable(unreachable)
     if len(found) > 1:
-        raise click.UsageError(f"{', '.join(letter.queue for letter in found)} have one each: say which with --queue.")
+        raise click.UsageError(f"{', '.join(letter.queue for letter in found)} have one each: select one with --queue.")
     if not found:
         click.echo(f"No dead letter has the sequence number {sequence_number}.", err=True)
-        raise SystemExit(max(exit_code_for(unseen), ExitCode.LEFT))
+        raise SystemExit(max(exit_code_for(unreachable), ExitCode.LEFT))
     record = _record(found[0], body)
     if as_json:
         click.echo(json.dumps(record, indent=2))
     else:
         _print(record)
-    raise SystemExit(exit_code_for(unseen))
+    raise SystemExit(exit_code_for(unreachable))
 
 
 def _record(letter: DeadLetter, with_body: bool) -> dict[str, Any]:
-    """All of it; of the body only its kind and size, unless it is asked for."""
+    """The whole message; of the body only its kind and size, unless `with_body` is set."""
     from syphon.amqp import Malformed, Message
 
     record: dict[str, Any] = {
@@ -71,7 +77,7 @@ def _record(letter: DeadLetter, with_body: bool) -> dict[str, Any]:
         "description": letter.description,
         "destination": letter.destination,
         "message_id": letter.message_id,
-        "enqueued_at": written(letter.enqueued_at),
+        "enqueued_at": time_iso(letter.enqueued_at),
         "bytes": letter.size,
     }
     try:

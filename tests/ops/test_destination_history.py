@@ -1,12 +1,12 @@
-"""Destinations over time: what is put together from the sheets of several jobs."""
+"""Destinations over time: their state is collected from the reports of several jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from syphon.model.stats import DestinationStats, QueueKey, Stats
-from syphon.ops.destinations import FRESH, Destinations
-from syphon.ops.status import Destination, DestinationState
+from syphon.ops.destination_history import FRESH, DestinationHistory
+from syphon.ops.status import DestinationState, DestinationStatus
 from syphon.spark.control_protocol import SlotReport
 from syphon.spark.control_server import QueueTotals
 from syphon.transfer.pump import DestinationBackoff
@@ -16,12 +16,12 @@ FULL = DestinationBackoff("orders", 30.0, "is full", 5)
 
 
 def job(
-    *tallies: DestinationStats,
+    *destinations: DestinationStats,
     queue: str = "q",
     waiting: Iterable[DestinationBackoff] = (),
     closed: Iterable[DestinationBackoff] = (),
 ) -> SlotReport:
-    census = Stats(destinations={tally.path: tally for tally in tallies})
+    stats = Stats(destinations={each.path: each for each in destinations})
     return SlotReport(
         pair="a",
         queue=queue,
@@ -29,7 +29,7 @@ def job(
         slot=0,
         attempt=0,
         started_at=0,
-        stats=census,
+        stats=stats,
         waiting=tuple(waiting),
         closed=tuple(closed),
     )
@@ -40,78 +40,78 @@ class Scene:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.standings: dict[QueueKey, QueueTotals] = {}
-        self.destinations = Destinations()
+        self.queue_totals: dict[QueueKey, QueueTotals] = {}
+        self.history = DestinationHistory()
 
-    def ends(self, sheet: SlotReport) -> None:
-        self.standings.setdefault(QueueKey("a", sheet.queue), QueueTotals()).close([sheet])
+    def ends(self, report: SlotReport) -> None:
+        self.queue_totals.setdefault(QueueKey("a", report.queue), QueueTotals()).close([report])
 
     def look(
         self,
         waiting: Iterable[DestinationBackoff] = (),
         away: Mapping[tuple[str, str], TurnedAway] | None = None,
         paused: Iterable[str] = (),
-    ) -> dict[str, Destination]:
-        seen = self.destinations.look(self.now, self.standings, waiting, away or {}, paused)
+    ) -> dict[str, DestinationStatus]:
+        seen = self.history.look(self.now, self.queue_totals, waiting, away or {}, paused)
         return {destination.path: destination for destination in seen}
 
 
-def test_a_destination_waits_from_its_first_failure_until_it_takes_a_message_tries_in_between_included() -> None:  # S4
+def test_a_destination_backs_off_from_its_first_failure_until_it_accepts_a_message_retries_included() -> None:  # S4
     scene = Scene()
     scene.ends(job(DestinationStats("orders", left=5, oldest_left=900_000), waiting=[FULL]))
     first = scene.look([FULL])["orders"]
-    assert (first.state, first.reason, first.left) == (DestinationState.WAITING, "is full", 5)
-    scene.now += 40  # its wait is over; a job tries again, and it is still full
+    assert (first.state, first.reason, first.left) == (DestinationState.BACKING_OFF, "is full", 5)
+    scene.now += 40  # the back-off is over; a job tries again, and it is still full
     due = scene.look()["orders"]
-    assert (due.state, due.next_try, due.since) == (DestinationState.WAITING, None, first.since)
+    assert (due.state, due.next_try, due.since) == (DestinationState.BACKING_OFF, None, first.since)
     scene.ends(job(DestinationStats("orders", left=5, oldest_left=900_000), waiting=[FULL]))
     again = scene.look([FULL])["orders"]
     assert (again.since, again.left) == (first.since, 5)
-    assert scene.destinations.oldest("q") == 900_000
+    assert scene.history.oldest("q") == 900_000
     scene.ends(job(DestinationStats("orders", forwarded=5)))
     scene.now += 31
     taken = scene.look()["orders"]
-    assert (taken.state, taken.since, taken.left, taken.forwarded) == (DestinationState.OPEN, None, 0, 5)
-    assert scene.destinations.oldest("q") is None
+    assert (taken.state, taken.since, taken.left, taken.forwarded) == (DestinationState.AVAILABLE, None, 0, 5)
+    assert scene.history.oldest("q") is None
 
 
-def test_what_two_jobs_have_left_one_after_the_other_is_the_same() -> None:
+def test_two_jobs_in_turn_have_left_the_same_messages() -> None:
     scene = Scene()
-    sheet = job(DestinationStats("orders", left=7), waiting=[FULL])
-    scene.ends(sheet)
-    scene.standings[QueueKey("a", "q")].live = (sheet,)
+    report = job(DestinationStats("orders", left=7), waiting=[FULL])
+    scene.ends(report)
+    scene.queue_totals[QueueKey("a", "q")].live = (report,)
     assert scene.look([FULL])["orders"].left == 7
 
 
-def test_what_is_left_is_added_up_over_queues() -> None:
+def test_the_messages_left_are_added_up_over_queues() -> None:
     scene = Scene()
     for queue in ("q0", "q1"):
         scene.ends(job(DestinationStats("orders", left=7), queue=queue, waiting=[FULL]))
     assert scene.look([FULL])["orders"].left == 14
-    assert (scene.destinations.left("q0"), scene.destinations.left("q2")) == (7, 0)
+    assert (scene.history.left("q0"), scene.history.left("q2")) == (7, 0)
 
 
-def test_messages_that_started_no_job_keep_their_age_until_they_are_seen_no_more() -> None:
+def test_messages_that_started_no_job_keep_their_age_until_they_are_not_seen_any_more() -> None:
     scene = Scene()
     assert scene.look([FULL], {("q", "orders"): TurnedAway(4, 800_000)})["orders"].left == 4
     scene.now += FRESH - 1
     scene.look()
-    assert scene.destinations.oldest("q") == 800_000
+    assert scene.history.oldest("q") == 800_000
     scene.now += 2
-    assert scene.look()["orders"].state is DestinationState.WAITING  # it may have taken nothing, for all we know
-    assert scene.destinations.oldest("q") is None
+    assert scene.look()["orders"].state is DestinationState.BACKING_OFF  # the worker has not seen it accept a message
+    assert scene.history.oldest("q") is None
     scene.now += FRESH
-    assert scene.look()["orders"].state is DestinationState.OPEN
+    assert scene.look()["orders"].state is DestinationState.AVAILABLE
 
 
-def test_a_destination_that_refuses_everything_is_closed_until_it_is_looked_at_again() -> None:  # S4
+def test_a_destination_that_refuses_everything_is_rejecting_until_it_is_tried_again() -> None:  # S4
     scene = Scene()
     gone = DestinationBackoff("gone", 30.0, "not found", 0)
     scene.ends(job(DestinationStats("gone", dead_lettered=3), closed=[gone]))
-    closed = scene.look()["gone"]
-    assert (closed.state, closed.reason, closed.dead_lettered) == (DestinationState.CLOSED, "not found", 3)
+    rejecting = scene.look()["gone"]
+    assert (rejecting.state, rejecting.reason, rejecting.dead_lettered) == (DestinationState.REJECTING, "not found", 3)
     scene.now += 31
-    assert scene.look()["gone"].state is DestinationState.OPEN
+    assert scene.look()["gone"].state is DestinationState.AVAILABLE
 
 
 def test_a_paused_destination_is_shown_even_if_no_message_has_named_it() -> None:
@@ -120,10 +120,10 @@ def test_a_paused_destination_is_shown_even_if_no_message_has_named_it() -> None
     assert (paused.state, paused.reason) == (DestinationState.PAUSED, "paused by the operator")
     scene.now += 500
     assert scene.look(paused=["Billing"])["Billing"].since == paused.since
-    assert scene.look()["Billing"].state is DestinationState.OPEN
+    assert scene.look()["Billing"].state is DestinationState.AVAILABLE
 
 
-def test_names_that_have_nothing_to_tell_any_more_do_not_pile_up() -> None:
+def test_destinations_with_nothing_to_report_do_not_pile_up() -> None:
     scene = Scene()
     for start in range(0, 1000, 100):
         scene.now += 1000

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from syphon.cli.moments import Moment
+from syphon.cli.options import Moment
 
 moment = Moment()
 

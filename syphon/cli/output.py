@@ -1,0 +1,126 @@
+"""Output for people: tables and findings as plain text, and times.
+
+A pipe gets the same text as a terminal, so that a person can search it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import click
+
+from syphon.model import printable
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> None:
+    """Prints rows under their titles. Numbers stand to the right, with thousands separators; None is blank."""
+    right = [any(isinstance(row[at], int | float) for row in rows) for at in range(len(titles))]
+    lines = [list(titles), *([_text(value) for value in row] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
+    for number, line in enumerate(lines):
+        cells = (
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(line, widths, right, strict=True)
+        )
+        click.echo(click.style(indent + "  ".join(cells).rstrip(), bold=number == 0))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else printable(str(value))
+
+
+# --- times -----------------------------------------------------------------------------------------------------------
+
+
+def time_text(millis: int | None) -> str:
+    """A time for people: to the second, in UTC."""
+    return "" if millis is None else f"{datetime.fromtimestamp(millis / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def time_iso(millis: int | None) -> str | None:
+    """A time for machines: ISO-8601."""
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+_WIDTH = 13
+"""The width of the first column."""
+_COLOURS = {
+    "ok": "green",
+    "there": "green",
+    "made": "green",
+    "warning": "yellow",
+    "differs": "yellow",
+    "extra": "yellow",
+    "missing": "yellow",
+}
+"""Every other word is red."""
+_NUMBERED = re.compile(r"(.*/)(0|[1-9][0-9]{0,8})")
+
+
+@dataclass(frozen=True)
+class FindingLine:
+    """One line of output: a word for the result, the entities it is about, and the text."""
+
+    word: str
+    entities: Sequence[str]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{shortened(self.entities)}: {self.text}" if self.entities else self.text
+
+
+def finding_lines(found: Iterable[tuple[str, str | None, str]]) -> list[FindingLine]:
+    """Makes one line of all entities with equal findings, at the place of the first of them."""
+    equal: dict[tuple[str, str, bool], list[str]] = {}
+    for word, entity, text in found:
+        equal.setdefault((word, text, entity is None), []).extend([] if entity is None else [entity])
+    return [FindingLine(word, entities, text) for (word, text, _), entities in equal.items()]
+
+
+def show_findings(lines: Iterable[FindingLine]) -> None:
+    """Prints the lines, wrapped to the width of a terminal."""
+    room = shutil.get_terminal_size().columns - 2 - _WIDTH if sys.stdout.isatty() else 0
+    for line in lines:
+        text = printable(str(line))
+        # In a pipe a finding is one line, so that a program can search for it.
+        wrapped = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) if room > 20 else [text]
+        colour = _COLOURS.get(line.word, "red")
+        for number, part in enumerate(wrapped):
+            word = click.style(line.word.ljust(_WIDTH), fg=colour) if number == 0 else " " * _WIDTH
+            click.echo(f"  {word}{part}")
+
+
+def silence_sdk_logs() -> None:
+    """Turns off the logs of Azure's SDKs: the findings say the same, shorter and in our own terms."""
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Names in one text; names that end in consecutive numbers become a range: a/0 to 9, 12."""
+    runs: list[tuple[str, int, int]] = []
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        stem, number = (found[1], int(found[2])) if found else (name, -1)
+        if found and runs and runs[-1][0] == stem and runs[-1][2] == number - 1:
+            runs[-1] = (stem, runs[-1][1], number)
+        else:
+            runs.append((stem, number, number))
+    texts = []
+    for place, (stem, first, last) in enumerate(runs):
+        again = place > 0 and first >= 0 and runs[place - 1][0] == stem
+        span = "" if first < 0 else str(first) if first == last else f"{first} to {last}"
+        texts.append(span if again else stem + span)
+    return ", ".join(texts)

@@ -1,0 +1,59 @@
+"""How fast messages move: a rate over the last seconds, and counts of the last ten minutes for the status page."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from .status import Throughput
+
+WINDOW = 10.0
+"""Seconds over which a rate is taken."""
+SPAN = 5
+"""Seconds that one count of the history covers."""
+SPANS = 120
+
+
+class RateMeter:
+    """Measures how fast a count grows, over the last few seconds."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def at(self, count: int) -> float:
+        """Takes in a count, and returns its growth a second."""
+        now = self._now()
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and self._seen[0][0] < now - WINDOW:
+            self._seen.popleft()
+        since, first = self._seen[0]
+        passed = now - since
+        return (count - first) / passed if passed > 0.2 else 0.0
+
+
+class ThroughputHistory:
+    """Keeps the growth of the totals in spans of a few seconds."""
+
+    def __init__(self, began: float) -> None:
+        self._spans: deque[list[int]] = deque([[0, 0]], maxlen=SPANS)
+        self._number = int(began // SPAN)
+        self._totals = (0, 0)
+
+    def note(self, now: float, forwarded: int, dead_lettered: int) -> None:
+        """Takes in the totals at a moment."""
+        number = int(now // SPAN)
+        for _ in range(min(number - self._number, SPANS)):
+            self._spans.append([0, 0])
+        self._number = max(number, self._number)  # after a clock has stepped back, the current span goes on
+        self._spans[-1][0] += forwarded - self._totals[0]
+        self._spans[-1][1] += dead_lettered - self._totals[1]
+        self._totals = forwarded, dead_lettered
+
+    def throughput(self) -> Throughput:
+        return Throughput(
+            seconds=SPAN,
+            forwarded=[forwarded for forwarded, _ in self._spans],
+            dead_lettered=[dead_lettered for _, dead_lettered in self._spans],
+        )
