@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from syphon.config import Config
+from syphon.config import Config, ListenAddress
 from syphon.ledger import LedgerWriter
 from syphon.spark import ControlServer
 from syphon.worker import Pauses, Worker
