@@ -124,7 +124,7 @@ def _carry_home(config: Config, ready: Engine) -> DrainResult:
     chosen = choose(config.pairs)
     hints = counts_of(chosen)
     _say("\nThe syphon carries the backlog home:", "one Spark job for each queue.")
-    drain = Drain(chosen, ready.jobs, ready.desk, DrainOptions(), hints)
+    drain = Drain(chosen, ready.jobs, ready.control_server, DrainOptions(), hints)
     shown = 0
 
     def show() -> None:
@@ -135,9 +135,9 @@ def _carry_home(config: Config, ready: Engine) -> DrainResult:
             click.echo(f"  {moved:,} of {sum(hints.values()):,} moved")
 
     result = drain.run(show)
-    ready.clerk.catch_up()
+    ready.ledger_writer.catch_up()
     for queue in result.queues:
-        account = queue.account
+        account = queue.totals
         click.echo(
             f"  {queue.queue}: {queue.state}, {account.forwarded:,} forwarded, {account.dead_lettered} dead-lettered"
         )
@@ -163,7 +163,7 @@ def _report(ready: Engine, folder: Path) -> Path:
 
 
 def _sum_up(result: DrainResult, problems: list[str], report: Path, seconds: float) -> ExitCode:
-    account = result.account
+    account = result.totals
     balance = account.forwarded + account.dead_lettered + account.left + account.unaccounted
     _say(
         "\nThe account balances:" if account.received == balance else "\nThe account does not balance:",

@@ -96,7 +96,7 @@ class Destinations:
     def _count(self, standings: Mapping[QueueKey, QueueTotals]) -> None:
         census = Stats()
         for standing in standings.values():
-            census.add(standing.census)
+            census.add(standing.stats)
         for key, tally in census.destinations.items():
             known = self._known.setdefault(key, Known(DestinationStats(tally.path)))
             if tally.forwarded > known.tally.forwarded:  # it takes messages
@@ -115,10 +115,10 @@ class Destinations:
         left = Stats()
         for sheet in sheets:
             left.add(sheet.stats)
-            for found in sheet.waiting:
+            for found in sheet.backing_off:
                 if found.seconds > 0:
                     self._wait(now, found)
-            for found in sheet.closed:
+            for found in sheet.rejecting:
                 known = self._find(found.path)
                 known.closed_until, known.reason = now + found.seconds, found.reason
         for tally in left.destinations.values():

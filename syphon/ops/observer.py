@@ -18,7 +18,7 @@ from syphon.config import Config, PairSettings
 from syphon.ledger import LedgerWriter
 from syphon.model import QueueKey, SyphonError, earlier
 from syphon.spark import ControlServer, QueueTotals, Totals
-from syphon.worker import PairWorker, Pauses, Worker
+from syphon.worker import Backoffs, PairWorker, Pauses, TurnedAway, Worker
 
 from .backlog_counts import Counting
 from .destinations import Destinations, moment
@@ -101,8 +101,8 @@ class Observer:
         worker = self._work.worker
         if now - self._turned_at > HUNG:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
-        for duty in worker.duties:
-            silent = 0.0 if duty.watch is None or worker.is_stopping else now - duty.watch.heard_at
+        for duty in worker.pairs:
+            silent = 0.0 if duty.listener is None or worker.is_stopping else now - duty.listener.heard_at
             if silent > HUNG:
                 return f"the watch over {duty.settings.name} has not turned for {silent:.0f} s"
         return ""
@@ -111,8 +111,8 @@ class Observer:
 
     def _look(self) -> Status:
         work = self._work
-        self.standings = work.desk.standings() if work is not None else {}
-        duties = {duty.settings.name: duty for duty in work.worker.duties} if work is not None else {}
+        self.standings = work.desk.queue_totals() if work is not None else {}
+        duties = {duty.settings.name: duty for duty in work.worker.pairs} if work is not None else {}
         pairs = [self._look_at(view, duties.get(view.name)) for view in self._pairs]
         total = _totals(self.standings)
         self._history.note(self._wall(), total.forwarded, total.dead_lettered)
@@ -182,6 +182,7 @@ class PairView:
         self._paces: dict[str, Pace] = {}
         self._forwarded = 0
         self._last_success: float | None = None
+        self._turned_away_read = 0
 
     def look(
         self, duty: PairWorker | None, standings: Mapping[QueueKey, QueueTotals], pauses: Pauses, counting: Counting
@@ -192,13 +193,13 @@ class PairView:
         destinations = self._destinations.look(
             wall,
             standings,
-            duty.waiting.now() if duty else (),
-            duty.waiting.turned_away() if duty else {},
+            duty.backoffs.now() if duty else (),
+            self._turned_away(duty.backoffs) if duty else {},
             pauses.destinations(self.name),
         )
         queues = [
             self._queue(QueueKey(self.name, queue), duty, standings, pauses, counting)
-            for queue in (list(duty.carriers) if duty is not None and duty.carriers else self._queues)
+            for queue in (list(duty.queue_workers) if duty is not None and duty.queue_workers else self._queues)
         ]
         return PairStatus(
             name=self.name,
@@ -213,8 +214,13 @@ class PairView:
             destinations=destinations,
         )
 
+    def _turned_away(self, backoffs: Backoffs) -> Mapping[tuple[str, str], TurnedAway]:
+        """Messages that started no job since the last look."""
+        first, self._turned_away_read = self._turned_away_read, backoffs.turned_away_count
+        return backoffs.turned_away(first, self._turned_away_read)
+
     def _side(self, role: Literal["primary", "secondary"], duty: PairWorker | None) -> Side:
-        watch = duty.watch if duty is not None else None
+        watch = duty.listener if duty is not None else None
         # Until its queues are known, the secondary is asked through its administration, and the primary not at all.
         trouble = duty.trouble if role == "secondary" and duty is not None else None
         not_yet = SPARK_FIRST if duty is None else QUEUES_FIRST if watch is None else NOT_YET
@@ -230,11 +236,11 @@ class PairView:
         counting: Counting,
     ) -> Queue:
         standing = standings.get(key, NOTHING)
-        totals = _counted(standing.account)
-        carrier = duty.carriers.get(key.queue) if duty is not None else None
+        totals = _counted(standing.totals)
+        carrier = duty.queue_workers.get(key.queue) if duty is not None else None
         trouble = carrier.trouble if carrier is not None else ""
-        if duty is not None and duty.watch is not None:
-            trouble = trouble or duty.watch.trouble(key.queue)
+        if duty is not None and duty.listener is not None:
+            trouble = trouble or duty.listener.trouble(key.queue)
         state = QueueState.LISTENING
         if pauses.holds_queue(*key):
             state = QueueState.PAUSED
@@ -246,14 +252,14 @@ class PairView:
             state = QueueState.WORKING
         count = counting.counts.get(key)
         left = None if count is None else count.after(totals.forwarded + totals.dead_lettered)
-        at_least = standing.account.in_hand + self._destinations.left(key.queue)
+        at_least = standing.totals.in_hand + self._destinations.left(key.queue)
         oldest = earlier(self._destinations.oldest(key.queue), _front(standing))
         return Queue(
             name=key.queue,
             state=state,
             reason=trouble or (None if carrier is not None else "not listened to yet"),
             slots=sum(not sheet.finished for sheet in standing.live),
-            in_flight=standing.account.in_hand,
+            in_flight=standing.totals.in_hand,
             per_second=round(self._paces.setdefault(key.queue, Pace()).at(totals.forwarded), 1),
             left=None if left is None else max(at_least, left),
             oldest=None if oldest is None else moment(oldest / 1000),
@@ -273,7 +279,7 @@ def _not_ready(pair: PairStatus) -> list[str]:
 
 
 def _totals(standings: Mapping[QueueKey, QueueTotals]) -> StatusTotals:
-    counted = [_counted(standing.account) for standing in standings.values()]
+    counted = [_counted(standing.totals) for standing in standings.values()]
     return StatusTotals(**{name: sum(getattr(each, name) for each in counted) for name in StatusTotals.model_fields})
 
 

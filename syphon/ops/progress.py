@@ -70,14 +70,14 @@ class _Table:
         accounts = [self._drain.live(queue) for queue in self._drain.queues]
         for queue, account in zip(self._drain.queues, accounts, strict=True):
             rate = self._paces[queue.queue].at(account.moved)
-            table.add_row(*map(_text, _cells(queue.queue, _state(queue), account, queue.hint, rate)))
+            table.add_row(*map(_text, _cells(queue.queue, _state(queue), account, queue.expected, rate)))
         total = Totals.total(accounts)
         rate = self._pace.at(total.moved)
         stopping = "stopping" if self._drain.is_stopping else ""
         table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")
         waiting = [
             _text(f"  {destination.path} waits {destination.seconds:.0f} s: {destination.reason}", style="yellow")
-            for destination in self._drain.waiting()
+            for destination in self._drain.backing_off()
         ]
         return Group(table, *waiting[:8])
 
@@ -148,7 +148,7 @@ class _Lines:
                     "state": queue.state.value,
                     "error": queue.error,
                     "moved": account.moved,
-                    "left": None if queue.hint is None else max(0, queue.hint - account.moved),
+                    "left": None if queue.expected is None else max(0, queue.expected - account.moved),
                     "in_flight": account.in_hand,
                     "dead_lettered": account.dead_lettered,
                 }
@@ -161,5 +161,5 @@ class _Lines:
             "per_second": round(rate, 1),
             "eta": eta(left, rate),
             "queues": queues,
-            "waiting": [destination._asdict() for destination in self._drain.waiting()],
+            "waiting": [destination._asdict() for destination in self._drain.backing_off()],
         }

@@ -82,7 +82,7 @@ class Telemetry:
         transfers: list[Labelled] = []
         for key, standing in self._observer.standings.items():
             primary, secondary = self._hosts[key.pair]
-            census = standing.census
+            census = standing.stats
             operations.setdefault(("send", primary), Durations()).add(census.send)
             operations.setdefault(("settle", secondary), Durations()).add(census.settle)
             labels = {"messaging.operation.name": "forward", "messaging.destination.name": key.queue}
@@ -122,7 +122,7 @@ class Telemetry:
 
     def _dead_lettered(self) -> Seen:
         for key, standing in self._observer.standings.items():
-            for reason, count in standing.census.reasons.items():
+            for reason, count in standing.stats.reasons.items():
                 yield count, {"pair": key.pair, "queue": key.queue, "reason": reason}
 
     def _possible_duplicates(self) -> Seen:

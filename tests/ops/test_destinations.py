@@ -8,7 +8,7 @@ from syphon.model.stats import DestinationStats, QueueKey, Stats
 from syphon.ops.destinations import FRESH, Destinations
 from syphon.ops.status import Destination, DestinationState
 from syphon.spark.control_protocol import SlotReport
-from syphon.spark.control_server import QueueTotals
+from syphon.spark.totals import QueueTotals
 from syphon.transfer.pump import DestinationBackoff
 from syphon.worker.backoffs import TurnedAway
 
@@ -30,8 +30,8 @@ def job(
         attempt=0,
         started_at=0,
         stats=census,
-        waiting=tuple(waiting),
-        closed=tuple(closed),
+        backing_off=tuple(waiting),
+        rejecting=tuple(closed),
     )
 
 
@@ -44,7 +44,7 @@ class Scene:
         self.destinations = Destinations()
 
     def ends(self, sheet: SlotReport) -> None:
-        self.standings.setdefault(QueueKey("a", sheet.queue), QueueTotals()).close([sheet])
+        self.standings.setdefault(QueueKey("a", sheet.queue), QueueTotals()).end_job([sheet])
 
     def look(
         self,

@@ -81,6 +81,7 @@ def scene(emulator: BackgroundEmulator) -> Iterator[Scene]:
         found = Scene(emulator, worker, cast(Any, None), pauses)
         found.observer = Observer(config, pauses, RecentEvents(), now=lambda: time.monotonic() + found.later)
         found.observer.attend(worker, desk, clerk)
+        worker.start()
         try:
             yield found
         finally:
@@ -146,7 +147,7 @@ def test_a_worker_goes_on_whatever_happens_to_who_looks_on_and_says_so_once(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with scene(emulator) as found:
-        config = Config.model_validate({"pairs": [found.worker.duties[0].settings]})
+        config = Config.model_validate({"pairs": [found.worker.pairs[0].settings]})
         attendant = Attendant(config, found.pauses, RecentEvents())
         looks: list[float] = []
 
@@ -189,7 +190,7 @@ def silent_for(words: str, scene: Scene) -> int:
 def test_a_paused_queue_is_not_listened_to_and_is_again_afterwards(emulator: BackgroundEmulator) -> None:  # S1
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
-        watch = found.worker.duties[0].watch
+        watch = found.worker.pairs[0].listener
         assert watch is not None
         bell = watch._bells[QUEUE]
         found.pauses.add([Pause(pair="contoso", queue=QUEUE)])
@@ -208,7 +209,7 @@ def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator
         assert found.observer.counting.counts == {}
         key = QueueKey("contoso", QUEUE)
         clock = 100.0
-        counting = Counting([duty.settings for duty in found.worker.duties], lambda: {key: 5}, lambda: clock)
+        counting = Counting([duty.settings for duty in found.worker.pairs], lambda: {key: 5}, lambda: clock)
         counting.ask()
         assert counting.counts[key] == Count(left=0, moved=5)
         assert (counting.counts[key].after(5), counting.counts[key].after(6)) == (0, None)
@@ -225,7 +226,7 @@ def test_a_count_that_was_overtaken_is_not_told_and_is_asked_for_again_soon(emul
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
         key, clock, moved = QueueKey("contoso", QUEUE), 100.0, 5
-        counting = Counting([duty.settings for duty in found.worker.duties], lambda: {key: moved}, lambda: clock)
+        counting = Counting([duty.settings for duty in found.worker.pairs], lambda: {key: moved}, lambda: clock)
         counting.ask()
         clock, moved = clock + SOON, 7  # two more than there were
         assert counting.counts[key].after(moved) is None
