@@ -84,7 +84,8 @@ class _Queries:
         messages, in_backlog = self.messages()
         dead_letters, left = self.reasons()
         (totals,) = self._rows("""
-            select count_if(outcome = 'forwarded') as forwarded, count_if(outcome = 'dead_lettered') as dead_lettered,
+            select count_if(outcome in ('forwarded', 'dead_lettered', 'left')) as recorded,
+                   count_if(outcome = 'forwarded') as forwarded, count_if(outcome = 'dead_lettered') as dead_lettered,
                    count_if(outcome = 'left') as left, count_if(possible_duplicate) as possible_duplicates,
                    coalesce(sum(size), 0) as bytes,
                    unix_millis(min(settled_at)) as first, unix_millis(max(settled_at)) as last
@@ -98,10 +99,10 @@ class _Queries:
             first=_when(totals.first),
             last=_when(totals.last),
             transfers=Transfers(
+                received=totals.recorded + sum(each.unaccounted for each in shortfalls),
                 forwarded=totals.forwarded,
                 dead_lettered=totals.dead_lettered,
                 left=totals.left,
-                unaccounted=sum(each.unaccounted for each in shortfalls),
                 possible_duplicates=totals.possible_duplicates,
                 bytes=totals.bytes,
             ),
