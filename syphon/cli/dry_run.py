@@ -57,7 +57,8 @@ def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOption
         click.echo(json.dumps(result, indent=2))
     else:
         _show(result)
-    return ExitCode.LEFT if refused or missing else ExitCode.OK
+    no_match = not count and others and options.messages.needs_destination  # as the drain itself would say
+    return ExitCode.LEFT if refused or missing or no_match else ExitCode.OK
 
 
 def _missing(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -127,6 +128,8 @@ def _show(result: dict[str, Any]) -> None:
     )
     if result["others"]:
         verb = "is" if result["others"] == 1 else "are"
+        if not result["messages"]:
+            click.secho("Nothing in the backlog is for what was asked.", fg="yellow")
         click.echo(f"{counted(result['others'], 'message')} in the backlog {verb} for others.")
     click.secho("Nothing was moved.", bold=True)
 

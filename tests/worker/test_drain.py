@@ -79,6 +79,9 @@ def test_a_pattern_that_matches_nothing_is_no_success_and_slashes_and_capitals_d
 ) -> None:
     pair.put([aliased(number, "orders") for number in range(3)])
     pair.put([aliased(number, "orders") for number in range(3, 5)], index=1)
+    code, out = pair.drain("--dry-run", "--json", "--destination", "billing/*").end()
+    foreseen = json.loads(out)
+    assert (code, foreseen["messages"], foreseen["others"]) == (1, 0, 5)
     code, result = pair.drained("--destination", "billing/*")
     assert code == 1 == result["exit_code"]
     assert (result["remaining"], result["others"]) == (0, 5)
