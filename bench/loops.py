@@ -153,7 +153,7 @@ def _drain(task: Task, watch: Watch, slots: int) -> None:
             ready.jobs.warm_up()
             watch.begin()
             options = [PumpOptions(lease=None, limit=task.count // slots)] * slots
-            done = ready.jobs.carry(config.pairs[0], task.queue, options)
+            done = ready.jobs.run(config.pairs[0], task.queue, options)
             watch.add(done.counters.forwarded)
             watch.end()
 

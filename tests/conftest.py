@@ -6,11 +6,15 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus._pyamqp.client import AMQPClient
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # How long an example takes depends on what else the machine does; all else stays as hypothesis has it here or there.
 settings.register_profile("patient", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
@@ -22,6 +26,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for all tests of a process: its start takes longer than most of them."""
+    from syphon.config import PipelineSettings
+    from syphon.spark.session import spark_session
+
+    with spark_session(PipelineSettings(master="local[2]"), "syphon tests") as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

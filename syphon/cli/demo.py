@@ -126,7 +126,7 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
     chosen = choose(config.pairs)
     counts = counts_of(chosen)
     _say("\nThe syphon forwards the backlog:", "one Spark job for each queue.")
-    drain = Drain(chosen, ready.jobs, ready.desk, DrainOptions(), counts)
+    drain = Drain(chosen, ready.jobs, ready.control_server, DrainOptions(), counts)
     shown = 0
 
     def show() -> None:
@@ -137,9 +137,9 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
             click.echo(f"  {moved:,} of {sum(counts.values()):,} moved")
 
     result = drain.run(show)
-    ready.clerk.catch_up()
+    ready.ledger_writer.catch_up()
     for queue in result.queues:
-        totals = queue.account
+        totals = queue.totals
         click.echo(
             f"  {queue.queue}: {queue.state}, {totals.forwarded:,} forwarded, {totals.dead_lettered} dead-lettered"
         )
@@ -165,7 +165,7 @@ def _report(ready: Engine, folder: Path) -> Path:
 
 
 def _sum_up(result: DrainResult, problems: list[str], report: Path, seconds: float) -> ExitCode:
-    totals = result.account
+    totals = result.totals
     balance = totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted
     _say(
         "\nThe counts balance:" if totals.received == balance else "\nThe counts do not balance:",

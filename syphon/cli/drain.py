@@ -1,4 +1,4 @@
-"""`syphon drain`: carry the backlog home, once."""
+"""`syphon drain`: move the backlog to its destinations, once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import printable
+from syphon.model import plural, printable
 
 from .backlog_queues import queue_options, selected_queues
 from .exit_codes import ExitCode
@@ -28,28 +28,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("syphon")
 
 
-@click.command(short_help="Carry the backlog home, once.")
+@click.command(short_help="Move the backlog to its destinations, once.")
 @config_option
-@click.option("--dry-run", is_flag=True, help="Say what would be moved, in what time and at what cost; move nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be moved, in what time and at what cost; move nothing.")
 @queue_options
-@click.option("--destination", "only", multiple=True, metavar="PATTERN", help="Only messages for such destinations.")
-@click.option("--before", type=Moment(), help="Only what came into the backlog before then: a time, or 2h for 2 h ago.")
-@click.option("--after", type=Moment(), help="Only what came into the backlog from then on.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move so many messages at the most.")
-@click.option("--rate", type=Rate(), help="Take so many messages a second at the most, from each pair.")
-@click.option("--timeout", type=Seconds(), help="Stop after this time, with care.")
+@click.option(
+    "--destination", "only", multiple=True, metavar="PATTERN", help="Only messages for destinations that match."
+)
+@click.option(
+    "--before", type=Moment(), help="Only messages that came into the backlog before: a time, or 2h for 2 h ago."
+)
+@click.option("--after", type=Moment(), help="Only messages that came into the backlog since.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move at most N messages.")
+@click.option("--rate", type=Rate(), help="Take at most so many messages a second, from each pair.")
+@click.option("--timeout", type=Seconds(), help="Stop after this time; finish or give back messages in hand.")
 @click.option(
     "--patience",
     type=Seconds(),
     default="2m",
     show_default=True,
-    help="Give a queue up when nothing has moved for so long.",
+    help="Give up a queue when nothing has moved for this time.",
 )
 @click.option("--all-found", is_flag=True, help="Also backlog queues beyond backlog_queue_count (needs Manage).")
-@click.option("--ttl", type=click.Choice(["restore", "remaining"]), help="What becomes of a time to live.")
+@click.option("--ttl", type=click.Choice(["restore", "remaining"]), help="How to set the time to live.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more: Spark's own words, too.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more, with the output of Spark.")
 def drain(
     config_file: Path,
     dry_run: bool,
@@ -70,9 +74,9 @@ def drain(
 ) -> None:
     """Move every message of the backlog queues to its destination, and prove that nothing is left.
 
-    A message is completed on the backlog only after its destination has accepted it. A queue counts as empty when a
-    peek finds nothing in it. What a destination does not take stays in the backlog; it is tried again until nothing has
-    moved for the time of --patience.
+    The drain completes a message in the backlog only after its destination has accepted it. A queue counts as empty
+    when a peek finds no message in it that was asked for. A message that its destination does not take stays in the
+    backlog; the drain tries it again until nothing has moved for the time of --patience.
 
     \b
       syphon drain -c config.yaml --dry-run
@@ -80,12 +84,15 @@ def drain(
       syphon drain -c config.yaml --destination 'billing/*' --rate 500/s
       syphon drain -c config.yaml --after 2026-11-16T08:00 --limit 100 --yes --json
 
-    Progress is on stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes what is in hand; a second one
-    leaves at once. Nothing is lost either way.
+    Progress is on stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes the messages in hand; a second
+    one leaves at once. Nothing is lost either way.
+
+    Messages outside the filter stay in the backlog; the summary counts them. If --destination matches no message while
+    messages for others wait, the exit code is 1: the pattern may be wrong.
 
     \b
-    Exit codes: 0 nothing is left · 1 something was left or dead-lettered · 69 a namespace is out of reach ·
-    70 faulted · 77 not authorized · 78 the settings are wrong
+    Exit codes: 0 nothing that was asked for is left · 1 something was left or dead-lettered, or --destination
+    matched nothing · 69 a namespace is out of reach · 70 faulted · 77 not authorized · 78 the settings are wrong
     """
     from syphon.backlog import Ttl
     from syphon.config import LogLevel
@@ -146,8 +153,8 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
         way = f"{pair.secondary.host} → {pair.primary.host}"
         click.echo(f"{pair.name}: {len(queues)} backlog queues, {way}", err=True)
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to be asked: add --yes.")
-    click.confirm("Carry their messages home?", abort=True, err=True)
+        raise click.UsageError("there is no terminal to ask for confirmation: add --yes.")
+    click.confirm("Move their messages to their destinations?", abort=True, err=True)
 
 
 def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
@@ -156,20 +163,20 @@ def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, a
     from syphon.worker import Drain, counts_of, running_engine
 
     try:
-        hints = counts_of(chosen)
+        counts = counts_of(chosen)
         if not as_json:
             click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
         with running_engine(config.pipeline) as ready:
-            drain = Drain(chosen, ready.jobs, ready.desk, options, hints)
-            stop_on_signal(drain.stop, "Stopping: what is in hand is finished or given back.")
-            total = sum(hints.values()) if len(hints) == len(drain.queues) else None
+            drain = Drain(chosen, ready.jobs, ready.control_server, options, counts)
+            stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.")
+            total = sum(counts.values()) if len(counts) == len(drain.queues) else None
             with drain_progress(drain, total) as show:
                 result = drain.run(show)
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
-    code = _exit_code(result)
-    summary = _summary(config, result, ready.clerk.error, code)
+    code = _exit_code(result, options)
+    summary = _summary(config, result, ready.ledger_writer.error, code)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -177,55 +184,70 @@ def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, a
     return code
 
 
-def _exit_code(result: DrainResult) -> ExitCode:
+def _exit_code(result: DrainResult, options: DrainOptions) -> ExitCode:
+    """0 only if a script may take it for "what I asked for is done".
+
+    A pattern of destinations that matches nothing while messages for others wait is probably a typing error, so it is
+    not 0. A period that matches nothing is ordinary (`--before 2h` every hour), and is 0.
+    """
     if result.fault is not None:
         return ExitCode.NOT_AUTHORIZED if result.fault.denied else ExitCode.FAULTED
     if result.remaining is None:
         return ExitCode.UNAVAILABLE
-    done = result.is_empty and not result.absent and not result.account.dead_lettered
+    if result.has_no_match and options.messages.needs_destination:
+        return ExitCode.LEFT
+    done = result.is_empty and not result.absent and not result.totals.dead_lettered
     return ExitCode.OK if done else ExitCode.LEFT
 
 
 def _summary(config: Config, result: DrainResult, ledger_error: str, code: ExitCode) -> dict[str, Any]:
-    account = result.account
     return {
         "verdict": _verdict(result),
         "exit_code": int(code),
         "seconds": round(result.seconds, 1),
-        "account": {key: value for key, value in asdict(account).items() if key != "in_hand"},
+        "account": {key: value for key, value in asdict(result.totals).items() if key != "in_hand"},
         "remaining": result.remaining,
+        "others": result.others,
         "queues": [
             {
                 "pair": queue.pair.name,
                 "queue": queue.queue,
                 "state": queue.state.value,
                 "error": queue.error,
-                "forwarded": queue.account.forwarded,
-                "dead_lettered": queue.account.dead_lettered,
+                "forwarded": queue.totals.forwarded,
+                "dead_lettered": queue.totals.dead_lettered,
                 "remaining": queue.remaining,
+                "others": queue.others,
             }
             for queue in result.queues
         ],
-        "waiting": [destination._asdict() for destination in result.waiting],
+        "waiting": [destination._asdict() for destination in result.backing_off],
         "ledger": config.pipeline.ledger,
         "ledger_error": ledger_error,
     }
 
 
 def _verdict(result: DrainResult) -> str:
-    account, remaining = result.account, result.remaining
+    totals, remaining = result.totals, result.remaining
     if result.fault is not None:
         return f"Faulted: the {result.fault.side} cannot be used: {result.fault.text}"
-    dead = f"; {account.dead_lettered:,} went to the dead letters" if account.dead_lettered else ""
+    moved = f"{totals.forwarded:,} forwarded"
+    if totals.dead_lettered:
+        moved += f"; {totals.dead_lettered:,} went to the dead letters"
     if remaining is None:
-        return f"{account.forwarded:,} forwarded{dead}; nobody could look whether more is left."
+        return f"{moved}; a backlog queue could not be peeked, so more may be left."
     if result.absent:
-        which = f"None of the backlog queues of {', '.join(result.absent)} is there: see `syphon check`"
-        return f"{which}; {account.forwarded:,} forwarded{dead}."
+        missing = f"None of the backlog queues of {', '.join(result.absent)} exists: see `syphon check`"
+        return f"{missing}; {moved}."
+    if result.others:
+        verb = "remains" if result.others == 1 else "remain"
+        moved += f"; {plural(result.others, 'message')} for others {verb} in the backlog"
+    if result.has_no_match:
+        return f"Nothing in the backlog is for what was asked: {moved}."
     if result.is_empty:
-        outside = "Nothing that was asked for is left" if account.outside else "Nothing is left"
-        return f"{outside}: {account.forwarded:,} forwarded{dead}."
-    return f"{remaining:,} messages are still in the backlog: {account.forwarded:,} forwarded{dead}."
+        return f"Nothing that was asked for is left: {moved}." if result.others else f"Nothing is left: {moved}."
+    verb = "message is" if remaining == 1 else "messages are"
+    return f"{remaining:,} {verb} still in the backlog: {moved}."
 
 
 def _show(summary: dict[str, Any]) -> None:
@@ -251,5 +273,5 @@ def _show(summary: dict[str, Any]) -> None:
     if summary["ledger_error"]:
         click.secho(f"The ledger is not complete: {summary['ledger_error']}", fg="red")
     else:
-        click.echo(f"Ledger: {summary['ledger']}, to be asked with syphon report")
+        click.echo(f"Ledger: {summary['ledger']}; `syphon report` reads it")
     click.secho(printable(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")

@@ -1,4 +1,4 @@
-"""`syphon drain --dry-run`: what a drain would move, in what time and at what cost. It moves nothing."""
+"""`syphon drain --dry-run`: shows what a drain would move, in what time and at what cost. It moves nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import printable, volume
+from syphon.model import plural, printable, volume
 
 from .exit_codes import ExitCode
 from .output import show_table
@@ -19,31 +19,34 @@ if TYPE_CHECKING:
     from syphon.worker import DrainOptions
 
 STANDARD_RATE = 1000.0
-"""Messages a second that a Standard namespace takes before it throttles: it has 1,000 credits a second."""
+"""Messages a second that a Standard namespace accepts before it throttles: it has 1,000 credits a second."""
 MOST_TRIED = 200
-"""Destinations that are looked for; a backlog with more of them is rare, and each costs a round trip."""
+"""Destinations that are checked: a backlog with more is rare, and each check costs a round trip."""
 
 
 def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
-    """Looks by peek, on Spark."""
+    """Peeks into the backlog, on Spark, and shows the result."""
     from syphon.model import NotAuthorized, SyphonError
     from syphon.spark import backlog_frame, looking, objections, spark_session, summary
 
-    click.echo(f"Looking into {len(chosen)} backlog queues …", err=True)
+    click.echo(f"Peeking into {len(chosen)} backlog queues …", err=True)
     try:
         with spark_session(config.pipeline, "syphon drain --dry-run") as spark:
-            frame = backlog_frame(spark, chosen).where("state = 'active'").where(options.messages.sql()).persist()
+            active = backlog_frame(spark, chosen).where("state = 'active'").persist()
             with looking():
-                frame.count()
+                everything = active.count()
+            frame = active.where(options.messages.sql())
             destinations, refused = summary(frame), objections(frame)
         missing = _missing(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
     count = sum(found.messages for found in destinations)
+    others = everything - count
     count = count if options.limit is None else min(count, options.limit)
     result = {
         "messages": count,
+        "others": others,
         "bytes": sum(found.bytes for found in destinations),
         "destinations": [_record(asdict(found)) for found in destinations],
         "dead_letters": [asdict(found) for found in refused],
@@ -54,11 +57,12 @@ def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOption
         click.echo(json.dumps(result, indent=2))
     else:
         _show(result)
-    return ExitCode.LEFT if refused or missing else ExitCode.OK
+    no_match = not count and others and options.messages.needs_destination  # as the drain itself would say
+    return ExitCode.LEFT if refused or missing or no_match else ExitCode.OK
 
 
 def _missing(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Destinations that would take nothing now, and why."""
+    """Destinations that accept nothing now, and why."""
     from syphon.backlog import by_pair, not_allowed
     from syphon.bus import connected, try_sender
     from syphon.model import EntityPath
@@ -117,10 +121,16 @@ def _show(result: dict[str, Any]) -> None:
         click.secho(printable(f"{found['destination']} takes no messages now: {found['error']}"), fg="yellow")
     cost = result["cost"]
     click.echo(
-        f"\n{result['messages']:,} messages, {volume(result['bytes'])}: about {_lasting(result['seconds'])} at "
-        f"{result['per_second']:,.0f} messages a second; {result['operations']:,} operations, "
+        f"\n{plural(result['messages'], 'message')}, {volume(result['bytes'])}: "
+        f"about {_lasting(result['seconds'])} at {result['per_second']:,.0f} messages a second; "
+        f"{result['operations']:,} operations, "
         f"{cost['least']:,.2f} to {cost['most']:,.2f} {cost['currency']} by the Standard list prices of {cost['as_of']}"
     )
+    if result["others"]:
+        verb = "is" if result["others"] == 1 else "are"
+        if not result["messages"]:
+            click.secho("Nothing in the backlog is for what was asked.", fg="yellow")
+        click.echo(f"{plural(result['others'], 'message')} in the backlog {verb} for others.")
     click.secho("Nothing was moved.", bold=True)
 
 

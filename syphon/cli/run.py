@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("syphon")
 
 
-@click.command(short_help="Listen to the backlog queues, and carry home what comes.")
+@click.command(short_help="Listen to the backlog queues, and move their messages.")
 @config_option
-@click.option("--no-provision", is_flag=True, help="Take the backlog queues to be there: needs no Manage claim.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more, whatever the settings say: Spark's own words, too.")
+@click.option("--no-provision", is_flag=True, help="Expect the backlog queues to exist: needs no Manage claim.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more than the settings say, with the output of Spark.")
 def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     """Serve all pairs of the settings until told to stop.
 
-    Makes the backlog queues that are not there, listens to each with long polls of 15 minutes (40 receives an hour for
-    ten queues), and starts a Spark job when a message comes. An outage is waited for; a namespace that cannot be used
-    any more (credentials refused, say) ends the worker with exit code 70, so that it is started again.
+    Creates the backlog queues that do not exist, listens to each with long polls of 15 minutes (40 receives an hour for
+    ten queues), and starts a Spark job when a message comes. The worker waits for the end of an outage. A namespace
+    that cannot be used any more (credentials refused, for example) ends the worker with exit code 70, so that a service
+    manager starts it again.
 
     \b
       syphon run -c config.yaml
-      syphon run -c config.yaml --no-provision      the queues are there, and we may only listen and send
+      syphon run -c config.yaml --no-provision      the queues exist, and syphon may only listen and send
 
     \b
-    SIGTERM, Ctrl-C  finish or give back what is in hand, and leave; a second one leaves at once
+    SIGTERM, Ctrl-C  finish or give back the messages in hand, and leave; a second one leaves at once
     SIGHUP           read rates, destinations.allow and log.level again
 
     \b
@@ -62,24 +63,25 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
 
     try:
         with ExitStack() as stack:
-            # The status server comes first: a port that is taken is told at once, and not when Spark has started.
+            # The status server starts first: a port in use is reported at once, and not after Spark has started.
             ops = stack.enter_context(running_ops(config))
             log.info("status on http://%s", ops.address)
             log.info("starting Spark on %s", config.pipeline.master)
             ready = stack.enter_context(running_engine(config.pipeline, ops.pauses))
             ready.jobs.warm_up()
-            # What is loaded by now stays: looking for garbage among it would hold everybody up for a tenth of a second.
+            # All that is loaded now stays: to collect garbage among it would stop all threads for a tenth of a second.
             gc.freeze()
-            worker = Worker(config, ready.jobs, ready.desk, makes_queues, ops.pauses)
-            # After Spark has started: it sets a handler of its own.
-            stop_on_signal(worker.stop, "Stopping: what is in hand is finished or given back.")
+            worker = Worker(config, ready.jobs, ready.control_server, makes_queues, ops.pauses)
+            # After Spark has started: Spark sets a handler of its own.
+            stop_on_signal(worker.stop, "Stopping: messages in hand are finished or given back.")
             hung_up = threading.Event()
             signal.signal(signal.SIGHUP, lambda number, frame: hung_up.set())  # noqa: ARG005
-            ops.attach(worker, ready.desk, ready.clerk)
+            ops.attach(worker, ready.control_server, ready.ledger_writer)
+            worker.start()
 
             def turned() -> None:
                 ops.loop_turned()
-                if hung_up.is_set():  # here, and not in the handler: that may strike in the middle of a log line
+                if hung_up.is_set():  # here, and not in the handler, which may interrupt a log call
                     hung_up.clear()
                     _reload(worker, config_file)
 

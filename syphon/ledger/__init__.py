@@ -1,11 +1,11 @@
-"""."""
+"""The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
 from .html import html_page
 from .queries import query_report
 from .report import DestinationReport, Hour, Period, ReasonCount, Repeat, Report, Shortfall, Spread, report_as_json
 from .schema import TRANSFERS, Attempt, Origin, transfer_rows
 from .store import Ledger
-from .writer import LedgerWriter, let_go
+from .writer import LedgerWriter, unpersist_rows
 
 __all__ = [
     "Attempt",
@@ -22,8 +22,8 @@ __all__ = [
     "Spread",
     "TRANSFERS",
     "html_page",
-    "let_go",
     "query_report",
     "report_as_json",
     "transfer_rows",
+    "unpersist_rows",
 ]

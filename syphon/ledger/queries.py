@@ -1,17 +1,13 @@
-"""What is asked of the ledger, in Spark SQL. The answers are a `Report`.
+"""The queries of a report on the ledger, in Spark SQL. Their results are a `Report`.
 
-A message is known by pair, queue, sequence number and the time it came into the backlog: a queue that was deleted and
-made again counts from one.
+A message is identified by pair, queue, sequence number and the time it came into the backlog: a queue that was deleted
+and created again starts its sequence numbers at one.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql.functions import array, col, expr, lit
 
 from .report import (
     Band,
@@ -35,29 +31,34 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
-"""Seconds in the backlog: where one band ends and the next begins."""
+"""Seconds in the backlog: the borders between the bands."""
 STEPS = (60, 300, 900, 3_600, 21_600, 86_400)
-"""Seconds that a step of the timeline may take: the shortest of which there are no more than MOST_STEPS."""
+"""Possible lengths of a timeline step in seconds. The shortest that needs at most MOST_STEPS steps is used."""
 MOST_STEPS = 120
 MOST_LINES = 10_000
-"""Of a list that other people's texts could make endless."""
+"""The limit of lists whose length depends on the content of messages."""
 LONGEST_ATTEMPT = timedelta(days=2)
-"""A task lives no longer than its lease, and that is an hour at the most."""
+"""Longer than any attempt: a task lives no longer than its lease, and a lease is at most an hour."""
 
 
 def query_report(spark: SparkSession, ledger: Ledger, period: Period | None = None, pair: str | None = None) -> Report:
-    """Everything there is to say of a period and a pair, or of all. Raises LedgerUnreadable."""
+    """The report on a period and a pair, or on everything. Raises LedgerUnreadable."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     try:
-        with _Questions(spark, ledger, period or Period(), pair) as questions:
-            return questions.answered()
+        with _Queries(spark, ledger, period or Period(), pair) as queries:
+            return queries.report()
     except (Py4JError, PySparkException) as error:
         raise LedgerUnreadable(f"The ledger at {ledger.path} cannot be read: {cause(error)}.") from error
 
 
-class _Questions:
-    """Over the transfers of a period, and over the messages they were of."""
+class _Queries:
+    """Queries over the transfers of a period, and over the messages of these transfers."""
 
     def __init__(self, spark: SparkSession, ledger: Ledger, period: Period, pair: str | None) -> None:
+        from pyspark.sql.functions import col, expr
+
         self._spark, self._ledger, self._period, self._pair = spark, ledger, period, pair
         of_pair = expr("true") if pair is None else col("pair") == pair
         near = Period(period.since and period.since - LONGEST_ATTEMPT, period.until and period.until + LONGEST_ATTEMPT)
@@ -65,25 +66,26 @@ class _Questions:
         self._views = {
             "everything": everything,
             "attempts": ledger.attempts().where(of_pair & _within(period, "ended_at")),
-            # An attempt has rows before and after the borders of the period, too.
+            # An attempt may also have rows outside the borders of the period.
             "recorded": everything.where(of_pair & _within(near, "settled_at")),
             "transfers": everything.where(of_pair & _within(period, "settled_at")).selectExpr(*_TRANSFER).persist(),
         }
         self._views["messages"] = self._sql(_MESSAGES).persist()
 
-    def __enter__(self) -> _Questions:
+    def __enter__(self) -> _Queries:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._views["messages"].unpersist()
         self._views["transfers"].unpersist()
 
-    def answered(self) -> Report:
+    def report(self) -> Report:
         shortfalls = self.shortfalls()
         messages, in_backlog = self.messages()
         dead_letters, left = self.reasons()
-        (totals,) = self._ask("""
-            select count_if(outcome = 'forwarded') as forwarded, count_if(outcome = 'dead_lettered') as dead_lettered,
+        (totals,) = self._rows("""
+            select count_if(outcome in ('forwarded', 'dead_lettered', 'left')) as recorded,
+                   count_if(outcome = 'forwarded') as forwarded, count_if(outcome = 'dead_lettered') as dead_lettered,
                    count_if(outcome = 'left') as left, count_if(possible_duplicate) as possible_duplicates,
                    coalesce(sum(size), 0) as bytes,
                    unix_millis(min(settled_at)) as first, unix_millis(max(settled_at)) as last
@@ -93,14 +95,14 @@ class _Questions:
             ledger=self._ledger.path,
             period=self._period,
             pair=self._pair,
-            pairs=[row.pair for row in self._ask("select distinct pair from {everything} order by pair")],
+            pairs=[row.pair for row in self._rows("select distinct pair from {everything} order by pair")],
             first=_when(totals.first),
             last=_when(totals.last),
             transfers=Transfers(
+                received=totals.recorded + sum(each.unaccounted for each in shortfalls),
                 forwarded=totals.forwarded,
                 dead_lettered=totals.dead_lettered,
                 left=totals.left,
-                unaccounted=sum(each.unaccounted for each in shortfalls),
                 possible_duplicates=totals.possible_duplicates,
                 bytes=totals.bytes,
             ),
@@ -118,7 +120,7 @@ class _Questions:
         )
 
     def messages(self) -> tuple[Messages, Spread | None]:
-        (row,) = self._ask("""
+        (row,) = self._rows("""
             select count_if(outcome = 'forwarded') as forwarded,
                    count_if(outcome = 'dead_lettered') as dead_lettered, count_if(outcome = 'left') as left,
                    count_if(forwards > 1) as repeated,
@@ -130,7 +132,9 @@ class _Questions:
         return messages, _spread(row.points, row.longest)
 
     def waits(self) -> list[Band]:
-        rows = self._ask(
+        from pyspark.sql.functions import array, lit
+
+        rows = self._rows(
             """
             select size(filter(:bands, band -> band * 1000 <= waited)) as band, count(*)
             from {messages} where waited is not null group by band
@@ -145,7 +149,7 @@ class _Questions:
             return Timeline(STEPS[0], [])
         fitting = (step for step in STEPS if last // (step * 1000) - first // (step * 1000) < MOST_STEPS)
         seconds = next(fitting, STEPS[-1])
-        rows = self._ask(
+        rows = self._rows(
             """
             select floor(unix_seconds(settled_at) / :seconds) as step, count_if(outcome = 'forwarded'),
                    count_if(outcome = 'dead_lettered'), count_if(outcome = 'left')
@@ -160,7 +164,7 @@ class _Questions:
         )
 
     def destinations(self) -> list[DestinationReport]:
-        rows = self._ask(
+        rows = self._rows(
             """
             select destination as name, count(*) as messages, count_if(outcome = 'forwarded') as forwarded,
                    count_if(outcome = 'dead_lettered') as dead_lettered, count_if(outcome = 'left') as left,
@@ -178,7 +182,7 @@ class _Questions:
         ]
 
     def hours(self) -> list[Hour]:
-        rows = self._ask(
+        rows = self._rows(
             """
             select floor(unix_seconds(settled_at) / 3600) as hour, destination, count_if(outcome = 'forwarded'),
                    count_if(outcome = 'dead_lettered'), count_if(outcome = 'left')
@@ -189,8 +193,8 @@ class _Questions:
         return [Hour(_at(row.hour * 3_600_000), *row[1:]) for row in rows]
 
     def reasons(self) -> tuple[list[ReasonCount], list[ReasonCount]]:
-        """Of dead letters, and of what is left."""
-        rows = self._ask(
+        """The reasons of dead letters, and of messages that are left."""
+        rows = self._rows(
             """
             select outcome, kind as reason, destination, count(*) as messages,
                    unix_millis(min(enqueued_at)) as oldest, unix_millis(max(settled_at)) as last_tried,
@@ -213,7 +217,7 @@ class _Questions:
         return of("dead_lettered"), of("left")
 
     def repeats(self) -> list[Repeat]:
-        rows = self._ask(
+        rows = self._rows(
             """
             select pair, queue, sequence_number, message_id, destination, forwards
             from {messages} where forwards > 1 order by forwards desc, pair, queue, sequence_number limit :most
@@ -223,7 +227,7 @@ class _Questions:
         return [Repeat(*row) for row in rows]
 
     def shortfalls(self) -> list[Shortfall]:
-        rows = self._ask("""
+        rows = self._rows("""
             with counted as (
                 select pair, job, slot, attempt, max(queue) as queue, max(coalesce(ended_at, started_at)) as ended_at,
                        max(received) as received, max(forwarded) as forwarded, max(error) as error
@@ -240,11 +244,11 @@ class _Questions:
         """)
         return [Shortfall(**_values(row, ended_at=_at(row.ended_at))) for row in rows]
 
-    def _ask(self, query: str, **values: Any) -> list[Row]:
+    def _rows(self, query: str, **values: Any) -> list[Row]:
         return self._sql(query, **values).collect()
 
     def _sql(self, query: str, **values: Any) -> DataFrame:
-        """The answer to a query, which names our views in braces and its values with a colon."""
+        """Runs a query, which names the views in braces and its values with a colon."""
         return self._spark.sql(query, values, **self._views)
 
 
@@ -262,9 +266,9 @@ _TRANSFER = (
     # Names of entities: capitals and slashes around them make no difference to Service Bus.
     "lower(trim(both '/' from destination)) as destination",
     "unix_millis(forwarded_at) - unix_millis(received_at) as carried",
-    # The broker's clock, which the first of these times is from, and ours may differ a little.
+    # The clock of the broker, which set the first of these times, and ours may differ a little.
     "unix_millis(greatest(enqueued_at, coalesce(forwarded_at, settled_at))) - unix_millis(enqueued_at) as waited",
-    # What a reason begins with if that is one word; else all of it, but for what differs each time.
+    # The first word of a reason if a colon follows it; else the whole reason without the parts that always differ.
     r"coalesce(nullif(regexp_extract(reason, r'^(\S+): ', 1), ''), regexp_replace(reason, ' ?TrackingId:.*', ''))"
     " as kind",
 )
@@ -289,7 +293,9 @@ _MESSAGES = """
 
 
 def _within(period: Period, time: str) -> Column:
-    """Rows of a period. Their date is asked for as well: it says which folders need not be looked into."""
+    """The condition for rows of a period. It also compares the date, so that Spark skips folders of other days."""
+    from pyspark.sql.functions import col, expr
+
     date, micros, found = col("date"), expr(f"unix_micros({time})"), expr("true")
     if period.since is not None:
         found &= (date >= period.since.astimezone(UTC).date()) & (micros >= _micros(period.since))
@@ -311,7 +317,7 @@ def _when(millis: int | None) -> datetime | None:
 
 
 def _values(row: Row, **others: Any) -> dict[str, Any]:
-    """A row by the names of its columns, some of which Python says differently."""
+    """A row as keyword arguments; `others` replaces columns whose values Python represents differently."""
     return row.asDict() | others
 
 

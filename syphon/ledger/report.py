@@ -1,7 +1,7 @@
-"""What a report says: plain values, and the verdict on them. `questions` gets them out of the ledger.
+"""What a report says: plain values, and the verdict on them. The module `queries` reads them from the ledger.
 
-Two things are counted. A **transfer** is one receipt and what became of it. A **message** may take several: left while
-its destination was down, forwarded an hour later. The best of its ends is what became of it.
+The report counts two things. A **transfer** is one receipt of a message and its outcome. A **message** may take several
+transfers: left while its destination was down, forwarded an hour later. The best of these outcomes counts for it.
 """
 
 from __future__ import annotations
@@ -11,32 +11,27 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from syphon.model import plural
+from syphon.model import Counters, plural
 
 
 @dataclass(frozen=True)
 class Period:
-    """From a moment, up to but not including another; without end where there is none."""
+    """From a moment up to, but not including, another moment. None means no limit."""
 
     since: datetime | None = None
     until: datetime | None = None
 
 
-@dataclass(frozen=True)
-class Transfers:
-    """They balance: received = forwarded + dead_lettered + left + unaccounted."""
+@dataclass(slots=True)
+class Transfers(Counters):
+    """The counters of all transfers. They balance: received = forwarded + dead_lettered + left + unaccounted."""
 
-    forwarded: int
-    dead_lettered: int
-    left: int
-    unaccounted: int
-    """Counted by a task that was lost before its rows were on record."""
-    possible_duplicates: int
-    bytes: int
+    bytes: int = 0
 
     @property
-    def received(self) -> int:
-        return self.forwarded + self.dead_lettered + self.left + self.unaccounted
+    def unaccounted(self) -> int:
+        """Transfers that a task had plural, and that are not on record because the task was lost."""
+        return self.without_outcome
 
 
 @dataclass(frozen=True)
@@ -47,9 +42,9 @@ class Messages:
     dead_lettered: int
     left: int
     repeated: int
-    """Those that were forwarded more than once."""
+    """Messages that were forwarded more than once."""
     copies: int
-    """How many times too often, all of them together."""
+    """Forwarded copies beyond the first, of all messages together."""
 
     @property
     def total(self) -> int:
@@ -58,7 +53,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class Spread:
-    """Of durations, in seconds."""
+    """The distribution of durations, in seconds."""
 
     p50: float
     p95: float
@@ -67,7 +62,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Band:
-    """How many messages waited less than so many seconds, and no less than the band before."""
+    """How many messages waited less than `below` seconds, and at least as long as the band before."""
 
     below: int | None
     messages: int
@@ -75,6 +70,8 @@ class Band:
 
 @dataclass(frozen=True)
 class DestinationReport:
+    """What happened to the messages for one destination."""
+
     name: str
     messages: int
     forwarded: int
@@ -85,12 +82,12 @@ class DestinationReport:
     bytes: int
     in_backlog: Spread | None
     carrying: Spread | None
-    """From received to accepted by the destination: how quick it is."""
+    """From received to accepted by the destination: how fast the destination is."""
 
 
 @dataclass(frozen=True)
 class TimelineStep:
-    """What ended in a stretch of time, in transfers."""
+    """How many transfers ended in one step of the timeline."""
 
     start: datetime
     forwarded: int
@@ -100,15 +97,17 @@ class TimelineStep:
 
 @dataclass(frozen=True)
 class Timeline:
+    """Transfers over time."""
+
     seconds: int
     """How long each step is."""
     steps: list[TimelineStep]
-    """Without gaps: where nothing happened, there is a step of zeros."""
+    """Without gaps: a time without transfers has a step of zeros."""
 
 
 @dataclass(frozen=True)
 class Hour:
-    """What ended within an hour, for one destination, in transfers."""
+    """How many transfers for one destination ended within an hour."""
 
     start: datetime
     destination: str
@@ -119,7 +118,7 @@ class Hour:
 
 @dataclass(frozen=True)
 class ReasonCount:
-    """Why messages of a destination went to the dead letters, or are left."""
+    """Why messages for a destination went to the dead letters, or are left."""
 
     reason: str
     destination: str
@@ -144,7 +143,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Shortfall:
-    """An attempt of a task that had counted more than there are rows of it."""
+    """An attempt of a task that had plural more transfers than it has rows."""
 
     pair: str
     queue: str
@@ -155,19 +154,19 @@ class Shortfall:
     received: int
     unaccounted: int
     forwarded: int
-    """How many of the unaccounted it had counted as forwarded."""
+    """How many of the unaccounted transfers it had plural as forwarded."""
     error: str | None
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report says."""
+    """Everything that a report says."""
 
     ledger: str
     period: Period
     pair: str | None
     pairs: list[str]
-    """Those that are in the ledger at all."""
+    """All pairs in the ledger."""
     first: datetime | None
     last: datetime | None
     transfers: Transfers
@@ -189,7 +188,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Nothing is left to do: every message on record has arrived, and every receipt is on record."""
+        """Every message on record has arrived, and every receipt is on record."""
         return not (self.messages.dead_lettered or self.messages.left or self.transfers.unaccounted)
 
     @property
@@ -199,12 +198,12 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """In one line."""
+        """The verdict in one line."""
         return " ".join(self.sentences)
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict, what matters most first."""
+        """The sentences of the verdict, the most important first."""
         return list(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
@@ -228,11 +227,22 @@ class Report:
             yield "Every receipt is accounted for."
 
 
+TRANSFER_KEYS = (
+    "received",
+    "forwarded",
+    "dead_lettered",
+    "left",
+    "unaccounted",
+    "possible_duplicates",
+    "bytes",
+)
+
+
 def report_as_json(report: Report) -> dict[str, Any]:
-    """The report as documented for machines: times in ISO-8601, durations in seconds."""
+    """The report in its documented form for programs: times in ISO-8601, durations in seconds."""
     head = {"verdict": report.verdict, "complete": report.complete}
     values = asdict(report)
-    values["transfers"] = {"received": report.transfers.received, **values["transfers"]}
+    values["transfers"] = {name: getattr(report.transfers, name) for name in TRANSFER_KEYS}
     values["messages"] = {"total": report.messages.total, **values["messages"]}
     return head | {key: _plain(value) for key, value in values.items()}
 

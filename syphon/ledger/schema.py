@@ -1,7 +1,7 @@
-"""The rows of the ledger: one per transfer, one per attempt of a task. Bodies are in neither.
+"""The rows of the ledger: one per transfer, one per attempt of a task. Neither holds message bodies.
 
-A transfer's row says what became of one message. An attempt's row says what a task had counted, as far as the driver
-heard of it: what a killed task took with it is the difference between the two (D9).
+The row of a transfer says what happened to one message. The row of an attempt says what a task had counted in its last
+report to the driver: the difference between the two is what a killed task did not record (D9).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ TRANSFERS = (
     "enqueued_at timestamp, received_at timestamp, forwarded_at timestamp, settled_at timestamp, size bigint, "
     "delivery_count int, outcome string, reason string, possible_duplicate boolean, job string, slot int, attempt int"
 )
-"""One row per transfer, as Spark is told of it."""
+"""The Spark schema of transfers: one row per transfer."""
 
 ATTEMPTS = (
     "pair string, queue string, job string, slot int, attempt int, started_at timestamp, ended_at timestamp, "
     "received bigint, forwarded bigint, dead_lettered bigint, left bigint, possible_duplicates bigint, "
     "finished boolean, error string"
 )
-"""One row per attempt of a task. `finished` is false for one that was never heard of again."""
+"""The Spark schema of attempts: one row per attempt of a task. `finished` is false if it sent no last report."""
 
 
 class Attempt(NamedTuple):
-    """What a task had counted in one of its attempts, as the driver last heard of it. Times are as in an Outcome."""
+    """What a task had counted in one of its attempts, by its last report. Times are as in an Outcome."""
 
     pair: str
     queue: str
@@ -48,7 +48,7 @@ class Attempt(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Who made a row: a task of a job, in one of its attempts."""
+    """Which task made a row: its pair, its job, and which attempt it was."""
 
     pair: str
     job: str
@@ -57,7 +57,7 @@ class Origin(NamedTuple):
 
 
 def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
-    """Outcomes as Spark takes them from a task."""
+    """Outcomes as an Arrow batch, as Spark takes them from a task."""
     import pyarrow as pa
 
     text, number, when = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
@@ -97,7 +97,7 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch
 
 
 def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[object, ...]]:
-    """Attempts as Spark takes them from the driver."""
+    """Attempts as tuples, as Spark takes them from the driver."""
 
     def when(millis: int) -> datetime:
         return EPOCH + timedelta(milliseconds=millis)

@@ -96,7 +96,7 @@ class DestinationHistory:
     def _update_stats(self, queue_totals: Mapping[QueueKey, QueueTotals]) -> None:
         stats = Stats()
         for totals in queue_totals.values():
-            stats.add(totals.census)
+            stats.add(totals.stats)
         for key, found in stats.destinations.items():
             record = self._records.setdefault(key, DestinationRecord(DestinationStats(found.path)))
             if found.forwarded > record.stats.forwarded:  # the destination accepts messages
@@ -115,10 +115,10 @@ class DestinationHistory:
         left = Stats()
         for report in reports:
             left.add(report.stats)
-            for backoff in report.waiting:
+            for backoff in report.backing_off:
                 if backoff.seconds > 0:
                     self._backs_off(now, backoff)
-            for rejection in report.closed:
+            for rejection in report.rejecting:
                 record = self._record_of(rejection.path)
                 record.rejects_until, record.reason = now + rejection.seconds, rejection.reason
         for found in left.destinations.values():

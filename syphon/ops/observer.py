@@ -18,7 +18,7 @@ from syphon.config import Config, PairSettings
 from syphon.ledger import LedgerWriter
 from syphon.model import QueueKey, SyphonError, earliest
 from syphon.spark import ControlServer, QueueTotals, Totals
-from syphon.worker import PairWorker, Pauses, Worker
+from syphon.worker import Backoffs, PairWorker, Pauses, TurnedAway, Worker
 
 from .backlog_counts import BacklogCounts
 from .destination_history import DestinationHistory, moment
@@ -109,8 +109,8 @@ class Observer:
         worker = self._observed.worker
         if now - self._turned_at > HUNG:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
-        for pair in worker.duties:
-            silent = 0.0 if pair.watch is None or worker.is_stopping else now - pair.watch.heard_at
+        for pair in worker.pairs:
+            silent = 0.0 if pair.listener is None or worker.is_stopping else now - pair.listener.heard_at
             if silent > HUNG:
                 return f"the listener of {pair.settings.name} has not turned for {silent:.0f} s"
         return ""
@@ -119,8 +119,8 @@ class Observer:
 
     def _look(self) -> WorkerStatus:
         observed = self._observed
-        self.queue_totals = observed.control_server.standings() if observed is not None else {}
-        workers = {pair.settings.name: pair for pair in observed.worker.duties} if observed is not None else {}
+        self.queue_totals = observed.control_server.queue_totals() if observed is not None else {}
+        workers = {pair.settings.name: pair for pair in observed.worker.pairs} if observed is not None else {}
         pairs = [self._look_at(view, workers.get(view.name)) for view in self._pairs]
         total = _totals(self.queue_totals)
         self._history.note(self._wall(), total.forwarded, total.dead_lettered)
@@ -192,6 +192,7 @@ class PairView:
         self._rates: dict[str, RateMeter] = {}
         self._forwarded = 0
         self._last_success: float | None = None
+        self._turned_away_read = 0
 
     def look(
         self,
@@ -206,13 +207,13 @@ class PairView:
         destinations = self._history.look(
             wall,
             queue_totals,
-            worker.waiting.now() if worker else (),
-            worker.waiting.turned_away() if worker else {},
+            worker.backoffs.now() if worker else (),
+            self._turned_away(worker.backoffs) if worker else {},
             pauses.destinations(self.name),
         )
         queues = [
             self._queue(QueueKey(self.name, queue), worker, queue_totals, pauses, backlog_counts)
-            for queue in (list(worker.carriers) if worker is not None and worker.carriers else self._queues)
+            for queue in (list(worker.queue_workers) if worker is not None and worker.queue_workers else self._queues)
         ]
         return PairStatus(
             name=self.name,
@@ -227,8 +228,13 @@ class PairView:
             destinations=destinations,
         )
 
+    def _turned_away(self, backoffs: Backoffs) -> Mapping[tuple[str, str], TurnedAway]:
+        """Messages that started no job since the last look."""
+        first, self._turned_away_read = self._turned_away_read, backoffs.turned_away_count
+        return backoffs.turned_away(first, self._turned_away_read)
+
     def _side(self, role: Literal["primary", "secondary"], worker: PairWorker | None) -> SideStatus:
-        listener = worker.watch if worker is not None else None
+        listener = worker.listener if worker is not None else None
         # Until its queues are known, the worker asks the secondary's administration, and does not ask the primary.
         trouble = worker.trouble if role == "secondary" and worker is not None else None
         not_yet = STARTING_SPARK if worker is None else STARTING_QUEUES if listener is None else NOT_YET
@@ -244,11 +250,11 @@ class PairView:
         backlog_counts: BacklogCounts,
     ) -> QueueStatus:
         found = queue_totals.get(key, NO_TOTALS)
-        totals = _status_totals(found.account)
-        queue = worker.carriers.get(key.queue) if worker is not None else None
+        totals = _status_totals(found.totals)
+        queue = worker.queue_workers.get(key.queue) if worker is not None else None
         trouble = queue.trouble if queue is not None else ""
-        if worker is not None and worker.watch is not None:
-            trouble = trouble or worker.watch.trouble(key.queue)
+        if worker is not None and worker.listener is not None:
+            trouble = trouble or worker.listener.trouble(key.queue)
         state = BacklogQueueState.LISTENING
         if pauses.holds_queue(*key):
             state = BacklogQueueState.PAUSED
@@ -260,14 +266,14 @@ class PairView:
             state = BacklogQueueState.WORKING
         count = backlog_counts.counts.get(key)
         left = None if count is None else count.after(totals.forwarded + totals.dead_lettered)
-        at_least = found.account.in_hand + self._history.left(key.queue)
+        at_least = found.totals.in_hand + self._history.left(key.queue)
         oldest = earliest(self._history.oldest(key.queue), _oldest_in_flight(found))
         return QueueStatus(
             name=key.queue,
             state=state,
             reason=trouble or (None if queue is not None else "the worker does not listen to it yet"),
             slots=sum(not report.finished for report in found.live),
-            in_flight=found.account.in_hand,
+            in_flight=found.totals.in_hand,
             per_second=round(self._rates.setdefault(key.queue, RateMeter()).at(totals.forwarded), 1),
             left=None if left is None else max(at_least, left),
             oldest=None if oldest is None else moment(oldest / 1000),
@@ -287,7 +293,7 @@ def _not_ready(pair: PairStatus) -> list[str]:
 
 
 def _totals(queue_totals: Mapping[QueueKey, QueueTotals]) -> StatusTotals:
-    counted = [_status_totals(totals.account) for totals in queue_totals.values()]
+    counted = [_status_totals(totals.totals) for totals in queue_totals.values()]
     return StatusTotals(**{name: sum(getattr(each, name) for each in counted) for name in StatusTotals.model_fields})
 
 

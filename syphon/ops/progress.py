@@ -52,7 +52,7 @@ class _Table:
         every_total = [self._drain.live(queue) for queue in self._drain.queues]
         for queue, totals in zip(self._drain.queues, every_total, strict=True):
             rate = self._rates[queue.queue].at(totals.moved)
-            table.add_row(*map(_text, _cells(queue.queue, _state(queue), totals, queue.hint, rate)))
+            table.add_row(*map(_text, _cells(queue.queue, _state(queue), totals, queue.expected, rate)))
         total = Totals.total(every_total)
         rate = self._rate.at(total.moved)
         stopping = "stopping" if self._drain.is_stopping else ""
@@ -61,7 +61,7 @@ class _Table:
             _text(
                 f"  {destination.path} backs off for {destination.seconds:.0f} s: {destination.reason}", style="yellow"
             )
-            for destination in self._drain.waiting()
+            for destination in self._drain.backing_off()
         ]
         return Group(table, *backing_off[:8])
 
@@ -132,7 +132,7 @@ class _Lines:
                     "state": queue.state.value,
                     "error": queue.error,
                     "moved": totals.moved,
-                    "left": None if queue.hint is None else max(0, queue.hint - totals.moved),
+                    "left": None if queue.expected is None else max(0, queue.expected - totals.moved),
                     "in_flight": totals.in_hand,
                     "dead_lettered": totals.dead_lettered,
                 }
@@ -145,5 +145,5 @@ class _Lines:
             "per_second": round(rate, 1),
             "eta": eta(left, rate),
             "queues": queues,
-            "waiting": [destination._asdict() for destination in self._drain.waiting()],
+            "waiting": [destination._asdict() for destination in self._drain.backing_off()],
         }

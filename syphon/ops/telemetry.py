@@ -84,7 +84,7 @@ class Telemetry:
         transfers: list[Labelled] = []
         for key, totals in self._observer.queue_totals.items():
             primary, secondary = self._hosts[key.pair]
-            stats = totals.census
+            stats = totals.stats
             operations.setdefault(("send", primary), Durations()).add(stats.send)
             operations.setdefault(("settle", secondary), Durations()).add(stats.settle)
             labels = {"messaging.operation.name": "forward", "messaging.destination.name": key.queue}
@@ -126,7 +126,7 @@ class Telemetry:
 
     def _dead_lettered(self) -> Observations:
         for key, totals in self._observer.queue_totals.items():
-            for reason, count in totals.census.reasons.items():
+            for reason, count in totals.stats.reasons.items():
                 yield count, {"pair": key.pair, "queue": key.queue, "reason": reason}
 
     def _possible_duplicates(self) -> Observations:

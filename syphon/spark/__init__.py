@@ -1,4 +1,4 @@
-"""The transfer on Spark: sessions, doorbells, jobs, the ledger and what can be asked of it."""
+"""The transfer on Spark: the session, jobs, the task that Spark runs, and the control server that tasks report to."""
 
 from .backlog_rows import (
     VIEW,
@@ -12,10 +12,10 @@ from .backlog_rows import (
     summary,
 )
 from .control_protocol import SlotReport
-from .control_server import ControlServer, QueueTotals, Traced
+from .control_server import ControlServer, Traced
 from .jobs import JobResult, Jobs
 from .session import cores_of, spark_session
-from .totals import Totals
+from .totals import QueueTotals, Totals
 
 __all__ = [
     "BadQuery",

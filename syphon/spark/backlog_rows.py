@@ -1,7 +1,7 @@
-"""What is in the backlog now: one Spark task per queue peeks at it, and each message becomes a row.
+"""What is in the backlog now: one Spark task per queue peeks into it, and makes a row of each message.
 
-Nothing is locked, received or changed, and bodies stay where they are: a task reads a page, keeps what is known of its
-messages, and forgets it. Connection strings travel inside the pickled task, and are in no row and no plan.
+Peeking locks, receives and changes nothing. A task reads a page of messages, makes rows without their bodies, and drops
+the page. Connection strings travel inside the pickled task, and are in no row and no plan.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ ROWS = (
     "enqueued_at timestamp, scheduled_for timestamp, expires_at timestamp, size bigint, delivery_count int, "
     "state string, dead_letter_reason string, dead_letter_description string"
 )
-"""One row per message of the backlog, as Spark is told of it."""
+"""The Spark schema: one row per message of the backlog."""
 BATCH = 1000
-"""Rows that a task hands to Spark at once."""
+"""Rows in one batch from a task to Spark."""
 VIEW = "backlog"
 
 
 class BacklogUnseen(SyphonError):
-    """The backlog could not be looked at to its end."""
+    """The backlog could not be peeked to its end."""
 
 
 class BadQuery(SyphonError):
-    """Spark does not take the query."""
+    """Spark refuses the query."""
 
 
 @dataclass(frozen=True)
 class DestinationSummary:
-    """What waits for one destination. `destination` is None for messages that name none."""
+    """The messages that wait for one destination. `destination` is None for messages that name none."""
 
     pair: str
     destination: str | None
@@ -52,16 +52,16 @@ class DestinationSummary:
     bytes: int
     oldest: datetime | None
     scheduled: int
-    """For a time that is yet to come."""
+    """Messages that are scheduled for a time in the future."""
     expired: int
-    """Older than their senders wanted them to get."""
+    """Messages whose time to live has run out."""
     dead_letters: int
-    """Would be dead-lettered, as they are and as the settings are."""
+    """Messages that a drain would dead-letter, by the present settings."""
 
 
 @dataclass(frozen=True)
 class Objection:
-    """Why messages of one destination would be dead-lettered, and how many."""
+    """Why a drain would dead-letter messages for one destination, and how many."""
 
     pair: str
     destination: str | None
@@ -70,26 +70,26 @@ class Objection:
     example: str
 
 
-def backlog_frame(spark: SparkSession, assignments: Sequence[SelectedQueue]) -> DataFrame:
-    """A row (`ROWS`) per message in these queues, peeked at anew each time it is computed: persist it to ask twice."""
-    work = tuple(assignments)
+def backlog_frame(spark: SparkSession, selected: Sequence[SelectedQueue]) -> DataFrame:
+    """A row (`ROWS`) per message in these queues. Each evaluation peeks again: persist it to query it twice."""
+    queues = tuple(selected)
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                yield from rows_of(work[index])
+                yield from rows_of(queues[index])
 
-    return spark.range(0, len(work), 1, len(work)).mapInArrow(look, ROWS)
+    return spark.range(0, len(queues), 1, len(queues)).mapInArrow(look, ROWS)
 
 
-def rows_of(assignment: SelectedQueue) -> Iterator[pa.RecordBatch]:
+def rows_of(selected: SelectedQueue) -> Iterator[pa.RecordBatch]:
     """The rows of one queue."""
-    pair = assignment.pair
+    pair = selected.pair
     rules = Rules(pair.destinations.allowed, Ttl(pair.time_to_live.value))
-    with connected(pair.secondary, assignment.queue) as connection:
-        rows = (_row(message, rules) for message in peek(connection, assignment.queue))
+    with connected(pair.secondary, selected.queue) as connection:
+        rows = (_row(message, rules) for message in peek(connection, selected.queue))
         while some := list(islice(rows, BATCH)):
-            yield _batch(assignment, some)
+            yield _batch(selected, some)
 
 
 class _Row(NamedTuple):
@@ -103,7 +103,7 @@ def _row(peeked: Peeked, rules: Rules) -> _Row:
     return _Row(judged, peeked.sequence_number, peeked.state.name.lower())
 
 
-def _batch(assignment: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:
+def _batch(selected: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:
     import pyarrow as pa
 
     text, number, when = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
@@ -119,8 +119,8 @@ def _batch(assignment: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:
         return pa.array([None if value is None else value * 1000 for value in values], when)
 
     columns = {
-        "pair": same(assignment.pair.name),
-        "queue": same(assignment.queue),
+        "pair": same(selected.pair.name),
+        "queue": same(selected.queue),
         "sequence_number": pa.array([row.sequence_number for row in rows], number),
         "message_id": each("message_id", text),
         "destination": each("destination", text),
@@ -138,7 +138,7 @@ def _batch(assignment: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:
 
 
 def summary(frame: DataFrame) -> list[DestinationSummary]:
-    """What waits for each destination, the most first."""
+    """The messages that wait for each destination, the most first."""
     from pyspark.sql import functions as f
 
     now = f.current_timestamp()
@@ -155,7 +155,7 @@ def summary(frame: DataFrame) -> list[DestinationSummary]:
 
 
 def objections(frame: DataFrame) -> list[Objection]:
-    """What would be dead-lettered, and why, the most first."""
+    """The messages that a drain would dead-letter, by reason, the most first."""
     from pyspark.sql import functions as f
 
     refused = frame.where(f.col("dead_letter_reason").isNotNull())
@@ -166,13 +166,13 @@ def objections(frame: DataFrame) -> list[Objection]:
 
 
 def _moment(seconds: float | None) -> datetime | None:
-    # Spark would give a datetime in the machine's time zone, without saying so.
+    # Spark would return a naive datetime in the time zone of the machine.
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """What goes wrong in a task comes as BacklogUnseen, without the pages of stack that Spark wraps around it."""
+    """Raises an error of a task as BacklogUnseen, without the long stack trace that Spark adds."""
     from pyspark.errors import PySparkException
 
     try:
@@ -184,10 +184,10 @@ def looking() -> Iterator[None]:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """What Spark has to say against a query comes as BadQuery, in one line."""
+    """Raises an error of Spark in a query as BadQuery, in one line."""
     from pyspark.errors import PySparkException
 
-    with suppress(ImportError):  # Spark 4 prints its own inside to stderr as well; Spark 3.5 has no such logger
+    with suppress(ImportError):  # Spark 4 also prints its internals to stderr; Spark 3.5 has no such logger
         from pyspark.logger import PySparkLogger
 
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True

@@ -1,7 +1,7 @@
-"""What a task tells the driver, and what the driver answers (D7).
+"""The messages between a task and the driver (D7).
 
-A task posts its sheet about once a second: what it has counted so far. The answer is an order: go on, at this rate, or
-stop. The last sheet of an attempt says how it ended; an attempt without one was killed.
+A task posts a report about once a second: what it has counted so far. The driver answers with an order: continue at
+this rate, or stop. The last report of an attempt says how the attempt ended. An attempt without one was killed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from syphon.bus import SideFault
 from syphon.model import Counters, QueueKey, Stats
 from syphon.transfer import BatchTrace, DestinationBackoff, Ended
 
+REPORT_PATH = "/report"
+"""The path on the control server that tasks post their reports to."""
+
 
 class SlotKey(NamedTuple):
     """One attempt of one task."""
@@ -24,7 +27,7 @@ class SlotKey(NamedTuple):
 
 
 class SlotReport(BaseModel):
-    """One attempt's account so far."""
+    """What one attempt of a task has done so far."""
 
     pair: str
     queue: str
@@ -35,17 +38,18 @@ class SlotReport(BaseModel):
     """Milliseconds since 1970."""
     counters: Counters = Field(default_factory=Counters)
     in_hand: int = 0
-    waiting: tuple[DestinationBackoff, ...] = ()
-    closed: tuple[DestinationBackoff, ...] = ()
+    backing_off: tuple[DestinationBackoff, ...] = ()
+    """Destinations that accept nothing now. Their messages stay in the backlog."""
+    rejecting: tuple[DestinationBackoff, ...] = ()
     """Destinations whose messages go to the dead letters."""
     stats: Stats = Field(default_factory=Stats)
     traces: tuple[BatchTrace, ...] = ()
-    """Of batches that were settled since the last sheet."""
+    """Batches that were settled since the previous report."""
     finished: bool = False
     ended: Ended | None = None
-    """Why it stopped taking messages; none if it was an error that ended it."""
+    """Why the pump stopped taking messages; None if an error ended it."""
     busy: bool = False
-    """There is more to do."""
+    """The pump stopped while messages were still arriving: there is more to do."""
     error: str = ""
     fault: SideFault | None = None
 
@@ -59,21 +63,21 @@ class SlotReport(BaseModel):
 
 
 class SlotOrder(BaseModel):
-    """What a task is to do next."""
+    """What a task must do next."""
 
     model_config = ConfigDict(frozen=True)
 
     stop: bool = False
     rate: float | None = None
-    """Messages a second it may take: none says as many as it can, 0 is a pause."""
+    """Messages a second that the task may take. None means no limit, 0 means pause."""
     paused: tuple[str, ...] = ()
-    """Destinations that the operator wants left alone."""
+    """Destinations that the operator has paused."""
     traces: bool = False
-    """Somebody wants traces."""
+    """The driver collects traces."""
 
 
 class ControlAddress(NamedTuple):
-    """Where the driver is to be found, and the secret of this run."""
+    """Where the control server listens, and the secret of this run."""
 
     host: str
     port: int

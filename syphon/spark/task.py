@@ -1,8 +1,10 @@
 """A slot: one pump on one backlog queue, as a task of a Spark job runs it.
 
-This is what is shipped to executors. A slot opens its own pair of namespaces, carries messages until its queue is
-quiet or its lease is over, reports to the driver about once a second, and yields one row per transfer. Messages
-themselves never leave the process: not into the JVM, not into a shuffle, not into a log (D2, D3).
+Spark ships this module to executors. A slot opens its own pair of namespaces, moves messages until its queue is quiet
+or its lease ends, reports to the driver about once a second, and yields one row per transfer. Messages never leave the
+process: neither into the JVM, nor into a shuffle, nor into a log (D2, D3).
+
+Spark's Python daemon preloads this module, so nothing here may import pyspark, pyarrow or pandas at module level.
 """
 
 from __future__ import annotations
@@ -20,47 +22,47 @@ from syphon.ledger import Origin, transfer_rows
 from syphon.model import MOST_DESTINATIONS, EntityPath, Faulted, Outcome, Stats, SyphonError
 from syphon.transfer import DestinationBackoff, Pump, PumpOptions, wall_clock
 
-from .control_protocol import ControlAddress, SlotOrder, SlotReport
+from .control_protocol import REPORT_PATH, ControlAddress, SlotOrder, SlotReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Task: TypeAlias = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
-"""What Spark runs."""
-UNHEARD = (OSError, http.client.HTTPException, ValueError)
-"""What a report that does not arrive, or an answer that makes no sense, raises."""
+"""A function that Spark can run with `mapInArrow`."""
+NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
+"""Raised when a report does not arrive, or its answer is not valid."""
 REPORT_EVERY = 1.0
 SILENCE = 5.0
-"""Seconds without an answer from the driver after which a slot stops: nobody would hear of what it does."""
-MOST_WAITING = 500
-"""Destinations of which the driver is told that they wait: a sheet has to fit the desk, whatever messages name."""
+"""Seconds without an answer from the driver after which a slot stops: its work would be on no record."""
+MOST_BACKING_OFF = 500
+"""Destinations in a report that back off: a report must not exceed the size that the control server accepts."""
 ROWS = 2000
-"""Outcomes that become rows together."""
+"""Outcomes in one batch of rows."""
 
 
 class DriverUnreachable(SyphonError):
-    """The driver's desk cannot be reached from where the task runs."""
+    """The task cannot reach the control server on the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotAssignment:
-    """What one slot is to do."""
+    """The work of one slot."""
 
     pair: PairSettings
     queue: str
     job: str
     options: PumpOptions
-    desk: ControlAddress
+    control: ControlAddress
     rate: float | None = None
-    """Until the driver says otherwise."""
-    waiting: tuple[DestinationBackoff, ...] = ()
-    """Destinations that are to be left alone, as the driver knows from earlier slots."""
+    """The rate until the driver orders another one."""
+    backing_off: tuple[DestinationBackoff, ...] = ()
+    """Destinations that accept nothing now, as the driver knows from earlier slots."""
 
 
-def slots(assignments: list[SlotAssignment]) -> Task:
-    """The function that Spark runs: a row of its input is the number of an assignment."""
+def slot_task(assignments: list[SlotAssignment]) -> Task:
+    """The task of a job: each row of its input is the number of an assignment."""
 
-    def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_slots(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -69,20 +71,20 @@ def slots(assignments: list[SlotAssignment]) -> Task:
             for number in batch.column(0).to_pylist():
                 yield from Slot(assignments[number], number, attempt).rows()
 
-    return carry
+    return run_slots
 
 
 def warm_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """No rows, and everything loaded that rows are made with: the next job finds this process ready.
+    """Yields no rows, and loads everything that rows are made with: the next job finds this process ready.
 
-    It reads its input to the end, as slots do: a worker that does not is thrown away.
+    It reads its input to the end, as slots do: Spark throws away a Python worker that does not.
     """
     for _ in batches:
         yield transfer_rows([], Origin("", "", 0, 0))
 
 
 class Slot:
-    """An assignment, being carried out."""
+    """Carries out an assignment."""
 
     def __init__(self, assignment: SlotAssignment, number: int, attempt: int) -> None:
         self._origin = Origin(assignment.pair.name, assignment.job, number, attempt)
@@ -93,149 +95,149 @@ class Slot:
             namespace_of(pair.secondary, assignment.queue),
         )
         self._paused: tuple[str, ...] = ()
-        self._census = Stats()
         self._pump = Pump(assignment.queue, self._pair.secondary, self._pair.primary, self._record, assignment.options)
-        self._census.send = self._pump.destinations.send_times
-        self._pump.rate = assignment.rate
-        for destination in assignment.waiting:
+        self._stats = Stats(send=self._pump.destinations.send_times)
+        self._pump.limit_rate(assignment.rate)
+        for destination in assignment.backing_off:
             self._pump.leave_alone(destination)
-        sheet = SlotReport(
+        report = SlotReport(
             pair=pair.name,
             queue=assignment.queue,
             job=assignment.job,
             slot=number,
             attempt=attempt,
             started_at=wall_clock(),
-            stats=self._census,
+            stats=self._stats,
         )
-        self._reporter = Reporter(assignment.desk, self._pump, sheet)
+        self._reporter = Reporter(assignment.control, self._pump, report)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Carries messages home, and tells what became of each."""
+        """Moves messages, and yields what happened to each."""
         self._reporter.start()
-        self._obey()
+        self._apply_pauses()
         error: SyphonError | None = None
         try:
             for _ in self._pump.turns():
                 self._pair.check()
-                self._obey()
+                self._apply_pauses()
                 if len(self._outcomes) >= ROWS:
-                    yield self._taken()
+                    yield self._next_rows()
         except SyphonError as caught:
-            # Told to the driver, which knows what to do; Spark would only start the same task again.
+            # The driver gets the error and decides; Spark would only start the same task again.
             error = caught
         except BaseException:
-            # A mistake of ours, or nobody reads on. Spark drops this attempt's rows, so it must not count as finished.
+            # A bug, or Spark reads no more rows: it drops the rows of this attempt, which must not count as finished.
             self._close()
             self._reporter.end(finished=False)
             raise
-        # The side that faulted first says why, not the one that had to follow.
+        # The side that faulted first knows the reason; the other side only followed.
         fault = self._fault(self._pair.fault or error) if isinstance(error, Faulted) else None
         self._close()
         self._reporter.end(finished=True, error="" if error is None else str(error), fault=fault)
         while self._outcomes:
-            yield self._taken()
+            yield self._next_rows()
 
     def _close(self) -> None:
         for side in self._pair.sides:
             side.close()
 
-    def _obey(self) -> None:
-        """Takes over which destinations are paused. In the pump's thread: the reporter has another one."""
+    def _apply_pauses(self) -> None:
+        """Tells the pump which destinations are paused. It runs in the pump's thread; the reporter has another one."""
         if self._reporter.paused != self._paused:
             self._paused = self._reporter.paused
             self._pump.pause(frozenset(map(EntityPath.of, self._paused)))
 
     def _record(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
-        self._census.note(outcome)
+        self._stats.note(outcome)
 
-    def _taken(self) -> pa.RecordBatch:
+    def _next_rows(self) -> pa.RecordBatch:
         taken = self._outcomes[:ROWS]
         del self._outcomes[:ROWS]
         return transfer_rows(taken, self._origin)
 
     def _fault(self, error: SyphonError) -> SideFault:
-        """Which side it is; the driver applies the pair's rule (C1), and ends the worker."""
+        """Names the side that faulted; the driver applies the rule of the pair (C1) and ends the worker."""
         primary = self._pair.primary.status is NamespaceStatus.FAULTED
         return SideFault.of("primary" if primary else "secondary", error)
 
 
 class Reporter:
-    """Tells the driver how a pump is getting on, and the pump what the driver wants."""
+    """Reports the progress of a pump to the driver, and passes the orders of the driver to the pump."""
 
-    def __init__(self, desk: ControlAddress, pump: Pump, sheet: SlotReport) -> None:
-        self._desk = desk
+    def __init__(self, control: ControlAddress, pump: Pump, report: SlotReport) -> None:
+        self._control = control
         self._pump = pump
-        self._sheet = sheet
+        self._slot_report = report
         self._over = threading.Event()
         self.paused: tuple[str, ...] = ()
-        """Destinations that are to be left alone, as last heard."""
+        """The paused destinations of the last order."""
         self._heard_at = time.monotonic()
         self._connection: http.client.HTTPConnection | None = None
-        self._thread = threading.Thread(target=self._report, name="reporter", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
 
     def start(self) -> None:
-        # The first report is made before the first message is taken: a job that is over takes none, and where nobody
-        # hears of it nothing is done at all. Spark tries the task again, and tells the driver if that does not help.
+        # The first report goes out before the pump takes its first message: a job that is over must take none, and
+        # work that the driver cannot hear of must not be done. Spark retries the task, and then fails the job.
         try:
-            self._obey(self._post())
-        except UNHEARD as error:
-            self._hang_up()
-            where = f"{self._desk.host}:{self._desk.port}"
+            self._apply(self._post())
+        except NO_ANSWER as error:
+            self._disconnect()
+            where = f"{self._control.host}:{self._control.port}"
             raise DriverUnreachable(f"The driver does not answer at {where}: {type(error).__name__} {error}") from None
         self._thread.start()
 
     def end(self, finished: bool, error: str = "", fault: SideFault | None = None) -> None:
-        """The last words of this attempt."""
+        """Sends the last report of this attempt."""
         self._over.set()
         self._thread.join()
-        sheet = self._sheet
-        sheet.finished, sheet.fault, sheet.error, sheet.ended = finished, fault, error, self._pump.tally.ended
+        report = self._slot_report
+        report.finished, report.fault, report.error, report.ended = finished, fault, error, self._pump.tally.ended
         self._exchange()
-        self._hang_up()
+        self._disconnect()
 
-    def _report(self) -> None:
+    def _run(self) -> None:
         while not self._over.wait(REPORT_EVERY):
             self._exchange()
 
     def _exchange(self) -> None:
         try:
             order = self._post()
-        except UNHEARD:
-            self._hang_up()
+        except NO_ANSWER:
+            self._disconnect()
             if time.monotonic() - self._heard_at > SILENCE:
                 self._pump.stop()
             return
-        self._obey(order)
+        self._apply(order)
 
-    def _obey(self, order: SlotOrder) -> None:
+    def _apply(self, order: SlotOrder) -> None:
         self._heard_at = time.monotonic()
-        self._pump.rate, self.paused = order.rate, order.paused
-        self._pump.traces.are_wanted = order.traces
+        self.paused = order.paused
+        self._pump.limit_rate(order.rate)
+        self._pump.traces.enable(order.traces)
         if order.stop:
             self._pump.stop()
 
     def _post(self) -> SlotOrder:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._desk.host, self._desk.port, timeout=SILENCE / 2)
-        headers = {"Authorization": f"Bearer {self._desk.secret}", "Content-Type": "application/json"}
-        self._connection.request("POST", "/sheet", self._filled_in().model_dump_json().encode(), headers)
+            self._connection = http.client.HTTPConnection(self._control.host, self._control.port, timeout=SILENCE / 2)
+        headers = {"Authorization": f"Bearer {self._control.secret}", "Content-Type": "application/json"}
+        self._connection.request("POST", REPORT_PATH, self._updated_report().model_dump_json().encode(), headers)
         response = self._connection.getresponse()
         body = response.read()
         if response.status != 200:
             raise http.client.HTTPException(f"the driver answered {response.status}")
         return SlotOrder.model_validate_json(body)
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _filled_in(self) -> SlotReport:
-        tally, sheet = self._pump.tally, self._sheet
-        sheet.counters, sheet.in_hand, sheet.busy = tally.counters(), tally.in_hand, tally.busy
-        sheet.waiting = tuple(self._pump.waiting()[:MOST_WAITING])
-        sheet.traces = self._pump.traces.take()
-        sheet.closed = tuple(self._pump.closed()[:MOST_DESTINATIONS])
-        return sheet
+    def _updated_report(self) -> SlotReport:
+        tally, report = self._pump.tally, self._slot_report
+        report.counters, report.in_hand, report.busy = tally.counters(), tally.in_hand, tally.busy
+        report.backing_off = tuple(self._pump.waiting()[:MOST_BACKING_OFF])
+        report.traces = self._pump.traces.take()
+        report.rejecting = tuple(self._pump.closed()[:MOST_DESTINATIONS])
+        return report

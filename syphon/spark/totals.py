@@ -1,11 +1,11 @@
-"""Counting: what slots say they have done, added up so that it balances."""
+"""Totals over many slot reports, added so that they balance, also when attempts were killed (D9)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
-from syphon.model import Counters
+from syphon.model import Counters, Stats
 
 from .control_protocol import SlotReport
 
@@ -16,16 +16,16 @@ class Totals(Counters):
 
     in_hand: int = 0
     killed: int = 0
-    """Attempts that were never heard of again."""
+    """Attempts that ended without a last report."""
     unaccounted: int = 0
-    """What they had in hand. It is not lost: what was not completed comes again."""
+    """Messages that killed attempts had in hand. They are not lost: a message that was not completed comes again."""
 
     def add(self, ended: Iterable[SlotReport]) -> Totals:
-        """These totals with attempts that have ended."""
+        """Returns these totals plus attempts that have ended."""
         return Totals.total((self, *(_ended(report) for report in ended)))
 
     def plus(self, live: Iterable[SlotReport]) -> Totals:
-        """These totals with attempts that are under way."""
+        """Returns these totals plus attempts that still run."""
         return Totals.total((self, *(_live(report) for report in live)))
 
 
@@ -34,6 +34,32 @@ def _live(report: SlotReport) -> Totals:
 
 
 def _ended(report: SlotReport) -> Totals:
-    """An attempt that did not finish was killed: what it had in hand is still in the backlog, or was forwarded."""
+    """An attempt that did not finish was killed: the messages it had in hand are still in the backlog, or forwarded."""
     lost = 0 if report.finished else report.counters.without_outcome
     return Totals(**asdict(report.counters), killed=int(not report.finished), unaccounted=lost)
+
+
+@dataclass(slots=True)
+class QueueTotals:
+    """What has happened to the messages of one backlog queue since the driver started."""
+
+    totals: Totals = field(default_factory=Totals)
+    stats: Stats = field(default_factory=Stats)
+    live: tuple[SlotReport, ...] = ()
+    """The reports of the job that runs now."""
+    last: tuple[SlotReport, ...] = ()
+    """The reports of the job that ended last."""
+
+    def end_job(self, reports: Iterable[SlotReport]) -> None:
+        """Adds the last reports of a job that has ended."""
+        self.last = tuple(reports)
+        self.totals = self.totals.add(self.last)
+        for report in self.last:
+            self.stats.add(report.stats)
+
+    def including(self, live: Iterable[SlotReport]) -> QueueTotals:
+        """Returns a copy of these totals that includes the job that runs now."""
+        stats, reports = Stats(), tuple(live)
+        for part in (self.stats, *(report.stats for report in reports)):
+            stats.add(part)
+        return QueueTotals(self.totals.plus(reports), stats, reports, self.last)

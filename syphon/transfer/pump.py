@@ -97,6 +97,10 @@ class Pump:
         """Takes no more messages; finishes or gives back what is in hand."""
         self.stopping = True
 
+    def limit_rate(self, rate: float | None) -> None:
+        """Takes at most so many messages a second; None is no limit, 0 is a pause. Another thread may call it."""
+        self.rate = rate
+
     def leave_alone(self, known: DestinationBackoff) -> None:
         """An earlier pump has found that a destination takes nothing now. To be said before this one begins."""
         self.destinations.leave_alone(known, self._now())

@@ -48,6 +48,10 @@ class Traces:
         self._open = 0
         self._ended: deque[BatchTrace] = deque()
 
+    def enable(self, wanted: bool) -> None:
+        """Switches tracing on or off. Another thread may call it."""
+        self.are_wanted = wanted
+
     def note(self, destination: str, answer: Answer, now: float) -> None:
         """A destination has answered. Costs nothing where nobody wants traces."""
         if not self.are_wanted or self._open + len(self._ended) >= MOST:

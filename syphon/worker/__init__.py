@@ -1,4 +1,4 @@
-"""."""
+"""Run and drain: pairs at work, their listeners and queue workers, pauses, and how it all ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .backoffs import TurnedAway
+    from .backoffs import Backoffs, TurnedAway
     from .drain import Drain, DrainResult
     from .engine import Engine, running_engine
     from .message_counts import counts_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .run import Worker
 
 _MODULES = {
-    "backoffs": ("TurnedAway",),
+    "backoffs": ("Backoffs", "TurnedAway"),
     "drain": (
         "Drain",
         "DrainResult",
@@ -41,6 +41,7 @@ _MODULES = {
 }
 __all__ = [
     "BY_THE_OPERATOR",
+    "Backoffs",
     "Drain",
     "DrainOptions",
     "DrainResult",
@@ -59,7 +60,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Loads a module when one of its names is first asked for: `syphon status` must not wait for Spark."""
+        """Loads a module when one of its names is first used: `syphon status` must not wait for Spark."""
         for module, names in _MODULES.items():
             if name in names:
                 return getattr(import_module(f".{module}", __name__), name)

@@ -1,7 +1,7 @@
-"""Which destinations of a pair take nothing now, as the driver knows from its slots.
+"""Which destinations of a pair back off now, as the driver knows from its slots.
 
-A slot learns that a destination is full or throttled, and ends. The next one must not try it at once, and a message for
-it is no reason to start a job: this is the memory in between.
+A slot learns that a destination is full or throttled, and ends. The next slot must not try that destination at once,
+and a message for it is no reason to start a job. So the driver remembers it between the jobs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -22,11 +23,13 @@ log = logging.getLogger(__name__)
 
 
 MOST_REMEMBERED = 2000
-"""Destinations that are known to have waited, so that it is said once. With more, only those that still wait are."""
+"""Destinations that are remembered, so that each back-off is logged once. With more, only those that still back off."""
+MOST_TURNED_AWAY = 10_000
+"""Messages that started no job and are remembered. Each of them returns once in a lock period."""
 
 
 class TurnedAway(NamedTuple):
-    """Messages that were no reason for a job."""
+    """Messages of one queue and destination that started no job."""
 
     messages: int
     oldest: int
@@ -34,18 +37,21 @@ class TurnedAway(NamedTuple):
 
 
 class Backoffs:
-    """The destinations of one pair that are left alone, each until a moment. Safe for threads."""
+    """The destinations of one pair that back off, each until a moment. Safe for threads."""
 
     def __init__(self, pair: str, pauses: Pauses | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._pair = pair
         self._pauses = pauses or Pauses()
-        self._turned_away: dict[tuple[str, str], TurnedAway] = {}
+        self.turned_away_count = 0
+        """Messages that started no job since the start."""
+        self._turned_away: deque[tuple[int, str, str, int]] = deque(maxlen=MOST_TURNED_AWAY)
+        """Their number, queue, destination, and when they came into the backlog."""
         self._now = now
         self._until: dict[str, tuple[float, DestinationBackoff]] = {}
         self._lock = threading.Lock()
 
     def learn(self, found: Iterable[DestinationBackoff]) -> None:
-        """What a slot has found out. Said to the operator when it is news."""
+        """Remembers back-offs that a slot has reported. Logs those that are new."""
         for destination in found:
             with self._lock:
                 known = self._until.get(EntityPath.of(destination.path).key)
@@ -65,7 +71,7 @@ class Backoffs:
                 )
 
     def now(self) -> tuple[DestinationBackoff, ...]:
-        """Those that still have to wait, and for how long."""
+        """The destinations that still back off, and for how long."""
         with self._lock:
             moment = self._now()
             return tuple(
@@ -73,12 +79,12 @@ class Backoffs:
             )
 
     def forget(self, path: str) -> None:
-        """It is to be tried again."""
+        """Lets the next slot try a destination again."""
         with self._lock:
             self._until.pop(EntityPath.of(path).key, None)
 
     def is_worth_a_job(self, queue: str, payload: bytes) -> bool:
-        """Whether a message can be moved now. One that cannot be restored can: to the dead letters."""
+        """Whether a message can be moved now. A message that cannot be restored can: to the dead letters."""
         if not self._until and not self._pauses.destinations(self._pair):
             return True
         destination = destination_of(payload)
@@ -87,16 +93,23 @@ class Backoffs:
         path = destination.key
         with self._lock:
             known = self._until.get(path)
-            waits = known is not None and known[0] > self._now()
-            if not waits and not self._pauses.holds_destination(self._pair, path):
+            backs_off = known is not None and known[0] > self._now()
+            if not backs_off and not self._pauses.holds_destination(self._pair, path):
                 return True
             enqueued_at = stamps_of(payload).enqueued_at
-            count, oldest = self._turned_away.get((queue, path), TurnedAway(0, enqueued_at))
-            self._turned_away[queue, path] = TurnedAway(count + 1, min(oldest, enqueued_at))
+            self._turned_away.append((self.turned_away_count, queue, path, enqueued_at))
+            self.turned_away_count += 1
         return False
 
-    def turned_away(self) -> dict[tuple[str, str], TurnedAway]:
-        """What was no reason for a job since this was last asked, by queue and destination."""
+    def turned_away(self, first: int, end: int) -> dict[tuple[str, str], TurnedAway]:
+        """The messages with these numbers (`end` excluded) that started no job, by queue and destination.
+
+        A reader keeps the `turned_away_count` up to which it has read. Reading changes nothing here.
+        """
         with self._lock:
-            found, self._turned_away = self._turned_away, {}
+            chosen = [entry for entry in self._turned_away if first <= entry[0] < end]
+        found: dict[tuple[str, str], TurnedAway] = {}
+        for _, queue, path, enqueued_at in chosen:
+            count, oldest = found.get((queue, path), TurnedAway(0, enqueued_at))
+            found[queue, path] = TurnedAway(count + 1, min(oldest, enqueued_at))
         return found

@@ -1,20 +1,20 @@
-"""The drain: every backlog queue is carried until it is proven empty, or until a limit is reached (X2)."""
+"""The drain: it moves the messages of every backlog queue until the queue is proven empty, or a limit ends it (X2)."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from syphon.backlog import SelectedQueue, by_pair
 from syphon.bus import SideFault
+from syphon.model import QueueKey
 from syphon.spark import ControlServer, Jobs, Totals
 from syphon.transfer import DestinationBackoff
 
 from .backoffs import Backoffs
-from .emptiness import EmptinessCheck
-from .message_counts import Hints
+from .message_counts import EmptinessCheck, MessageCounts
 from .queue_drain import DrainOptions, QueueDrain, QueueState
 from .shared_limit import SharedLimit
 
@@ -27,17 +27,26 @@ class DrainResult:
 
     queues: tuple[QueueDrain, ...]
     seconds: float
-    waiting: tuple[DestinationBackoff, ...] = ()
+    backing_off: tuple[DestinationBackoff, ...] = ()
 
     @property
-    def account(self) -> Totals:
-        return Totals.total(queue.account for queue in self.queues)
+    def totals(self) -> Totals:
+        return Totals.total(queue.totals for queue in self.queues)
 
     @property
     def remaining(self) -> int | None:
-        """Messages still in the backlog that were asked for; None if nobody could look."""
-        counts = [queue.remaining for queue in self.queues]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        """Messages that were asked for and are still in the backlog; None if a queue could not be peeked."""
+        return _sum(queue.remaining for queue in self.queues)
+
+    @property
+    def others(self) -> int | None:
+        """Messages in the backlog that were not asked for; None if a queue could not be peeked."""
+        return _sum(queue.others for queue in self.queues)
+
+    @property
+    def has_no_match(self) -> bool:
+        """The filter matched no message, although there are messages in the backlog."""
+        return self.is_empty and not self.totals.moved and bool(self.others)
 
     @property
     def fault(self) -> SideFault | None:
@@ -49,36 +58,41 @@ class DrainResult:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Pairs none of whose queues is there: nobody can say whether that is an empty backlog, or the wrong place."""
+        """Pairs that have none of their queues: the backlog may be empty, or this may be the wrong namespace."""
         there = {queue.pair.name for queue in self.queues if queue.state is not QueueState.NOT_THERE}
         return tuple(dict.fromkeys(queue.pair.name for queue in self.queues if queue.pair.name not in there))
 
 
 class Drain:
-    """All queues of all pairs, once."""
+    """Drains all queues of all pairs, once."""
 
     def __init__(
-        self, assignments: Sequence[SelectedQueue], jobs: Jobs, desk: ControlServer, options: DrainOptions, hints: Hints
+        self,
+        selected: Sequence[SelectedQueue],
+        jobs: Jobs,
+        control_server: ControlServer,
+        options: DrainOptions,
+        counts: MessageCounts,
     ) -> None:
-        self._desk = desk
-        self._over = threading.Event()
+        self._control_server = control_server
+        self._stopping = threading.Event()
         self._began = time.monotonic()
         self._deadline = None if options.timeout is None else self._began + options.timeout
-        self._lookouts = []
+        self._checks = []
         self.queues: list[QueueDrain] = []
-        allowance = SharedLimit(options.limit, len(assignments))
-        for pair, ours in by_pair(assignments):
-            desk.limit(pair.name, options.rate)
-            lookout, waiting = EmptinessCheck(pair.secondary), Backoffs(pair.name)
-            self._lookouts.append(lookout)
+        limit = SharedLimit(options.limit, len(selected))
+        for pair, ours in by_pair(selected):
+            control_server.limit(pair.name, options.rate)
+            emptiness, backoffs = EmptinessCheck(pair.secondary), Backoffs(pair.name)
+            self._checks.append(emptiness)
             for _, queue in ours:
-                hint = hints.get((pair.name, queue))
+                expected = counts.get((pair.name, queue))
                 self.queues.append(
-                    QueueDrain(pair, queue, jobs, options, lookout, waiting, allowance, self._over, hint)
+                    QueueDrain(pair, queue, jobs, options, emptiness, backoffs, limit, self._stopping, expected)
                 )
 
     def run(self, show: Callable[[], None], every: float = 0.5) -> DrainResult:
-        """Drains; `show` is called now and then, to tell how it is getting on."""
+        """Drains all queues. It calls `show` every half second, so that progress can be shown."""
         for queue in self.queues:
             queue.start()
         while not all(queue.state.is_final for queue in self.queues):
@@ -90,11 +104,11 @@ class Drain:
             self._wait(every)
         for queue in self.queues:
             queue.join(1.0)
-            queue.look_back()
-        for lookout in self._lookouts:
-            lookout.close()
+            queue.count_rest()
+        for check in self._checks:
+            check.close()
         show()
-        return DrainResult(tuple(self.queues), time.monotonic() - self._began, tuple(self.waiting()))
+        return DrainResult(tuple(self.queues), time.monotonic() - self._began, tuple(self.backing_off()))
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -102,21 +116,25 @@ class Drain:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Takes no more messages, finishes what is in hand. Safe in a signal handler."""
-        self._over.set()
-        self._desk.stop_all()
+        """Takes no more messages, and finishes those in hand. Safe in a signal handler."""
+        self._stopping.set()
+        self._control_server.stop_all()
 
     @property
     def is_stopping(self) -> bool:
-        return self._over.is_set()
+        return self._stopping.is_set()
 
     def live(self, queue: QueueDrain) -> Totals:
-        """A queue's account with what is under way."""
-        return queue.account.plus(
-            sheet for sheet in self._desk.sheets() if sheet.queue == queue.queue and sheet.pair == queue.pair.name
-        )
+        """The totals of a queue, with the job that runs now."""
+        key = QueueKey(queue.pair.name, queue.queue)
+        return queue.totals.plus(report for report in self._control_server.live_reports() if report.queue_key == key)
 
-    def waiting(self) -> list[DestinationBackoff]:
-        """The destinations that take nothing now."""
-        lists = {id(queue.waiting): queue.waiting for queue in self.queues}.values()
+    def backing_off(self) -> list[DestinationBackoff]:
+        """The destinations that accept nothing now."""
+        lists = {id(queue.backoffs): queue.backoffs for queue in self.queues}.values()
         return [destination for each in lists for destination in each.now()]
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    every = list(counts)
+    return None if None in every else sum(count for count in every if count is not None)

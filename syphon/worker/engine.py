@@ -1,4 +1,4 @@
-"""What `run` and `drain` stand on: a Spark session, the driver's desk, jobs, and the clerk with the ledger."""
+"""The parts that `run` and `drain` share: a Spark session, the control server, jobs, and the ledger with its writer."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LAST_ROWS = 30.0
-"""Seconds that the last rows get to be written, when everything else is over."""
+"""Seconds to write the last rows, after everything else has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Ready to carry messages."""
+    """Everything that moves messages needs, started."""
 
     spark: SparkSession
-    desk: ControlServer
+    control_server: ControlServer
     jobs: Jobs
     ledger: Ledger
-    clerk: LedgerWriter
+    ledger_writer: LedgerWriter
 
 
 @contextmanager
 def running_engine(pipeline: PipelineSettings, pauses: Pauses | None = None) -> Iterator[Engine]:
-    """Everything is started, and ended in the order that loses no row."""
+    """Starts all parts, and ends them in the order that loses no row."""
     with spark_session(pipeline) as spark:
-        # Executors of a cluster find the desk where they find Spark's driver, and it listens where that one does.
+        # Executors of a cluster reach the control server at the address of Spark's driver, so it listens there.
         host = "127.0.0.1" if cores_of(pipeline.master) is not None else str(spark.conf.get("spark.driver.host"))
         listen = str(spark.conf.get("spark.driver.bindAddress", host))
-        with ControlServer(host, listen, pauses=pauses) as desk:
+        with ControlServer(host, listen, pauses=pauses) as control_server:
             ledger = Ledger(spark, pipeline.ledger)
-            clerk = LedgerWriter(ledger)
+            writer = LedgerWriter(ledger)
+            writer.start()
             try:
-                yield Engine(spark, desk, Jobs(spark, desk, clerk), ledger, clerk)
+                yield Engine(spark, control_server, Jobs(spark, control_server, writer), ledger, writer)
             finally:
-                clerk.finish(LAST_ROWS)
+                writer.finish(LAST_ROWS)

@@ -1,22 +1,72 @@
-"""How many messages there may be: the namespace's own counts, asked once. Hints, never a proof (D4)."""
+"""How many messages a backlog queue holds: proven by a peek, or as the namespace says.
+
+Only a peek proves that a queue is empty (D4). The counts of the namespace are hints: a throttled namespace says 0.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, secondary_administration
+from syphon.bus import Connection, MessageState, Peeked, connected, peek
+from syphon.config import NamespaceSettings
 from syphon.model import SyphonError
 
 log = logging.getLogger(__name__)
 
-Hints = dict[tuple[str, str], int]
+MessageCounts = dict[tuple[str, str], int]
+"""Active messages by pair and queue."""
 
 
-def counts_of(assignments: Sequence[SelectedQueue]) -> Hints:
-    """Active messages by pair and queue, as far as they are told: it takes the Manage claim, and a drain needs none."""
-    counts: Hints = {}
-    for pair, queues in by_pair(assignments):
+class PeekCount(NamedTuple):
+    """Active messages that a peek found in a queue, locked ones too."""
+
+    wanted: int
+    others: int
+    """Messages outside the filter. All of them, unless the count ended early because enough were wanted."""
+
+
+class EmptinessCheck:
+    """Peeks into the backlog queues of one secondary, over a connection of the driver. Threads take turns."""
+
+    def __init__(self, settings: NamespaceSettings) -> None:
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._held = ExitStack()
+        self._lock = threading.Lock()
+
+    def count(self, queue: str, wants: Callable[[Peeked], bool], at_most: int) -> PeekCount:
+        """Counts the active messages of a queue, until it has found `at_most` that are wanted."""
+        with self._lock:
+            if self._connection is None or self._connection.wire.failure is not None:
+                self._held.close()
+                self._connection = self._held.enter_context(connected(self._settings, queue))
+            wanted = others = 0
+            for message in peek(self._connection, queue):
+                if message.state is not MessageState.ACTIVE:
+                    continue
+                if wants(message):
+                    wanted += 1
+                else:
+                    others += 1
+                if wanted >= at_most:
+                    break
+            return PeekCount(wanted, others)
+
+    def close(self) -> None:
+        with self._lock:
+            self._held.close()
+            self._connection = None
+
+
+def counts_of(selected: Sequence[SelectedQueue]) -> MessageCounts:
+    """The namespace's own counts, asked once. They need the Manage claim; a drain works without them."""
+    counts: MessageCounts = {}
+    for pair, queues in by_pair(selected):
         try:
             administration = secondary_administration(pair)
             try:
@@ -27,5 +77,5 @@ def counts_of(assignments: Sequence[SelectedQueue]) -> Hints:
             finally:
                 administration.close()
         except SyphonError as error:
-            log.info("%s: no counts, and so no ETA: %s", pair.name, error)
+            log.info("%s: no message counts, and so no ETA: %s", pair.name, error)
     return counts

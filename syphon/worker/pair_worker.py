@@ -1,6 +1,7 @@
-"""One pair, as a worker serves it: its backlog queues, the watch over them, and a carrier for each.
+"""One pair of a running worker: it finds or creates the backlog queues, and joins the listener and the queue workers.
 
-A doorbell rings; the queue's carrier runs Spark jobs until the queue is quiet; the doorbell is armed again.
+The listener hears that a queue has messages and rings its queue worker. The queue worker runs Spark jobs until the
+queue is quiet. Then the doorbell of the queue is armed again.
 """
 
 from __future__ import annotations
@@ -13,100 +14,104 @@ from syphon.backlog import plan, provision, queue_names, secondary_administratio
 from syphon.bus import Administration
 from syphon.config import PairSettings, PipelineSettings
 from syphon.model import Faulted, SyphonError
-from syphon.spark import JobResult, Jobs
-from syphon.transfer import Listener, PumpOptions
+from syphon.spark import Jobs
+from syphon.transfer import Listener
 
 from .backoffs import Backoffs
 from .pauses import Pauses
+from .queue_worker import FIRST_RETRY, LONGEST_RETRY, PairJobs, QueueWorker
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 120.0
-
 
 class PairWorker:
-    """A pair on duty. `settings` may be replaced while it runs: the next job goes by the new ones."""
+    """Serves one pair."""
 
     def __init__(
         self,
         settings: PairSettings,
         pipeline: PipelineSettings,
         jobs: Jobs,
-        over: threading.Event,
+        stopping: threading.Event,
         makes_queues: bool,
         pauses: Pauses,
     ) -> None:
-        self.settings = settings
-        self.pauses = pauses
-        self.waiting = Backoffs(settings.name, pauses)
-        self.watch: Listener | None = None
-        """None until the backlog queues are known to be there."""
-        self.carriers: dict[str, QueueWorker] = {}
+        self.listener: Listener | None = None
+        """None until the backlog queues are known to exist."""
+        self.queue_workers: dict[str, QueueWorker] = {}
         self.trouble: SyphonError | None = None
         """Why the backlog queues are not known yet."""
-        self.failure: BaseException | None = None
-        """What must end the worker: no right to the namespace, say, or a thread of ours that died."""
-        self.pipeline = pipeline
-        self.jobs = jobs
-        self.over = over
+        self._failure: BaseException | None = None
+        self._jobs = PairJobs(settings, pipeline, jobs, pauses)
+        self._long_poll = pipeline.long_poll / 1000
+        self._stopping = stopping
         self._makes_queues = makes_queues
-        threading.Thread(target=self._open, name=f"open {settings.name}", daemon=True).start()
+        self._thread = threading.Thread(target=self._open, name=f"open {settings.name}", daemon=True)
+
+    @property
+    def settings(self) -> PairSettings:
+        return self._jobs.settings
+
+    @property
+    def backoffs(self) -> Backoffs:
+        return self._jobs.backoffs
 
     @property
     def is_working(self) -> bool:
-        return any(carrier.is_working for carrier in self.carriers.values())
+        return any(worker.is_working for worker in self.queue_workers.values())
 
-    def is_paused(self, queue: str) -> bool:
-        return self.pauses.holds_queue(self.settings.name, queue)
+    @property
+    def failure(self) -> SyphonError | None:
+        """The error that must end the worker: a refused namespace, a faulted pair, or a thread of ours that died."""
+        listener = self.listener
+        causes = [self._failure, *(worker.failure for worker in self.queue_workers.values())]
+        if listener is not None:
+            causes.append(listener.failure)
+        for cause in causes:
+            if cause is not None:
+                return cause if isinstance(cause, SyphonError) else SyphonError(f"{type(cause).__name__}: {cause}")
+        if listener is not None and any(side.has_ended for side in listener.pair.sides):
+            return Faulted(f"The pair {listener.name} has faulted, and the worker ends with it: {listener.pair.fault}")
+        return None
+
+    def start(self) -> None:
+        """Begins to look for the backlog queues, and then to listen to them."""
+        self._thread.start()
+
+    def reload(self, settings: PairSettings) -> bool:
+        """Takes over the rate and the destinations. The next job uses them. Returns whether the destinations differ."""
+        return self._jobs.reload(settings)
+
+    def silence(self) -> None:
+        """Stops listening, so that no job begins."""
+        if self.listener is not None:
+            self.listener.silence()
 
     def stop(self) -> None:
-        """No more rings, and both sides closed."""
-        if self.watch is not None:
-            self.watch.stop()
-
-    def heard(self, done: JobResult) -> None:
-        """A job has ended: what it found out about the pair."""
-        self.waiting.learn(done.waiting)
-        counters = done.counters
-        if counters.moved:
-            log.info(
-                "%s: %d forwarded from %s, %d dead-lettered, %d left",
-                self.settings.name,
-                counters.forwarded,
-                done.sheets[0].queue,
-                counters.dead_lettered,
-                counters.left,
-            )
-        for sheet in done.lost:
-            log.warning(
-                "%s: a slot on %s was killed; of %d messages it had received, what was not completed comes again",
-                self.settings.name,
-                sheet.queue,
-                sheet.counters.received,
-            )
-        if done.fault is not None and self.watch is not None:
-            self.watch.fault(done.fault)
+        """Ends the listener, and closes both sides of the pair."""
+        if self.listener is not None:
+            self.listener.stop()
 
     # --- opening -------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Finds or makes the backlog queues, for as long as it takes: an outage is no reason to give up (C3)."""
-        pause = FIRST_PAUSE
-        while not self.over.is_set():
+        """Finds or creates the backlog queues, however long it takes: an outage is no reason to give up (C3)."""
+        retry = FIRST_RETRY
+        while not self._stopping.is_set():
             try:
                 self._listen_to(self._queues())
                 self.trouble = None
                 return
             except Faulted as error:
-                self.failure = error
+                self._failure = error
                 return
             except SyphonError as error:
                 self.trouble = error
-                log.warning("%s: %s; next try in %.0f s", self.settings.name, error, pause)
-                self.over.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                log.warning("%s: %s; next try in %.0f s", self.settings.name, error, retry)
+                self._stopping.wait(retry)
+                retry = min(2 * retry, LONGEST_RETRY)
             except BaseException as error:
-                self.failure = error
+                self._failure = error
                 raise
 
     def _queues(self) -> Sequence[str]:
@@ -115,77 +120,33 @@ class PairWorker:
         return provisioned(self.settings, self._rest)
 
     def _rest(self, seconds: float) -> None:
-        self.over.wait(seconds)
+        self._stopping.wait(seconds)
 
     def _listen_to(self, queues: Sequence[str]) -> None:
-        self.carriers = {queue: QueueWorker(self, queue) for queue in queues}
-        self.watch = Listener(
+        listener = self._listener(queues)
+        self.queue_workers = {
+            queue: QueueWorker(queue, self._jobs, self._stopping, done=listener.arm, faulted=listener.fault)
+            for queue in queues
+        }
+        self.listener = listener
+        for worker in self.queue_workers.values():
+            worker.start()
+        listener.start()
+        log.info("%s: listening to %d backlog queues of %s", self.settings.name, len(queues), listener.name)
+
+    def _listener(self, queues: Sequence[str]) -> Listener:
+        return Listener(
             self.settings,
             queues,
-            rang=lambda queue: self.carriers[queue].ring(),
-            worth=self.waiting.is_worth_a_job,
-            long_poll=self.pipeline.long_poll / 1000,
-            is_paused=self.is_paused,
+            rang=lambda queue: self.queue_workers[queue].ring(),
+            worth=self.backoffs.is_worth_a_job,
+            long_poll=self._long_poll,
+            is_paused=self._jobs.is_paused,
         )
-        self.watch.start()
-        log.info("%s: listening to %d backlog queues of %s", self.settings.name, len(queues), self.watch.name)
-
-
-class QueueWorker:
-    """One backlog queue. Its thread sleeps until the doorbell rings."""
-
-    def __init__(self, duty: PairWorker, queue: str) -> None:
-        self.queue = queue
-        self.is_working = False
-        self.trouble = ""
-        """Why its last job came to nothing, if it did."""
-        self._duty = duty
-        self._rung = threading.Event()
-        self._pause = FIRST_PAUSE
-        threading.Thread(target=self._run, name=f"carry {queue}", daemon=True).start()
-
-    def ring(self) -> None:
-        self.is_working = True
-        self._rung.set()
-
-    def _run(self) -> None:
-        try:
-            while True:
-                self._rung.wait()
-                self._rung.clear()
-                self._carry()
-                self.is_working = False
-                if self._duty.watch is not None and not self._duty.over.is_set():
-                    self._duty.watch.arm(self.queue)
-        except BaseException as error:
-            self._duty.failure = error
-            self.is_working = False
-
-    def _carry(self) -> None:
-        """Jobs, for as long as there is more than a lease can carry: each with twice the slots."""
-        duty, slots = self._duty, 1
-        while not duty.over.is_set() and not duty.is_paused(self.queue):
-            settings = duty.settings
-            options = PumpOptions.for_pair(settings, lease=duty.pipeline.lease / 1000)
-            done = duty.jobs.carry(settings, self.queue, [options] * slots, duty.waiting.now(), settings.rate)
-            duty.heard(done)
-            if done.error:
-                self._suffer(done.error)
-                return
-            self._pause, self.trouble = FIRST_PAUSE, ""
-            if not done.has_more:
-                return
-            slots = min(2 * slots, duty.jobs.most_slots)
-
-    def _suffer(self, why: str) -> None:
-        self.trouble = why
-        log.warning("%s: %s; next try in %.0f s", self.queue, why, self._pause)
-        self._duty.over.wait(self._pause)
-        self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
 
 def provisioned(pair: PairSettings, sleep: Callable[[float], None]) -> Sequence[str]:
-    """The backlog queues of a pair, made where they were not there (P1 to P5)."""
+    """Creates the backlog queues of a pair that do not exist, and returns the names of all (P1 to P5)."""
     administration: Administration | None = None
     try:
         administration = secondary_administration(pair)

@@ -1,7 +1,7 @@
-"""What the operator has paused: pairs, backlog queues, destinations. Remembered in a file over a restart.
+"""What the operator has paused: pairs, backlog queues, destinations. A file keeps it over a restart.
 
-A queue that is paused is not listened to, and its slots stop. A destination that is paused is left alone, as one that
-takes nothing: its messages stay in the backlog, and those for others pass.
+The worker does not listen to a paused queue, and stops its slots. Messages for a paused destination stay in the
+backlog, and messages for other destinations pass them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BY_THE_OPERATOR = "paused by the operator"
 
 
 class StateUnreadable(SyphonError):
-    """The state file cannot be read."""
+    """The file that keeps the pauses cannot be read."""
 
 
 class Pause(BaseModel):
-    """One thing that is paused: a pair, or one of its queues, or one of its destinations."""
+    """One pause: of a pair, of one of its queues, or of one of its destinations."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,15 +49,15 @@ class _State(BaseModel):
 
 
 class Pauses:
-    """Asked by many threads, changed by one at a time."""
+    """All pauses of a worker. Many threads may read them; one at a time changes them."""
 
     def __init__(self, file: Path | None = None) -> None:
-        """Without a file nothing is remembered. One that is there and makes no sense raises `StateUnreadable`."""
+        """Without a file, pauses end with the process. A file that is not valid raises `StateUnreadable`."""
         self._file = file
         self._lock = threading.Lock()
         self._held = frozenset(_read(file)) if file is not None and file.exists() else frozenset[Pause]()
         for pause in self.all():
-            log.warning("%s is paused since before the start; `syphon resume` ends it", pause)
+            log.warning("%s has been paused since before the start; `syphon resume` ends the pause", pause)
 
     def all(self) -> list[Pause]:
         return sorted(self._held, key=str)
@@ -80,17 +80,17 @@ class Pauses:
             for pause in set(pauses) - self._held:
                 log.warning("%s is paused by the operator", pause)
                 self._held |= {pause}
-            self._remember()
+            self._save()
 
     def end(self, pauses: Iterable[Pause]) -> None:
         with self._lock:
             for pause in set(pauses) & self._held:
-                log.info("%s goes on", pause)
+                log.info("%s is resumed", pause)
                 self._held -= {pause}
-            self._remember()
+            self._save()
 
-    def _remember(self) -> None:
-        """Whole or not at all: a half-written file would stop the next start."""
+    def _save(self) -> None:
+        """Writes the file whole or not at all: a half-written file would stop the next start."""
         if self._file is None:
             return
         text = _State(paused=self.all()).model_dump_json(indent=2, exclude_none=True)
@@ -108,7 +108,7 @@ class Pauses:
                     os.unlink(fresh)
                 raise
         except OSError as error:
-            log.error("what is paused is not remembered over a restart: %s cannot be written: %s", self._file, error)
+            log.error("pauses will not outlast a restart: %s cannot be written: %s", self._file, error)
 
 
 def _read(file: Path) -> list[Pause]:
@@ -116,6 +116,6 @@ def _read(file: Path) -> list[Pause]:
         return _State.model_validate_json(file.read_bytes()).paused
     except (OSError, ValidationError) as error:
         raise StateUnreadable(
-            f"{file} says what is paused, and cannot be read ({type(error).__name__}). Correct it, or remove it: then "
-            "nothing is paused."
+            f"{file}, which keeps the pauses, cannot be read ({type(error).__name__}). Correct the file, "
+            "or remove it to start without pauses."
         ) from None

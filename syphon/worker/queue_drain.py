@@ -1,7 +1,7 @@
-"""One backlog queue, carried until it is proven empty, or until something else ends it (X2, D4).
+"""The drain of one backlog queue: it moves messages until a peek proves the queue empty, or until it must end (X2, D4).
 
-Looking is peeking: counts are hints, and a throttled namespace says 0. What peeking shows but a job does not receive is
-locked by somebody: its lock is waited for.
+Only a peek proves that a queue is empty: counts are hints, and a throttled namespace says 0. A message that a peek
+shows but a job does not receive is locked by another receiver: the drain waits for the end of its lock.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from syphon.spark import JobResult, Jobs, Totals
 from syphon.transfer import PumpOptions
 
 from .backoffs import Backoffs
-from .emptiness import EmptinessCheck
+from .message_counts import EmptinessCheck
 from .shared_limit import LimitShare, SharedLimit
 
 log = logging.getLogger(__name__)
 
 QUIET = 1.0
-"""Seconds without a message after which a slot ends: whether the queue is empty is found out by peeking."""
+"""Seconds without a message after which a slot ends: a peek then tells whether the queue is empty."""
 PER_SLOT = 5_000
-"""Messages that are worth a slot of their own."""
+"""Messages that justify one more slot."""
 SHORTEST_REST, LONGEST_REST = 2.0, 15.0
-"""Seconds between jobs on a queue whose messages are locked, or wait for their destination."""
+"""Seconds between jobs on a queue whose messages are locked, or whose destinations back off."""
 MOST_COUNTED = 100_000
-"""How many messages are counted at the end; from there on it is "at least"."""
+"""How many messages are counted at the end; beyond it the count means "at least"."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainOptions:
-    """What is asked for."""
+    """Which messages a drain moves, and its limits."""
 
     messages: MessageFilter = field(default_factory=MessageFilter)
     limit: int | None = None
     rate: float | None = None
     timeout: float | None = None
     patience: float = 120.0
-    """Seconds it goes on while nothing moves."""
+    """Seconds that a drain continues while nothing moves."""
     lease: float = 60.0
     ttl: Ttl | None = None
 
@@ -59,16 +59,16 @@ class DrainOptions:
 
 
 class QueueState(StrEnum):
-    """Where the draining of a queue stands, or how it ended."""
+    """What the drain of a queue does now, or how it ended."""
 
     LOOKING = "looking"
     MOVING = "moving"
     WAITING = "waiting"
     EMPTY = "empty"
-    """Proven by a peek: nothing that was asked for is left."""
+    """A peek has proven that no message that was asked for is left."""
     NOT_THERE = "not there"
     STUCK = "stuck"
-    """Nothing has moved for longer than the patience lasts."""
+    """Nothing has moved for longer than the patience of the drain."""
     LIMIT = "limit reached"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -79,7 +79,7 @@ class QueueState(StrEnum):
 
 
 class QueueDrain:
-    """One queue, being drained."""
+    """Drains one queue, in a thread of its own."""
 
     def __init__(
         self,
@@ -87,28 +87,30 @@ class QueueDrain:
         queue: str,
         jobs: Jobs,
         options: DrainOptions,
-        lookout: EmptinessCheck,
-        waiting: Backoffs,
-        allowance: SharedLimit,
-        over: threading.Event,
-        hint: int | None,
+        emptiness: EmptinessCheck,
+        backoffs: Backoffs,
+        limit: SharedLimit,
+        stopping: threading.Event,
+        expected: int | None,
     ) -> None:
         self.pair = pair
         self.queue = queue
-        self.hint = hint
-        """How many messages there were in the beginning, by the namespace's own count."""
+        self.expected = expected
+        """How many messages there were at the start, by the count of the namespace; None if it is unknown."""
         self.state = QueueState.LOOKING
-        self.account = Totals()
-        self.waiting = waiting
+        self.totals = Totals()
+        self.backoffs = backoffs
         self.remaining: int | None = None
-        """How many are left in the end; none if nobody could look."""
+        """Messages that were asked for and are left at the end; None if the queue could not be peeked."""
+        self.others: int | None = None
+        """Messages that were not asked for, by the last complete peek; None if there was none."""
         self.error = ""
         self.fault: SideFault | None = None
         self._jobs = jobs
         self._options = options
-        self._lookout = lookout
-        self._allowance = allowance
-        self._over = over
+        self._emptiness = emptiness
+        self._limit = limit
+        self._stopping = stopping
         self._moved_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"drain {queue}", daemon=True)
 
@@ -131,74 +133,79 @@ class QueueDrain:
             self.state, self.error = QueueState.FAILED, f"{type(error).__name__}: {error}"
             raise
         finally:
-            self._allowance.leave()
+            self._limit.leave()
 
     def _drained(self) -> QueueState:
-        """Looks, and carries, until it is proven empty or something else ends it."""
+        """Peeks and runs jobs until the queue is proven empty, or something else ends the drain."""
         while self._is_there_more():
-            if self._over.is_set():
+            if self._stopping.is_set():
                 return QueueState.STOPPED
-            with self._allowance.share() as share:
+            with self._limit.share() as share:
                 if share.most == 0:
                     return QueueState.LIMIT
-                done = self._carry(share)
-            if done.fault is not None:
-                self.fault, self.error = done.fault, done.fault.text
+                result = self._run_job(share)
+            if result.fault is not None:
+                self.fault, self.error = result.fault, result.fault.text
                 return QueueState.FAILED
             if time.monotonic() - self._moved_at > self._options.patience:
                 return QueueState.STUCK
-            if not done.has_more:
-                self._rest(done)
+            if not result.has_more:
+                self._rest(result)
         return QueueState.EMPTY
 
     def _is_there_more(self) -> bool:
-        """Asks the queue itself, patiently: a secondary that is out of reach may come back."""
+        """Peeks into the queue, and tries again while the patience lasts: an unreachable secondary may come back."""
         while True:
             try:
-                return self._lookout.count(self.queue, self._options.wants, 1) > 0
+                found = self._emptiness.count(self.queue, self._options.wants, 1)
             except (Faulted, DestinationMissing):
                 raise
             except SyphonError as error:
                 self.error = str(error)
-                if self._over.is_set() or time.monotonic() - self._moved_at > self._options.patience:
+                if self._stopping.is_set() or time.monotonic() - self._moved_at > self._options.patience:
                     raise
                 self.state = QueueState.WAITING
-                self._over.wait(SHORTEST_REST)
+                self._stopping.wait(SHORTEST_REST)
             else:
-                self.error = ""
+                if not found.wanted:
+                    self.others = found.others
+                return found.wanted > 0
 
-    def _carry(self, share: LimitShare) -> JobResult:
+    def _run_job(self, share: LimitShare) -> JobResult:
         self.state = QueueState.MOVING
         count = self._slots() if share.most is None else 1
         options = [self._options.pump_options(self.pair, share.most)] * count
-        done = self._jobs.carry(self.pair, self.queue, options, self.waiting.now(), self._options.rate)
-        self.account = self.account.add(done.sheets)
-        self.waiting.learn(done.waiting)
-        self.error = done.error
-        share.used = done.counters.moved
+        result = self._jobs.run(self.pair, self.queue, options, self.backoffs.now(), self._options.rate)
+        self.totals = self.totals.add(result.reports)
+        self.backoffs.learn(result.backing_off)
+        self.error = result.error
+        share.used = result.counters.moved
         if share.used:
             self._moved_at = time.monotonic()
-        return done
+        return result
 
     def _slots(self) -> int:
-        """More for a deep backlog. The count is a hint, and one slot is enough to be right."""
-        left = max(0, (self.hint or 0) - self.account.moved)
+        """More slots for a deep backlog. The count is a hint; one slot is always enough to be correct."""
+        left = max(0, (self.expected or 0) - self.totals.moved)
         return max(1, min(self._jobs.most_slots, left // PER_SLOT))
 
-    def _rest(self, done: JobResult) -> None:
-        """What is left is locked, or waits for its destination. Nothing left: there is no reason to wait."""
-        if done.counters.received and not done.counters.left:
+    def _rest(self, result: JobResult) -> None:
+        """Waits, because the rest is locked or its destinations back off. If the job left nothing, it does not wait."""
+        if result.counters.received and not result.counters.left:
             return
         self.state = QueueState.WAITING
-        waits = [destination.seconds for destination in self.waiting.now()]
-        self._over.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))
+        waits = [destination.seconds for destination in self.backoffs.now()]
+        self._stopping.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))
 
-    def look_back(self) -> None:
-        """Counts what is left, once all is over."""
-        if self.state in (QueueState.EMPTY, QueueState.NOT_THERE):
+    def count_rest(self) -> None:
+        """Counts the messages that are left, after the drain has ended. An empty queue has been counted already."""
+        if self.state is QueueState.NOT_THERE:
+            self.remaining = self.others = 0
+            return
+        if self.state is QueueState.EMPTY:
             self.remaining = 0
             return
         try:
-            self.remaining = self._lookout.count(self.queue, self._options.wants, MOST_COUNTED)
+            self.remaining, self.others = self._emptiness.count(self.queue, self._options.wants, MOST_COUNTED)
         except SyphonError as error:
             log.debug("%s could not be counted: %s", self.queue, error)

@@ -1,7 +1,7 @@
-"""The worker: it listens to the backlog queues of its pairs and carries home what comes, until it is told to stop.
+"""The worker: it listens to the backlog queues of its pairs and moves their messages, until it is told to stop.
 
-A pair that faults ends the worker, after the five seconds of the rule (C1 to C3). Stopping is a sequence: no more
-rings; slots finish or give back what is in hand; both sides of every pair are closed.
+A pair that faults ends the worker, after the five seconds of the rule (C1 to C3). Stopping is a sequence: the worker
+stops listening; slots finish or give back the messages in hand; both sides of every pair are closed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from syphon.config import Config
-from syphon.model import Faulted, SyphonError
+from syphon.model import SyphonError
 from syphon.spark import ControlServer, Jobs
 
 from .pair_worker import PairWorker
@@ -22,83 +22,80 @@ log = logging.getLogger(__name__)
 
 TURN = 0.2
 GRACE = 25.0
-"""Seconds that slots get to end once the worker stops: their own grace, and a little for Spark."""
+"""Seconds for slots to end once the worker stops: their own grace, and a little for Spark."""
 FAULT_GRACE = 5.0
-"""The same when a side has ended: then the rule has faulted the other one, too."""
+"""The same after a fault: then the rule has faulted the other side, too."""
 
 
 class Worker:
     """Serves all pairs of a configuration."""
 
     def __init__(
-        self, config: Config, jobs: Jobs, desk: ControlServer, makes_queues: bool = True, pauses: Pauses | None = None
+        self,
+        config: Config,
+        jobs: Jobs,
+        control_server: ControlServer,
+        makes_queues: bool = True,
+        pauses: Pauses | None = None,
     ) -> None:
-        self._over = threading.Event()
-        self._jobs = jobs
-        self._desk = desk
+        self._stopping = threading.Event()
+        self._control_server = control_server
         pauses = pauses or Pauses()
-        self.duties = [
-            PairWorker(pair, config.pipeline, jobs, self._over, makes_queues, pauses) for pair in config.pairs
+        self.pairs = [
+            PairWorker(pair, config.pipeline, jobs, self._stopping, makes_queues, pauses) for pair in config.pairs
         ]
         self.reload(config)
 
+    def start(self) -> None:
+        """Begins to serve the pairs, each in threads of its own."""
+        for pair in self.pairs:
+            pair.start()
+
     def run(self, turned: Callable[[], None] = lambda: None) -> SyphonError | None:
-        """Works until it is stopped, or something cannot go on: then that is returned. `turned` feeds a watchdog."""
+        """Waits until the worker is stopped, or must end: then it returns the reason. `turned` feeds a watchdog."""
         reason: SyphonError | None = None
-        while not self._over.is_set() and reason is None:
+        while not self._stopping.is_set() and reason is None:
             turned()
-            self._over.wait(TURN)
-            reason = self._why_not_go_on()
+            self._stopping.wait(TURN)
+            reason = next(filter(None, (pair.failure for pair in self.pairs)), None)
         return self._leave(reason, turned)
 
     @property
     def is_stopping(self) -> bool:
-        return self._over.is_set()
+        return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Asks it to end. Safe in a signal handler."""
-        self._over.set()
+        """Asks the worker to end. Safe in a signal handler."""
+        self._stopping.set()
 
     def reload(self, config: Config) -> None:
-        """Takes over rates and filters. Pairs, namespaces and queues stay as they are until the next start.
+        """Takes over rates and destinations. Pairs, namespaces and queues stay as they are until the next start.
 
-        A job that goes by other filters ends early, and the next one goes by these.
+        A running job with other destinations ends early, and the next job uses the new ones.
         """
         fresh = {pair.name: pair for pair in config.pairs}
-        for duty in self.duties:
-            found = fresh.get(duty.settings.name, duty.settings)
-            before = duty.settings.destinations
-            duty.settings = duty.settings.model_copy(update={"destinations": found.destinations, "rate": found.rate})
-            self._desk.limit(found.name, found.rate)
-            if found.destinations != before:
-                self._desk.supersede(found.name)
+        for pair in self.pairs:
+            settings = fresh.get(pair.settings.name, pair.settings)
+            changed = pair.reload(settings)
+            self._control_server.limit(settings.name, settings.rate)
+            if changed:
+                self._control_server.supersede(settings.name)
 
     # --- ending --------------------------------------------------------------------------------------------------
 
-    def _why_not_go_on(self) -> SyphonError | None:
-        for duty in self.duties:
-            watch = duty.watch
-            broken = duty.failure or (watch.failure if watch is not None else None)
-            if broken is not None:
-                return broken if isinstance(broken, SyphonError) else SyphonError(f"{type(broken).__name__}: {broken}")
-            if watch is not None and any(side.has_ended for side in watch.pair.sides):
-                return Faulted(f"The pair {watch.name} has faulted, and the worker ends with it: {watch.pair.fault}")
-        return None
-
     def _leave(self, reason: SyphonError | None, turned: Callable[[], None]) -> SyphonError | None:
-        """Each step has its reason: rings end first, so that no job begins; slots next, while both sides are open."""
-        self._over.set()
+        """Stops listening first, so that no job begins; then the slots, while both sides are open; then the sides."""
+        self._stopping.set()
         turned()
-        self._desk.stop_all()
-        for duty in self.duties:
-            if duty.watch is not None:
-                duty.watch.silence()
+        self._control_server.stop_all()
+        for pair in self.pairs:
+            pair.silence()
         deadline = time.monotonic() + (GRACE if reason is None else FAULT_GRACE)
-        while time.monotonic() < deadline and any(duty.is_working for duty in self.duties):
+        while time.monotonic() < deadline and any(pair.is_working for pair in self.pairs):
             turned()
             time.sleep(TURN / 4)
-        for duty in self.duties:
-            if duty.is_working:
-                log.warning("%s: not everything in hand was finished; it comes again", duty.settings.name)
-            duty.stop()
+        for pair in self.pairs:
+            if pair.is_working:
+                log.warning("%s: some messages in hand were not finished; they come again", pair.settings.name)
+            pair.stop()
         return reason

@@ -1,4 +1,4 @@
-"""A limit on messages, shared by all queues of a drain, and kept to the message."""
+"""A limit on messages that all queues of a drain share, exact to the message."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class LimitShare:
-    """What one queue may move now: 0 when nothing is left, None when there is no limit."""
+    """How many messages one queue may move now: 0 if the limit is used up, None if there is no limit."""
 
     most: int | None
     used: int = 0
 
 
 class SharedLimit:
-    """How many messages may still be moved, shared by all queues. Without a limit there is always more."""
+    """How many messages all queues together may still move. Without a limit, any number."""
 
     def __init__(self, limit: int | None, queues: int) -> None:
         self._left = limit
@@ -27,7 +27,7 @@ class SharedLimit:
 
     @contextmanager
     def share(self) -> Iterator[LimitShare]:
-        """A share of what is left. What is not used of it comes back, however the block ends: others wait for it."""
+        """Lends a share of the rest. The unused part returns however the block ends: other queues wait for it."""
         share = LimitShare(self._take())
         try:
             yield share
@@ -39,7 +39,7 @@ class SharedLimit:
         with self._changed:
             if self._left is None:
                 return None
-            # What others have and do not use comes back to those who can.
+            # Another queue may return what it does not use: wait for it before saying that nothing is left.
             self._changed.wait_for(lambda: self._left or not self._lent)
             share = -(-self._left // max(1, self._queues))
             self._left -= share
@@ -54,6 +54,6 @@ class SharedLimit:
                 self._changed.notify_all()
 
     def leave(self) -> None:
-        """One queue less to share with."""
+        """A queue has ended: the others share the rest without it."""
         with self._changed:
             self._queues -= 1

@@ -21,7 +21,7 @@ from syphon.config import NamespaceSettings
 from syphon.model.errors import DestinationMissing, SyphonError
 from tests.faults.checker import BACKLOG, DEAD, HOME, Found
 from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input
-from tests.support.processes import WITHIN, Plant, Running
+from tests.support.processes import WITHIN, EmulatedPair, Running
 
 QUEUE = "contoso/x-servicebus-transfer/0"
 LOCK = 5.0
@@ -45,7 +45,7 @@ BACKLOG_QUEUE: dict[str, Any] = {
 
 
 @dataclass
-class Site(Plant):
+class Site(EmulatedPair):
     """A primary and a secondary, and a record of what the backlog has acknowledged."""
 
     emulator: Running | None = None

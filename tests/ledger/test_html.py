@@ -132,7 +132,7 @@ def test_a_clean_run_says_so_and_has_no_section_of_trouble() -> None:
     report = a_report()
     clean = replace(
         report,
-        transfers=replace(report.transfers, dead_lettered=0, left=0, unaccounted=0, possible_duplicates=0),
+        transfers=replace(report.transfers, received=1_200, dead_lettered=0, left=0, possible_duplicates=0),
         messages=replace(report.messages, dead_lettered=0, left=0, repeated=0, copies=0),
         dead_letters=[],
         left=[],

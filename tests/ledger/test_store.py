@@ -189,7 +189,7 @@ def test_a_ledger_that_cannot_be_written_stops_no_transfer(spark: SparkSession, 
     text = str(raised.value)
     assert ledger.path in text
     assert "Parent path is not a directory" in text
-    assert "transfer itself went on" in text
+    assert "transfer itself continued" in text
     assert done.exists()
     assert rows.count() == 1
     with pytest.raises(LedgerUnwritable, match="Parent path is not a directory"):

@@ -1,4 +1,4 @@
-"""The clerk ends when it is told to, whatever has become of the ledger (D9)."""
+"""The writer ends when it is told to, whatever has become of the ledger (D9)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class Stuck(Ledger):
 
 def test_a_ledger_that_is_stuck_does_not_keep_a_worker_from_ending() -> None:
     ledger = Stuck()
-    clerk = LedgerWriter(ledger)
+    writer = LedgerWriter(ledger)
+    writer.start()
     for _ in range(MOST_WAITING + 1):
-        clerk.write(None, ())  # from here on there is no room for another word
-    ending = threading.Thread(target=clerk.finish, args=(0.2,), daemon=True)
+        writer.write(None, ())  # from here on there is no room for another word
+    ending = threading.Thread(target=writer.finish, args=(0.2,), daemon=True)
     ending.start()
     ending.join(10)
     assert not ending.is_alive()
-    assert "not written in time" in clerk.error
+    assert "not written in time" in writer.error
     ledger.free.set()

@@ -85,15 +85,15 @@ def test_a_census_travels_with_its_sheet_and_no_count_goes_down_when_a_job_ends(
             desk.open_job(job)
             census = census_of(outcome("orders"), outcome("news", Result.LEFT))
             sent = sheet(job, counters=Counters(received=2, forwarded=1, left=1), in_hand=0, stats=census)
-            desk.take(SlotReport.model_validate_json(sent.model_dump_json()))
-            live = desk.standings()[KEY]
+            desk.receive(SlotReport.model_validate_json(sent.model_dump_json()))
+            live = desk.queue_totals()[KEY]
             desk.close_job(job)
-            ended = desk.standings()[KEY]
-            assert (live.account.forwarded, live.census) == (ended.account.forwarded, ended.census)
+            ended = desk.queue_totals()[KEY]
+            assert (live.totals.forwarded, live.stats) == (ended.totals.forwarded, ended.stats)
             assert (len(live.live), len(ended.live), len(ended.last)) == (1, 0, 1)
-        assert ended.account.forwarded == 2
-        assert ended.census.destinations["orders"].forwarded == 2
-        assert ended.census.process.counts[SECONDS_BUCKETS.index(0.05)] == 2
+        assert ended.totals.forwarded == 2
+        assert ended.stats.destinations["orders"].forwarded == 2
+        assert ended.stats.process.counts[SECONDS_BUCKETS.index(0.05)] == 2
 
 
 def test_what_is_left_counts_once_however_often_it_comes_and_not_at_all_once_it_is_taken() -> None:  # S4

@@ -8,7 +8,7 @@ from syphon.model.stats import DestinationStats, QueueKey, Stats
 from syphon.ops.destination_history import FRESH, DestinationHistory
 from syphon.ops.status import DestinationState, DestinationStatus
 from syphon.spark.control_protocol import SlotReport
-from syphon.spark.control_server import QueueTotals
+from syphon.spark.totals import QueueTotals
 from syphon.transfer.pump import DestinationBackoff
 from syphon.worker.backoffs import TurnedAway
 
@@ -30,8 +30,8 @@ def job(
         attempt=0,
         started_at=0,
         stats=stats,
-        waiting=tuple(waiting),
-        closed=tuple(closed),
+        backing_off=tuple(waiting),
+        rejecting=tuple(closed),
     )
 
 
@@ -44,7 +44,7 @@ class Scene:
         self.history = DestinationHistory()
 
     def ends(self, report: SlotReport) -> None:
-        self.queue_totals.setdefault(QueueKey("a", report.queue), QueueTotals()).close([report])
+        self.queue_totals.setdefault(QueueKey("a", report.queue), QueueTotals()).end_job([report])
 
     def look(
         self,

@@ -144,7 +144,7 @@ def test_an_error_in_the_observer_does_not_stop_the_worker_and_is_logged_once(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with scene(emulator) as found:
-        config = Config.model_validate({"pairs": [found.worker.duties[0].settings]})
+        config = Config.model_validate({"pairs": [found.worker.pairs[0].settings]})
         ops = OpsRuntime(config, found.pauses, RecentEvents())
         looks: list[float] = []
 
@@ -187,7 +187,7 @@ def silent_for(words: str, scene: Scene) -> int:
 def test_a_paused_queue_is_not_listened_to_and_is_again_afterwards(emulator: BackgroundEmulator) -> None:  # S1
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
-        watch = found.worker.duties[0].watch
+        watch = found.worker.pairs[0].listener
         assert watch is not None
         bell = watch._bells[QUEUE]
         found.pauses.add([Pause(pair="contoso", queue=QUEUE)])
@@ -206,7 +206,7 @@ def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator
         assert found.observer.backlog_counts.counts == {}
         key = QueueKey("contoso", QUEUE)
         clock = 100.0
-        counts = BacklogCounts([duty.settings for duty in found.worker.duties], lambda: {key: 5}, lambda: clock)
+        counts = BacklogCounts([duty.settings for duty in found.worker.pairs], lambda: {key: 5}, lambda: clock)
         counts.ask()
         assert counts.counts[key] == BacklogCount(left=0, moved=5)
         assert (counts.counts[key].after(5), counts.counts[key].after(6)) == (0, None)
@@ -225,7 +225,7 @@ def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_asked_for_again_
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
         key, clock, moved = QueueKey("contoso", QUEUE), 100.0, 5
-        counts = BacklogCounts([duty.settings for duty in found.worker.duties], lambda: {key: moved}, lambda: clock)
+        counts = BacklogCounts([duty.settings for duty in found.worker.pairs], lambda: {key: moved}, lambda: clock)
         counts.ask()
         clock, moved = clock + ASK_AGAIN_AFTER, 7  # two more than the queue held
         assert counts.counts[key].after(moved) is None

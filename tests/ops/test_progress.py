@@ -21,14 +21,14 @@ class Draining:
     is_stopping = False
 
     class Queue:
-        queue, state, error, hint = "contoso/x-servicebus-transfer/0", QueueState.WAITING, HOSTILE, 5
+        queue, state, error, expected = "contoso/x-servicebus-transfer/0", QueueState.WAITING, HOSTILE, 5
 
     queues = (Queue(),)
 
     def live(self, queue: Queue) -> Totals:
         return Totals(forwarded=1)
 
-    def waiting(self) -> list[DestinationBackoff]:
+    def backing_off(self) -> list[DestinationBackoff]:
         return [DestinationBackoff("orders", 3.0, HOSTILE, 2)]
 
 

@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from syphon.ops.metric_names import METRICS
 from syphon.ops.status import BacklogQueueState, DestinationState, DestinationStatus, QueueStatus, WorkerStatus
-from tests.support.processes import Plant, Running, aliased, eventually, plant
+from tests.support.processes import EmulatedPair, Running, aliased, emulated_pair, eventually
 from tests.support.tools import ROOT, run, said, tool
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.timeout(300)]
 
 TOKEN = "a-token-of-the-operator"
-BODY = "body of"  # as plant.aliased makes them
+BODY = "body of"  # as emulated_pair.aliased makes them
 EVIL = "<img src=x onerror=document.title='taken'>"
 """A destination as an attacker would name it: they are named by messages."""
 DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked", "drained")
@@ -83,7 +83,7 @@ class Manager:
 
 @dataclass
 class Stage:
-    site: Plant
+    site: EmulatedPair
     worker: Running
     manager: Manager
     url: str
@@ -142,7 +142,7 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("stage")
-    with closing(Manager(folder / "notify")) as manager, plant(folder, destinations=DESTINATIONS) as site:
+    with closing(Manager(folder / "notify")) as manager, emulated_pair(folder, destinations=DESTINATIONS) as site:
         site.control("contoso", "PUT", "quota", {"entity": "full", "bytes": 0})
         config = site.config(status={"listen": "127.0.0.1:0", "token": TOKEN})
         environment = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "1000000"}
@@ -450,7 +450,7 @@ def test_at_its_end_it_says_so_and_the_next_one_remembers_what_was_paused(stage:
     assert code == 0, stage.worker.said
     eventually(lambda: stage.manager.times("STOPPING=1") == 1)
     following = stage.site.start("run", "-c", str(stage.site.folder / "config.yaml"))
-    following.until("pair contoso is paused since before the start")
+    following.until("pair contoso has been paused since before the start")
     stage.url = following.until("status on").rpartition(" ")[2]
     status = stage.status()  # at once: Spark takes a few seconds
     assert ([pause.pair for pause in status.paused], status.state) == (["contoso"], "starting")

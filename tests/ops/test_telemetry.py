@@ -17,7 +17,7 @@ from syphon.ops import otlp
 from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import LOOK_EVERY, Observer
 from syphon.ops.telemetry import Telemetry
-from syphon.spark.control_server import QueueTotals
+from syphon.spark.totals import QueueTotals
 from syphon.worker.pauses import Pauses
 from tests.support.otlp_collector import collector
 from tests.support.status_server import PAIRS
@@ -50,7 +50,7 @@ def test_a_histogram_is_what_tasks_have_counted_all_of_them_together() -> None: 
             for seconds in (0.02, 0.02, 0.3, 30.0):
                 stats.process.note(seconds)
                 stats.send.note(seconds)
-            queue_totals[QueueKey("contoso", f"q{number}")] = QueueTotals(census=stats)
+            queue_totals[QueueKey("contoso", f"q{number}")] = QueueTotals(stats=stats)
         made._observer.queue_totals = queue_totals
         assert list(samples(made, "messaging_process_duration_seconds_count").values()) == [4, 4]
         sent = samples(made, "messaging_client_operation_duration_seconds_sum")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Plant, aliased, eventually, plant
+from tests.support.processes import EmulatedPair, aliased, emulated_pair, eventually
 from tests.support.spark_cluster import cluster
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]
@@ -19,21 +19,21 @@ MESSAGES = 3000
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Plant]:
-    with plant(tmp_path, queues=2) as site:
-        yield site
+def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
+    with emulated_pair(tmp_path, queues=2) as pair:
+        yield pair
 
 
-def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(site: Plant, tmp_path: Path) -> None:
+def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(pair: EmulatedPair, tmp_path: Path) -> None:
     for index in range(2):
         share = range(index, MESSAGES, 2)
-        site.put([aliased(number, "orders") for number in share], index)
+        pair.put([aliased(number, "orders") for number in share], index)
     with cluster(tmp_path) as spark:
         settings = {
             "master": spark.url,
             "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": 2},
         }
-        drain = site.drain("--json", "--rate", "300", config=site.config(pipeline=settings))
+        drain = pair.drain("--json", "--rate", "300", config=pair.config(pipeline=settings))
         eventually(lambda: drain.progress().get("moved", 0) > 200, within=120, explain=lambda: drain.said)
         executors = spark.executors()
         assert len(executors) == 2, "both workers take part"
@@ -46,8 +46,8 @@ def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(site: Plant, t
     assert account["received"] == (
         account["forwarded"] + account["dead_lettered"] + account["left"] + account["unaccounted"]
     )
-    arrived = site.arrived("orders")
+    arrived = pair.arrived("orders")
     assert set(arrived) == {f"m{number}" for number in range(MESSAGES)}
-    assert not site.in_backlog(0)
-    assert not site.in_backlog(1)
+    assert not pair.in_backlog(0)
+    assert not pair.in_backlog(1)
     assert sum(arrived.values()) - MESSAGES <= account["possible_duplicates"] + account["unaccounted"] + 300

@@ -1,4 +1,4 @@
-"""A slot in this process, between a real emulator and a real desk: what it tells the driver, whatever happens."""
+"""A slot in this process, between a real emulator and a real server: what it tells the driver, whatever happens."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def emulator() -> Iterator[BackgroundEmulator]:
 
 
 @pytest.fixture
-def desk() -> Iterator[ControlServer]:
-    with ControlServer() as desk:
-        desk.open_job("j")
-        yield desk
+def server() -> Iterator[ControlServer]:
+    with ControlServer() as server:
+        server.open_job("j")
+        yield server
 
 
 def put(emulator: BackgroundEmulator, *paths: str) -> None:
@@ -62,13 +62,13 @@ def put(emulator: BackgroundEmulator, *paths: str) -> None:
             sender.send_messages(messages[start : start + 200])
 
 
-def slot(emulator: BackgroundEmulator, desk: ControlAddress, **options: Any) -> Slot:
+def slot(emulator: BackgroundEmulator, server: ControlAddress, **options: Any) -> Slot:
     primary, secondary = (
         Side(connection_string=SecretStr(emulator[name].connection_string)) for name in ("contoso", "contoso-dr")
     )
     pair = PairSettings(name="contoso", primary=primary, secondary=secondary)
     return Slot(
-        SlotAssignment(pair, BACKLOG, "j", PumpOptions.for_pair(pair, quiet=5.0, lease=60.0, **options), desk), 0, 0
+        SlotAssignment(pair, BACKLOG, "j", PumpOptions.for_pair(pair, quiet=5.0, lease=60.0, **options), server), 0, 0
     )
 
 
@@ -77,7 +77,7 @@ def in_backlog(emulator: BackgroundEmulator) -> int:
 
 
 def test_where_the_driver_cannot_be_reached_no_message_is_taken(emulator: BackgroundEmulator) -> None:
-    """What it did would be on nobody's account (D7): a drain would move messages, and say that it had moved none."""
+    """What it did would be on nobody's totals (D7): a drain would move messages, and say that it had moved none."""
     put(emulator, "orders")
     with ControlServer() as gone:
         address = gone.address
@@ -88,68 +88,68 @@ def test_where_the_driver_cannot_be_reached_no_message_is_taken(emulator: Backgr
 
 
 def test_an_attempt_that_ends_with_a_mistake_of_ours_counts_as_lost(
-    emulator: BackgroundEmulator, desk: ControlServer, monkeypatch: pytest.MonkeyPatch
+    emulator: BackgroundEmulator, server: ControlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark drops its rows: the account must not balance without them (D9)."""
+    """Spark drops its rows: the totals must not balance without them (D9)."""
     put(emulator, "orders", "orders")
-    broken = slot(emulator, desk.address)
+    broken = slot(emulator, server.address)
 
-    def note(census: Stats, outcome: Outcome) -> None:
+    def note(stats: Stats, outcome: Outcome) -> None:
         raise RuntimeError("a mistake")
 
     monkeypatch.setattr(Stats, "note", note)
     with pytest.raises(RuntimeError, match="a mistake"):
         list(broken.rows())
-    (sheet,) = desk.close_job("j")
-    account = Totals().add([sheet])
-    assert not sheet.finished
-    assert account.killed == 1
-    assert account.received == account.forwarded + account.dead_lettered + account.left + account.unaccounted
-    assert account.received > 0
+    (report,) = server.close_job("j")
+    totals = Totals().add([report])
+    assert not report.finished
+    assert totals.killed == 1
+    assert totals.received == totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted
+    assert totals.received > 0
 
 
 def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
-    emulator: BackgroundEmulator, desk: ControlServer
+    emulator: BackgroundEmulator, server: ControlServer
 ) -> None:
     """A report that is too large is refused, and a slot that is not heard stops: anybody could bring that about."""
     put(emulator, *(f"{'𝒙' * 240}{number}" for number in range(700)))
     emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.BUSY))
-    rows = sum(batch.num_rows for batch in slot(emulator, desk.address).rows())
-    (sheet,) = desk.close_job("j")
-    assert sheet.finished
-    assert (rows, sheet.counters.received) == (700, 700)
+    rows = sum(batch.num_rows for batch in slot(emulator, server.address).rows())
+    (report,) = server.close_job("j")
+    assert report.finished
+    assert (rows, report.counters.received) == (700, 700)
 
 
 def test_the_five_second_rule_holds_in_a_slot_as_well(
-    emulator: BackgroundEmulator, desk: ControlServer
+    emulator: BackgroundEmulator, server: ControlServer
 ) -> None:  # C1, D8
     """The primary is faulted, and the secondary does not let us give back what we have."""
     put(emulator, "orders")
     hung = Fault(Action.HANG, Operation.SETTLE, BACKLOG)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.add(hung))
     emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.HANG))
-    carrying = slot(emulator, desk.address)
-    primary, secondary = carrying._pair.sides
+    running = slot(emulator, server.address)
+    primary, secondary = running._pair.sides
     rows = 0
-    for batch in during(carrying, lambda: primary.fault(NotAuthorized("the key was refused"))):
+    for batch in during(running, lambda: primary.fault(NotAuthorized("the key was refused"))):
         rows += batch.num_rows
-    (sheet,) = desk.close_job("j")
+    (report,) = server.close_job("j")
     assert hung.struck == 1
     assert "the key was refused" in str(secondary.reason)
     assert secondary.since - primary.since >= 5.0
-    assert sheet.fault is not None
-    assert (sheet.fault.side, sheet.fault.denied, rows) == ("primary", True, 1)
+    assert report.fault is not None
+    assert (report.fault.side, report.fault.denied, rows) == ("primary", True, 1)
 
 
-def during(carrying: Slot, strike: Callable[[], None]) -> Iterator[Any]:
+def during(running: Slot, strike: Callable[[], None]) -> Iterator[Any]:
     """What a slot yields; something happens as soon as it has a message."""
 
     def wait() -> None:
-        while not carrying._pump.tally.in_hand:
+        while not running._pump.tally.in_hand:
             time.sleep(0.01)
         strike()
 
     thread = threading.Thread(target=wait)
     thread.start()
-    yield from carrying.rows()
+    yield from running.rows()
     thread.join()

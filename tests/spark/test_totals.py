@@ -15,7 +15,7 @@ COUNTS = st.integers(0, 1000)
 
 
 @st.composite
-def sheets(draw: st.DrawFn) -> SlotReport:
+def reports(draw: st.DrawFn) -> SlotReport:
     forwarded, dead, left, in_hand = (draw(COUNTS) for _ in range(4))
     finished = draw(st.booleans())
     held = 0 if finished else in_hand
@@ -32,19 +32,19 @@ def sheets(draw: st.DrawFn) -> SlotReport:
     )
 
 
-@given(st.lists(sheets()))
+@given(st.lists(reports()))
 def test_received_is_forwarded_and_dead_lettered_and_left_and_unaccounted(ended: list[SlotReport]) -> None:  # D9
-    account = Totals().add(ended)
-    assert account.received == account.forwarded + account.dead_lettered + account.left + account.unaccounted
-    assert account.killed == sum(not sheet.finished for sheet in ended)
+    totals = Totals().add(ended)
+    assert totals.received == totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted
+    assert totals.killed == sum(not report.finished for report in ended)
 
 
-@given(st.lists(sheets()), st.lists(sheets()))
+@given(st.lists(reports()), st.lists(reports()))
 def test_what_is_under_way_is_shown_and_not_kept(ended: list[SlotReport], live: list[SlotReport]) -> None:
-    account = Totals().add(ended)
-    before = asdict(account)
-    shown = account.plus(live)
-    assert asdict(account) == before
-    assert shown.received == account.received + sum(sheet.counters.received for sheet in live)
-    assert shown.in_hand == sum(sheet.in_hand for sheet in live)
-    assert shown.moved == account.moved + sum(sheet.counters.moved for sheet in live)
+    totals = Totals().add(ended)
+    before = asdict(totals)
+    shown = totals.plus(live)
+    assert asdict(totals) == before
+    assert shown.received == totals.received + sum(report.counters.received for report in live)
+    assert shown.in_hand == sum(report.in_hand for report in live)
+    assert shown.moved == totals.moved + sum(report.counters.moved for report in live)

@@ -1,4 +1,4 @@
-"""The account of an afternoon: an outage, its end, and everything that can go wrong in between.
+"""The ledger of one afternoon: an outage, its end, and everything that can go wrong in between.
 
 | what                                         | transfers | messages |
 |----------------------------------------------|-----------|----------|
@@ -42,7 +42,7 @@ def put_on_record(ledger: Ledger, spark: SparkSession) -> None:
 
 
 def _first() -> list[Outcome]:
-    """Noon: `orders` is full for some, `billing` takes what it gets."""
+    """At noon `orders` is full for some messages, and `billing` accepts all of its own."""
     return [
         *(outcome(n, at=NOON + n * 1000, waited=n * MINUTE, destination="Orders/") for n in range(1, 41)),
         *(outcome(n, at=NOON + n * 1000, waited=30_000, destination="billing") for n in range(41, 61)),
@@ -56,7 +56,7 @@ def _first() -> list[Outcome]:
 
 
 def _second() -> list[Outcome]:
-    """An hour later: `orders` has room again, and two locks are lost on the way."""
+    """An hour later `orders` has room again, and two messages lose their locks."""
     later = NOON + HOUR
     return [
         *(outcome(n, at=later, waited=n * MINUTE + HOUR) for n in range(61, 71)),

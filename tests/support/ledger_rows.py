@@ -1,4 +1,4 @@
-"""Outcomes and attempts as tasks report them, and ledgers made of them."""
+"""Builds outcomes and attempts as tasks report them, and writes ledgers from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 NOON = int(datetime(2026, 10, 5, 12, tzinfo=UTC).timestamp() * 1000)
-"""When most things happen here, in milliseconds."""
+"""The time of most events in these tests, in milliseconds since 1970."""
 ORIGIN = Origin("contoso", "job-1", 0, 0)
 
 
@@ -32,7 +32,7 @@ def outcome(
     message_id: str | None = None,
     possible_duplicate: bool = False,
 ) -> Outcome:
-    """A transfer that was settled at a time, of a message that had been in the backlog for a while."""
+    """A transfer that was settled at `at`, of a message that had been in the backlog for `waited` milliseconds."""
     forwarded = result is Result.FORWARDED
     return Outcome(
         queue="contoso/x-servicebus-transfer/0",
@@ -55,7 +55,7 @@ def outcome(
 def attempt(
     received: int, forwarded: int | None = None, *, origin: Origin = ORIGIN, at: int = NOON, **more: object
 ) -> Attempt:
-    """What a task had counted; all of it forwarded unless told otherwise."""
+    """An attempt of a task that had received so many messages, all of them forwarded by default."""
     ending: dict[str, object] = {"finished": True, "error": None}
     ending |= {name: more.pop(name) for name in list(ending) if name in more}
     counters = Counters(received, received if forwarded is None else forwarded, **more)  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ def attempt(
 def rows_of(
     spark: SparkSession, outcomes: Sequence[Outcome], origin: Origin = ORIGIN, work: Callable[[], object] = str
 ) -> DataFrame:
-    """The rows as a job has them: made by a task when they are needed, `work` and all, and persisted."""
+    """Persisted rows as a job has them: a task makes them when they are needed, and calls `work` each time."""
 
     def pump(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:

@@ -1,4 +1,4 @@
-"""Everything in processes of its own: an emulator with a primary and a secondary, workers and drains beside it."""
+"""Runs an emulator with a primary and a secondary, workers and drains, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ import yaml
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 WITHIN = 180.0
-"""Seconds that things may take on a machine that has other things to do."""
+"""Seconds that a step may take on a busy machine."""
 
 
 class Running:
-    """A syphon command that is running, or another module; what it says on stderr is kept line by line."""
+    """A running syphon command, or another module. It keeps the lines that the process writes to stderr."""
 
     def __init__(
         self, arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None, module: str = "syphon"
@@ -53,7 +53,7 @@ class Running:
         return "\n".join(self.lines)
 
     def until(self, words: str, within: float = WITHIN) -> str:
-        """The first line on stderr with these words, as soon as it is there."""
+        """Waits for the first line on stderr with these words, and returns it."""
 
         def found() -> str | None:
             return next((line for line in self.lines if words in line), None)
@@ -63,12 +63,12 @@ class Running:
         return line
 
     def progress(self) -> dict[str, Any]:
-        """The last line of progress."""
+        """The last line of progress, as a dictionary."""
         lines = [line for line in self.lines if line.startswith('{"progress"')]
         return json.loads(lines[-1])["progress"] if lines else {}
 
     def end(self, within: float = WITHIN) -> tuple[int, str]:
-        """Exit code and stdout, once it has ended."""
+        """Waits for the end of the process. Returns its exit code and stdout."""
         try:
             self.process.wait(within)
         except subprocess.TimeoutExpired:
@@ -82,7 +82,7 @@ class Running:
         return self.end(within)
 
     def descendants(self) -> list[tuple[int, str]]:
-        """Process ids and command lines of all that it has started."""
+        """Process ids and command lines of all processes that it has started."""
         parents: dict[int, list[int]] = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -116,7 +116,7 @@ def command_line(pid: int) -> str:
 
 
 def parent_of(pid: int) -> int:
-    """Its parent, or 0 if it is not there."""
+    """The parent of a process, or 0 if the process does not exist."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -139,14 +139,14 @@ def eventually(condition: Callable[[], Any], within: float = WITHIN, explain: Ca
 
 
 def aliased(number: int, path: str, **options: Any) -> ServiceBusMessage:
-    """A message as it lies in the backlog."""
+    """A message as it is in the backlog, with its aliases."""
     properties: dict[str | bytes, Any] = {"x-ms-path": path, "number": number}
     return ServiceBusMessage(f"body of {number}", message_id=f"m{number}", application_properties=properties, **options)
 
 
 @dataclass
-class Plant:
-    """Two namespaces in another process, and what tests do with them."""
+class EmulatedPair:
+    """A primary and a secondary namespace in an emulator process, and what tests do with them."""
 
     folder: Path
     primary: str
@@ -161,7 +161,7 @@ class Plant:
         return f"contoso/x-servicebus-transfer/{index}"
 
     def put(self, messages: Sequence[ServiceBusMessage], index: int = 0) -> None:
-        """Into a backlog queue, as a sender's failover would."""
+        """Puts messages into a backlog queue, as a sender does during an outage of the primary."""
         with (
             ServiceBusClient.from_connection_string(self.secondary) as client,
             client.get_queue_sender(self.backlog(index)) as sender,
@@ -170,7 +170,7 @@ class Plant:
                 sender.send_messages(list(messages[start : start + 100]))
 
     def arrived(self, *paths: str) -> Counter[str]:
-        """The ids of all messages at destinations, by peeking."""
+        """The ids of all messages at destinations, by peek."""
         found: Counter[str] = Counter()
         with ServiceBusClient.from_connection_string(self.primary) as client:
             for path in paths:
@@ -184,7 +184,7 @@ class Plant:
     # --- the emulator --------------------------------------------------------------------------------------------
 
     def control(self, name: str, method: str, what: str, body: Any = None) -> Any:
-        """A request to the emulator's own controls: outages, faults, counters."""
+        """Sends a request to the control interface of the emulator: outages, faults, counters."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.controls[name]}/$emulator/{what}", data, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -194,7 +194,7 @@ class Plant:
     # --- syphon --------------------------------------------------------------------------------------------------
 
     def config(self, name: str = "config.yaml", **more: Any) -> Path:
-        """Settings of a worker on this pair; `more` goes over them."""
+        """Writes the settings of a worker on this pair; `more` replaces some of them."""
         pair = {
             "name": "contoso",
             "primary": {"connection_string": self.primary},
@@ -220,14 +220,14 @@ class Plant:
         return self.start("drain", "-c", str(config or self.config()), "--yes", *arguments)
 
     def drained(self, *arguments: str, config: Path | None = None) -> tuple[int, dict[str, Any]]:
-        """A drain from start to end: its exit code and its result."""
+        """Runs a drain to its end. Returns its exit code and its result."""
         drain = self.drain("--json", *arguments, config=config)
         code, out = drain.end()
         assert out, f"exit code {code}: {drain.said}"
         return code, json.loads(out)
 
     def worker(self, *arguments: str, config: Path | None = None) -> Running:
-        """A worker that listens."""
+        """Starts a worker, and waits until it listens."""
         worker = self.start("run", "-c", str(config or self.config()), *arguments)
         worker.until("listening to")
         return worker
@@ -254,10 +254,10 @@ DESTINATIONS = ("orders", "billing/invoices", "news")
 
 
 @contextmanager
-def plant(
+def emulated_pair(
     folder: Path, queues: int = 2, lock: str = "10s", destinations: Sequence[str] = DESTINATIONS
-) -> Iterator[Plant]:
-    """A running one. Locks are short, so that what a killed task held is back before the test is over."""
+) -> Iterator[EmulatedPair]:
+    """Runs a pair. Its locks are short, so that the messages of a killed task return before the end of the test."""
     folder.mkdir(parents=True, exist_ok=True)
     backlog = [
         {
@@ -279,13 +279,13 @@ def plant(
     config.write_text(yaml.safe_dump(settings))
     emulator = Running(["emulator", "--json", "--config", str(config)], folder)
     assert emulator.process.stdout is not None
-    made: Plant | None = None
+    pair: EmulatedPair | None = None
     try:
         home, away = json.loads(emulator.process.stdout.readline())["namespaces"]
         controls = {side["name"]: f"http://127.0.0.1:{side['http_port']}" for side in (home, away)}
-        made = Plant(folder, home["connection_string"], away["connection_string"], controls, queues)
-        yield made
+        pair = EmulatedPair(folder, home["connection_string"], away["connection_string"], controls, queues)
+        yield pair
     finally:
-        if made is not None:
-            made.close()
+        if pair is not None:
+            pair.close()
         emulator.close()

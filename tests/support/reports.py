@@ -1,4 +1,4 @@
-"""A report as a value, for those who show one: no Spark needed."""
+"""Reports as values, for tests that show one without Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUEUE = "contoso/x-servicebus-transfer/0"
 
 
 def a_report(destination: str = "orders", reason: str = "MessageTooLarge", message_id: str = "m-1") -> Report:
-    """Something of everything. The texts are those that come with messages."""
+    """A report with an entry in every list. The arguments are texts that come with messages."""
     example = f"{reason}: more of it, {reason}"
     line = ReasonCount(reason, destination, 7, NOON, NOON, example)
     return Report(
@@ -35,7 +35,9 @@ def a_report(destination: str = "orders", reason: str = "MessageTooLarge", messa
         pairs=["contoso"],
         first=NOON,
         last=NOON + timedelta(minutes=2),
-        transfers=Transfers(1_200, 7, 9, 5, 2, 1_500_000),
+        transfers=Transfers(
+            received=1_221, forwarded=1_200, dead_lettered=7, left=9, possible_duplicates=2, bytes=1_500_000
+        ),
         messages=Messages(1_199, 7, 3, 1, 1),
         in_backlog=Spread(90, 4_000, 90_000),
         waits=[Band(60, 0), Band(300, 1_000), Band(3_600, 0), Band(None, 199)],
@@ -53,7 +55,6 @@ def a_report(destination: str = "orders", reason: str = "MessageTooLarge", messa
 
 
 def an_empty_report() -> Report:
-    nothing = Transfers(0, 0, 0, 0, 0, 0)
     return Report(
         "/ledger",
         Period(),
@@ -61,7 +62,7 @@ def an_empty_report() -> Report:
         [],
         None,
         None,
-        nothing,
+        Transfers(),
         Messages(0, 0, 0, 0, 0),
         None,
         [],

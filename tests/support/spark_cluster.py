@@ -29,7 +29,7 @@ def free_port() -> int:
 
 @dataclass
 class Cluster:
-    """A running one."""
+    """A running cluster."""
 
     url: str
     page: str
@@ -41,7 +41,7 @@ class Cluster:
             return found
 
     def executors(self) -> list[int]:
-        """The JVMs that run tasks: each is a child of a worker."""
+        """The process ids of the JVMs that run tasks: each is a child of a worker."""
         found = []
         for worker in self.workers:
             children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
@@ -54,7 +54,7 @@ class Cluster:
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
     home = Path(pyspark.__file__).parent
-    # The executors' Python has what syphon depends on; syphon itself has to come from the driver.
+    # The Python of the executors has the dependencies of syphon; syphon itself must come from the driver.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = {
         **clean,
@@ -104,9 +104,9 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             )
             for _ in range(2)
         ]
-        made = Cluster(url, f"http://127.0.0.1:{page}", workers)
-        eventually(lambda: _alive(made) == 2, explain=lambda: (folder / "spark-0.log").read_text()[-2000:])
-        yield made
+        running = Cluster(url, f"http://127.0.0.1:{page}", workers)
+        eventually(lambda: _alive(running) == 2, explain=lambda: (folder / "spark-0.log").read_text()[-2000:])
+        yield running
     finally:
         for process in reversed(started):
             process.terminate()
@@ -118,8 +118,8 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                 process.wait()
 
 
-def _alive(made: Cluster) -> int:
+def _alive(running: Cluster) -> int:
     try:
-        return sum(worker["state"] == "ALIVE" for worker in made.state()["workers"])
-    except (OSError, ValueError):  # while it starts it does not answer, or with a page for people
+        return sum(worker["state"] == "ALIVE" for worker in running.state()["workers"])
+    except (OSError, ValueError):  # while it starts, it does not answer, or answers with a page instead of JSON
         return 0

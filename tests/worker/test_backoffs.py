@@ -1,32 +1,53 @@
-"""What the driver remembers of destinations that take nothing: as much as it needs, however many messages name."""
+"""What the driver remembers of destinations that back off: a bounded number of them."""
 
 from __future__ import annotations
 
 import pytest
 
+from syphon.amqp import Map, Section, Timestamp, section_bytes
 from syphon.transfer.pump import DestinationBackoff
-from syphon.worker.backoffs import MOST_REMEMBERED, Backoffs
+from syphon.worker.backoffs import MOST_REMEMBERED, Backoffs, TurnedAway
 
 
 def waits(path: str, reason: str = "full") -> DestinationBackoff:
     return DestinationBackoff(path, 10.0, reason, 1)
 
 
+def aliased(path: str, enqueued_at: int) -> bytes:
+    """A message of the backlog, as the broker delivers it."""
+    stamps = Map.symbols({"x-opt-enqueued-time": Timestamp(enqueued_at)})
+    properties = section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"x-ms-path": path}))
+    return section_bytes(Section.MESSAGE_ANNOTATIONS, stamps) + properties
+
+
 def test_a_destination_that_waits_again_for_the_same_reason_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    waiting = Backoffs("contoso", now=lambda: now[0])
+    backoffs = Backoffs("contoso", now=lambda: now[0])
     for _ in range(3):
-        waiting.learn([waits("orders")])
+        backoffs.learn([waits("orders")])
         now[0] += 60
-    waiting.learn([waits("orders", "throttled")])
+    backoffs.learn([waits("orders", "throttled")])
     assert [record.getMessage().count("takes no messages: full") for record in caplog.records] == [1, 0]
 
 
 def test_those_that_have_waited_are_forgotten_when_there_are_many(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    waiting = Backoffs("contoso", now=lambda: now[0])
+    backoffs = Backoffs("contoso", now=lambda: now[0])
     for day in range(5):
-        waiting.learn(waits(f"{day}-{number}") for number in range(MOST_REMEMBERED // 2))
-        assert len(waiting.now()) == MOST_REMEMBERED // 2
-        assert len(waiting._until) <= MOST_REMEMBERED + 1
+        backoffs.learn(waits(f"{day}-{number}") for number in range(MOST_REMEMBERED // 2))
+        assert len(backoffs.now()) == MOST_REMEMBERED // 2
+        assert len(backoffs._until) <= MOST_REMEMBERED + 1
         now[0] += 60
+
+
+def test_messages_that_start_no_job_are_counted_and_reading_them_changes_nothing() -> None:
+    backoffs = Backoffs("contoso")
+    backoffs.learn([waits("orders")])
+    assert backoffs.is_worth_a_job("q", aliased("news", 100))
+    for enqueued_at in (300, 200):
+        assert not backoffs.is_worth_a_job("q", aliased("/Orders", enqueued_at))
+    assert backoffs.turned_away_count == 2
+    for _ in range(2):
+        assert backoffs.turned_away(0, 2) == {("q", "orders"): TurnedAway(2, 200)}
+    assert backoffs.turned_away(1, 2) == {("q", "orders"): TurnedAway(1, 200)}
+    assert backoffs.turned_away(2, 2) == {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Plant, aliased, eventually, parent_of, plant, python_workers
+from tests.support.processes import EmulatedPair, aliased, emulated_pair, eventually, parent_of, python_workers
 
 pytestmark = [pytest.mark.timeout(600)]
 
@@ -21,24 +21,24 @@ WINDOW = 4000
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Plant]:
-    with plant(tmp_path, queues=1) as site:
-        yield site
+def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
+    with emulated_pair(tmp_path, queues=1) as pair:
+        yield pair
 
 
-def check(site: Plant) -> int:
+def check(pair: EmulatedPair) -> int:
     """Every message is at its destination; how many came twice."""
-    arrived = site.arrived("orders")
+    arrived = pair.arrived("orders")
     assert set(arrived) == {f"m{number}" for number in range(MESSAGES)}
-    assert not site.in_backlog(0)
+    assert not pair.in_backlog(0)
     repeated = sum(arrived.values()) - MESSAGES
     assert repeated <= WINDOW
     return repeated
 
 
-def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(site: Plant) -> None:
-    site.put([aliased(number, "orders") for number in range(MESSAGES)])
-    drain = site.drain("--json", "--rate", "300")
+def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: EmulatedPair) -> None:
+    pair.put([aliased(number, "orders") for number in range(MESSAGES)])
+    drain = pair.drain("--json", "--rate", "300")
     eventually(lambda: drain.progress().get("moved", 0) > 200, explain=lambda: drain.said)
     killed = python_workers(drain)
     assert killed
@@ -51,41 +51,41 @@ def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(site: 
     assert account["killed"] >= 1
     balance = account["forwarded"] + account["dead_lettered"] + account["left"] + account["unaccounted"]
     assert account["received"] == balance
-    check(site)
+    check(pair)
 
 
-def test_a_drain_whose_driver_is_killed_can_be_started_again(site: Plant) -> None:
-    site.put([aliased(number, "orders") for number in range(MESSAGES)])
-    drain = site.drain("--json", "--rate", "300")
+def test_a_drain_whose_driver_is_killed_can_be_started_again(pair: EmulatedPair) -> None:
+    pair.put([aliased(number, "orders") for number in range(MESSAGES)])
+    drain = pair.drain("--json", "--rate", "300")
     eventually(lambda: drain.progress().get("moved", 0) > 200, explain=lambda: drain.said)
     children = [pid for pid, _ in drain.descendants()]
     drain.process.kill()
     drain.process.wait()
     # Spark and its workers do not outlive their driver
     eventually(lambda: not any(parent_of(pid) for pid in children), within=30)
-    code, result = site.drained()
+    code, result = pair.drained()
     assert code == 0, result
-    check(site)
+    check(pair)
 
 
-def test_a_drain_beside_a_running_worker_moves_every_message_once(site: Plant) -> None:  # X1
-    config = site.config(pair={"rate": 300})
-    worker = site.worker(config=config)
-    site.put([aliased(number, "orders") for number in range(MESSAGES)])
-    code, result = site.drained(config=site.config("drain.yaml"))
+def test_a_drain_beside_a_running_worker_moves_every_message_once(pair: EmulatedPair) -> None:  # X1
+    config = pair.config(pair={"rate": 300})
+    worker = pair.worker(config=config)
+    pair.put([aliased(number, "orders") for number in range(MESSAGES)])
+    code, result = pair.drained(config=pair.config("drain.yaml"))
     assert code == 0, result
-    eventually(lambda: sum(site.arrived("orders").values()) >= MESSAGES, explain=lambda: worker.said)
+    eventually(lambda: sum(pair.arrived("orders").values()) >= MESSAGES, explain=lambda: worker.said)
     assert worker.stop()[0] == 0
-    assert site.arrived("orders") == Counter(f"m{number}" for number in range(MESSAGES))
+    assert pair.arrived("orders") == Counter(f"m{number}" for number in range(MESSAGES))
     assert result["account"]["forwarded"] <= MESSAGES
 
 
-def test_a_ledger_that_cannot_be_written_stops_no_transfer_and_is_told(site: Plant) -> None:  # D9
-    (site.folder / "taken").write_text("a file where a folder should be")
-    config = site.config(pipeline={"ledger": str(site.folder / "taken" / "ledger")})
-    site.put([aliased(number, "orders") for number in range(100)])
-    code, result = site.drained(config=config)
+def test_a_ledger_that_cannot_be_written_stops_no_transfer_and_is_told(pair: EmulatedPair) -> None:  # D9
+    (pair.folder / "taken").write_text("a file where a folder should be")
+    config = pair.config(pipeline={"ledger": str(pair.folder / "taken" / "ledger")})
+    pair.put([aliased(number, "orders") for number in range(100)])
+    code, result = pair.drained(config=config)
     assert code == 0, result
     assert result["account"]["forwarded"] == 100
     assert "cannot be written" in result["ledger_error"]
-    assert site.arrived("orders") == Counter(f"m{number}" for number in range(100))
+    assert pair.arrived("orders") == Counter(f"m{number}" for number in range(100))

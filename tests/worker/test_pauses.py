@@ -40,7 +40,7 @@ def test_it_is_remembered_over_a_restart_and_what_is_resumed_is_forgotten(tmp_pa
 def test_a_file_that_makes_no_sense_is_an_error_and_not_a_resume(tmp_path: Path, text: str) -> None:
     file = tmp_path / "state.json"
     file.write_text(text)
-    with pytest.raises(StateUnreadable, match="Correct it, or remove it"):
+    with pytest.raises(StateUnreadable, match="Correct the file, or remove it"):
         Pauses(file)
 
 
@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_written_pauses_all_the_same_and_says_so(
     with caplog.at_level(logging.ERROR):
         pauses.add([PAIR])
     assert pauses.holds_pair("b")
-    assert "is not remembered over a restart" in caplog.text
+    assert "pauses will not outlast a restart" in caplog.text
 
 
 def test_two_that_pause_at_once_are_both_remembered(tmp_path: Path) -> None:

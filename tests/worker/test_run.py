@@ -12,66 +12,68 @@ from pathlib import Path
 import pytest
 
 from syphon.spark.session import cores_of
-from tests.support.processes import Plant, aliased, eventually, plant
+from tests.support.processes import EmulatedPair, aliased, emulated_pair, eventually
 
 pytestmark = [pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Plant]:
-    with plant(tmp_path) as site:
-        yield site
+def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
+    with emulated_pair(tmp_path) as pair:
+        yield pair
 
 
-def attempts(site: Plant) -> int:
+def attempts(pair: EmulatedPair) -> int:
     """How many files the ledger has of jobs: one for each."""
-    return len(list((site.folder / "ledger" / "attempts").rglob("*.parquet")))
+    return len(list((pair.folder / "ledger" / "attempts").rglob("*.parquet")))
 
 
-def has_arrived(site: Plant, path: str, message: str) -> bool:
-    return message in site.arrived(path)
+def has_arrived(pair: EmulatedPair, path: str, message: str) -> bool:
+    return message in pair.arrived(path)
 
 
-def is_dead(site: Plant, message: str) -> bool:
-    return message in site.in_backlog(0, dead=True)
+def is_dead(pair: EmulatedPair, message: str) -> bool:
+    return message in pair.in_backlog(0, dead=True)
 
 
-def test_a_worker_carries_home_what_comes_and_ends_when_told_to(site: Plant) -> None:  # S1, S2
-    worker = site.worker()
-    site.put([aliased(1, "orders")])
-    eventually(lambda: site.arrived("orders") == Counter(["m1"]), explain=lambda: worker.said)
+def test_a_worker_carries_home_what_comes_and_ends_when_told_to(pair: EmulatedPair) -> None:  # S1, S2
+    worker = pair.worker()
+    pair.put([aliased(1, "orders")])
+    eventually(lambda: pair.arrived("orders") == Counter(["m1"]), explain=lambda: worker.said)
     # once its bell is armed again, the next one comes home as well, and so does that of another queue
-    site.put([aliased(2, "orders")])
-    site.put([aliased(number, "news") for number in range(3, 300)], index=1)
-    eventually(lambda: site.arrived("orders") == Counter(["m1", "m2"]), explain=lambda: worker.said)
-    eventually(lambda: len(site.arrived("news")) == 297, explain=lambda: worker.said)
+    pair.put([aliased(2, "orders")])
+    pair.put([aliased(number, "news") for number in range(3, 300)], index=1)
+    eventually(lambda: pair.arrived("orders") == Counter(["m1", "m2"]), explain=lambda: worker.said)
+    eventually(lambda: len(pair.arrived("news")) == 297, explain=lambda: worker.said)
     code, out = worker.stop()
     assert (code, out) == (0, ""), worker.said
-    assert not site.in_backlog(0)
-    assert not site.in_backlog(1)
-    assert attempts(site) >= 2
+    assert not pair.in_backlog(0)
+    assert not pair.in_backlog(1)
+    assert attempts(pair) >= 2
 
 
-def test_a_destination_that_is_down_does_not_start_job_after_job_and_holds_up_nobody(site: Plant) -> None:  # S3, S5
-    site.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 0})
-    worker = site.worker()
-    site.put([aliased(number, "orders") for number in range(20)])
+def test_a_destination_that_is_down_does_not_start_job_after_job_and_holds_up_nobody(
+    pair: EmulatedPair,
+) -> None:  # S3, S5
+    pair.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 0})
+    worker = pair.worker()
+    pair.put([aliased(number, "orders") for number in range(20)])
     worker.until("destination orders takes no messages")
     # each of these rings: the stuck ones before them do not stand in the way
     for number in range(100, 103):
-        site.put([aliased(number, "news")])
-        eventually(partial(has_arrived, site, "news", f"m{number}"), explain=lambda: worker.said)
+        pair.put([aliased(number, "news")])
+        eventually(partial(has_arrived, pair, "news", f"m{number}"), explain=lambda: worker.said)
     rung_for_the_good = 3
     # the full one was tried again no more often than its own pace allows: 30 s at first, 60 s after
-    assert attempts(site) <= rung_for_the_good + 3, worker.said
-    assert not site.arrived("orders")
-    site.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 1_000_000_000})
-    eventually(lambda: len(site.arrived("orders")) == 20, within=150, explain=lambda: worker.said)
+    assert attempts(pair) <= rung_for_the_good + 3, worker.said
+    assert not pair.arrived("orders")
+    pair.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 1_000_000_000})
+    eventually(lambda: len(pair.arrived("orders")) == 20, within=150, explain=lambda: worker.said)
     assert worker.stop()[0] == 0
 
 
-def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(site: Plant) -> None:  # X1
-    with plant(site.folder / "other", queues=1) as other:
+def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(pair: EmulatedPair) -> None:  # X1
+    with emulated_pair(pair.folder / "other", queues=1) as other:
         pairs = [
             {
                 "name": name,
@@ -80,26 +82,26 @@ def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(site: Pl
                 "backlog_queue_count": 1,
                 "destinations": {"allow": ["orders"]},
             }
-            for name, each in (("one", site), ("two", other))
+            for name, each in (("one", pair), ("two", other))
         ]
-        config = site.config(pairs=pairs)
-        worker = site.worker(config=config)
+        config = pair.config(pairs=pairs)
+        worker = pair.worker(config=config)
         worker.until("two: listening to")
-        for each in (site, other):
+        for each in (pair, other):
             each.put([aliased(1, "orders"), aliased(2, "news")])
-        for each in (site, other):
+        for each in (pair, other):
             eventually(partial(has_arrived, each, "orders", "m1"), explain=lambda: worker.said)
             eventually(partial(is_dead, each, "m2"), explain=lambda: worker.said)
         for name in ("one", "two"):
             worker.until(f"{name}: 1 forwarded")  # a job that runs hears of other settings within a second
         pairs[1]["destinations"] = {"allow": ["orders", "news"]}
-        site.config(pairs=pairs)
+        pair.config(pairs=pairs)
         os.kill(worker.process.pid, signal.SIGHUP)
         worker.until("are taken over")
-        for each in (site, other):
+        for each in (pair, other):
             each.put([aliased(3, "news")])
         eventually(lambda: other.arrived("news") == Counter(["m3"]), explain=lambda: worker.said)
-        eventually(lambda: site.in_backlog(0, dead=True) == Counter(["m2", "m3"]), explain=lambda: worker.said)
+        eventually(lambda: pair.in_backlog(0, dead=True) == Counter(["m2", "m3"]), explain=lambda: worker.said)
         # settings that are wrong are said, and change nothing
         config.write_text("pairs: 7\n")
         os.kill(worker.process.pid, signal.SIGHUP)
@@ -107,52 +109,54 @@ def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(site: Pl
         assert worker.stop()[0] == 0
 
 
-def test_an_outage_of_either_side_is_waited_for(site: Plant) -> None:  # C3
-    worker = site.worker()
-    site.control("contoso", "PUT", "outage", {"kind": "refuse"})
-    site.put([aliased(1, "orders")])
+def test_an_outage_of_either_side_is_waited_for(pair: EmulatedPair) -> None:  # C3
+    worker = pair.worker()
+    pair.control("contoso", "PUT", "outage", {"kind": "refuse"})
+    pair.put([aliased(1, "orders")])
     worker.until("out of reach")
-    site.control("contoso-dr", "PUT", "outage", {"kind": "drop"})
+    pair.control("contoso-dr", "PUT", "outage", {"kind": "drop"})
     worker.until("127.0.0.1", within=60)
     for name in ("contoso", "contoso-dr"):
-        site.control(name, "DELETE", "outage")
-    eventually(lambda: site.arrived("orders") == Counter(["m1"]), within=150, explain=lambda: worker.said)
+        pair.control(name, "DELETE", "outage")
+    eventually(lambda: pair.arrived("orders") == Counter(["m1"]), within=150, explain=lambda: worker.said)
     assert worker.process.poll() is None
     assert worker.stop()[0] == 0
 
 
-def test_credentials_that_are_refused_end_the_worker_with_exit_code_77_at_its_start(site: Plant) -> None:  # P5, D12
-    wrong = site.secondary.replace("SharedAccessKey=", "SharedAccessKey=d3Jvbmc")
-    worker = site.start("run", "-c", str(site.config(pair={"secondary": {"connection_string": wrong}})))
+def test_credentials_that_are_refused_end_the_worker_with_exit_code_77_at_its_start(
+    pair: EmulatedPair,
+) -> None:  # P5, D12
+    wrong = pair.secondary.replace("SharedAccessKey=", "SharedAccessKey=d3Jvbmc")
+    worker = pair.start("run", "-c", str(pair.config(pair={"secondary": {"connection_string": wrong}})))
     code, _ = worker.end()
     assert code == 77, worker.said
     assert "Manage claim" in worker.said
     assert "d3Jvbmc" not in worker.said
 
 
-def test_a_namespace_that_refuses_us_faults_the_pair_and_ends_the_worker(site: Plant) -> None:  # C1, C3
-    site.put([aliased(1, "orders")])
-    refusal = {"action": "error", "operation": "attach", "entity": site.backlog(0)}
-    site.control("contoso-dr", "POST", "faults", {**refusal, "condition": "amqp:unauthorized-access"})
-    worker = site.worker()
+def test_a_namespace_that_refuses_us_faults_the_pair_and_ends_the_worker(pair: EmulatedPair) -> None:  # C1, C3
+    pair.put([aliased(1, "orders")])
+    refusal = {"action": "error", "operation": "attach", "entity": pair.backlog(0)}
+    pair.control("contoso-dr", "POST", "faults", {**refusal, "condition": "amqp:unauthorized-access"})
+    worker = pair.worker()
     code, _ = worker.end()
     assert code == 70, worker.said
     assert "The pair contoso has faulted" in worker.said
-    site.control("contoso-dr", "DELETE", "faults")
-    assert site.in_backlog(0) == Counter(["m1"])
+    pair.control("contoso-dr", "DELETE", "faults")
+    assert pair.in_backlog(0) == Counter(["m1"])
 
 
-def test_a_second_signal_leaves_at_once_and_loses_nothing(site: Plant) -> None:
-    site.put([aliased(number, "orders") for number in range(500)])
-    worker = site.worker(config=site.config(pair={"rate": 20}))
-    eventually(lambda: site.arrived("orders"), explain=lambda: worker.said)
+def test_a_second_signal_leaves_at_once_and_loses_nothing(pair: EmulatedPair) -> None:
+    pair.put([aliased(number, "orders") for number in range(500)])
+    worker = pair.worker(config=pair.config(pair={"rate": 20}))
+    eventually(lambda: pair.arrived("orders"), explain=lambda: worker.said)
     children = [pid for pid, _ in worker.descendants()]
     worker.process.send_signal(signal.SIGTERM)
     worker.until("Once more to leave at once")
     code, _ = worker.stop(signal.SIGTERM, within=30)
     assert code in (0, 128 + signal.SIGTERM)
     eventually(lambda: not any(Path(f"/proc/{pid}/stat").exists() and _lives(pid) for pid in children), within=30)
-    assert site.arrived("orders") | site.in_backlog(0) == Counter(f"m{number}" for number in range(500))
+    assert pair.arrived("orders") | pair.in_backlog(0) == Counter(f"m{number}" for number in range(500))
 
 
 def _lives(pid: int) -> bool:

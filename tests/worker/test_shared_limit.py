@@ -12,26 +12,26 @@ from syphon.worker.shared_limit import SharedLimit
 
 
 def test_without_a_limit_there_is_always_more() -> None:
-    allowance = SharedLimit(None, 3)
+    shared = SharedLimit(None, 3)
     for _ in range(2):
-        with allowance.share() as share:
+        with shared.share() as share:
             assert share.most is None
-        allowance.leave()
+        shared.leave()
 
 
 @given(st.integers(1, 500), st.lists(st.integers(0, 200), min_size=1, max_size=8))
 def test_as_much_is_moved_as_the_limit_and_the_backlog_allow(limit: int, depths: list[int]) -> None:
-    allowance = SharedLimit(limit, len(depths))
+    shared = SharedLimit(limit, len(depths))
     left = list(depths)
 
     def queue(index: int) -> None:
         while left[index]:
-            with allowance.share() as share:
+            with shared.share() as share:
                 if not share.most:
                     break
                 share.used = min(share.most, left[index])
                 left[index] -= share.used
-        allowance.leave()
+        shared.leave()
 
     threads = [threading.Thread(target=queue, args=(index,)) for index in range(len(depths))]
     for thread in threads:
@@ -43,17 +43,17 @@ def test_as_much_is_moved_as_the_limit_and_the_backlog_allow(limit: int, depths:
 
 
 def test_a_queue_that_fails_keeps_nobody_waiting() -> None:
-    allowance = SharedLimit(1, 2)
+    shared = SharedLimit(1, 2)
     has_it, goes_on, shares = threading.Event(), threading.Event(), []
 
     def fails() -> None:
-        with suppress(RuntimeError), allowance.share():
+        with suppress(RuntimeError), shared.share():
             has_it.set()
             goes_on.wait(10)
             raise RuntimeError("Spark is gone")
 
     def waits() -> None:
-        with allowance.share() as share:
+        with shared.share() as share:
             shares.append(share.most)
 
     first, second = threading.Thread(target=fails), threading.Thread(target=waits, daemon=True)

@@ -1,6 +1,6 @@
-"""The report as one page that stands alone: no script, nothing from elsewhere, for people who were not there.
+"""The report as one HTML file: without scripts, and without anything from another server.
 
-Everything on it that came with a message (ids, destinations, reasons) is somebody else's text: see `markup`.
+Ids, destinations and reasons come with messages, so they are untrusted text: `elements` escapes them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from importlib.resources import files
 from syphon.model import utc_time
 
 from ..report import Report
-from .markup import Markup, tag, together
+from .elements import Markup, tag, together
 from .sections import sections
 
-__all__ = ["page"]
+__all__ = ["html_page"]
 
 
 def html_page(report: Report, made_at: datetime) -> str:
-    """The whole page."""
+    """The whole page of a report."""
     style = Markup(files(__package__).joinpath("style.css").read_text("utf-8"))
-    # Should a text ever get through as markup, the browser still runs and fetches nothing.
+    # If a text ever got through as markup, the browser would still run and fetch nothing.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     head = tag(
         "head",
@@ -58,9 +58,12 @@ def _footer(report: Report, made_at: datetime) -> Markup:
     words = (
         ("received", "taken from a backlog queue of the secondary namespace, under a lock"),
         ("forwarded", "accepted by its destination in the primary namespace, and completed in the backlog"),
-        ("dead-lettered", "set aside in the backlog queue, with the reason, because it can never arrive as it is"),
+        (
+            "dead-lettered",
+            "moved to the dead letters of the backlog queue, with the reason, because it can never arrive as it is",
+        ),
         ("left", "not forwarded that time; it returns to the backlog when its lock ends"),
-        ("unaccounted", "counted by a task that was lost before its part was on record"),
+        ("unaccounted", "plural by a task that was lost before its rows were on record"),
     )
     return tag(
         "footer",

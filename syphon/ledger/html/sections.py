@@ -1,4 +1,4 @@
-"""What the page says, section by section: a sentence, a chart, and the numbers behind it."""
+"""The sections of the page: each has a sentence, a chart, and the numbers behind the chart."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from datetime import datetime, timedelta
 from syphon.model import duration, plural, utc_time, volume
 
 from ..report import DestinationReport, Hour, ReasonCount, Report, Timeline, TimelineStep
-from .charts import Bar, Part, columns, rows
-from .markup import Markup, tag, together
+from .elements import Bar, Markup, Part, columns, rows, tag, together
 
 MOST_BARS = 12
 MOST_LINES = 200
-"""Of a table. Who needs all of them asks for JSON."""
+"""Lines of a table. `--json` has all of them."""
 
 
 def sections(report: Report) -> Iterator[Markup]:
-    """What there is to say, in the order in which one would ask."""
+    """All sections that have something to say, the most important first."""
     if report.empty:
         return
     yield _numbers(report)
@@ -27,10 +26,10 @@ def sections(report: Report) -> Iterator[Markup]:
         yield _waits(report)
     yield _destinations(report)
     if report.dead_letters:
-        about = "They can never arrive as they are, and lie in the dead letters of their backlog queues."
+        about = "They can never arrive as they are, and are in the dead letters of their backlog queues."
         yield _section("Dead letters", about, _reasons(report.dead_letters))
     if report.left:
-        about = "They are still in the backlog, as far as this record goes, and are tried again."
+        about = "By this record they are still in the backlog, and syphon tries them again."
         yield _section("Left in the backlog", about, _reasons(report.left))
     if report.repeats:
         yield _repeats(report)
@@ -59,7 +58,7 @@ def _numbers(report: Report) -> Markup:
 def _share(part: int, whole: int) -> str:
     if not whole or not part:
         return "none"
-    # 99.96 % is not all of them.
+    # 99.96 % must not be shown as 100 %.
     percent = min(100 * part / whole, 99.9) if part < whole else 100.0
     return f"{max(percent, 0.1):.1f} %".replace(".0 %", " %")
 
@@ -145,7 +144,7 @@ def _waits(report: Report) -> Markup:
 
 
 def _bands(report: Report) -> list[tuple[str, int]]:
-    """From the first in which there is a message to the last."""
+    """The bands from the first to the last that has a message."""
     bounds = [band.below for band in report.waits]
     labels = [_band(lower, upper) for lower, upper in zip([None, *bounds], bounds, strict=False)]
     filled = [number for number, band in enumerate(report.waits) if band.messages]
@@ -161,7 +160,7 @@ def _band(lower: int | None, upper: int | None) -> str:
 def _destinations(report: Report) -> Markup:
     most = report.destinations[:MOST_BARS]
     bars = [Bar(_name(each.name), _parts(each), _ends(each)) for each in most]
-    description = f"Messages for {plural(len(report.destinations), 'destination')}, and what became of them."
+    description = f"Messages for {plural(len(report.destinations), 'destination')}, and what happened to them."
     if len(report.destinations) > MOST_BARS:
         description += " The chart shows those with the most."
     if report.slowest and (slowest := report.slowest[0]).carrying is not None:
@@ -222,8 +221,8 @@ def _repeats(report: Report) -> Markup:
         for each in report.repeats
     ]
     about = (
-        "Each time under the same message id, so that a destination with duplicate detection keeps the first alone. "
-        f"Too many, in all: {report.messages.copies:,}."
+        "All copies have the same message id, so a destination with duplicate detection keeps only the first. "
+        f"Copies beyond the first, in all: {report.messages.copies:,}."
     )
     names = ("message id", "destination", "backlog queue", "sequence number", "times")
     return _section("Arrived more than once", about, _table(names, lines, numbers=range(3, 5)))
@@ -242,8 +241,8 @@ def _unaccounted(report: Report) -> Markup:
         for each in report.shortfalls
     ]
     about = (
-        "Tasks that were lost before their part was on record. No message is lost with them: what they had not "
-        "forwarded is still in the backlog, and comes again."
+        "These tasks were lost before their rows were on record. No message is lost with them: messages that they had "
+        "not forwarded are still in the backlog, and come again."
     )
     names = ("task", "backlog queue", "last heard of", "error", "unaccounted", "of these forwarded")
     broken = tag("ul", *(tag("li", file) for file in report.unreadable_files[:MOST_LINES]))
@@ -255,7 +254,7 @@ def _unaccounted(report: Report) -> Markup:
     )
 
 
-# --- what they are made of -------------------------------------------------------------------------------------------
+# --- parts of sections -----------------------------------------------------------------------------------------------
 
 
 def _section(title: str, about: str | None, *content: Markup | None) -> Markup:
@@ -271,7 +270,7 @@ def _behind(table: Markup, name: str = "The numbers") -> Markup:
 
 
 def _table(names: Sequence[str], lines: Sequence[Sequence[str]], numbers: range = range(1, 100)) -> Markup:
-    """All lines, or as many as anybody would read. `numbers` says which columns are such, and not text."""
+    """A table of at most MOST_LINES lines. `numbers` says which columns hold numbers."""
 
     def cells(kind: str, values: Sequence[str]) -> Iterator[Markup]:
         for place, value in enumerate(values):

@@ -1,32 +1,66 @@
-"""Charts as SVG: readable at any width, by a screen reader too, and without a script.
+"""Elements of the page: HTML and SVG elements, and charts made of them.
 
-Places along the width are percentages and everything else is pixels, so that bars shrink on a phone and letters do not.
+`tag` escapes all text, so that no page can forget to. Charts are SVG: readable at any width and by a screen reader,
+without a script. Their horizontal positions are percentages, everything else is pixels: on a phone bars get narrower,
+and letters keep their size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import NamedTuple
 
-from .markup import Markup, tag
+from syphon.model import printable
 
+_VOID = frozenset({"meta"})
 BAR_ROW = 42
 PLOT, FOOT, HEAD = 180, 24, 18
 LONGEST_LABEL = 36
 
 
+class Markup(str):
+    """Text that is HTML already. Only `tag` and our own style sheet make it."""
+
+
+def tag(name: str, /, *children: str | None, **attributes: str | int | float | None) -> Markup:
+    """An element. In names of attributes, an underscore at the end is dropped, and others become hyphens."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(printable(str(value)))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Markup(f"<{name}{written}/>")
+    return Markup(f"<{name}{written}>{together(*children)}</{name}>")
+
+
+def together(*children: str | None) -> Markup:
+    """Elements and text, one after the other."""
+    return Markup(
+        "".join(
+            child if isinstance(child, Markup) else escape(printable(child)) for child in children if child is not None
+        )
+    )
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
 class Part(NamedTuple):
-    """A piece of a bar: what it is (the name of a colour in the style sheet), and how much."""
+    """One part of a bar: its kind (the name of a colour in the style sheet), and its amount."""
 
     kind: str
     amount: int
 
 
 class Bar(NamedTuple):
+    """One bar of a chart."""
+
     label: str
     parts: Sequence[Part]
     detail: str
-    """Shown by browsers when one points at it."""
+    """Browsers show it while the mouse points at the bar."""
 
     @property
     def amount(self) -> int:
@@ -38,7 +72,7 @@ class Bar(NamedTuple):
 
 
 def columns(name: str, title: str, description: str, bars: Sequence[Bar], labels: dict[int, str]) -> Markup:
-    """Upright bars along a time axis. `labels` says which of them have one below."""
+    """Vertical bars along a time axis. `labels` holds the labels of the axis, by the number of the bar."""
     top = _ceiling(max((bar.amount for bar in bars), default=0))
     width = 100 / max(1, len(bars))
     drawn = [_grid(level, top) for level in sorted({top, top // 2, 0})]
@@ -64,7 +98,7 @@ def _column(bar: Bar, x: float, width: float, top: int) -> Markup:
     for part in bar.parts:
         if part.amount:
             y, foot = _height(below + part.amount, top), _height(below, top)
-            # A few among thousands must still be seen.
+            # A few among thousands must stay visible.
             y = min(y, foot - 1.5)
             left, wide = f"{x + width * 0.1:.3f}%", f"{width * 0.8:.3f}%"
             parts.append(tag("rect", x=left, width=wide, y=f"{y:.1f}", height=f"{foot - y:.1f}", class_=part.kind))
@@ -79,7 +113,7 @@ def _axis_label(text: str, x: float) -> Markup:
 
 
 def rows(name: str, title: str, description: str, bars: Sequence[Bar]) -> Markup:
-    """Lying bars, each under its label."""
+    """Horizontal bars, each under its label."""
     longest = max((bar.amount for bar in bars), default=0) or 1
     drawn = [_row(bar, number * BAR_ROW, longest) for number, bar in enumerate(bars)]
     return _figure(name, title, description, len(bars) * BAR_ROW, drawn)
@@ -94,7 +128,7 @@ def _row(bar: Bar, y: int, longest: int) -> Markup:
         tag("rect", x="0", width="100%", y=y + 21, height=9, rx=2, class_="track"),
     ]
     x, shown = 0.0, [part for part in bar.parts if part.amount]
-    # A few among thousands must still be seen; the most numerous make room for them.
+    # A few among thousands must stay visible; the largest part makes room for them.
     widths = [max(100 * part.amount / longest, 0.6) for part in shown]
     if sum(widths) > 100:
         widths[widths.index(max(widths))] -= sum(widths) - 100
@@ -118,7 +152,7 @@ def _figure(name: str, title: str, description: str, height: int, drawn: Sequenc
 
 
 def _ceiling(amount: int) -> int:
-    """The least of 2, 4, 10, 20, 40, 100 … that is not below: half of it is whole as well."""
+    """The smallest of 2, 4, 10, 20, 40, 100 … that is at least `amount`. Half of each is a whole number, too."""
     size = 1
     while True:
         for factor in (2, 4, 10):
