@@ -185,7 +185,7 @@ class QueueDrain:
         return result
 
     def _slots(self) -> int:
-        """More slots for a deep backlog. The count is a hint; one slot is always enough to be correct."""
+        """More slots for a deep backlog. The count may be wrong; one slot is always enough to be correct."""
         left = max(0, (self.expected or 0) - self.totals.moved)
         return max(1, min(self._jobs.most_slots, left // PER_SLOT))
 
