@@ -150,8 +150,8 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
     if yes:
         return
     for pair, queues in by_pair(chosen):
-        way = f"{pair.secondary.host} → {pair.primary.host}"
-        click.echo(f"{pair.name}: {len(queues)} backlog queues, {way}", err=True)
+        hosts = f"{pair.secondary.host} → {pair.primary.host}"
+        click.echo(f"{pair.name}: {len(queues)} backlog queues, {hosts}", err=True)
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask for confirmation: add --yes.")
     click.confirm("Move their messages to their destinations?", abort=True, err=True)

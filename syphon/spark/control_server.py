@@ -83,7 +83,7 @@ class ControlServer:
         self._loop = asyncio.new_event_loop()
         self.address = ControlAddress(host, 0, self._secret)
 
-    # --- for the driver -----------------------------------------------------------------------------------------
+    # --- for the driver ------------------------------------------------------------------------------------------
 
     def open_job(self, job: str) -> None:
         """Lets the tasks of this job work."""

@@ -106,6 +106,8 @@ class Backoffs:
 
         A reader keeps the `turned_away_count` up to which it has read. Reading changes nothing here.
         """
+        if first >= end:
+            return {}
         with self._lock:
             chosen = [entry for entry in self._turned_away if first <= entry[0] < end]
         found: dict[tuple[str, str], TurnedAway] = {}

@@ -15,10 +15,10 @@ from syphon.transfer import DestinationBackoff
 
 from .backoffs import Backoffs
 from .message_counts import EmptinessCheck, MessageCounts
-from .queue_drain import DrainOptions, QueueDrain, QueueState
+from .queue_drain import DrainOptions, DrainState, QueueDrain
 from .shared_limit import SharedLimit
 
-__all__ = ["Drain", "DrainOptions", "DrainResult", "QueueDrain", "QueueState"]
+__all__ = ["Drain", "DrainOptions", "DrainResult", "QueueDrain", "DrainState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class DrainResult:
 
     @property
     def is_empty(self) -> bool:
-        return all(queue.state in (QueueState.EMPTY, QueueState.NOT_THERE) for queue in self.queues)
+        return all(queue.state in (DrainState.EMPTY, DrainState.NOT_THERE) for queue in self.queues)
 
     @property
     def absent(self) -> tuple[str, ...]:
         """Pairs that have none of their queues: the backlog may be empty, or this may be the wrong namespace."""
-        there = {queue.pair.name for queue in self.queues if queue.state is not QueueState.NOT_THERE}
+        there = {queue.pair.name for queue in self.queues if queue.state is not DrainState.NOT_THERE}
         return tuple(dict.fromkeys(queue.pair.name for queue in self.queues if queue.pair.name not in there))
 
 

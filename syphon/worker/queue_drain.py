@@ -58,7 +58,7 @@ class DrainOptions:
         return PumpOptions.for_pair(pair, lease=self.lease, quiet=QUIET, messages=self.messages, limit=limit, **chosen)
 
 
-class QueueState(StrEnum):
+class DrainState(StrEnum):
     """What the drain of a queue does now, or how it ended."""
 
     LOOKING = "looking"
@@ -75,7 +75,7 @@ class QueueState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self not in (QueueState.LOOKING, QueueState.MOVING, QueueState.WAITING)
+        return self not in (DrainState.LOOKING, DrainState.MOVING, DrainState.WAITING)
 
 
 class QueueDrain:
@@ -97,7 +97,7 @@ class QueueDrain:
         self.queue = queue
         self.expected = expected
         """How many messages there were at the start, by the count of the namespace; None if it is unknown."""
-        self.state = QueueState.LOOKING
+        self.state = DrainState.LOOKING
         self.totals = Totals()
         self.backoffs = backoffs
         self.remaining: int | None = None
@@ -124,34 +124,34 @@ class QueueDrain:
         try:
             self.state = self._drained()
         except DestinationMissing:
-            self.state = QueueState.NOT_THERE
+            self.state = DrainState.NOT_THERE
         except SyphonError as error:
-            self.state, self.error = QueueState.FAILED, str(error)
+            self.state, self.error = DrainState.FAILED, str(error)
             if isinstance(error, Faulted):
                 self.fault = SideFault.of("secondary", error)
         except BaseException as error:
-            self.state, self.error = QueueState.FAILED, f"{type(error).__name__}: {error}"
+            self.state, self.error = DrainState.FAILED, f"{type(error).__name__}: {error}"
             raise
         finally:
             self._limit.leave()
 
-    def _drained(self) -> QueueState:
+    def _drained(self) -> DrainState:
         """Peeks and runs jobs until the queue is proven empty, or something else ends the drain."""
         while self._is_there_more():
             if self._stopping.is_set():
-                return QueueState.STOPPED
+                return DrainState.STOPPED
             with self._limit.share() as share:
                 if share.most == 0:
-                    return QueueState.LIMIT
+                    return DrainState.LIMIT
                 result = self._run_job(share)
             if result.fault is not None:
                 self.fault, self.error = result.fault, result.fault.text
-                return QueueState.FAILED
+                return DrainState.FAILED
             if time.monotonic() - self._moved_at > self._options.patience:
-                return QueueState.STUCK
+                return DrainState.STUCK
             if not result.has_more:
                 self._rest(result)
-        return QueueState.EMPTY
+        return DrainState.EMPTY
 
     def _is_there_more(self) -> bool:
         """Peeks into the queue, and tries again while the patience lasts: an unreachable secondary may come back."""
@@ -164,7 +164,7 @@ class QueueDrain:
                 self.error = str(error)
                 if self._stopping.is_set() or time.monotonic() - self._moved_at > self._options.patience:
                     raise
-                self.state = QueueState.WAITING
+                self.state = DrainState.WAITING
                 self._stopping.wait(SHORTEST_REST)
             else:
                 if not found.wanted:
@@ -172,7 +172,7 @@ class QueueDrain:
                 return found.wanted > 0
 
     def _run_job(self, share: LimitShare) -> JobResult:
-        self.state = QueueState.MOVING
+        self.state = DrainState.MOVING
         count = self._slots() if share.most is None else 1
         options = [self._options.pump_options(self.pair, share.most)] * count
         result = self._jobs.run(self.pair, self.queue, options, self.backoffs.now(), self._options.rate)
@@ -185,7 +185,7 @@ class QueueDrain:
         return result
 
     def _slots(self) -> int:
-        """More slots for a deep backlog. The count is a hint; one slot is always enough to be correct."""
+        """More slots for a deep backlog. The count may be wrong; one slot is always enough to be correct."""
         left = max(0, (self.expected or 0) - self.totals.moved)
         return max(1, min(self._jobs.most_slots, left // PER_SLOT))
 
@@ -193,16 +193,16 @@ class QueueDrain:
         """Waits, because the rest is locked or its destinations back off. If the job left nothing, it does not wait."""
         if result.counters.received and not result.counters.left:
             return
-        self.state = QueueState.WAITING
+        self.state = DrainState.WAITING
         waits = [destination.seconds for destination in self.backoffs.now()]
         self._stopping.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))
 
     def count_rest(self) -> None:
         """Counts the messages that are left, after the drain has ended. An empty queue has been counted already."""
-        if self.state is QueueState.NOT_THERE:
+        if self.state is DrainState.NOT_THERE:
             self.remaining = self.others = 0
             return
-        if self.state is QueueState.EMPTY:
+        if self.state is DrainState.EMPTY:
             self.remaining = 0
             return
         try:

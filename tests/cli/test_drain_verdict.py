@@ -11,10 +11,10 @@ from syphon.cli.drain import _exit_code, _verdict
 from syphon.cli.exit_codes import ExitCode
 from syphon.model import MessageFilter, PathPatterns
 from syphon.spark.totals import Totals
-from syphon.worker.drain import DrainOptions, DrainResult, QueueState
+from syphon.worker.drain import DrainOptions, DrainResult, DrainState
 
 
-def result(*queues: tuple[str, QueueState], others: int = 0, moved: Totals = Totals()) -> DrainResult:  # noqa: B008
+def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Totals()) -> DrainResult:  # noqa: B008
     found: list[Any] = [
         SimpleNamespace(
             pair=SimpleNamespace(name=pair), state=state, totals=moved, remaining=0, others=others, fault=None
@@ -24,17 +24,17 @@ def result(*queues: tuple[str, QueueState], others: int = 0, moved: Totals = Tot
     return DrainResult(tuple(found), 1.0)
 
 
-EMPTY, AWAY = QueueState.EMPTY, QueueState.NOT_THERE
+EMPTY, AWAY = DrainState.EMPTY, DrainState.NOT_THERE
 
 
 @pytest.mark.parametrize("queues", [[("a", EMPTY)], [("a", EMPTY), ("a", AWAY)], [("a", EMPTY), ("b", EMPTY)]])
-def test_empty_queues_are_an_empty_backlog(queues: list[tuple[str, QueueState]]) -> None:
+def test_empty_queues_are_an_empty_backlog(queues: list[tuple[str, DrainState]]) -> None:
     found = result(*queues)
     assert (_exit_code(found, DrainOptions()), _verdict(found)) == (ExitCode.OK, "Nothing is left: 0 forwarded.")
 
 
 @pytest.mark.parametrize("queues", [[("b", AWAY)], [("b", AWAY), ("b", AWAY)], [("a", EMPTY), ("b", AWAY)]])
-def test_a_pair_of_which_no_queue_is_there_may_be_the_wrong_one(queues: list[tuple[str, QueueState]]) -> None:
+def test_a_pair_of_which_no_queue_is_there_may_be_the_wrong_one(queues: list[tuple[str, DrainState]]) -> None:
     found = result(*queues)
     assert _exit_code(found, DrainOptions()) is ExitCode.LEFT
     assert "None of the backlog queues of b exists: see `syphon check`" in _verdict(found)

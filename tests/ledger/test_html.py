@@ -1,4 +1,4 @@
-"""The page: complete, safe to open whatever a message says, and readable by everybody."""
+"""The page is complete, readable by a screen reader, and safe to open whatever text a message brings."""
 
 from __future__ import annotations
 

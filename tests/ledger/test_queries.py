@@ -1,4 +1,4 @@
-"""The report: an incident can be reconciled from the ledger: nothing lost, what was late, what was repeated (X3)."""
+"""The report reconciles an incident from the ledger: nothing lost, what was late, what was repeated (X3)."""
 
 from __future__ import annotations
 

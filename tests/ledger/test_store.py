@@ -1,4 +1,4 @@
-"""The ledger: what is written can be read again, whoever else writes, and whatever goes wrong (D9, X3)."""
+"""The ledger: rows that were written can be read again, with several writers and after failures (D9, X3)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def names(schema: str) -> list[str]:
 
 
 def left_behind(ledger: Ledger) -> list[Path]:
-    """Files in which nothing is on record."""
+    """Files outside the tables: nothing in them is on record."""
     return [file for file in Path(ledger.path).rglob("*") if file.is_file() and "_writing" in file.parts]
 
 
@@ -198,7 +198,7 @@ def test_a_ledger_that_cannot_be_written_stops_no_transfer(spark: SparkSession, 
 
 @contextmanager
 def full_disk(spark: SparkSession) -> Iterator[None]:
-    """Spark's JVM can write no file of more than a few bytes. That needs no right to mount anything."""
+    """Limits the size of files that Spark's JVM can write to a few bytes. That needs no right to mount anything."""
     assert spark._jvm is not None
     process = spark._jvm.java.lang.ProcessHandle.current().pid()
     before = resource.prlimit(process, resource.RLIMIT_FSIZE)

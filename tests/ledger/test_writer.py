@@ -1,4 +1,4 @@
-"""The writer ends when it is told to, whatever has become of the ledger (D9)."""
+"""The ledger writer ends when it is told to, even if the ledger does not answer (D9)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syphon.ledger.writer import MOST_WAITING, LedgerWriter
 
 
 class Stuck(Ledger):
-    """On a disk that has stopped answering."""
+    """A ledger on a disk that does not answer."""
 
     def __init__(self) -> None:
         self.path = "/stuck"
@@ -26,7 +26,7 @@ def test_a_ledger_that_is_stuck_does_not_keep_a_worker_from_ending() -> None:
     writer = LedgerWriter(ledger)
     writer.start()
     for _ in range(MOST_WAITING + 1):
-        writer.write(None, ())  # from here on there is no room for another word
+        writer.write(None, ())  # now its queue is full
     ending = threading.Thread(target=writer.finish, args=(0.2,), daemon=True)
     ending.start()
     ending.join(10)

@@ -10,7 +10,7 @@ from rich.console import Console
 from syphon.ops.progress import _Table
 from syphon.spark.totals import Totals
 from syphon.transfer.pump import DestinationBackoff
-from syphon.worker.drain import Drain, QueueState
+from syphon.worker.drain import Drain, DrainState
 
 HOSTILE = "[/nothing] [link=https://evil.example]see[/link] \x1b[2J\x9b31m\r\n\u202e"
 
@@ -21,7 +21,7 @@ class Draining:
     is_stopping = False
 
     class Queue:
-        queue, state, error, expected = "contoso/x-servicebus-transfer/0", QueueState.WAITING, HOSTILE, 5
+        queue, state, error, expected = "contoso/x-servicebus-transfer/0", DrainState.WAITING, HOSTILE, 5
 
     queues = (Queue(),)
 

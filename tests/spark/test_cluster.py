@@ -1,4 +1,4 @@
-"""A drain on a standalone cluster on loopback, whose executors come and go (D3, X2)."""
+"""A drain on a standalone Spark cluster on loopback, whose executors are killed and replaced (D3, X2)."""
 
 from __future__ import annotations
 

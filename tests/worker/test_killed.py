@@ -1,4 +1,4 @@
-"""Processes killed with -9 while they carry messages: nothing is lost, and what is repeated was in flight (S2, D9)."""
+"""Processes killed with -9 while they move messages: nothing is lost, and only messages in flight repeat (S2, D9)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.timeout(600)]
 
 MESSAGES = 3000
 WINDOW = 4000
-"""What a slot may have in hand: more cannot come twice."""
+"""The messages that a slot may have in hand: no more can arrive twice."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
 
 
 def check(pair: EmulatedPair) -> int:
-    """Every message is at its destination; how many came twice."""
+    """Checks that every message is at its destination. Returns how many arrived twice."""
     arrived = pair.arrived("orders")
     assert set(arrived) == {f"m{number}" for number in range(MESSAGES)}
     assert not pair.in_backlog(0)
@@ -61,7 +61,7 @@ def test_a_drain_whose_driver_is_killed_can_be_started_again(pair: EmulatedPair)
     children = [pid for pid, _ in drain.descendants()]
     drain.process.kill()
     drain.process.wait()
-    # Spark and its workers do not outlive their driver
+    # Spark and its workers end with their driver
     eventually(lambda: not any(parent_of(pid) for pid in children), within=30)
     code, result = pair.drained()
     assert code == 0, result

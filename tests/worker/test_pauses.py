@@ -1,4 +1,4 @@
-"""What the operator has paused: who is held by it, and that a restart does not forget it."""
+"""What the operator has paused: what it holds up, and that it outlasts a restart."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ def test_two_that_pause_at_once_are_both_remembered(tmp_path: Path) -> None:
 
 def test_a_task_on_a_paused_queue_is_told_to_stop_and_the_others_which_destinations_to_leave_alone() -> None:  # D7
     pauses = Pauses()
-    with ControlServer(pauses=pauses) as desk:
+    with ControlServer(pauses=pauses) as server:
         pauses.add([QUEUE, DESTINATION])
-        desk.open_job("j")
+        server.open_job("j")
         paused, other = (
             SlotReport(pair="a", queue=queue, job="j", slot=0, attempt=0, started_at=0) for queue in ("q0", "q1")
         )
-        assert desk.order_for(paused).stop
-        order = desk.order_for(other)
+        assert server.order_for(paused).stop
+        order = server.order_for(other)
         assert (order.stop, order.paused) == (False, ("Orders",))
         pauses.end([QUEUE, DESTINATION])
-        assert desk.order_for(paused).paused == ()
-        assert not desk.order_for(paused).stop
+        assert server.order_for(paused).paused == ()
+        assert not server.order_for(paused).stop

@@ -1,4 +1,4 @@
-"""`syphon run` on real Spark: a process of its own, between two namespaces in another."""
+"""`syphon run` on real Spark, as a process of its own; another process runs the two namespaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from syphon.spark.session import cores_of
 from tests.support.processes import EmulatedPair, aliased, emulated_pair, eventually
 
 pytestmark = [pytest.mark.timeout(600)]
@@ -24,7 +23,7 @@ def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
 
 
 def attempts(pair: EmulatedPair) -> int:
-    """How many files the ledger has of jobs: one for each."""
+    """The number of jobs on record: the ledger has one file of attempts for each."""
     return len(list((pair.folder / "ledger" / "attempts").rglob("*.parquet")))
 
 
@@ -36,7 +35,7 @@ def is_dead(pair: EmulatedPair, message: str) -> bool:
     return message in pair.in_backlog(0, dead=True)
 
 
-def test_a_worker_carries_home_what_comes_and_ends_when_told_to(pair: EmulatedPair) -> None:  # S1, S2
+def test_a_worker_forwards_messages_as_they_come_and_ends_when_told_to(pair: EmulatedPair) -> None:  # S1, S2
     worker = pair.worker()
     pair.put([aliased(1, "orders")])
     eventually(lambda: pair.arrived("orders") == Counter(["m1"]), explain=lambda: worker.said)
@@ -52,7 +51,7 @@ def test_a_worker_carries_home_what_comes_and_ends_when_told_to(pair: EmulatedPa
     assert attempts(pair) >= 2
 
 
-def test_a_destination_that_is_down_does_not_start_job_after_job_and_holds_up_nobody(
+def test_a_destination_that_is_down_does_not_start_job_after_job_and_delays_no_other(
     pair: EmulatedPair,
 ) -> None:  # S3, S5
     pair.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 0})
@@ -164,13 +163,3 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[5, 1]", 5)])
-def test_a_local_master_says_how_many_tasks_it_runs(master: str, cores: int) -> None:
-    assert cores_of(master) == cores
-
-
-@pytest.mark.parametrize("master", ["spark://host:7077", "k8s://https://host", "yarn", "local-cluster[2,1,1024]"])
-def test_a_cluster_knows_by_itself(master: str) -> None:
-    assert cores_of(master) is None

@@ -1,4 +1,4 @@
-"""A limit is shared by all queues, and kept to the message."""
+"""All queues of a drain share one limit, which is exact to the message."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_as_much_is_moved_as_the_limit_and_the_backlog_allow(limit: int, depths:
     assert sum(depths) - sum(left) == min(limit, sum(depths))
 
 
-def test_a_queue_that_fails_keeps_nobody_waiting() -> None:
+def test_a_queue_that_fails_returns_its_share_to_the_others() -> None:
     shared = SharedLimit(1, 2)
     has_it, goes_on, shares = threading.Event(), threading.Event(), []
 

@@ -47,7 +47,7 @@ def together(*children: str | None) -> Markup:
 # --- charts -----------------------------------------------------------------------------------------------------------
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """One part of a bar: its kind (the name of a colour in the style sheet), and its amount."""
 
     kind: str
@@ -58,7 +58,7 @@ class Bar(NamedTuple):
     """One bar of a chart."""
 
     label: str
-    parts: Sequence[Part]
+    parts: Sequence[BarPart]
     detail: str
     """Browsers show it while the mouse points at the bar."""
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from syphon.model import duration, plural, utc_time, volume
 
 from ..report import DestinationReport, Hour, ReasonCount, Report, Timeline, TimelineStep
-from .elements import Bar, Markup, Part, columns, rows, tag, together
+from .elements import Bar, BarPart, Markup, columns, rows, tag, together
 
 MOST_BARS = 12
 MOST_LINES = 200
@@ -99,11 +99,11 @@ def _over_time(timeline: Timeline) -> Markup:
     )
 
 
-def _parts(line: TimelineStep | Hour | DestinationReport) -> tuple[Part, ...]:
+def _parts(line: TimelineStep | Hour | DestinationReport) -> tuple[BarPart, ...]:
     return (
-        Part("forwarded", line.forwarded),
-        Part("dead_lettered", line.dead_lettered),
-        Part("left", line.left),
+        BarPart("forwarded", line.forwarded),
+        BarPart("dead_lettered", line.dead_lettered),
+        BarPart("left", line.left),
     )
 
 
@@ -130,7 +130,7 @@ def _legend() -> Markup:
 def _waits(report: Report) -> Markup:
     spread, bands = report.in_backlog, _bands(report)
     assert spread is not None
-    bars = [Bar(label, [Part("forwarded", messages)], plural(messages, "message")) for label, messages in bands]
+    bars = [Bar(label, [BarPart("forwarded", messages)], plural(messages, "message")) for label, messages in bands]
     description = (
         f"Half of the messages that arrived were in it for less than {duration(spread.p50)}, 95 % for less than "
         f"{duration(spread.p95)}, and none for more than {duration(spread.longest)}."
