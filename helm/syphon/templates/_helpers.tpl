@@ -46,17 +46,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{/* Refuses values that are valid one by one, but not together. */}}
-{{- define "syphon.judge" -}}
+{{- define "syphon.validate" -}}
 {{- $ledger := dig "pipeline" "ledger" "./ledger" .Values.config -}}
 {{- if and .Values.status.tokenKey (not .Values.existingSecret) -}}
 {{- fail "status.tokenKey names a key of existingSecret, which is empty" -}}
 {{- end -}}
 {{- if and .Values.serviceMonitor.enabled (not .Values.status.tokenKey) -}}
-{{- fail "serviceMonitor needs status.tokenKey: /metrics answers only to who shows the token" -}}
+{{- fail "serviceMonitor needs status.tokenKey: /metrics answers only requests with the token" -}}
 {{- end -}}
 {{- if .Values.sparkOnKubernetes.enabled -}}
 {{- if gt (int .Values.replicaCount) 1 -}}
-{{- fail "sparkOnKubernetes works with one worker: set replicaCount to 1 (or 0), and executors to what is needed" -}}
+{{- fail "sparkOnKubernetes works with one worker: set replicaCount to 1 (or 0), and raise executors instead" -}}
 {{- end -}}
 {{- if not (or (contains "://" $ledger) .Values.persistence.enabled) -}}
 {{- fail "sparkOnKubernetes needs a ledger that all pods reach: give config.pipeline.ledger a URL, or enable persistence" -}}
