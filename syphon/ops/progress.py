@@ -90,7 +90,7 @@ def _cells(name: str, state: str, totals: Totals, expected: int | None, rate: fl
 
 
 def eta(left: int | None, rate: float) -> str:
-    """The time that the rest will take, as far as it can be told."""
+    """The time that the rest will take, as far as it is known."""
     if left == 0:
         return ""
     if left is None or rate < 0.5:

@@ -1,4 +1,4 @@
-"""`syphon check` and `syphon provision` as an operator meets them: real files, real namespaces, exit codes (P, D12)."""
+"""`syphon check` and `syphon provision` as an operator runs them: real files, real namespaces, exit codes (P, D12)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Done(NamedTuple):
 
 
 def syphon(*arguments: object) -> Done:
-    """In this very process: to start another takes longer than what most of these commands do."""
+    """Runs a command in this process: to start another takes longer than most of these commands."""
     done = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert KEY not in done.output
     assert isinstance(done.exception, SystemExit | None), done.exc_info
@@ -88,7 +88,7 @@ def syphon(*arguments: object) -> Done:
 
 
 def syphon_alone(*arguments: object) -> Done:
-    """In a process of its own: an operator has no other."""
+    """Runs a command in a process of its own, as an operator does."""
     done = run_syphon(*map(str, arguments), timeout=100)
     assert KEY not in done.stdout + done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
@@ -101,9 +101,9 @@ def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmul
         emulator.call(lambda queue=queue: emulator["contoso-dr"].namespace.create_queue(queue))  # type: ignore[misc]
     file = write(tmp_path, *strings(emulator))
     done = syphon("check", "-c", file, "--json")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     secondary = f"127.0.0.1:{emulator['contoso-dr'].amqp_port}"
-    assert {(f["entity"], f["level"]) for f in told["findings"]} == {
+    assert {(f["entity"], f["level"]) for f in result["findings"]} == {
         (None, "ok"),
         ("contoso/x-servicebus-transfer/0", "warning"),
         ("contoso/x-servicebus-transfer/0", "ok"),
@@ -113,7 +113,7 @@ def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmul
         ("missing", "problem"),
         ("billing/*", "warning"),
     }
-    assert told["findings"][0] | {"text": ""} == {
+    assert result["findings"][0] | {"text": ""} == {
         "pair": "contoso",
         "side": "secondary",
         "namespace": secondary,
@@ -121,14 +121,14 @@ def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmul
         "level": "warning",
         "text": "",
     }
-    assert (done.returncode, told["exit_code"], told["settings"]) == (1, 1, [])
+    assert (done.returncode, result["exit_code"], result["settings"]) == (1, 1, [])
     shown = syphon("check", "-c", file)
     assert shown.returncode == 1
     assert shown.stdout.startswith(f"contoso: secondary {secondary}\n  warning      contoso/x-servicebus-transfer/0: ")
     assert shown.stdout.endswith("2 problems, 3 warnings.\n")
 
 
-def test_check_is_content_with_a_pair_that_was_provisioned(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+def test_check_finds_no_problem_in_a_pair_that_was_provisioned(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("missing")))
     file = write(tmp_path, *strings(emulator))
     made = syphon_alone("provision", "-c", file)
@@ -143,7 +143,7 @@ def test_check_is_content_with_a_pair_that_was_provisioned(emulator: BackgroundE
 
 
 def on_a_terminal(columns: int, *arguments: object) -> str:
-    """What a person sees."""
+    """The output on a terminal."""
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "syphon", *map(str, arguments)]
     environ = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
@@ -167,12 +167,12 @@ def test_on_a_terminal_there_are_colours_and_nothing_is_wider(emulator: Backgrou
     assert any(line.startswith("               ") for line in lines), "a long text goes on below itself"
 
 
-def test_a_dry_run_makes_nothing(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+def test_a_dry_run_creates_nothing(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     file = write(tmp_path, *strings(emulator))
     done = syphon("provision", "-c", file, "--dry-run", "--json")
-    told = json.loads(done.stdout)
-    (pair,) = told.pop("pairs")
-    assert told == {"exit_code": 0, "dry_run": True}
+    result = json.loads(done.stdout)
+    (pair,) = result.pop("pairs")
+    assert result == {"exit_code": 0, "dry_run": True}
     assert pair == {
         "pair": "contoso",
         "namespace": f"127.0.0.1:{emulator['contoso-dr'].amqp_port}",
@@ -189,7 +189,9 @@ def test_a_dry_run_makes_nothing(emulator: BackgroundEmulator, tmp_path: Path) -
     assert "  missing      contoso/x-servicebus-transfer/0 to 1: would be created\n" in shown.stdout
 
 
-def test_provision_tells_once_what_it_leaves_as_it_is(emulator: BackgroundEmulator, tmp_path: Path) -> None:  # P3, P4
+def test_provision_reports_once_which_queues_stay_as_they_are(
+    emulator: BackgroundEmulator, tmp_path: Path
+) -> None:  # P3, P4
     odd = QueueDescription("contoso/x-servicebus-transfer/0", max_delivery_count=3)
     extra = QueueDescription("contoso/x-servicebus-transfer/7")
     for queue in (odd, extra):
@@ -208,7 +210,7 @@ def test_resource_manager_is_not_replaced_by_another_way_in(emulator: Background
     assert emulator.call(lambda: emulator["contoso-dr"].namespace.queues()) == []
 
 
-def test_ctrl_c_says_what_stays_and_has_an_exit_code_of_its_own(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+def test_ctrl_c_prints_the_consequence_and_has_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.BUSY))
     command = [sys.executable, "-m", "syphon", "provision", "-c", str(write(tmp_path, *strings(emulator)))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -221,7 +223,7 @@ def test_ctrl_c_says_what_stays_and_has_an_exit_code_of_its_own(emulator: Backgr
     assert "Traceback" not in rest
 
 
-def test_a_missing_claim_is_told_by_name_with_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+def test_a_missing_claim_is_named_and_has_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     file = write(tmp_path, *strings(emulator, "listener"))
     checked, provisioned = syphon("check", "-c", file), syphon("provision", "-c", file)
     assert (checked.returncode, provisioned.returncode) == (77, 77)
@@ -229,16 +231,18 @@ def test_a_missing_claim_is_told_by_name_with_its_own_exit_code(emulator: Backgr
     assert "Send" in checked.stdout
 
 
-def test_a_wrong_key_is_told_of_both_sides_with_its_own_exit_code(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+def test_a_wrong_key_is_reported_for_both_sides_and_has_its_own_exit_code(
+    emulator: BackgroundEmulator, tmp_path: Path
+) -> None:
     primary, secondary = strings(emulator)
     file = write(tmp_path, primary.replace(KEY, "wrong"), secondary.replace(KEY, "wrong"))
     done = syphon("check", "-c", file, "--json")
     assert done.returncode == 77
-    told = {(finding["side"], finding["level"]) for finding in json.loads(done.stdout)["findings"]}
-    assert told == {("secondary", "denied"), ("primary", "denied")}
+    result = {(finding["side"], finding["level"]) for finding in json.loads(done.stdout)["findings"]}
+    assert result == {("secondary", "denied"), ("primary", "denied")}
 
 
-def test_no_token_is_told_as_that_and_in_our_own_words(tmp_path: Path) -> None:
+def test_a_missing_token_is_reported_in_our_own_words(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "pairs:\n  - name: contoso\n    primary: {namespace: a.servicebus.invalid}\n"
@@ -250,7 +254,7 @@ def test_no_token_is_told_as_that_and_in_our_own_words(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_namespace_out_of_reach_is_told_with_its_own_exit_code(tmp_path: Path) -> None:
+def test_a_namespace_out_of_reach_is_reported_and_has_its_own_exit_code(tmp_path: Path) -> None:
     other = CLOSED.replace("127.0.0.1:1", "127.0.0.1:2")
     done = syphon("check", "-c", write(tmp_path, CLOSED, other))
     assert done.returncode == 69
@@ -268,7 +272,9 @@ def test_refused_credentials_weigh_more_than_a_namespace_out_of_reach(  # D12
     assert done.returncode == 77
 
 
-def test_what_cannot_be_looked_at_now_is_told_as_out_of_reach(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+def test_an_entity_that_cannot_be_checked_now_is_reported_as_out_of_reach(
+    emulator: BackgroundEmulator, tmp_path: Path
+) -> None:
     emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(ZERO)))
     arm(emulator, Fault(Action.ERROR, Operation.MANAGE, entity=ONE))
     arm(emulator, Fault(Action.ERROR, Operation.MANAGE, entity="$*"))  # the list of queues
@@ -302,7 +308,7 @@ def test_queues_are_made_through_resource_manager_with_a_key_that_may_only_liste
     assert queues(emulator) == [ZERO, ONE]
 
 
-def test_a_queue_that_cannot_be_made_is_told_and_how_many_there_are_without_it(  # P5
+def test_a_queue_that_cannot_be_created_is_reported_with_the_number_of_the_others(  # P5
     emulator: BackgroundEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provision, "__kwdefaults__", {**(provision.__kwdefaults__ or {}), "pause": 0.0})
@@ -327,13 +333,13 @@ def test_each_pair_is_provisioned_and_the_worst_of_them_is_the_exit_code(  # P5
     assert queues(emulator) == ["second/x-servicebus-transfer/0"]
 
 
-def test_wrong_settings_are_all_told_before_anything_is_tried(tmp_path: Path) -> None:
+def test_all_wrong_settings_are_reported_before_anything_else_is_checked(tmp_path: Path) -> None:
     same = f"Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=owner;SharedAccessKey={KEY}"
     file = write(tmp_path, same, same, "    colour: red\nstatus: {listen: nowhere}\n")
     done = syphon("check", "-c", file, "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["exit_code"]) == (78, 78)
-    settings = told["settings"]
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["exit_code"]) == (78, 78)
+    settings = result["settings"]
     assert [problem["path"] for problem in settings] == ["pairs[0].secondary", "pairs[0].colour", "status.listen"]
     assert settings[2] == {
         "file": str(file),
@@ -346,7 +352,7 @@ def test_wrong_settings_are_all_told_before_anything_is_tried(tmp_path: Path) ->
     assert "pairs[0].secondary is the same namespace as primary" in done.stderr
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     done = syphon("check", "-c", tmp_path / "none.yaml")
     assert done.returncode == 78
     assert "none.yaml" in done.stderr
@@ -361,5 +367,5 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         (["a/0", "a/2", "a/3", "b/4", "orders", "a/9"], "a/0, 2 to 3, b/4, orders, a/9"),
     ],
 )
-def test_many_names_are_said_shortened(names: list[str], said: str) -> None:
+def test_many_names_are_shortened(names: list[str], said: str) -> None:
     assert shortened(names) == said

@@ -43,6 +43,6 @@ def test_a_duration_is_that_long_ago(text: str, ago: timedelta) -> None:
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "2026-13-01", "2h ago", "5", "never", "99999999999d", "0001-01-01T00:00+14:00"]
 )
-def test_nonsense_is_refused_with_a_remedy(text: str) -> None:
+def test_an_invalid_value_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(click.BadParameter, match="write 2026-11-16T14:30"):
         moment(text)

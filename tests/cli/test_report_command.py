@@ -1,4 +1,4 @@
-"""`syphon report` as an operator meets it: a real process, a real ledger, real Spark.
+"""`syphon report` as an operator runs it: a real process, a real ledger, real Spark.
 
 What it answers is tested with the questions themselves, in tests/pipeline.
 """
@@ -80,9 +80,9 @@ def test_it_answers_as_json_and_as_a_page_and_its_exit_code_says_that_something_
     settings = ("-c", str(tmp_path / "config.yaml"), "--pair", "contoso")
     done = run_syphon("report", *settings, *day, "--json", "--html", str(page), timeout=580)
     assert (done.returncode, done.stderr) == (ExitCode.LEFT, f"The page was written to {page}.\n")
-    told = json.loads(done.stdout)
-    assert told["verdict"] == "2 of 3 messages arrived. 1 went to the dead letters. Every receipt is accounted for."
-    assert told["transfers"] == {
+    result = json.loads(done.stdout)
+    assert result["verdict"] == "2 of 3 messages arrived. 1 went to the dead letters. Every receipt is accounted for."
+    assert result["transfers"] == {
         "received": 4,
         "forwarded": 2,
         "dead_lettered": 1,
@@ -91,8 +91,8 @@ def test_it_answers_as_json_and_as_a_page_and_its_exit_code_says_that_something_
         "possible_duplicates": 0,
         "bytes": 4096,
     }
-    assert told["messages"] == {"total": 3, "forwarded": 2, "dead_lettered": 1, "left": 0, "repeated": 0, "copies": 0}
-    assert told["period"] == {"since": "2026-10-05T00:00:00Z", "until": "2026-10-06T00:00:00Z"}
+    assert result["messages"] == {"total": 3, "forwarded": 2, "dead_lettered": 1, "left": 0, "repeated": 0, "copies": 0}
+    assert result["period"] == {"since": "2026-10-05T00:00:00Z", "until": "2026-10-06T00:00:00Z"}
     assert "&lt;b&gt;Odd&lt;/b&gt;" in page.read_text("utf-8")
 
 
@@ -101,7 +101,7 @@ def test_it_answers_as_json_and_as_a_page_and_its_exit_code_says_that_something_
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command is called: in a Python that could not import Spark if it tried."""
+    """Runs the command in a Python that cannot import Spark."""
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -115,7 +115,7 @@ def test_help_teaches_with_examples(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "result"),
     [
         ([], "Name the ledger: -c FILE for the worker's settings, or --ledger PATH."),
         (["--ledger", "none"], "There is no ledger at {folder}/none."),
@@ -133,12 +133,14 @@ def test_help_teaches_with_examples(folder: Path) -> None:
         (["--ledger", ".", "--html", "none/report.html"], "there is no folder none."),
     ],
 )
-def test_what_makes_no_sense_is_told_at_once_and_without_spark(folder: Path, arguments: list[str], told: str) -> None:
+def test_invalid_options_are_reported_at_once_and_without_spark(
+    folder: Path, arguments: list[str], result: str
+) -> None:
     (folder / "file").touch()
     (folder / "config.yaml").write_text(CONFIG.format(ledger="of-the-settings"))
     done = CliRunner().invoke(main, ["report", *arguments])
     assert done.exit_code == ExitCode.USAGE
-    assert told.format(folder=folder) in " ".join(done.stderr.split())
+    assert result.format(folder=folder) in " ".join(done.stderr.split())
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ def test_the_tables_say_what_matters_most_first(capsys: pytest.CaptureFixture[st
     assert max(map(len, lines[6:])) <= 120
 
 
-def test_a_text_that_came_with_a_message_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_from_a_message_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     show(a_report(destination="[red]a\x1b[2Jb", reason="Odd\x07", message_id="\x9b31m\u202e"))
     out = capsys.readouterr().out
     assert "[red]a\ufffd[2Jb" in out

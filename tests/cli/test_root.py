@@ -7,7 +7,7 @@ from syphon.cli import ExitCode
 from tests.support.cli_process import run_syphon
 
 
-def test_it_tells_its_version() -> None:
+def test_it_prints_its_version() -> None:
     assert run_syphon("--version").stdout == f"syphon, version {__version__}\n"
 
 
@@ -16,7 +16,7 @@ def test_its_help_names_every_exit_code() -> None:
     assert all(f"{code.value}  " in text for code in ExitCode)
 
 
-def test_a_command_that_is_not_there_is_a_matter_of_usage() -> None:
+def test_an_unknown_command_is_an_error_of_usage() -> None:
     result = run_syphon("emulatr")
     assert result.returncode == ExitCode.USAGE
     assert "emulatr" in result.stderr

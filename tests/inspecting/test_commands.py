@@ -1,4 +1,4 @@
-"""`inspect`, `dead-letters` and `cost` as an operator meets them: real files, real namespaces, exit codes."""
+"""`inspect`, `dead-letters` and `cost` as an operator runs them: real files, real namespaces, exit codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def syphon(capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command, in this process; stdin is no terminal."""
+    """Runs the command in this process; stdin is not a terminal."""
 
     def run(*arguments: object) -> Done:
         # What a process would take to its end is put back here.
@@ -69,7 +69,9 @@ def answer(done: Done) -> Any:
 # --- inspect ---------------------------------------------------------------------------------------------------------
 
 
-def test_inspect_tells_what_waits_for_whom_and_what_would_be_refused(bench: Bench, tmp_path: Path) -> None:
+def test_inspect_shows_messages_by_destination_and_those_that_would_be_dead_lettered(
+    bench: Bench, tmp_path: Path
+) -> None:
     bench.put(*(aliased("x", "orders") for _ in range(7)), aliased("x", "secret"))
     bench.put(aliased("whose?", None), queue=SECOND)
     done = in_a_process("inspect", "-c", bench.config(tmp_path, "orders"))
@@ -82,7 +84,7 @@ def test_inspect_tells_what_waits_for_whom_and_what_would_be_refused(bench: Benc
     assert "9 messages" in done.stdout
 
 
-def test_a_queue_that_is_missing_is_told_before_spark_is_started(bench: Bench, tmp_path: Path, syphon: Run) -> None:
+def test_a_missing_queue_is_reported_before_spark_starts(bench: Bench, tmp_path: Path, syphon: Run) -> None:
     file = bench.config(tmp_path)
     file.write_text(file.read_text().replace("backlog_queue_count: 2", "backlog_queue_count: 3"))
     done = syphon("inspect", "-c", file, "--queue", "2")
@@ -107,7 +109,7 @@ def test_credentials_that_are_refused_have_their_own_exit_code(
         ("--before", "soon", "is not a time"),
     ],
 )
-def test_what_means_nothing_is_a_matter_of_usage(
+def test_options_that_select_nothing_are_an_error_of_usage(
     bench: Bench, tmp_path: Path, syphon: Run, option: str, value: str, words: str
 ) -> None:
     done = syphon("dead-letters", "list", "-c", bench.config(tmp_path), option, value)
@@ -183,7 +185,9 @@ def test_replay_from_start_to_end_with_the_official_client_on_both_ends(
     assert bench.counts() == (0, 0)
 
 
-def test_what_stays_is_told_with_the_reason_and_an_exit_code(bench: Bench, tmp_path: Path, syphon: Run) -> None:
+def test_messages_that_stay_are_reported_with_the_reason_and_an_exit_code(
+    bench: Bench, tmp_path: Path, syphon: Run
+) -> None:
     bench.bury(aliased("x", "gone"), aliased("y", None), reason="x")
     arguments = ("dead-letters", "replay", "-c", bench.config(tmp_path), "--to", "destination", "--json")
     dry = answer(syphon(*arguments, "--dry-run"))
@@ -210,7 +214,7 @@ def test_a_destination_can_be_set_but_none_that_is_not_allowed(
     assert (message.message_id, message.application_properties) == ("m1", {b"x-ms-path": b"orders"})
 
 
-def test_without_a_terminal_nothing_is_put_back_unasked(bench: Bench, tmp_path: Path, syphon: Run) -> None:
+def test_without_a_terminal_nothing_is_put_back_unless_yes_is_given(bench: Bench, tmp_path: Path, syphon: Run) -> None:
     bench.bury(aliased("x", "orders"), reason="x")
     done = syphon("dead-letters", "replay", "-c", bench.config(tmp_path), "--to", "backlog")
     assert done.returncode == 2
@@ -219,7 +223,7 @@ def test_without_a_terminal_nothing_is_put_back_unasked(bench: Bench, tmp_path: 
 
 
 @pytest.mark.parametrize(("said", "code", "after"), [("n\n", 1, (0, 1)), ("y\n", 0, (1, 0))])
-def test_on_a_terminal_it_asks_and_does_as_it_is_told(
+def test_on_a_terminal_it_asks_and_follows_the_answer(
     bench: Bench, tmp_path: Path, said: str, code: int, after: tuple[int, int]
 ) -> None:
     bench.bury(aliased("x", "orders"), reason="x")
@@ -235,7 +239,7 @@ def test_on_a_terminal_it_asks_and_does_as_it_is_told(
     assert bench.counts() == after
 
 
-def test_the_first_ctrl_c_lets_go_of_what_waits_and_the_account_balances(bench: Bench, tmp_path: Path) -> None:
+def test_the_first_ctrl_c_releases_waiting_messages_and_the_counts_balance(bench: Bench, tmp_path: Path) -> None:
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders") for i in range(5)), reason="x")
     full = Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:resource-limit-exceeded")
@@ -265,17 +269,17 @@ def test_commands_that_need_no_spark_do_not_load_it(bench: Bench, tmp_path: Path
 # --- cost ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_cost_of_waiting_and_of_a_drain_is_told_with_the_date_of_its_prices(syphon: Run) -> None:  # S1, S7
-    told = syphon("cost", "--messages", "1000000").stdout
-    assert "List prices as of 2026" in told
-    assert "28,800  operations" in told
-    assert "4,000,000  operations" in told
+def test_the_cost_of_an_idle_month_and_of_a_drain_is_shown_with_the_date_of_its_prices(syphon: Run) -> None:  # S1, S7
+    output = syphon("cost", "--messages", "1000000").stdout
+    assert "List prices as of 2026" in output
+    assert "28,800  operations" in output
+    assert "4,000,000  operations" in output
     result = answer(syphon("cost", "--messages", "1000000", "--json"))
     assert (result["idle"]["operations"], result["drain"]["operations"]) == (28_800, 4_000_000)
     assert [share["whose"] for share in result["drain"]["shares"]] == ["sender", "syphon", "syphon", "receiver"]
 
 
-def test_prices_of_ones_own_are_used_and_judged(tmp_path: Path, syphon: Run) -> None:
+def test_own_prices_are_used_and_validated(tmp_path: Path, syphon: Run) -> None:
     file = tmp_path / "ours.yaml"
     file.write_text(LIST_PRICES.read_text().replace("per_million: 0.80", "per_million: 8"))
     assert answer(syphon("cost", "--messages", "1000000", "--prices", file, "--json"))["drain"]["most"] == 32.0

@@ -1,4 +1,4 @@
-"""What is in the backlog, on real Spark: the rows, the summary, and that looking changes nothing."""
+"""The content of the backlog, on real Spark: its rows and its summary. A look changes nothing."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_no_key_is_in_a_row_or_a_plan(bench: Bench, spark: SparkSession) -> None
     assert KEY not in repr(bench.assignments())
 
 
-def test_what_a_task_met_is_told_in_one_sentence(bench: Bench, spark: SparkSession) -> None:
+def test_an_error_of_a_task_is_reported_in_one_sentence(bench: Bench, spark: SparkSession) -> None:
     fault = Fault(Action.ERROR, Operation.MANAGE, FIRST, condition="amqp:not-allowed", description="No looking.")
     bench.emulator.call(lambda: bench.secondary.faults.add(fault))
     with pytest.raises(BacklogUnseen) as caught, looking():
@@ -118,7 +118,7 @@ def test_what_a_task_met_is_told_in_one_sentence(bench: Bench, spark: SparkSessi
     ("query", "words"),
     [("selec 1", "Syntax error"), ("select nothing from backlog", "`nothing`"), ("select 1/0 from backlog", "zero")],
 )
-def test_a_bad_query_is_told_in_one_line_and_only_there(
+def test_a_bad_query_is_reported_in_one_line_only(
     bench: Bench, spark: SparkSession, capfd: pytest.CaptureFixture[str], query: str, words: str
 ) -> None:
     backlog_frame(spark, bench.assignments()).createOrReplaceTempView("backlog")
@@ -129,13 +129,13 @@ def test_a_bad_query_is_told_in_one_line_and_only_there(
 
 
 def inspect(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """The command, on the session that is there."""
+    """Runs the command on the existing session."""
     with pytest.raises(SystemExit) as end:
         main(["inspect", *map(str, arguments)], prog_name="syphon")
     return int(end.value.code or 0), *capsys.readouterr()
 
 
-def test_questions_nobody_foresaw_are_answered_as_json(
+def test_any_sql_query_is_answered_as_json(
     bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.put(*(aliased("x", "orders", f"m{i}", x_ms_sessionid=f"s{i % 2}") for i in range(5)))
@@ -147,7 +147,7 @@ def test_questions_nobody_foresaw_are_answered_as_json(
     assert first["last"].endswith("Z")
 
 
-def test_questions_nobody_foresaw_are_answered_as_a_table(
+def test_any_sql_query_is_answered_as_a_table(
     bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.put(aliased("x", "line\nbreak"), aliased("x", "orders"))
@@ -161,7 +161,7 @@ def test_questions_nobody_foresaw_are_answered_as_a_table(
     assert "--limit" in err  # there was more
 
 
-def test_a_bad_query_is_a_matter_of_usage(
+def test_a_bad_query_is_an_error_of_usage(
     bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = inspect(capsys, "-c", bench.config(tmp_path), "--sql", "select colour from backlog")
@@ -195,7 +195,7 @@ def test_the_overview_as_json_is_what_the_documents_promise(
     assert set(refused) == {"pair", "destination", "reason", "messages", "example"}
 
 
-def test_an_empty_backlog_is_said_to_be_empty(
+def test_an_empty_backlog_is_reported_as_empty(
     bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert inspect(capsys, "-c", bench.config(tmp_path))[:2] == (0, "The backlog is empty.\n")

@@ -40,7 +40,7 @@ def test_nothing_is_locked_counted_or_changed(bench: Bench) -> None:
         assert {message.delivery_count for message in taken} == {0}
 
 
-def test_states_are_told_and_a_locked_message_is_an_active_one(bench: Bench) -> None:  # D4
+def test_messages_have_their_state_and_a_locked_one_is_active(bench: Bench) -> None:  # D4
     with bench.connection() as connection:
         assert list(peek(connection, FIRST)) == []
         with bench.client("contoso-dr").get_queue_sender(FIRST) as sender:
@@ -86,7 +86,7 @@ def test_pages_of_large_messages_are_small(bench: Bench) -> None:
         assert len(list(messages)) == 60 - 33
 
 
-def test_a_message_that_is_no_amqp_behind_the_annotations_is_seen_too(bench: Bench) -> None:
+def test_a_message_that_is_malformed_behind_the_annotations_is_seen_too(bench: Bench) -> None:
     bench.put(b"\x00\x53\x74\xff\xff")
     bench.put(aliased("fine", "orders"))
     with bench.connection() as connection:
@@ -102,12 +102,12 @@ def test_dead_letters_can_be_peeked_at(bench: Bench) -> None:
     assert Message(letter.payload).application_properties().get("DeadLetterReason") == "NoDestination"
 
 
-def test_a_queue_that_is_not_there_is_told_by_name(bench: Bench) -> None:
+def test_a_missing_queue_is_named(bench: Bench) -> None:
     with bench.connection() as connection, pytest.raises(DestinationMissing, match="x-servicebus-transfer/7"):
         list(peek(connection, "contoso/x-servicebus-transfer/7"))
 
 
-def test_a_throttled_namespace_is_given_its_time(bench: Bench) -> None:  # S5
+def test_a_throttled_namespace_is_asked_again_later(bench: Bench) -> None:  # S5
     bench.put(*(aliased(f"{i}", "orders") for i in range(3)))
     busy = Fault(Action.ERROR, Operation.MANAGE, FIRST, condition="com.microsoft:server-busy", times=1)
     bench.emulator.call(lambda: bench.secondary.faults.add(busy))
@@ -125,13 +125,13 @@ def test_a_throttled_namespace_is_given_its_time(bench: Bench) -> None:  # S5
         (Fault(Action.HANG, Operation.MANAGE, FIRST), DestinationSilent),
     ],
 )
-def test_what_stands_in_the_way_is_raised(bench: Bench, fault: Fault, error: type[Exception]) -> None:
+def test_an_error_of_the_namespace_is_raised(bench: Bench, fault: Fault, error: type[Exception]) -> None:
     bench.emulator.call(lambda: bench.secondary.faults.add(fault))
     with bench.connection() as connection, pytest.raises(error):
         list(peek(connection, FIRST, answer_within=1.0))
 
 
-def test_a_connection_that_breaks_is_told_and_not_waited_for(bench: Bench) -> None:
+def test_a_broken_connection_is_raised_at_once(bench: Bench) -> None:
     with bench.connection() as connection:
         messages = peek(connection, FIRST, answer_within=60.0)
         bench.emulator.call(lambda: bench.secondary.faults.begin_outage(Outage.REFUSE))

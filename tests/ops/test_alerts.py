@@ -1,4 +1,4 @@
-"""Alert rules, judged by promtool: they are rules, and each fires when it should and is quiet when it should."""
+"""Alert rules, checked by promtool: they are valid, and each fires when it should and not otherwise."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NAMES = [rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] 
 
 
 def tried(rules: str, folder: Path) -> tuple[int, str]:
-    """The cases against other rules than ours."""
+    """The test cases with changed rules."""
     (folder / "alerts.yaml").write_text(rules)
     (folder / "cases.yaml").write_text(CASES.read_text().replace("../../helm/syphon/files/", ""))
     result = run("promtool", "test", "rules", folder / "cases.yaml")
     return result.returncode, said(result)
 
 
-def test_prometheus_takes_the_rules() -> None:
+def test_prometheus_accepts_the_rules() -> None:
     checked = run("promtool", "check", "rules", RULES)
     assert checked.returncode == 0, said(checked)
     assert f"{len(NAMES)} rules found" in said(checked)
 
 
-def test_prometheus_would_refuse_a_broken_rule(tmp_path: Path) -> None:
+def test_prometheus_refuses_a_broken_rule(tmp_path: Path) -> None:
     broken = tmp_path / "alerts.yaml"
     broken.write_text(RULES.read_text().replace("max by (pair) (", "max by pair (", 1))
     assert run("promtool", "check", "rules", broken).returncode != 0
@@ -41,7 +41,7 @@ def test_each_alert_fires_when_it_should_and_no_sooner() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_alert_that_never_fires_would_be_found(name: str, tmp_path: Path) -> None:
+def test_an_alert_that_never_fires_is_found(name: str, tmp_path: Path) -> None:
     rules = yaml.safe_load(RULES.read_text())
     (broken,) = (rule for group in rules["groups"] for rule in group["rules"] if rule["alert"] == name)
     broken["expr"] = f"({broken['expr']}) and on () vector(1) < 0"
@@ -61,13 +61,13 @@ def test_an_alert_that_never_fires_would_be_found(name: str, tmp_path: Path) -> 
         ("for: 5m", "for: 1m"),
     ],
 )
-def test_an_alert_that_is_too_quick_or_too_deaf_would_be_found(right: str, wrong: str, tmp_path: Path) -> None:
+def test_an_alert_that_fires_too_early_or_too_late_is_found(right: str, wrong: str, tmp_path: Path) -> None:
     rules = RULES.read_text()
     assert right in rules
     assert tried(rules.replace(right, wrong), tmp_path)[0] != 0
 
 
-def test_the_page_on_metrics_tells_of_every_alert() -> None:
+def test_the_page_on_metrics_has_every_alert() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert [name for name in NAMES if f"| `{name}` |" not in page] == []
 

@@ -1,4 +1,4 @@
-"""The chart, judged by helm and by Kubernetes' own schemas; and what its pods promise."""
+"""The chart, checked by helm and by Kubernetes' own schemas, and the promises of its pods."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ OPERATORS_KINDS = {"ServiceMonitor", "PrometheusRule"}
 
 
 def validated(found: list[dict[str, Any]], folder: Path) -> tuple[int, str]:
-    """What Kubernetes 1.31 would say to manifests: unknown and missing fields, wrong types."""
+    """The objections of Kubernetes 1.31 to manifests: unknown and missing fields, wrong types."""
     (folder / "manifests.yaml").write_text(yaml.safe_dump_all(found))
     result = run("kubernetes-validate", "-k", "1.31", "--strict", "--quiet", folder / "manifests.yaml")
     return result.returncode, said(result)
 
 
 def in_kubernetes(case: str) -> list[dict[str, Any]]:
-    """What Kubernetes gets to see: the manifests, and the pods that Spark makes of a template."""
+    """Everything that Kubernetes sees: the manifests, and the pods that Spark makes of a template."""
     known = [manifest for manifest in manifests(case) if manifest["kind"] not in OPERATORS_KINDS]
     return [*known, *(pod for pod in pods(known) if pod["metadata"].get("name") == "executor")]
 
@@ -46,7 +46,7 @@ def test_helm_finds_nothing_wrong_with_any_case(case: str) -> None:
     assert linted.returncode == 0, said(linted)
 
 
-def test_helm_would_find_a_broken_template(tmp_path: Path) -> None:
+def test_helm_finds_a_broken_template(tmp_path: Path) -> None:
     broken = shutil.copytree(CHART, tmp_path / "syphon")
     service = broken / "templates" / "service.yaml"
     service.write_text(service.read_text().replace("ports:", "ports: {{ .Values.nothing.here }}"))
@@ -54,18 +54,18 @@ def test_helm_would_find_a_broken_template(tmp_path: Path) -> None:
 
 
 @CASE
-def test_helm_would_install_it_and_says_what_to_type_next(case: str) -> None:
+def test_helm_would_install_it_and_prints_the_next_commands(case: str) -> None:
     installed = run("helm", "install", "syphon", CHART, "-n", "messaging", "--dry-run=client", "-f", CASES[case])
     assert installed.returncode == 0, said(installed)
     assert "helm test syphon -n messaging" in installed.stdout
 
 
 @CASE
-def test_kubernetes_takes_every_manifest(case: str, tmp_path: Path) -> None:
+def test_kubernetes_accepts_every_manifest(case: str, tmp_path: Path) -> None:
     assert validated(in_kubernetes(case), tmp_path) == (0, "")
 
 
-def test_kubernetes_would_refuse_a_misspelt_or_wrong_field(tmp_path: Path) -> None:
+def test_kubernetes_refuses_a_misspelt_or_wrong_field(tmp_path: Path) -> None:
     found = in_kubernetes("minimal")
     (deployment,) = of_kind(found, "Deployment")
     deployment["spec"]["replica"] = 1
@@ -83,7 +83,7 @@ def test_the_chart_is_of_this_version() -> None:
 
 
 @CASE
-def test_every_container_is_locked_up(case: str) -> None:
+def test_every_container_is_restricted(case: str) -> None:
     for pod in pods(manifests(case)):
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert pod["spec"]["securityContext"]["runAsUser"] > 0
@@ -125,7 +125,7 @@ def test_a_check_stops_a_pod_for_settings_and_credentials_and_not_for_an_outage(
     assert run(shell, *arguments).returncode == ends
 
 
-def test_who_makes_no_queues_is_not_asked_for_the_claim_that_makes_them() -> None:
+def test_a_worker_that_creates_no_queues_is_not_checked_for_the_manage_claim() -> None:
     def checks(*more: str) -> dict[str, bool]:
         found = [pod for pod in pods(manifests("drain", *more)) if "initContainers" in pod["spec"]]
         return {
@@ -158,7 +158,7 @@ def test_a_drain_is_tried_once_and_each_revision_has_its_own() -> None:
 
 @CASE
 def test_names_that_belong_together_agree(case: str) -> None:
-    """Volumes, claims, service accounts, selectors: what is named is there, unless the operator brings it."""
+    """Volumes, claims, service accounts, selectors: every name refers to an object of the chart or of the operator."""
     found = manifests(case)
     names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in found}
     brought = {("ServiceAccount", "messaging"), ("PersistentVolumeClaim", "ledger")}
@@ -195,7 +195,7 @@ def settings(case: str, folder: Path) -> Config:
 
 
 @CASE
-def test_a_worker_takes_the_settings_it_finds_in_its_pod(case: str, tmp_path: Path) -> None:
+def test_a_worker_accepts_the_settings_in_its_pod(case: str, tmp_path: Path) -> None:
     config = settings(case, tmp_path)
     assert [pair.name for pair in config.pairs] == ["contoso"]
     assert str(config.status.listen) == "0.0.0.0:8080"
@@ -210,7 +210,7 @@ def test_the_status_token_comes_from_the_secret_and_the_monitor_shows_it(tmp_pat
     assert endpoint["authorization"]["credentials"] == {"name": "syphon-credentials", "key": "status-token"}
 
 
-def test_executors_are_told_where_their_driver_is_and_the_operators_setting_wins(tmp_path: Path) -> None:
+def test_executors_get_their_drivers_address_and_the_operators_setting_overrides(tmp_path: Path) -> None:
     pipeline = settings("spark", tmp_path).pipeline
     spark = {key: value.get_secret_value() for key, value in pipeline.spark.items()}
     assert pipeline.master == "k8s://https://kubernetes.default.svc"
@@ -232,7 +232,7 @@ KEY = "Endpoint=sb://a.example;SharedAccessKeyName=a;SharedAccessKey=c2VjcmV0"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ("replicas=2", "replicas"),
         ("image.tga=1", "tga"),
@@ -250,22 +250,22 @@ KEY = "Endpoint=sb://a.example;SharedAccessKeyName=a;SharedAccessKey=c2VjcmV0"
         (f"extraEnv[0].name=A,extraEnv[0].value={KEY}", "extraEnv"),
     ],
 )
-def test_a_typo_or_a_literal_secret_in_values_is_refused(value: str, told: str) -> None:
+def test_a_typo_or_a_literal_secret_in_values_is_refused(value: str, message: str) -> None:
     refused = template("-f", CASES["minimal"], "--set", value)
     assert refused.returncode != 0
-    assert told in refused.stderr
+    assert message in refused.stderr
     assert "values don't meet the specifications of the schema" in refused.stderr
     assert "c2VjcmV0" not in refused.stderr
 
 
-def test_values_without_a_pair_are_refused_with_what_to_do() -> None:
+def test_values_without_a_pair_are_refused_with_a_remedy() -> None:
     refused = template()
     assert refused.returncode != 0
     assert "config.pairs is missing: say which namespaces form a pair" in refused.stderr
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ("status.tokenKey=token", "status.tokenKey names a key of existingSecret, which is empty"),
         ("serviceMonitor.enabled=true", "serviceMonitor needs status.tokenKey"),
@@ -273,13 +273,13 @@ def test_values_without_a_pair_are_refused_with_what_to_do() -> None:
         ("sparkOnKubernetes.enabled=true,replicaCount=2", "sparkOnKubernetes works with one worker"),
     ],
 )
-def test_values_that_make_no_sense_together_are_refused_with_what_to_do(value: str, told: str) -> None:
+def test_values_that_contradict_each_other_are_refused_with_a_remedy(value: str, message: str) -> None:
     refused = template("-f", CASES["minimal"], "--set", value)
     assert refused.returncode != 0
-    assert told in refused.stderr
+    assert message in refused.stderr
 
 
-def test_the_schema_is_one_and_a_broken_one_would_be_found(tmp_path: Path) -> None:
+def test_the_schema_is_valid_and_a_broken_one_is_found(tmp_path: Path) -> None:
     schema = CHART / "values.schema.json"
     checked = run("check-jsonschema", "--check-metaschema", schema)
     assert checked.returncode == 0, said(checked)
@@ -287,7 +287,7 @@ def test_the_schema_is_one_and_a_broken_one_would_be_found(tmp_path: Path) -> No
     assert run("check-jsonschema", "--check-metaschema", tmp_path / "broken.json").returncode != 0
 
 
-def test_the_readmes_values_are_taken(tmp_path: Path) -> None:
+def test_the_chart_accepts_the_readmes_values(tmp_path: Path) -> None:
     page = (CHART / "README.md").read_text()
     blocks = page.split("```yaml\n")[1:]
     assert len(blocks) == 2

@@ -1,4 +1,4 @@
-"""What units, chart and pages tell an operator or a machine to type is what syphon understands."""
+"""Units, chart and pages use only commands and options that syphon has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.tools import ROOT
 
 
 def understood(words: list[str]) -> bool:
-    """Whether syphon has the command and takes its arguments; nothing is run."""
+    """Whether syphon has the command and accepts its arguments; the command does not run."""
     command: click.Command = getattr(import_module(f"syphon.cli.{words[0]}"), words[0])
     try:
         command.make_context(words[0], words[1:])
@@ -45,24 +45,24 @@ def in_pods() -> Iterator[str]:
                     yield shlex.join(args)
 
 
-def test_units_start_commands_that_there_are() -> None:
+def test_units_start_commands_that_exist() -> None:
     lines = list(in_units())
     assert [line.split()[0] for line in lines] == ["drain", "run"]
     assert [line for line in lines if not understood(shlex.split(line))] == []
 
 
-def test_pages_show_commands_that_there_are() -> None:
+def test_pages_show_commands_that_exist() -> None:
     lines = list(in_pages())
     assert lines
     assert [line for line in lines if not understood(shlex.split(line))] == []
 
 
-def test_pods_start_commands_that_there_are() -> None:
+def test_pods_start_commands_that_exist() -> None:
     lines = set(in_pods())
     assert {line.split()[0] for line in lines} == {"run", "drain"}
     assert [line for line in lines if not understood(shlex.split(line))] == []
 
 
 @pytest.mark.parametrize("line", ["run -c a.yaml --provision-not", "drain --yes", "check -c"])
-def test_a_command_that_is_wrong_would_be_found(line: str) -> None:
+def test_a_wrong_command_is_found(line: str) -> None:
     assert not understood(shlex.split(line))

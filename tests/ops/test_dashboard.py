@@ -1,4 +1,4 @@
-"""The Grafana dashboard, as far as it can be judged without Grafana. test_names.py looks at what it asks for."""
+"""The Grafana dashboard, as far as it can be checked without Grafana. test_metric_names.py checks its queries."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def test_panels_have_their_own_ids_and_places_on_a_grid_of_24() -> None:
     assert [(one["title"], other["title"]) for one, other in combinations(PANELS, 2) if overlap(one, other)] == []
 
 
-def test_two_panels_in_one_place_would_be_found() -> None:
+def test_two_overlapping_panels_are_found() -> None:
     moved = {**PANELS[0], "gridPos": {**PANELS[1]["gridPos"]}}
     assert overlap(moved, PANELS[1])
 
 
-def test_every_panel_says_what_it_shows_and_asks_the_data_source_that_was_chosen() -> None:
+def test_every_panel_has_a_description_and_uses_the_selected_data_source() -> None:
     assert [panel["title"] for panel in PANELS if not panel["description"]] == []
     sources = [asker["datasource"]["uid"] for panel in PANELS for asker in (panel, *panel["targets"])]
     assert set(sources) == {"${datasource}"}
 
 
-def test_prometheus_takes_every_query(tmp_path: Path) -> None:
+def test_prometheus_accepts_every_query(tmp_path: Path) -> None:
     queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
     rules = [
         {"record": f"panel:{number}", "expr": query.replace("$__rate_interval", "5m")}

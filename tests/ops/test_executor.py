@@ -49,7 +49,7 @@ def test_it_registers_with_its_driver_and_does_its_work(tmp_path: Path) -> None:
         port, application = driver.stdout.readline().split()
         # The last one leaves a trace, and has a space in it: all are passed on, each as one.
         options = [*QUICK, *shlex.split(driver.stdout.readline()), "-Xlog:gc*:file=two words.log"]
-        told = {
+        settings = {
             "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@127.0.0.1:{port}",
             "SPARK_APPLICATION_ID": application,
             "SPARK_EXECUTOR_ID": "1",
@@ -60,7 +60,7 @@ def test_it_registers_with_its_driver_and_does_its_work(tmp_path: Path) -> None:
             "SPARK_RESOURCE_PROFILE_ID": "0",
             **{f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(options)},
         }
-        with started(["sh", ROOT / "docker" / "entrypoint.sh", "executor"], environment | told, log) as executor:
+        with started(["sh", ROOT / "docker" / "entrypoint.sh", "executor"], environment | settings, log) as executor:
             assert executor.wait() == 0, log_of(log)
             assert driver.stdout.readline() == "14\n", log_of(log)
     assert (tmp_path / "two words.log").exists()

@@ -1,4 +1,4 @@
-"""What is written by machine is current, and says what the files it comes from say."""
+"""Generated files are current, and agree with their sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.tools import ROOT
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_it_is_as_the_machine_would_write_it_now(file: Path) -> None:
+def test_a_generated_file_is_current(file: Path) -> None:
     assert file.read_text() == FILES[file](), "look at the difference, and write it anew with `make generated`"
 
 

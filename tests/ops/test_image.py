@@ -1,4 +1,4 @@
-"""The image, as far as it can be judged without an engine that builds it."""
+"""The image, as far as it can be checked without an engine that builds it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def stages() -> list[list[tuple[str, str]]]:
     return found
 
 
-def told(word: str, stage: int = -1) -> list[str]:
+def instructions(word: str, stage: int = -1) -> list[str]:
     return [rest for instruction, rest in stages()[stage] if instruction == word]
 
 
 def copied(stage: int) -> list[str]:
-    """What a stage takes from the folder it is built in."""
-    lines = [line.split() for line in told("COPY", stage) if "--from" not in line]
+    """The paths that a stage copies from the build folder."""
+    lines = [line.split() for line in instructions("COPY", stage) if "--from" not in line]
     return [word.removeprefix("./") for words in lines for word in words[:-1] if not word.startswith("--")]
 
 
@@ -46,7 +46,7 @@ def test_the_linter_finds_nothing() -> None:
     assert linted.returncode == 0, said(linted)
 
 
-def test_the_linter_would_find_something(tmp_path: Path) -> None:
+def test_the_linter_finds_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(re.sub(r"python:\S+", "python", DOCKERFILE.read_text()))
     linted = run("hadolint", tmp_path / "Dockerfile")
     assert linted.returncode != 0
@@ -62,7 +62,7 @@ def test_both_stages_stand_on_the_same_python() -> None:
 
 
 def missing(paths: set[str]) -> set[str]:
-    """Those that the last stage does not make. A file that is mounted by itself needs its folder alone."""
+    """The paths that the last stage does not create. A file that is mounted by itself needs only its folder."""
     text = " ".join(rest for word, rest in stages()[-1] if word in ("RUN", "COPY", "WORKDIR"))
     made = {PurePosixPath(path) for path in re.findall(r"(?<![\w/])/[\w./-]+", text)} | IN_EVERY_IMAGE
     made |= {parent for path in made for parent in path.parents}
@@ -88,24 +88,24 @@ def test_every_path_the_chart_uses_is_in_the_image(case: str) -> None:
     assert missing(used(case)) == set()
 
 
-def test_a_path_that_is_not_in_the_image_would_be_found() -> None:
+def test_a_path_that_is_missing_in_the_image_is_found() -> None:
     wrong = {"/etc/siphon", "/etc/siphon/config.yaml"}
     assert missing({"/etc/syphon", "/etc/syphon/config.yaml"} | wrong) == wrong
 
 
 def test_the_charts_user_is_the_images() -> None:
-    (user,) = told("USER")
+    (user,) = instructions("USER")
     for pod in pods(manifests("spark")):
         security = pod["spec"]["securityContext"]
         assert user == f"{security['runAsUser']}:{security['runAsGroup']}"
-    assert f"--uid {user.split(':')[0]} " in " ".join(told("RUN"))
+    assert f"--uid {user.split(':')[0]} " in " ".join(instructions("RUN"))
 
 
 # --- the steps of the build ------------------------------------------------------------------------------------------
 
 
 def test_what_is_copied_is_not_ignored() -> None:
-    """.dockerignore shuts everything out, and lets in what the Dockerfile copies."""
+    """.dockerignore excludes everything but the paths that the Dockerfile copies."""
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
     allowed = [line.removeprefix("!") for line in lines if line.startswith("!")]
@@ -128,7 +128,7 @@ def test_what_is_copied_is_enough_to_build_the_package(tmp_path: Path) -> None:
 
 
 def test_sparks_folder_is_found_as_the_build_looks_for_it() -> None:
-    (build,) = told("RUN", 0)
+    (build,) = instructions("RUN", 0)
     (question,) = re.findall(r"bin/python -c '([^']+)'", build)
     found = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=True).stdout.strip()
     assert (Path(found) / "bin" / "spark-submit").exists()
@@ -138,7 +138,7 @@ def test_sparks_folder_is_found_as_the_build_looks_for_it() -> None:
 # --- the entrypoint --------------------------------------------------------------------------------------------------
 
 
-def test_the_entrypoint_starts_syphon_with_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_entrypoint_starts_syphon_with_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "syphon").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m syphon "$@"\n')
     (tmp_path / "syphon").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.timeout(300)]
 TOKEN = "a-token-of-the-operator"
 BODY = "body of"  # as emulated_pair.aliased makes them
 EVIL = "<img src=x onerror=document.title='taken'>"
-"""A destination as an attacker would name it: they are named by messages."""
+"""A destination with a hostile name: names come from messages."""
 DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked", "drained")
 FIRST = 770_000
 """Message ids that appear nowhere by chance."""
@@ -46,7 +46,7 @@ MANY = 900
 
 
 class Manager:
-    """systemd, as far as a worker knows. It listens all the time: the kernel keeps ten datagrams, and no more."""
+    """A stand-in for systemd. It reads all the time, because the kernel keeps only ten datagrams."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -128,9 +128,9 @@ class Stage:
     def reload(self, **pair: Any) -> None:
         """Other settings of the pair, and a signal to take them over."""
         self.site.config(status={"listen": "127.0.0.1:0", "token": TOKEN}, pair=pair)
-        told = self.worker.said.count("are taken over")
+        before = self.worker.said.count("are taken over")
         self.worker.process.send_signal(signal.SIGHUP)
-        eventually(lambda: self.worker.said.count("are taken over") > told, explain=lambda: self.worker.said)
+        eventually(lambda: self.worker.said.count("are taken over") > before, explain=lambda: self.worker.said)
 
     def put(self, start: int, count: int, path: str, index: int = 0) -> None:
         self.site.put([aliased(FIRST + start + number, path) for number in range(count)], index)
@@ -169,7 +169,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 # --- status and metrics ----------------------------------------------------------------------------------------------
 
 
-def test_status_tells_what_tasks_did_by_queue_and_by_destination(stage: Stage) -> None:  # D7
+def test_status_shows_the_work_of_tasks_by_queue_and_by_destination(stage: Stage) -> None:  # D7
     status = stage.status()
     (pair,) = status.pairs
     assert (status.state, status.not_ready) == ("working", [])
@@ -189,7 +189,7 @@ def test_status_tells_what_tasks_did_by_queue_and_by_destination(stage: Stage) -
     eventually(lambda: any("destination full takes no messages" in event.text for event in stage.status().events))
 
 
-def test_what_it_exports_is_what_the_list_of_metrics_says(stage: Stage) -> None:
+def test_the_worker_exports_exactly_the_metrics_of_the_list(stage: Stage) -> None:
     # the namespace's own count comes a few seconds after there was something to count
     eventually(lambda: "syphon_backlog_messages{" in stage.ask("/metrics")[1])
     text = stage.ask("/metrics")[1]
@@ -204,7 +204,7 @@ def test_what_it_exports_is_what_the_list_of_metrics_says(stage: Stage) -> None:
     assert [metric.name for metric in METRICS if f"`{metric.prometheus}`" not in page] == []
 
 
-def test_promtool_finds_nothing_to_say_about_what_it_exports(stage: Stage) -> None:
+def test_promtool_has_no_objection_to_the_workers_metrics(stage: Stage) -> None:
     checked = run("promtool", "check", "metrics", given=stage.ask("/metrics")[1])
     assert (checked.returncode, said(checked)) == (0, "")
 
@@ -258,7 +258,7 @@ def test_the_status_command_shows_the_same_in_a_terminal(stage: Stage) -> None:
     assert WorkerStatus.model_validate_json(as_json.stdout).version == stage.status().version
 
 
-def test_without_the_token_a_command_is_told_what_is_missing(stage: Stage) -> None:
+def test_without_the_token_a_command_says_what_is_missing(stage: Stage) -> None:
     refused = subprocess.run(
         [sys.executable, "-m", "syphon", "status", "--url", stage.url],
         capture_output=True,
@@ -304,7 +304,7 @@ def test_a_queue_that_is_paused_keeps_its_messages_and_goes_on_when_it_is_resume
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[Page]:
-    """The page in a real browser, with what its console has to say."""
+    """The page in a real browser, with the lines of its console."""
     from playwright.sync_api import sync_playwright
 
     chromium = tool("chromium")
@@ -385,37 +385,37 @@ def shown(line: Any, column: str) -> int:
     return int(text.replace(",", "").strip("≥ ")) if text and text != "–" else 0
 
 
-def test_an_answer_that_a_later_one_has_overtaken_is_not_shown(stage: Stage, page: Page) -> None:
-    told = json.loads(stage.ask("/status")[1])
+def test_the_page_does_not_show_an_answer_older_than_the_last_one(stage: Stage, page: Page) -> None:
+    status = json.loads(stage.ask("/status")[1])
     asked: list[Route] = []
 
     def ask(times: int) -> None:
         page.evaluate("void look()")
         eventually(lambda: page.title() and len(asked) == times)  # any call: what has come is heard of within one
 
-    # From now on it looks when it is told to, and has all the time in the world.
+    # From now on the page asks only when the test says so.
     page.evaluate("clearTimeout(timer); setTimeout = () => 0; AbortSignal.timeout = () => undefined; look()")
     page.route("**/status", lambda route: asked.append(route))
     ask(1)
     ask(2)
     first, second = asked
-    second.fulfill(json={**told, "at": "2026-01-01T12:00:02Z"})
+    second.fulfill(json={**status, "at": "2026-01-01T12:00:02Z"})
     page.locator("#live", has_text=":00:02").wait_for()
-    first.fulfill(json={**told, "at": "2026-01-01T12:00:01Z"})
+    first.fulfill(json={**status, "at": "2026-01-01T12:00:01Z"})
     page.evaluate("fetch('/healthz').then(answer => answer.text())")  # another answer, after that one
     assert ":00:02" in (page.locator("#live").text_content() or "")
     page.unroute("**/status")
     page.reload()
 
 
-def test_a_worker_that_answers_and_stands_still_looks_like_it(stage: Stage, page: Page) -> None:
-    told = stage.ask("/status")[1]
+def test_the_page_shows_that_a_worker_answers_but_its_status_is_old(stage: Stage, page: Page) -> None:
+    status = stage.ask("/status")[1]
     page.clock.install()
-    page.route("**/status", lambda route: route.fulfill(body=told, content_type="application/json"))
+    page.route("**/status", lambda route: route.fulfill(body=status, content_type="application/json"))
     page.goto(stage.url)
     page.get_by_text("live, ").wait_for()
     page.clock.run_for(20_000)
-    page.get_by_text("stands still since ").wait_for()
+    page.get_by_text("status is old, since ").wait_for()
     page.unroute("**/status")
     page.clock.run_for(5_000)
     page.get_by_text("live, ").wait_for()
@@ -424,12 +424,12 @@ def test_a_worker_that_answers_and_stands_still_looks_like_it(stage: Stage, page
 # --- systemd ---------------------------------------------------------------------------------------------------------
 
 
-def test_systemd_hears_that_it_is_ready_once_and_what_it_is_doing(stage: Stage) -> None:
+def test_the_worker_notifies_systemd_once_that_it_is_ready_and_sends_its_status(stage: Stage) -> None:
     assert stage.manager.times("READY=1") == 1
     assert any(re.fullmatch(r"STATUS=[\d,]+ forwarded, .*", word) for word in stage.manager.heard)
 
 
-def test_a_worker_that_hangs_does_not_feed_the_watchdog(stage: Stage) -> None:
+def test_a_worker_that_hangs_does_not_notify_the_watchdog(stage: Stage) -> None:
     pid, manager = stage.worker.process.pid, stage.manager
     eventually(lambda: manager.times("WATCHDOG=1"))
     os.kill(pid, signal.SIGSTOP)
@@ -443,7 +443,7 @@ def test_a_worker_that_hangs_does_not_feed_the_watchdog(stage: Stage) -> None:
     eventually(lambda: manager.times("WATCHDOG=1") > fed)
 
 
-def test_at_its_end_it_says_so_and_the_next_one_remembers_what_was_paused(stage: Stage) -> None:
+def test_a_worker_notifies_its_end_and_the_next_one_keeps_the_pauses(stage: Stage) -> None:
     # the last of all: it ends the worker that the others ask
     assert stage.command("pause", "--pair", "contoso").stdout == "paused: all of contoso\n"
     code, _ = stage.worker.stop()

@@ -74,7 +74,7 @@ def test_a_watchdog_that_is_absent_or_of_another_process_is_not_notified(
 
 
 @pytest.mark.parametrize("name", ["", "/nowhere/at/all", "relative"])
-def test_without_a_manager_or_with_one_that_is_gone_nothing_happens(name: str) -> None:
+def test_without_a_service_manager_notifications_do_nothing(name: str) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": name})
     notifier.loop_turned(True, "idle")
     notifier.stopping()

@@ -42,7 +42,7 @@ def samples(made: Telemetry, name: str) -> dict[tuple[str, ...], float]:
     return found
 
 
-def test_a_histogram_is_what_tasks_have_counted_all_of_them_together() -> None:  # D7
+def test_a_histogram_adds_up_the_counts_of_all_tasks() -> None:  # D7
     with telemetry() as made:
         queue_totals = {}
         for number in range(2):

@@ -1,4 +1,4 @@
-"""The systemd units, judged by systemd-analyze: right, locked up, and with all that a JVM needs."""
+"""The systemd units, checked by systemd-analyze: valid, restricted, and with everything that a JVM needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def verified(machine: Path, unit: Path, text: str | None = None) -> tuple[int, str]:
-    """What systemd says to an instance of a unit, or of a changed copy of it."""
+    """The output of systemd for an instance of a unit, or of a changed copy of it."""
     (machine / "etc/systemd/system" / unit.name).write_text(text or unit.read_text())
     instance = unit.name.replace("@", "@contoso")
     result = run("systemd-analyze", "verify", "--man=no", f"--root={machine}", instance)
@@ -52,7 +52,7 @@ def settings(unit: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.name))
-def test_systemd_has_nothing_to_say_about_a_unit(unit: Path, machine: Path) -> None:
+def test_systemd_has_no_objection_to_a_unit(unit: Path, machine: Path) -> None:
     assert verified(machine, unit) == (0, "")
 
 
@@ -65,7 +65,7 @@ def test_systemd_has_nothing_to_say_about_a_unit(unit: Path, machine: Path) -> N
         ("SystemCallFilter=@system-service", "SystemCallFilter=@no-such-group"),
     ],
 )
-def test_systemd_would_say_so(right: str, wrong: str, machine: Path) -> None:
+def test_systemd_objects_to_a_broken_unit(right: str, wrong: str, machine: Path) -> None:
     text = WORKER.read_text()
     assert right in text
     assert verified(machine, WORKER, text.replace(right, wrong)) != (0, "")
@@ -77,7 +77,7 @@ def test_a_unit_is_exposed_no_more_than_one_and_a_half_of_ten(unit: Path) -> Non
     assert code == 0, text
 
 
-def test_a_unit_with_two_doors_more_would_be_found(tmp_path: Path) -> None:
+def test_a_unit_with_two_restrictions_less_is_found(tmp_path: Path) -> None:
     opened = tmp_path / WORKER.name
     opened.write_text(re.sub(r"(?m)^(SystemCallFilter|CapabilityBoundingSet)=.*\n", "", WORKER.read_text()))
     code, text = exposed(opened)
@@ -85,15 +85,15 @@ def test_a_unit_with_two_doors_more_would_be_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.name))
-def test_what_would_stop_a_jvm_is_left_out_and_the_unit_says_why(unit: Path) -> None:
+def test_restrictions_that_stop_a_jvm_are_left_out_and_the_unit_says_why(unit: Path) -> None:
     assert not {"MemoryDenyWriteExecute", "ProcSubset"} & set(settings(unit))
     comments = " ".join(re.findall(r"(?m)^# (.*)$", unit.read_text()))
     assert "MemoryDenyWriteExecute=yes forbids its compiler" in comments
     assert "ProcSubset=pid hides" in comments
 
 
-def test_the_drain_is_locked_up_as_the_worker_is_and_shares_its_folder() -> None:
-    """All that is different is how they start and end."""
+def test_the_drain_has_the_restrictions_of_the_worker_and_shares_its_folder() -> None:
+    """The units differ only in how they start and end."""
     own = {"Description", "ExecStart", "Type", "TimeoutStartSec"}
     only_worker = {
         "StartLimitIntervalSec",

@@ -28,11 +28,11 @@ def run(config: Path, commands: dict[str, list[str]]) -> None:
 
 
 def parts(said: str) -> dict[str, tuple[str, int]]:
-    """What each command has printed, and its exit code."""
+    """The output of each command, and its exit code."""
     found: dict[str, tuple[str, int]] = {}
     pieces = said.replace("\r\n", "\n").split(MARK)[1:]
-    for told, end in zip(pieces[::2], pieces[1::2], strict=True):
-        label, _, text = told.partition("\n")
+    for output, end in zip(pieces[::2], pieces[1::2], strict=True):
+        label, _, text = output.partition("\n")
         found[label] = text, int(end.partition("\n")[0].removeprefix("exit code "))
     return found
 

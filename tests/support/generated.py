@@ -1,7 +1,7 @@
-"""What is written by machine: the chart's table of values and schema of settings, golden renders, tables of metrics.
+"""Generated files: the chart's table of values and schema of settings, golden renders, tables of metrics.
 
-`make generated` (python -m tests.support.generated) writes them anew; tests compare. Look at the difference before it
-is committed: a golden render that has changed is a change of what operators get.
+`make generated` (python -m tests.support.generated) writes them anew; tests compare. Look at the difference before you
+commit it: a changed golden render changes what operators install.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def described(text: str) -> dict[str, str]:
 
 
 def defaults(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values that are no maps, or empty ones, by their paths."""
+    """The values that are not maps, and empty maps, by their paths."""
     if not isinstance(values, dict) or not values:
         yield path, values
         return
@@ -65,7 +65,7 @@ REFERENCE = {
     "if": {"not": {"pattern": r"^\$\{(file|env):[^}]+\}$"}},
     "then": {"const": "${file:secrets/KEY}"},
 }
-"""All that may stand for a secret in values. A plain pattern would make helm print what does not match it."""
+"""The only form of a secret in values. With a plain pattern helm would print a value that does not match."""
 
 SPARK_SETTINGS = {
     "type": "object",
@@ -76,7 +76,7 @@ SPARK_SETTINGS = {
 
 
 def settings_schema() -> dict[str, Any]:
-    """The schema of the worker's settings as the chart takes them: with no secret, and without what a pod decides."""
+    """The schema of the worker's settings in the chart: without secrets, and without settings that the pod decides."""
     schema: dict[str, Any] = _plain(Config.model_json_schema(ref_template="#/definitions/{model}"))
     # The chart says in words of its own that a pair is missing, and `helm lint` is content without one.
     del schema["required"], schema["properties"]["pairs"]["minItems"]
@@ -87,7 +87,7 @@ def settings_schema() -> dict[str, Any]:
 
 
 def _plain(schema: Any) -> Any:
-    """Less the words, and with a reference wherever the worker sees a secret."""
+    """The schema without its descriptions, and with a reference in place of each secret."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
@@ -99,7 +99,7 @@ def _plain(schema: Any) -> Any:
 
 
 def values_schema() -> str:
-    """values.schema.json: written by hand, but for `config`."""
+    """values.schema.json: written by hand, except for `config`."""
     whole = json.loads((CHART / "values.schema.json").read_text())
     settings = settings_schema()
     whole["definitions"] = settings.pop("$defs")
@@ -128,7 +128,7 @@ def spans_table() -> str:
 
 
 def with_table(page: str, name: str, table: str) -> str:
-    """A page with the table between its two marks made anew."""
+    """A page with a new table between its two marks."""
     marks = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
     page, count = marks.subn(lambda found: found[1] + table + found[2], page)
     assert count == 1, f"no place for the table of {name}"
@@ -146,7 +146,7 @@ def metrics_page() -> str:
 
 
 def status_schema() -> str:
-    """The contract of /status, as whoever reads it checks it."""
+    """The contract of /status as a JSON schema."""
     return json.dumps(WorkerStatus.model_json_schema(mode="serialization"), indent=2) + "\n"
 
 

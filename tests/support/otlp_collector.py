@@ -1,4 +1,4 @@
-"""A collector of metrics and traces: a real HTTP server on this machine, which keeps what it was sent."""
+"""A collector of metrics and traces: a real HTTP server on this machine, which keeps every request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Collector(http.server.ThreadingHTTPServer):
-    """Takes what comes, and remembers where it came to."""
+    """Accepts every request, and keeps its path and body."""
 
     daemon_threads = True
 
@@ -53,7 +53,7 @@ class Visit(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """One that is there until the block is left; afterwards nobody listens any more."""
+    """Runs a collector until the block ends; afterwards its port is closed."""
     with Collector() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server

@@ -1,4 +1,4 @@
-"""syphon with exporters that would wait for hours for a collector that does not answer, at their end as well."""
+"""syphon with exporters that wait for hours for a collector that does not answer, also at their end."""
 
 from __future__ import annotations
 

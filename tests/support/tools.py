@@ -1,4 +1,4 @@
-"""The tools that check what operators install: real ones, put into .tools by `.ci/tools`."""
+"""The tools that check what operators install: helm, promtool and others, put into .tools by `.ci/tools`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = (ROOT / ".tools" / "bin", ROOT / ".tools" / "venv" / "bin")
 
 
 def tool(name: str) -> str:
-    """The path of a tool. Without it a test is skipped at a desk, and fails on a build server."""
+    """The path of a tool. Without the tool a test is skipped locally, and fails in CI."""
     found = shutil.which(name, path=os.pathsep.join([*map(str, PLACES), os.environ.get("PATH", os.defpath)]))
     if found is None and os.environ.get("CI"):
         pytest.fail(f"{name} is missing, and this is a build server: .ci/tools installs it")
@@ -24,7 +24,7 @@ def tool(name: str) -> str:
 
 
 def run(name: str, *arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
-    """What a tool says, and how it ends; `given` is its standard input."""
+    """Runs a tool; `given` is its standard input."""
     command = [tool(name), *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, input=given, capture_output=True, text=True, check=False, timeout=60)
 

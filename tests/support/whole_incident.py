@@ -1,4 +1,4 @@
-"""Every command, once, as real processes in terminals, over a backlog that somebody else has filled.
+"""Every command, once, as real processes in terminals, over a backlog with hostile content.
 
 What they print, log, leave in files and show of themselves to other users of the machine is collected, for tests to
 look for what must not be in it: keys, bodies, and texts that do something where they are shown.
@@ -32,21 +32,21 @@ HOSTILE = (
     "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>javascript:alert(3)"
     "\x1b[2J\x1b]0;owned\x07\r\nFAKE all is well\x9b31m\u202e[/red]"
 )
-"""For browsers, terminals, logs, and rich."""
+"""Hostile texts for browsers, terminals, logs, and rich."""
 BACKLOG = "contoso/x-servicebus-transfer/0"
 QUEUES = [{"name": BACKLOG, "max_delivery_count": 2147483647, "max_size_in_megabytes": 5120, "lock_duration": "10s"}]
 
 
 @dataclass
 class Seen:
-    """What could be seen, by where."""
+    """Everything that the commands printed, by its place."""
 
     texts: dict[str, str] = field(default_factory=dict)
     codes: dict[str, int] = field(default_factory=dict)
     report: str = ""
 
     def having(self, words: str) -> list[str]:
-        """Where these words stand, and what is around them."""
+        """The places of these words, with the text around them."""
         return [
             f"{where}: {text[max(0, text.find(words) - 150) :][:300]!r}"
             for where, text in self.texts.items()
@@ -147,7 +147,7 @@ class Site:
 
 
 def messages() -> list[ServiceBusMessage]:
-    """One that arrives, and one for each way in for what is somebody else's."""
+    """One message that arrives, and one for each place where hostile text can enter."""
 
     def message(path: str, **properties: Any) -> ServiceBusMessage:
         identity = properties.pop("message_id", HOSTILE[:128])
@@ -169,7 +169,7 @@ def messages() -> list[ServiceBusMessage]:
 
 @contextmanager
 def incident(folder: Path) -> Iterator[Seen]:
-    """Plays it, and tells what was seen."""
+    """Runs the whole incident, and returns everything that was printed."""
     (folder / "tmp").mkdir(parents=True)
     policies = [{"name": "owner", "key": KEY}]
     ports: dict[str, Any] = {"amqp_port": 0, "http_port": 0, "policies": policies}
@@ -231,7 +231,7 @@ def _play(site: Site) -> None:
 
 
 def _work(site: Site, config: str) -> None:
-    """A worker carries what it can, and is asked about it."""
+    """A worker forwards what it can, and answers requests."""
     worker = Running(["run", "-v", "-c", config], site.folder, {"TMPDIR": str(site.temporary)})
     try:
         url = worker.until("status on http").rpartition(" ")[2]

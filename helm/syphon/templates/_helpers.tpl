@@ -1,4 +1,4 @@
-{{/* What everything of a release is called. 50 characters leave room for endings such as -drain-driver. */}}
+{{/* The name of all objects of a release. 50 characters leave room for endings such as -drain-driver. */}}
 {{- define "syphon.fullname" -}}
 {{- $default := ternary .Release.Name (printf "%s-syphon" .Release.Name) (contains "syphon" .Release.Name) -}}
 {{- .Values.fullnameOverride | default $default | trunc 50 | trimSuffix "-" -}}
@@ -32,7 +32,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* config.yaml: the operator's settings, and those that follow from being in a pod. The operator's win. */}}
+{{/* config.yaml: the operator's settings, and those that a pod needs. The operator's settings override. */}}
 {{- define "syphon.config" -}}
 {{- $_ := required "config.pairs is missing: say which namespaces form a pair, as config.example.yaml shows" .Values.config.pairs -}}
 {{- $status := dict "listen" "0.0.0.0:8080" -}}
@@ -45,18 +45,18 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- mergeOverwrite $pod (deepCopy .Values.config) | toYaml -}}
 {{- end }}
 
-{{/* What values can say one by one, but not together. */}}
-{{- define "syphon.judge" -}}
+{{/* Refuses values that are valid one by one, but not together. */}}
+{{- define "syphon.validate" -}}
 {{- $ledger := dig "pipeline" "ledger" "./ledger" .Values.config -}}
 {{- if and .Values.status.tokenKey (not .Values.existingSecret) -}}
 {{- fail "status.tokenKey names a key of existingSecret, which is empty" -}}
 {{- end -}}
 {{- if and .Values.serviceMonitor.enabled (not .Values.status.tokenKey) -}}
-{{- fail "serviceMonitor needs status.tokenKey: /metrics answers only to who shows the token" -}}
+{{- fail "serviceMonitor needs status.tokenKey: /metrics answers only requests with the token" -}}
 {{- end -}}
 {{- if .Values.sparkOnKubernetes.enabled -}}
 {{- if gt (int .Values.replicaCount) 1 -}}
-{{- fail "sparkOnKubernetes works with one worker: set replicaCount to 1 (or 0), and executors to what is needed" -}}
+{{- fail "sparkOnKubernetes works with one worker: set replicaCount to 1 (or 0), and raise executors instead" -}}
 {{- end -}}
 {{- if not (or (contains "://" $ledger) .Values.persistence.enabled) -}}
 {{- fail "sparkOnKubernetes needs a ledger that all pods reach: give config.pipeline.ledger a URL, or enable persistence" -}}

@@ -19,8 +19,8 @@ priorityClassName: {{ . }}
 securityContext: {{- include "syphon.podSecurity" $root | nindent 2 }}
 {{- if .check.enabled }}
 initContainers:
-  # 69 is an outage and 1 a missing queue: the worker starts and waits for both. 77 and 78 are for people.
-  # Who makes no queues needs no Manage claim, and is asked for none.
+  # 69 is an outage and 1 a missing queue: the worker starts and waits for both. 77 and 78 need a person.
+  # A worker that creates no queues needs no Manage claim, so the check asks for none.
   - name: check
     image: {{ include "syphon.image" $root }}
     imagePullPolicy: {{ .image.pullPolicy }}
@@ -115,7 +115,7 @@ env:
 
 {{- define "syphon.mounts" -}}
 volumeMounts:
-  # A file by itself, so that the folder of secrets can stand beside it. It never changes under a pod: a new one comes.
+  # A single file, so that the folder of secrets can stand beside it. It never changes in a running pod.
   - name: config
     mountPath: /etc/syphon/config.yaml
     subPath: config.yaml

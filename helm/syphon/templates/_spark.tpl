@@ -4,7 +4,7 @@
 spark.kubernetes.namespace: {{ $.Release.Namespace }}
 spark.kubernetes.container.image: {{ include "syphon.image" $ }}
 spark.kubernetes.container.image.pullPolicy: {{ $.Values.image.pullPolicy }}
-# Executors belong to the driver's pod, and go when it goes.
+# Executors belong to the driver's pod, and end with it.
 spark.kubernetes.driver.pod.name: ${env:POD_NAME}
 spark.kubernetes.executor.podTemplateFile: /etc/syphon/executor.yaml
 spark.kubernetes.executor.podTemplateContainerName: executor
@@ -21,13 +21,13 @@ spark.executor.instances: {{ .executors | quote }}
 spark.executor.cores: {{ .cores | quote }}
 spark.executor.memory: {{ .memory }}
 spark.executor.memoryOverhead: {{ .memoryOverhead }}
-# What tasks are given passes between pods.
+# The arguments of tasks pass between pods.
 spark.authenticate: "true"
 spark.network.crypto.enabled: "true"
 {{- end }}
 {{- end }}
 
-{{/* The pod Spark makes executors from: as locked up as the worker, with the same settings, secrets and ledger. */}}
+{{/* The pod template of executors: with the same restrictions as the worker, with the same settings, secrets and ledger. */}}
 {{- define "syphon.spark.executor" -}}
 apiVersion: v1
 kind: Pod
