@@ -1,4 +1,4 @@
-"""${env:NAME}, ${file:PATH} and ${credential:NAME}: what they become, and what is said when they cannot."""
+"""${env:NAME}, ${file:PATH} and ${credential:NAME}: their values, and the problems with bad ones."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_a_credential_is_a_file_that_systemd_has_handed_to_the_unit(tmp_path: Pa
     assert data("name: ${credential:secrets_key}", CREDENTIALS_DIRECTORY=str(tmp_path)) == {"name": "found"}
 
 
-def test_a_credential_outside_of_a_unit_is_told_with_what_to_do() -> None:
+def test_a_credential_outside_of_a_unit_is_a_problem_with_a_remedy() -> None:
     assert told(resolved("name: ${credential:secrets_key}")) == [
         "shop.yaml:1: name names the credential secrets_key, but systemd passes none; "
         "start it as a unit with LoadCredential=, or use ${file:PATH}"
     ]
 
 
-def test_what_a_reference_stands_for_is_not_looked_into_again() -> None:
+def test_a_reference_in_the_value_of_a_reference_is_not_replaced() -> None:
     assert data("name: ${env:A}", A="${env:B}") == {"name": "${env:B}"}
 
 
@@ -75,18 +75,18 @@ def test_two_dollars_are_one() -> None:
     assert found == {"tags": ["${env:A}", "$$", "$x", "$${env:A}"]}
 
 
-def test_what_comes_from_outside_is_judged_like_what_is_written() -> None:
+def test_values_from_outside_are_validated_like_others() -> None:
     assert validate(resolved("floor: ${env:FLOOR}", FLOOR="7"), Item).floor == 7
 
 
-def test_a_complaint_shows_the_reference_and_not_what_it_stood_for() -> None:
+def test_a_problem_shows_the_reference_and_not_its_value() -> None:
     assert told(resolved("floor: ${env:FLOOR}\nname: a${env:NAME}", FLOOR="hunter2", NAME="hunter2-hunter2")) == [
         'shop.yaml:1: floor = "${env:FLOOR}" is not a whole number; write digits only',
         'shop.yaml:2: name = "a${env:NAME}" is too long; write 12 characters at most',
     ]
 
 
-def test_a_variable_that_is_not_set_is_told_with_its_line_and_nothing_else_is_said_of_that_value() -> None:
+def test_a_variable_that_is_not_set_is_the_only_problem_of_its_value() -> None:
     assert told(resolved("name: x\nfloor: ${env:FLOOR}\ntags: [a, '${env:A}${env:B}']")) == [
         "shop.yaml:2: floor names the environment variable FLOOR, which is not set; set it",
         "shop.yaml:3: tags[1] names the environment variable A, which is not set; set it",
@@ -94,7 +94,7 @@ def test_a_variable_that_is_not_set_is_told_with_its_line_and_nothing_else_is_sa
     ]
 
 
-def test_a_file_that_cannot_be_had_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_a_problem_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfa")
     (tmp_path / "large").write_bytes(b"x" * (1 << 20) + b"x")
     text = 'tags:\n- ${file:missing}\n- ${file:.}\n- ${file:binary}\n- ${file:large}\n- "${file:a\\0b}"'
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_had_is_told_with_its_place(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("value", ["${}", "${env:}", "${file:}", "${env:A", "${ENV:A}", "${vault:A}", "a ${ b"])
-def test_what_is_no_reference_is_a_mistake(value: str) -> None:
+def test_a_reference_of_an_unknown_form_is_a_problem(value: str) -> None:
     (line,) = told(resolved(f"name: '{value}'", A="x"))
     assert line == (
         "shop.yaml:1: name has a reference of an unknown form; "

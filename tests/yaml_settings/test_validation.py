@@ -1,4 +1,4 @@
-"""Settings files: what is read, and how mistakes are told."""
+"""Settings files: what is read, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_empty_file_and_keys_without_a_value_leave_the_defaults() -> None:
     assert load("") == load("# nothing\n") == load("items:\nopen: ~\n") == Shop()
 
 
-def test_all_problems_are_told_at_once_each_with_its_line_and_path() -> None:
+def test_all_problems_are_reported_at_once_each_with_its_line_and_path() -> None:
     found = problems("items:\n  - name: a\n    wait: 10m\n  - wait: soon\nopen: perhaps\nfloor: 12\ncolour: blue\n")
     assert [(problem.line, problem.path, problem.value) for problem in found] == [
         (3, "items[0].wait", '"10m"'),
@@ -83,7 +83,7 @@ def test_an_unknown_key_is_a_mistake_and_the_near_one_is_named() -> None:
     assert "the keys here are items, open, floor, colour, extra" in lines("zzz: 1")[0]
 
 
-def test_a_repeated_name_is_told_beside_other_mistakes_in_the_same_list() -> None:
+def test_a_repeated_name_is_reported_with_other_mistakes_in_the_same_list() -> None:
     found = problems("items:\n- {name: a}\n- {name: A}\n- {name: b, wait: 1}\n")
     assert [(problem.line, problem.path) for problem in found] == [(3, "items[1].name"), (4, "items[2].wait")]
 
@@ -142,7 +142,7 @@ def test_numbers_true_and_false_are_what_they_look_like() -> None:
         ("a: 1\n---\nb: 1", 2),
     ],
 )
-def test_what_is_no_yaml_is_told_with_its_line(text: str, line: int) -> None:
+def test_text_that_is_not_yaml_is_reported_with_its_line(text: str, line: int) -> None:
     with pytest.raises(SettingsError, match=rf"shop.yaml:{line}: the file is not YAML"):
         load(text)
 
@@ -155,7 +155,7 @@ def test_what_is_no_yaml_is_told_with_its_line(text: str, line: int) -> None:
         ("a: [1,\n  2\n", r":3: .*in the value that begins on line 1"),
     ],
 )
-def test_the_usual_slips_have_remedies_of_their_own(text: str, told: str) -> None:
+def test_frequent_mistakes_have_their_own_remedies(text: str, told: str) -> None:
     with pytest.raises(SettingsError, match=told):
         load(text)
 
@@ -166,7 +166,7 @@ def test_aliases_do_not_grow_into_more_than_memory_holds() -> None:
         parse(bomb, "bomb.yaml")
 
 
-def test_a_file_that_cannot_be_of_settings_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None:
     file = tmp_path / "core.yaml"
     file.write_bytes(b"a" * (1 << 20) + b"\xff")
     with pytest.raises(SettingsError, match="larger than 1 MB"):
