@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -193,12 +192,6 @@ def test_json_may_have_comments_tabs_and_a_byte_order_mark(tmp_path: Path) -> No
     document = read(file)
     assert document.data == {"a": "http://x/*y*/", "b": 1, "c": '"//', "d": "\U0001f600"}
     assert document.line_of(("b",)) == 4
-
-
-@given(st.text(max_size=60))
-def test_any_text_is_read_or_refused_with_a_settings_error(text: str) -> None:
-    with contextlib.suppress(SettingsError):
-        validate(parse(text, "shop.yaml"), Settings)
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from enum import StrEnum
 from typing import Annotated
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
 from syphon.yaml_settings import Between, Duration, Problem, Settings, SettingsError, parse, unique, validate
@@ -113,3 +116,9 @@ def test_a_secret_is_never_shown_however_it_is_misplaced(text: str) -> None:
 
 def test_a_secret_is_not_in_the_repr_of_settings() -> None:
     assert SECRET not in repr(load(f"items: [{{name: a, key: {SECRET}}}]"))
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused_with_a_settings_error(text: str) -> None:
+    with contextlib.suppress(SettingsError):
+        load(text)
