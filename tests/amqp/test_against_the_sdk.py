@@ -1,4 +1,4 @@
-"""Our codec and the one inside azure-servicebus, against each other: what one writes, the other reads."""
+"""Our codec and that of azure-servicebus read each other's bytes."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ from tests.support.amqp_vectors import VECTORS
 # --- values ----------------------------------------------------------------------------------------------------------
 
 UNKNOWN_TO_IT = (Char, Decimal32, Decimal64, Decimal128)
-"""What the SDK cannot decode at all, or only as a number that is not kept as bytes."""
+"""Types that the SDK cannot decode, or decodes as a number and not as bytes."""
 
 
 def sdk_decode(data: bytes) -> tuple[Any, int]:
-    """What the SDK reads at the start of some bytes, and where it stopped."""
+    """The value that the SDK reads at the start of some bytes, and where it stopped."""
     rest, value = _DECODE_BY_CONSTRUCTOR[data[0]](memoryview(data)[1:])
     return value, len(data) - len(rest)
 
 
 def plain(value: Value) -> Any:
-    """A value with as little of its type left as the SDK would leave."""
+    """A value with as little type information as the SDK keeps."""
     match value:
         case None | bool() | uuid.UUID() | bytes():
             return value
@@ -108,7 +108,7 @@ def plain(value: Value) -> Any:
 
 
 def comparable(value: Any) -> Any:
-    """What the SDK read, numbers that are none made equal to themselves."""
+    """The value that the SDK read, with NaN made equal to itself."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value
     if isinstance(value, list):
@@ -125,10 +125,10 @@ def knows(value: Value) -> bool:
         case Map():
             return all(knows(key) and knows(item) and not isinstance(key, (list, Map, Array)) for key, item in value)
         case Array():
-            # Of an empty array it leaves the constructor unread, and takes it for the next value.
+            # The SDK does not read the constructor of an empty array, and takes it for the next value.
             return value.items != () and not value.described and all(map(knows, value.items))
         case Described():
-            # It takes the descriptor for a name of its own, so that has to be hashable; and it knows no null there.
+            # The SDK uses the descriptor as a name, so it must be hashable and not null.
             return isinstance(value.descriptor, (ULong, Symbol)) and isinstance(value.value, (list, bytes))
         case _:
             return not isinstance(value, UNKNOWN_TO_IT)
@@ -221,13 +221,13 @@ _arrays_of_the_sdk = st.sampled_from(
 @given(_arrays_of_the_sdk)
 @examples(100)
 def test_we_read_the_arrays_that_the_sdk_writes(array: Array) -> None:
-    # It knows no empty arrays, and writes a zero in an array of unsigned numbers as the constructor of a zero.
+    # The SDK cannot write empty arrays, and writes a zero in an array of unsigned numbers as a constructor.
     assume(array.items and (all(array.items) or array.code not in (0x70, 0x80)))
     data = sdk_encode(AMQPTypes.array, [{"TYPE": SDK_TYPES[type(item)], "VALUE": item} for item in array.items])
     assert_same(decode(data), (Array(array.code, array.items), len(data)))
 
 
-def test_we_read_the_empty_array_that_the_sdk_writes_although_it_says_not_of_what() -> None:
+def test_we_read_the_empty_array_that_the_sdk_writes_without_a_constructor() -> None:
     data = sdk_encode(AMQPTypes.array, [])
     assert_same(decode(data), (Array(0x40), len(data)))
 

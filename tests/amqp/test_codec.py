@@ -85,7 +85,7 @@ def test_arrays_in_arrays_and_described_arrays_come_back(value: Array) -> None:
 
 
 @pytest.mark.parametrize("code", ITEMS, ids=hex)
-def test_an_empty_array_still_says_of_what(code: int) -> None:
+def test_an_empty_array_keeps_its_constructor(code: int) -> None:
     assert_comes_back(Array(code))
     assert_comes_back(Array(code, (), Symbol("of:these"), True))
     assert_comes_back(Array(code, (), None, True))
@@ -153,7 +153,7 @@ def test_a_value_is_read_where_it_stands_and_not_beyond(raw: bytes, value: Value
 @VECTOR
 def test_what_was_read_is_written_in_no_more_bytes_and_read_again(raw: bytes, value: Value) -> None:
     written = encode(value)
-    # Arrays are always written in their long form: eight bytes for what takes two in the short one.
+    # Arrays are always written in their long form: eight bytes instead of two.
     assert len(written) <= len(raw) + (8 if raw[0] == 0xE0 else 0)
     assert_same(decode(written)[0], value)
 
@@ -231,7 +231,7 @@ def test_a_list_takes_its_long_form_when_a_size_or_a_count_needs_it(count: int, 
 
 
 @pytest.mark.parametrize("value", [1, (), {}, bytearray(), 1j, object(), [1], Map((("a", 1),)), Array(0xD0, ([1],))])
-def test_a_value_that_does_not_say_its_amqp_type_is_not_written(value: Any) -> None:
+def test_a_value_without_an_amqp_type_is_not_written(value: Any) -> None:
     with pytest.raises(TypeError, match="is not an AMQP type"):
         encode(value)
 
@@ -329,7 +329,7 @@ def test_an_array_takes_strings_for_symbols_and_symbols_for_strings_as_its_const
     assert_same(decode(encode(Array(0xB1, (Symbol("PLAIN"),))))[0], Array(0xB1, ("PLAIN",)))
 
 
-def test_an_array_of_more_empty_items_than_anybody_would_read_is_not_written() -> None:
+def test_an_array_of_more_empty_items_than_decode_accepts_is_not_written() -> None:
     with pytest.raises(ValueError, match="at most"):
         encode(Array(0x40, (None,) * (MAX_EMPTY_ITEMS + 1)))
 

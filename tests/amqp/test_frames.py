@@ -180,7 +180,7 @@ TAKES: dict[str, set[str]] = {
     "target": {"target", "coordinator"},
     "state": {"state", "outcome"},
     "any": set(SAMPLES),
-    "symbols": set(SAMPLES),  # one symbol or an array of them: whoever needs them looks
+    "symbols": set(SAMPLES),  # one symbol or an array of them: the user of the field checks
 }
 
 
@@ -329,7 +329,7 @@ def test_a_field_of_the_wrong_type_is_malformed_and_named(kind: type[Composite])
                 continue
             known = name not in ("unknown", "described map")
             described = field.kind in ("error", "outcome", "source", "state", "target")
-            # Where a record is expected, one that nobody knows is named by its descriptor.
+            # Where a record is expected, the error names the descriptor of an unknown one.
             expected = (
                 "is not a known descriptor" if described and not known else wire_name(kind, field).replace(".", r"\.")
             )
@@ -410,7 +410,7 @@ def test_no_other_number_than_those_of_the_specification_is_known() -> None:
             read_performative(encode(Described(ULong(code), [])))
 
 
-def test_what_is_said_of_an_unknown_descriptor_is_short() -> None:
+def test_the_error_for_an_unknown_descriptor_is_short() -> None:
     with pytest.raises(Malformed) as caught:
         read_performative(encode(Described(Symbol("x" * 100_000), [])))
     assert len(str(caught.value)) < 300
@@ -476,7 +476,7 @@ def test_any_described_value_is_a_record_or_malformed(value: Described) -> None:
         assert isinstance(composite_of(value), Composite)
 
 
-def test_a_described_value_can_be_revived_more_than_once() -> None:
+def test_a_described_value_can_be_read_as_a_record_more_than_once() -> None:
     attach = Described(ULong(0x12), ["link", UInt(0), True, None, None, _SOURCE, _TARGET])
     assert_same(composite_of(attach), composite_of(attach))
 

@@ -29,7 +29,7 @@ def test_a_value_that_is_cut_short_is_malformed_wherever_the_cut_is(value: Value
         with pytest.raises(Malformed):
             decode(data[:cut])
         with pytest.raises(Malformed):
-            decode(data, 0, cut)  # the rest is there, but not ours to read
+            decode(data, 0, cut)  # the rest is there, but beyond `end`
         with pytest.raises(Malformed):
             skip(data, 0, cut)
 
@@ -48,7 +48,7 @@ def test_a_damaged_value_is_a_value_or_malformed(data: bytes) -> None:
 
 @given(mutated(values.map(encode)), st.integers(0, 10))
 @examples(200)
-def test_nothing_behind_the_end_is_read(data: bytes, cut: int) -> None:
+def test_no_byte_after_the_end_is_read(data: bytes, cut: int) -> None:
     end = max(0, len(data) - cut)
 
     def outcome(*args: Any) -> Any:
@@ -124,7 +124,7 @@ def test_malformed_is_a_value_error_so_that_careless_callers_still_catch_it() ->
 # --- bytes that were made to do harm ---------------------------------------------------------------------------------
 
 SLACK = 64 * 1024
-"""What an exception, its traceback and the interpreter may take, whatever the input."""
+"""The memory of an exception, its traceback and the interpreter, for any input."""
 
 
 def peak(call: Callable[[], object]) -> int:
@@ -167,7 +167,7 @@ CLAIM = pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, d
 
 
 @CLAIM
-def test_a_size_or_count_is_not_believed_before_the_bytes_are_there(data: bytes) -> None:
+def test_a_size_or_count_allocates_no_memory_before_the_bytes_are_there(data: bytes) -> None:
     def attempt() -> None:
         with pytest.raises(Malformed):
             decode(data)

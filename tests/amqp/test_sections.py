@@ -140,7 +140,7 @@ def test_data_and_sequence_sections_may_repeat(section: Section, count: int) -> 
 
 @given(unreadable, st.sampled_from(BODIES))
 @examples(100)
-def test_a_body_that_nobody_could_decode_still_passes(content: bytes, body: Section) -> None:
+def test_a_body_that_cannot_be_decoded_still_passes(content: bytes, body: Section) -> None:
     parts: Parts = [
         (Section.PROPERTIES, raw(Section.PROPERTIES)),
         (body, descriptors(body)[0] + content),
@@ -164,7 +164,7 @@ def test_a_described_body_value_is_passed_over_as_a_whole() -> None:
 
 
 def ordered(one: Section, other: Section) -> bool:
-    """Whether `other` may stand right behind `one`: part 3.2, and a body is of one kind."""
+    """Whether `other` may follow `one`: part 3.2, and a body is of one kind."""
     if one is other:
         return one in REPEATABLE
     return other > one and not (one in BODIES and other in BODIES)
@@ -283,7 +283,7 @@ def test_a_damaged_message_is_a_message_or_malformed(data: bytes) -> None:
         batch_parts(data)
 
 
-def test_what_is_said_of_a_strange_descriptor_is_short() -> None:
+def test_the_error_for_an_unknown_descriptor_is_short() -> None:
     with pytest.raises(Malformed) as caught:
         split(b"\x00" + encode(Symbol("x" * 100_000)) + b"\x45")
     assert len(str(caught.value)) < 300

@@ -1,4 +1,4 @@
-"""Looking at queues and topics and making queues: the same through every way in (P6)."""
+"""Both administrations look at queues and topics, and make queues, with the same results (P6)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ INFO = QueueInfo(
     forward_dead_lettered_messages_to=None,
     status="Active",
 )
-"""What is found of a backlog queue after it was made as documented (P2)."""
+"""A backlog queue that was made as documented (P2), as it is found."""
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def here() -> Iterator[Site]:
 
 @pytest.fixture(params=BOTH)
 def administration(request: pytest.FixtureRequest, here: Site) -> Iterator[Administration]:
-    way: MakeAdministration = request.param
-    with entered(way, here) as it:
+    make: MakeAdministration = request.param
+    with entered(make, here) as it:
         yield it
 
 
@@ -121,7 +121,7 @@ def test_no_setting_is_left_to_a_default_that_happens_to_fit(here: Site, adminis
     ]
 
 
-def test_what_is_not_ours_to_set_is_told_too(here: Site, administration: Administration) -> None:  # P3
+def test_settings_that_we_do_not_set_are_returned_too(here: Site, administration: Administration) -> None:  # P3
     strange = QueueDescription(
         "strange",
         requires_session=True,
@@ -173,7 +173,7 @@ def test_queues_are_listed_by_how_they_begin_to_the_last_page(here: Site, admini
     here.do(furnish)
     names = administration.queue_names("Contoso/X-ServiceBus-Transfer/")
     assert sorted(names) == sorted(f"contoso/x-servicebus-transfer/{index}" for index in range(105))
-    assert administration.queue_names("nobody/") == []
+    assert administration.queue_names("nothing/") == []
 
 
 def test_a_name_that_is_taken_is_a_conflict(here: Site, administration: Administration) -> None:
@@ -187,7 +187,7 @@ def test_a_name_that_is_taken_is_a_conflict(here: Site, administration: Administ
 
 @contextmanager
 def tap(upstream: int) -> Iterator[tuple[int, list[bytes]]]:
-    """A port in front of another, and what clients said to it."""
+    """A port in front of another, with a record of what clients sent."""
     heard: list[bytes] = []
 
     class Copy(socketserver.BaseRequestHandler):
@@ -213,7 +213,7 @@ def tap(upstream: int) -> Iterator[tuple[int, list[bytes]]]:
             thread.join()
 
 
-def test_forever_is_on_the_wire_to_the_last_digit(here: Site) -> None:  # P2
+def test_forever_is_sent_to_the_last_digit(here: Site) -> None:  # P2
     with tap(here.port) as (port, heard):
         data_plane = DataPlaneAdministration.from_connection_string(here.connection_string(port=port))
         arm = ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=f"http://127.0.0.1:{port}")
@@ -232,18 +232,18 @@ def test_tls_is_used_unless_a_local_emulator_is_meant(tmp_path: Path, monkeypatc
     with site(tls=True) as here:
         host = f"127.0.0.1:{here.port}"
         string = here.connection_string().replace("UseDevelopmentEmulator=true;", "")
-        ways: list[Callable[[str | None], Administration]] = [
+        makers: list[Callable[[str | None], Administration]] = [
             lambda ca: DataPlaneAdministration.from_connection_string(string, ca_file=ca),
             lambda ca: DataPlaneAdministration.from_credential(host, Token(), ca_file=ca),
             lambda ca: ArmAdministration(
                 SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=f"https://{host}", ca_file=ca
             ),
         ]
-        for number, way in enumerate(ways):
-            with closing(way(here.ca_file)) as trusting:
+        for number, make in enumerate(makers):
+            with closing(make(here.ca_file)) as trusting:
                 trusting.create_queue(f"made/{number}", DOCUMENTED)
                 assert trusting.queue_names("made/") == [f"made/{made}" for made in range(number + 1)]
-            with closing(way(None)) as wary, pytest.raises(AdministrationUnavailable, match="certificate"):
+            with closing(make(None)) as wary, pytest.raises(AdministrationUnavailable, match="certificate"):
                 wary.get_queue(BACKLOG)
 
 
@@ -253,7 +253,7 @@ def test_an_emulator_without_a_port_is_where_the_sdk_looks_for_it() -> None:
         assert administration.namespace == "localhost:5672"
 
 
-def test_a_token_does_not_leave_the_machine_in_the_clear() -> None:
+def test_a_token_is_not_sent_unencrypted_to_another_machine() -> None:
     with pytest.raises(ValueError, match="write https"):
         ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url="http://management.example.com")
 
@@ -269,7 +269,7 @@ def test_a_malformed_connection_string_is_not_quoted(malformed: str) -> None:
 
 
 def every_operation(administration: Administration) -> list[tuple[str, Callable[[], object]]]:
-    """Each operation, and how its errors name what it is about."""
+    """Each operation, and the words of its task in errors."""
     return [
         (f"the queue '{BACKLOG}'", lambda: administration.get_queue(BACKLOG)),
         (f"make the queue '{BACKLOG}'", lambda: administration.create_queue(BACKLOG, DOCUMENTED)),
@@ -280,14 +280,14 @@ def every_operation(administration: Administration) -> list[tuple[str, Callable[
 
 
 def told(error: SyphonError) -> str:
-    """All that an error could show to anybody: its texts, and whatever it keeps hold of."""
+    """Everything that an error could reveal: its texts, and all objects that it refers to."""
     assert error.__cause__ is None
     assert error.__context__ is None, "the SDK's error would keep the request, and the request the token"
     return f"{error} {error!r} {vars(error)}"
 
 
 def failures(administration: Administration, kind: type[SyphonError], named: str) -> list[str]:
-    """What every operation has to say when it fails in that way."""
+    """The error texts of every operation that fails in this way."""
     texts = []
     for task, operation in every_operation(administration):
         with pytest.raises(SyphonError) as failed:
@@ -302,7 +302,7 @@ def failures(administration: Administration, kind: type[SyphonError], named: str
 
 @pytest.fixture
 def name(administration: Administration) -> str:
-    """What errors call the namespace."""
+    """The name of the namespace in errors."""
     return administration.namespace
 
 
@@ -317,7 +317,7 @@ def name(administration: Administration) -> str:
         ("amqp:unauthorized-access", NotAuthorized, "401"),
     ],
 )
-def test_errors_say_who_refused_what_and_why(
+def test_errors_name_the_service_the_task_and_the_reason(
     here: Site, administration: Administration, name: str, condition: str, kind: type[SyphonError], status: str
 ) -> None:  # P5
     here.arm(Fault(Action.ERROR, Operation.MANAGE, condition=condition, description="The cat is on the keyboard."))
@@ -328,7 +328,7 @@ def test_errors_say_who_refused_what_and_why(
 
 @contextmanager
 def always(status: int) -> Iterator[int]:
-    """A port where the answer to every request is this."""
+    """A port that gives this answer to every request."""
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -340,7 +340,7 @@ def always(status: int) -> Iterator[int]:
         do_GET = do_PUT = answer  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
-            """Not on stderr."""
+            """Logs nothing on stderr."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -352,7 +352,7 @@ def always(status: int) -> Iterator[int]:
             thread.join()
 
 
-def test_too_many_requests_is_an_answer_for_now(here: Site) -> None:  # P5: so Resource Manager says that it is busy
+def test_too_many_requests_is_an_answer_for_now(here: Site) -> None:  # P5: Resource Manager answers so when it is busy
     with always(429) as port:
         for administration in (
             DataPlaneAdministration.from_connection_string(here.connection_string(port=port)),
@@ -371,7 +371,7 @@ def test_too_many_requests_is_an_answer_for_now(here: Site) -> None:  # P5: so R
         "https://contoso/?api-version=1&SIG=c2VjcmV0",
     ],
 )
-def test_whatever_an_sdk_says_a_secret_in_it_is_not_repeated(text: str) -> None:
+def test_a_secret_in_the_text_of_an_sdk_error_is_not_repeated(text: str) -> None:
     told_of = cause_of(HttpResponseError(f"It did not work: {text}."))
     assert told_of.startswith("It did not work: ")
     assert "c2VjcmV0" not in told_of
@@ -411,7 +411,7 @@ def test_an_outage_is_no_answer(
         assert "TrackingId" not in text
 
 
-def test_silence_is_no_answer_either(here: Site) -> None:  # P5
+def test_a_silent_service_is_unreachable(here: Site) -> None:  # P5
     here.go_out(Outage.HANG)
     base_url = f"http://127.0.0.1:{here.port}"
     for administration in (
@@ -430,7 +430,7 @@ def test_a_missing_claim_is_named(here: Site) -> None:  # P5
             assert SENDERS_KEY not in text
 
 
-def test_a_wrong_key_is_not_taken_for_a_missing_claim(here: Site) -> None:  # P5
+def test_a_wrong_key_is_not_reported_as_a_missing_claim(here: Site) -> None:  # P5
     string = here.connection_string("Root", "d3Jvbmcga2V5")
     with DataPlaneAdministration.from_connection_string(string) as administration:
         for text in failures(administration, NotAuthorized, f"127.0.0.1:{here.port}"):
@@ -438,7 +438,7 @@ def test_a_wrong_key_is_not_taken_for_a_missing_claim(here: Site) -> None:  # P5
             assert "d3Jvbmcga2V5" not in text
 
 
-def test_a_token_that_is_not_taken_is_refused() -> None:  # P5
+def test_a_token_that_is_not_accepted_is_refused() -> None:  # P5
     with site(accept_any_jwt=False) as here:
         base_url = f"http://127.0.0.1:{here.port}"
         with ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=base_url) as administration:
@@ -448,7 +448,7 @@ def test_a_token_that_is_not_taken_is_refused() -> None:  # P5
 
 
 def test_a_missing_role_is_named(here: Site) -> None:  # P5
-    # 403 is how Resource Manager says that a role is missing.
+    # Resource Manager answers 403 if a role is missing.
     here.arm(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:entity-disabled"))
     base_url = f"http://127.0.0.1:{here.port}"
     with ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=base_url) as administration:
@@ -457,13 +457,13 @@ def test_a_missing_role_is_named(here: Site) -> None:  # P5
 
 
 def test_too_many_queues_is_not_a_question_of_rights(here: Site) -> None:  # P5
-    # The namespace itself says 403 when it has as many entities as it may have.
+    # The namespace itself answers 403 when it has its maximum number of entities.
     here.arm(Fault(Action.ERROR, Operation.MANAGE, condition="amqp:resource-limit-exceeded"))
     with closing(with_connection_string(here)) as administration:
         failures(administration, AdministrationRefused, administration.namespace)
 
 
-def test_a_namespace_that_is_not_there_is_not_taken_for_an_empty_one(here: Site) -> None:  # P6
+def test_a_missing_namespace_is_not_reported_as_an_empty_one(here: Site) -> None:  # P6
     base_url = f"http://127.0.0.1:{here.port}"
     with ArmAdministration(SUBSCRIPTION, "rg", "fabrikam", Token(), base_url=base_url) as administration:
         for operation in (
@@ -476,8 +476,8 @@ def test_a_namespace_that_is_not_there_is_not_taken_for_an_empty_one(here: Site)
             told(gone.value)
 
 
-def test_who_may_see_only_queues_can_still_look_for_them(here: Site) -> None:  # P6
-    # The namespace has no path of its own: this fault is for it alone.
+def test_an_identity_that_may_see_only_queues_can_look_for_them(here: Site) -> None:  # P6
+    # Only the namespace itself has an empty path, so this fault applies to it alone.
     here.arm(Fault(Action.ERROR, Operation.MANAGE, entity="", condition="amqp:unauthorized-access"))
     base_url = f"http://127.0.0.1:{here.port}"
     with ArmAdministration(SUBSCRIPTION, "rg", "contoso-dr", Token(), base_url=base_url) as administration:

@@ -1,4 +1,4 @@
-"""Waiting for sockets, in a process that has many of them, and on one that has just broken."""
+"""Waiting for traffic: in a process with many sockets, and on a socket that has just broken."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def test_an_application_may_have_more_than_a_thousand_open_files(connection_stri
         assert len(list(peek(connection, "orders"))) == 1
 
 
-def test_a_connection_that_breaks_while_it_is_written_to_is_not_waited_for(connection_string: str) -> None:
+def test_a_connection_that_breaks_during_a_write_ends_the_wait(connection_string: str) -> None:
     with connected(Side(connection_string=SecretStr(connection_string)), "orders") as connection:
         wire = connection.wire
         wire._socket.shutdown(socket.SHUT_WR)
-        wire.write(b"what cannot be written")
+        wire.write(b"bytes that cannot be written")
         wait_for_traffic([wire], 60)
         assert wire.failure is not None

@@ -1,4 +1,4 @@
-"""Frames recognised at a glance: they say what decoding them says, and the ones that brokers send are recognised."""
+"""Frames that a regular expression recognises: the result equals decoding, and the frames of brokers are recognised."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ _dispositions: SearchStrategy[bytes] = st.builds(
 
 
 def in_a_buffer(body: bytes) -> tuple[bytes, int, int]:
-    """A frame's body as it lies among others."""
+    """A frame's body between other bytes."""
     return b"before" + body + b"\x40\x40\x41behind", 6, 6 + len(body)
 
 
 @examples(500)
 @given(st.one_of(_transfers, mutated(_transfers)))
-def test_a_transfer_at_a_glance_says_what_decoding_says(body: bytes) -> None:
+def test_a_matched_transfer_equals_the_decoded_one(body: bytes) -> None:
     data, start, end = in_a_buffer(body)
-    usual = match_transfer(data, start, end)
-    if usual is None:
+    matched = match_transfer(data, start, end)
+    if matched is None:
         return
-    handle, delivery_id, token, payload = usual
+    handle, delivery_id, token, payload = matched
     transfer, behind = read_performative(body)
     assert isinstance(transfer, Transfer)
     assert (transfer.handle, transfer.delivery_id, transfer.delivery_tag) == (handle, delivery_id, token)
@@ -71,14 +71,14 @@ def test_a_transfer_at_a_glance_says_what_decoding_says(body: bytes) -> None:
 
 @examples(500)
 @given(st.one_of(_dispositions, mutated(_dispositions)))
-def test_a_disposition_at_a_glance_says_what_decoding_says(body: bytes) -> None:
+def test_a_matched_disposition_equals_the_decoded_one(body: bytes) -> None:
     data, start, end = in_a_buffer(body)
-    usual = match_disposition(data, start, end)
-    if usual is None:
+    matched = match_disposition(data, start, end)
+    if matched is None:
         return
     found, _ = read_performative(body)
     assert isinstance(found, Disposition)
-    assert (found.role, found.first) == usual
+    assert (found.role, found.first) == matched
     assert found.last in (None, found.first)
     assert (found.settled, found.state) == (True, Accepted())
 
@@ -143,7 +143,7 @@ def test_a_frame_whose_sizes_do_not_fit_is_left_to_the_decoder(place: int, name:
             decode(body, 3)
 
 
-def test_a_disposition_with_something_behind_it_is_left_to_the_decoder() -> None:
+def test_a_disposition_with_bytes_after_it_is_left_to_the_decoder() -> None:
     body = Disposition(False, 5, None, True, Accepted()).to_bytes()
     assert match_disposition(*in_a_buffer(body + b"?")) is None
     assert match_disposition(*in_a_buffer(body[:4] + bytes((body[4] + 1,)) + body[5:] + b"?")) is None

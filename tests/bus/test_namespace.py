@@ -40,7 +40,7 @@ def until(so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_it_is_opened_in_the_background_and_nobody_waits(emulator: BackgroundEmulator) -> None:
+def test_it_is_opened_in_the_background_without_waiting(emulator: BackgroundEmulator) -> None:
     namespace = reached(emulator)
     assert namespace.connection() is None
     until(lambda: namespace.connection() is not None)
@@ -50,7 +50,7 @@ def test_it_is_opened_in_the_background_and_nobody_waits(emulator: BackgroundEmu
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
-def test_what_is_not_acknowledged_within_half_a_minute_breaks_the_connection(  # WIRE: half-open
+def test_bytes_not_acknowledged_within_half_a_minute_break_the_connection(  # WIRE: half-open
     emulator: BackgroundEmulator,
 ) -> None:
     namespace = reached(emulator)
@@ -89,13 +89,13 @@ def test_a_namespace_that_is_out_is_tried_again_after_pauses_that_double_up_to_t
 
     def connect() -> Connection:
         tried.append(clock)
-        raise DestinationUnreachable("contoso: nobody listens")
+        raise DestinationUnreachable("contoso: connection refused")
 
     namespace = Namespace("contoso", connect, lambda: clock)
     for pause in (1, 2, 4, 8, 16, 32, 64, 120, 120):
         tries = len(tried) + 1
         until(lambda tries=tries: namespace.connection() is None and len(tried) == tries and told(namespace))  # type: ignore[misc]
-        until(lambda: opening() == 0)  # a thread lives on for a moment after it has said what became of its try
+        until(lambda: opening() == 0)  # a thread lives on for a moment after it has stored its result
         clock += pause - 0.001
         assert namespace.connection() is None
         assert (opening(), len(tried)) == (0, tries), f"{pause} s are not over"
@@ -105,7 +105,7 @@ def test_a_namespace_that_is_out_is_tried_again_after_pauses_that_double_up_to_t
 
 
 def told(namespace: Namespace) -> bool:
-    """Whether it has taken in what became of its last try."""
+    """Whether it has handled the result of its last try."""
     error, namespace.error = namespace.error, None
     return error is not None
 
@@ -124,7 +124,7 @@ def test_an_opening_that_fails_is_not_repeated_by_the_sdk(emulator: BackgroundEm
 
 
 @pytest.mark.parametrize(("failure", "pauses"), [(Interrupted(), [0, 1, 2, 4]), (DestinationBusy(), [10, 10, 10, 10])])
-def test_one_that_breaks_as_soon_as_it_is_open_is_left_alone_for_a_while(  # S5, S9
+def test_one_that_breaks_as_soon_as_it_is_open_is_reopened_after_a_pause(  # S5, S9
     emulator: BackgroundEmulator, failure: SyphonError, pauses: list[float]
 ) -> None:
     opened: list[float] = []
@@ -159,7 +159,7 @@ def test_refused_credentials_are_a_fault_and_stay_one(emulator: BackgroundEmulat
     assert namespace.status is NamespaceStatus.FAULTED
 
 
-def test_one_that_is_closed_says_so_to_who_still_uses_it(emulator: BackgroundEmulator) -> None:  # C3
+def test_a_closed_one_raises_when_it_is_used(emulator: BackgroundEmulator) -> None:  # C3
     namespace = reached(emulator)
     until(lambda: namespace.connection() is not None)
     connection = namespace.connection()
@@ -204,7 +204,7 @@ def test_a_credential_that_cannot_be_made_is_a_fault_that_names_it(monkeypatch: 
     namespace.close()
 
 
-def test_what_nobody_foresaw_is_raised_where_the_connection_is_asked_for() -> None:
+def test_an_unexpected_error_is_raised_where_the_connection_is_requested() -> None:
     def connect() -> Connection:
         raise ZeroDivisionError
 

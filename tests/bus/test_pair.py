@@ -11,7 +11,7 @@ from syphon.model.errors import NotAuthorized
 
 
 class HandClock:
-    """Time that only moves when told."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -99,7 +99,7 @@ def test_the_fault_of_a_pair_is_that_of_the_side_that_faulted_first(pair: Pair, 
     assert pair.fault is reason
 
 
-def test_what_has_ended_stays_as_it_ended(pair: Pair) -> None:
+def test_a_side_that_has_ended_keeps_its_status(pair: Pair) -> None:
     pair.primary.close()
     pair.primary.fault(NotAuthorized("too late"))
     pair.primary.closing()

@@ -1,4 +1,4 @@
-"""What we use of the SDK's private layer: it says loudly when it no longer fits."""
+"""The private names that we use of the SDK: a mismatch is an error that names it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_private_name_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch, 
     assert str(broken.value).startswith(f"azure-servicebus does not fit: {place}.{name} is gone. Install ")
 
 
-def test_what_only_instances_have_is_looked_for_as_well() -> None:
+def test_instance_attributes_are_checked_as_well() -> None:
     class Before:
         def __init__(self) -> None:
             self._handler = None
@@ -65,7 +65,7 @@ def test_what_only_instances_have_is_looked_for_as_well() -> None:
 
 
 def test_every_private_name_that_is_used_is_in_the_contract() -> None:
-    """Ours begin with `self.`; whatever else begins with an underscore is the SDK's."""
+    """Our own private names begin with `self.`; all others with an underscore are the SDK's."""
     used: dict[str, str] = {}
     for folder in ("bus", "backlog", "transfer", "sender"):
         for file in (Path(sdk_internals.__file__).parents[1] / folder).glob("*.py"):
@@ -98,7 +98,7 @@ def test_a_name_that_does_not_exist_is_a_namespace_that_is_gone(text: str) -> No
 
 
 @pytest.mark.parametrize("text", ["[Errno -3] Temporary failure in name resolution", "[Errno 111] Connection refused"])
-def test_a_name_service_that_is_away_is_an_outage_as_is_a_closed_port(text: str) -> None:  # C3
+def test_an_unavailable_name_service_or_a_closed_port_is_an_outage(text: str) -> None:  # C3
     found = sdk_internals.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
     assert isinstance(found, DestinationUnreachable)
     assert text in str(found)
@@ -111,18 +111,18 @@ def test_a_name_service_that_is_away_is_an_outage_as_is_a_closed_port(text: str)
         (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), DestinationUnreachable),
     ],
 )
-def test_what_the_resolver_says_comes_through_the_sdk(  # C3
+def test_the_text_of_the_resolver_comes_through_the_sdk(  # C3
     monkeypatch: pytest.MonkeyPatch, failure: OSError, kind: type[Exception]
 ) -> None:
     def resolve(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)  # the one thing outside this machine that is stood in for
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)  # the only service outside this machine that a test replaces
     with ServiceBusClient.from_connection_string(STRING, retry_total=0) as client, pytest.raises(kind, match="contoso"):
         Connection(client, "orders", timeout=5)
 
 
-def test_of_an_error_of_the_sdk_only_the_first_line_is_told() -> None:  # it goes on with a trace, and what was sent
+def test_only_the_first_line_of_an_sdk_error_is_reported() -> None:  # the others contain the request
     error = ServiceBusConnectionError(message="It broke.\nAuthorization: a-key")
     found = sdk_internals.explain(error, "contoso.example", "orders")
     assert "It broke." in str(found)
@@ -135,7 +135,7 @@ def test_a_client_is_not_even_made_with_another_sdk(monkeypatch: pytest.MonkeyPa
         client_of(Settings(connection_string=SecretStr(STRING)))
 
 
-def test_a_refused_token_is_no_outage() -> None:  # C3
+def test_a_refused_token_is_not_an_outage() -> None:  # C3
     class Refused(Exception):
         status_code = 401
 
@@ -149,10 +149,10 @@ def test_a_connection_that_breaks_while_it_is_opened_leaves_no_socket_behind() -
 
         def cut_off(token: str, address: str) -> Grant:
             namespace.faults.begin_outage(Outage.DROP)
-            raise Unauthorized("nobody is there any more to hear this")
+            raise Unauthorized("the peer has gone already")
 
         namespace.access.token = cut_off  # type: ignore[method-assign]  # the last step but one
-        gc.collect()  # what others have left behind is none of our business
+        gc.collect()  # objects of earlier tests must not count
         with pytest.raises(DestinationUnreachable):
             Connection(ServiceBusClient.from_connection_string(emulator["contoso"].connection_string), "orders")
         with warnings.catch_warnings(record=True) as complaints:
@@ -163,12 +163,12 @@ def test_a_connection_that_breaks_while_it_is_opened_leaves_no_socket_behind() -
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """A port that takes connections, as a load balancer does whose service is gone, and never says a word."""
+    """A port that accepts connections and never sends a byte, like a load balancer whose service is down."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_a_peer_that_takes_the_connection_and_is_silent_is_an_outage(silent: str) -> None:  # C3
+def test_a_peer_that_accepts_the_connection_and_is_silent_is_an_outage(silent: str) -> None:  # C3
     string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
     client = ServiceBusClient.from_connection_string(string, retry_total=0)
     with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.2 s"):
@@ -179,7 +179,7 @@ def test_a_peer_that_takes_the_connection_and_is_silent_is_an_outage(silent: str
 def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C3
     silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time is up before there is a socket to cut, and then there is one."""
+    """The timeout ends before there is a socket to shut down; the next attempt must find it."""
     cut = threading.Event()
     find = socket.getaddrinfo
 
@@ -209,7 +209,7 @@ def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C
 def test_a_peer_that_is_silent_in_the_middle_of_tls_is_an_outage(  # C3
     silent: str, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both limits are the same, and whichever is reached first makes no difference."""
+    """There are two limits of the same length; the result is the same with each."""
     if first == "handshake":
         monkeypatch.setattr(sdk_internals._Watchdog, "run", lambda watchdog: None)  # noqa: ARG005
     client = ServiceBusClient.from_connection_string(
@@ -219,7 +219,7 @@ def test_a_peer_that_is_silent_in_the_middle_of_tls_is_an_outage(  # C3
         Connection(client, "orders", timeout=0.2)
 
 
-def test_a_certificate_is_still_held_against_those_we_trust(tmp_path: Path) -> None:
+def test_a_certificate_is_still_verified(tmp_path: Path) -> None:
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")], tls=True, state=tmp_path)
     with BackgroundEmulator(settings) as emulator:
         port = emulator["contoso"].amqp_port

@@ -1,4 +1,4 @@
-"""Tokens: put before the first link, renewed before they expire, asked for again after a key was rotated."""
+"""Tokens: sent before the first link, renewed before they expire, requested again after a key was rotated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = "SAS_KEY_VALUE"
 
 @dataclass
 class Keys:
-    """A credential whose key can change under way, as one read from a file does."""
+    """A credential whose key can change during the test, like one that is read from a file."""
 
     key: str = KEY
     asked: list[str] = field(default_factory=list)
@@ -45,8 +45,8 @@ class Keys:
 
 
 @dataclass
-class Desk:
-    """A connection with tokens of a credential of ours, in a time that can be moved."""
+class TokenSetup:
+    """A connection with tokens from a credential of the test, and a clock that the test moves."""
 
     connection: Connection
     tokens: Tokens
@@ -56,7 +56,7 @@ class Desk:
     def turn(self, until: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 20
         while not until():
-            assert time.monotonic() < deadline, "it did not come to pass"
+            assert time.monotonic() < deadline, "the condition was not met in time"
             self.connection.wire.flush()
             select.select([self.connection.wire], [], [], 0.05)
             self.connection.read()
@@ -64,7 +64,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def setup() -> Iterator[TokenSetup]:
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso", accept_any_jwt=True)])
     with BackgroundEmulator(settings) as emulator:
         emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("orders")))
@@ -73,55 +73,57 @@ def desk() -> Iterator[Desk]:
         keys = Keys()
         ahead = [0.0]
         tokens = Tokens(connection.wire, connection.host, keys, lambda: time.time() + ahead[0])
-        yield Desk(connection, tokens, keys, ahead)
+        yield TokenSetup(connection, tokens, keys, ahead)
         connection.close()
         client.close()
 
 
-def test_a_link_opens_once_its_token_is_in_place(desk: Desk) -> None:
-    desk.turn(lambda: desk.tokens.allow("orders"))
-    receiver = RawReceiver(desk.connection.wire, "orders")
-    desk.turn(lambda: receiver.state is not LinkState.ATTACHING)
+def test_a_link_opens_once_its_token_is_in_place(setup: TokenSetup) -> None:
+    setup.turn(lambda: setup.tokens.allow("orders"))
+    receiver = RawReceiver(setup.connection.wire, "orders")
+    setup.turn(lambda: receiver.state is not LinkState.ATTACHING)
     assert receiver.state is LinkState.OPEN
-    assert len(desk.keys.asked) == 1
+    assert len(setup.keys.asked) == 1
 
 
-def test_a_token_is_renewed_when_a_tenth_of_its_life_is_left(desk: Desk) -> None:
-    desk.turn(lambda: desk.tokens.allow("orders"))
-    desk.ahead[0] = 53 * 60
-    desk.tokens.work()
-    assert len(desk.keys.asked) == 1
-    desk.ahead[0] = 55 * 60
-    desk.tokens.work()
-    assert len(desk.keys.asked) == 2
-    assert desk.tokens.allow("orders")
+def test_a_token_is_renewed_when_a_tenth_of_its_life_is_left(setup: TokenSetup) -> None:
+    setup.turn(lambda: setup.tokens.allow("orders"))
+    setup.ahead[0] = 53 * 60
+    setup.tokens.work()
+    assert len(setup.keys.asked) == 1
+    setup.ahead[0] = 55 * 60
+    setup.tokens.work()
+    assert len(setup.keys.asked) == 2
+    assert setup.tokens.allow("orders")
 
 
-def test_a_refused_key_is_told_without_the_key_and_a_rotated_one_is_taken(desk: Desk) -> None:
-    desk.keys.key = "an-old-key"
+def test_a_refused_key_is_reported_without_the_key_and_a_rotated_one_is_accepted(setup: TokenSetup) -> None:
+    setup.keys.key = "an-old-key"
     with pytest.raises(NotAuthorized, match="orders") as refused:
-        desk.turn(lambda: desk.tokens.allow("orders"))
+        setup.turn(lambda: setup.tokens.allow("orders"))
     assert "an-old-key" not in str(refused.value)
-    desk.keys.key = KEY
-    desk.turn(lambda: desk.tokens.allow("orders"))
+    setup.keys.key = KEY
+    setup.turn(lambda: setup.tokens.allow("orders"))
 
 
-def test_a_credential_that_gives_no_token_is_something_to_wait_for(desk: Desk) -> None:
-    desk.keys.broken = True
+def test_a_credential_without_a_token_is_asked_again_later(setup: TokenSetup) -> None:
+    setup.keys.broken = True
     with pytest.raises(TokenUnavailable, match="OSError") as failed:
-        desk.turn(lambda: desk.tokens.allow("orders"))
+        setup.turn(lambda: setup.tokens.allow("orders"))
     assert KEY not in str(failed.value)
-    desk.keys.broken = False
-    desk.turn(lambda: desk.tokens.allow("orders"))
+    setup.keys.broken = False
+    setup.turn(lambda: setup.tokens.allow("orders"))
 
 
-def test_a_key_that_was_changed_is_noticed_when_the_token_is_renewed(desk: Desk) -> None:  # C3: rotated, and expired
-    desk.turn(lambda: desk.tokens.allow("orders"))
-    desk.keys.key = "an-old-key"
-    desk.ahead[0] = 55 * 60
+def test_a_key_that_was_changed_is_noticed_when_the_token_is_renewed(
+    setup: TokenSetup,
+) -> None:  # C3: rotated
+    setup.turn(lambda: setup.tokens.allow("orders"))
+    setup.keys.key = "an-old-key"
+    setup.ahead[0] = 55 * 60
     with pytest.raises(NotAuthorized, match="'orders' was refused"):
-        desk.turn(lambda: not desk.tokens.allow("orders"))
-    assert not desk.tokens.allow("orders"), "the token that was good before is not good for another link"
+        setup.turn(lambda: not setup.tokens.allow("orders"))
+    assert not setup.tokens.allow("orders"), "the token that was good before is not good for another link"
 
 
 class Identity:
@@ -136,10 +138,10 @@ class Identity:
 
 
 def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a_link(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    setup: TokenSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = Identity()
-    tokens = Tokens(desk.connection.wire, desk.connection.host, identity)
+    tokens = Tokens(setup.connection.wire, setup.connection.host, identity)
     put: list[dict[str, Value]] = []
     ask = RequestLink.ask
 
@@ -148,31 +150,32 @@ def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a
         ask(link, properties, *more)
 
     monkeypatch.setattr(RequestLink, "ask", noted)
-    desk.tokens = tokens
-    desk.turn(lambda: tokens.allow("orders"))
-    receiver = RawReceiver(desk.connection.wire, "orders")
-    desk.turn(lambda: receiver.state is not LinkState.ATTACHING)
+    setup.tokens = tokens
+    setup.turn(lambda: tokens.allow("orders"))
+    receiver = RawReceiver(setup.connection.wire, "orders")
+    setup.turn(lambda: receiver.state is not LinkState.ATTACHING)
     assert receiver.state is LinkState.OPEN
     assert identity.scopes == ["https://servicebus.azure.net//.default"]
     assert [(asked["operation"], asked["type"]) for asked in put] == [("put-token", "jwt")]
     tokens.close()
 
 
-def test_a_token_that_cannot_be_renewed_just_now_is_asked_for_again_before_it_expires(desk: Desk) -> None:  # C3
-    """No link asks for it any more: an identity service that is away for a second would end them all an hour later."""
-    desk.turn(lambda: desk.tokens.allow("orders"))
-    desk.keys.broken, desk.ahead[0] = True, 55 * 60
-    desk.tokens.work()
-    assert len(desk.keys.asked) == 2
-    assert desk.tokens.allow("orders")  # it is good for five more minutes
-    desk.tokens.work()
-    assert len(desk.keys.asked) == 2
-    desk.keys.broken, desk.ahead[0] = False, 55 * 60 + 11
-    desk.tokens.work()
-    assert len(desk.keys.asked) == 3
-    desk.ahead[0] += 60
-    desk.turn(lambda: desk.tokens.allow("orders"))
-    assert len(desk.keys.asked) == 3
+def test_a_token_that_cannot_be_renewed_just_now_is_asked_for_again_before_it_expires(setup: TokenSetup) -> None:  # C3
+    """No link requests it any more: without a retry, an identity service that is down for a second would end all links
+    an hour later."""
+    setup.turn(lambda: setup.tokens.allow("orders"))
+    setup.keys.broken, setup.ahead[0] = True, 55 * 60
+    setup.tokens.work()
+    assert len(setup.keys.asked) == 2
+    assert setup.tokens.allow("orders")  # it is valid for five more minutes
+    setup.tokens.work()
+    assert len(setup.keys.asked) == 2
+    setup.keys.broken, setup.ahead[0] = False, 55 * 60 + 11
+    setup.tokens.work()
+    assert len(setup.keys.asked) == 3
+    setup.ahead[0] += 60
+    setup.turn(lambda: setup.tokens.allow("orders"))
+    assert len(setup.keys.asked) == 3
 
 
 def test_a_link_to_the_token_node_that_was_lost_is_opened_again(peer: Peer) -> None:  # WIRE: forced detaches
@@ -185,7 +188,7 @@ def test_a_link_to_the_token_node_that_was_lost_is_opened_again(peer: Peer) -> N
         peer.says(Detach(attached, True, Error("amqp:link:detach-forced", "idle")))
         tokens.work()
         heard = [read_performative(body)[0] for body in peer.hears()]
-        assert not any(isinstance(said, Attach) for said in heard)  # or a node that refuses us is asked without end
+        assert not any(isinstance(said, Attach) for said in heard)  # no endless requests to a node that refuses us
         seconds[0] += 11
         tokens.work()
     attach_to_cbs(peer)
@@ -194,7 +197,7 @@ def test_a_link_to_the_token_node_that_was_lost_is_opened_again(peer: Peer) -> N
 
 
 def attach_to_cbs(peer: Peer) -> int:
-    """Answers the two attaches that are under way; the handle of the one that takes requests."""
+    """Answers the two pending attaches. Returns the handle of the link for requests."""
     attaches = [attach for body in peer.hears() if isinstance(attach := read_performative(body)[0], Attach)]
     requests = next(attach for attach in attaches if not attach.role)
     assert len(attaches) == 2

@@ -1,4 +1,4 @@
-"""A wire puts messages together from frames and takes them apart: over a socket whose other end is the test's."""
+"""A wire joins frames to messages and splits messages into frames, over a socket whose other end is the test."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FRAME_SIZE = 1024
 
 @dataclass
 class Peer:
-    """The far end of a wire: it says what a test has it say, and remembers what it heard."""
+    """The far end of a wire: it sends what a test tells it to, and records what it receives."""
 
     socket: socket.socket
     wire: Wire
@@ -67,7 +67,7 @@ class Peer:
         data = self.socket.recv(2**20)
         self.socket.setblocking(False)
         with suppress(BlockingIOError, ssl.SSLWantReadError):
-            while piece := self.socket.recv(2**20):  # TLS hands out a record at a time
+            while piece := self.socket.recv(2**20):  # TLS returns one record at a time
                 data += piece
         self.socket.settimeout(10)
         bodies = []
@@ -131,13 +131,13 @@ def test_a_message_comes_in_one_frame_or_in_several(peer: Peer, receiver: RawRec
 
 
 def test_the_last_frame_may_repeat_which_message_it_is_of(peer: Peer, receiver: RawReceiver) -> None:
-    # It then looks like a message of its own.
+    # It then looks like a new message.
     peer.says(Transfer(0, 1, TAG, 0, False, True), b"two ")
     peer.says(Transfer(0, 1, TAG, 0, False, False), b"pieces")
     assert arrived(receiver) == [(1, TAG, b"two pieces")]
 
 
-def test_a_message_that_its_sender_breaks_off_never_was(peer: Peer, receiver: RawReceiver) -> None:
+def test_a_message_that_its_sender_aborts_is_dropped(peer: Peer, receiver: RawReceiver) -> None:
     peer.says(Transfer(0, 1, TAG, 0, False, True), b"half of")
     peer.says(Transfer(0, aborted=True))
     peer.says(Transfer(0, 2, TAG, 0, False, False), b"another")
@@ -154,7 +154,7 @@ def test_frames_of_two_links_may_alternate(peer: Peer, receiver: RawReceiver) ->
     assert arrived(other) == [(2, OTHER_TAG, b"between")]
 
 
-def test_half_a_message_is_forgotten_with_its_link(peer: Peer, receiver: RawReceiver) -> None:
+def test_half_a_message_is_dropped_with_its_link(peer: Peer, receiver: RawReceiver) -> None:
     peer.says(Transfer(0, 1, TAG, 0, False, True), b"half of")
     peer.says(Detach(0, True))
     again = RawReceiver(peer.wire, "backlog")
@@ -163,7 +163,7 @@ def test_half_a_message_is_forgotten_with_its_link(peer: Peer, receiver: RawRece
     assert (arrived(receiver), arrived(again)) == ([], [(2, TAG, b"another")])
 
 
-def test_a_message_that_does_not_say_which_one_it_is_ends_the_connection(peer: Peer, receiver: RawReceiver) -> None:
+def test_a_message_without_a_delivery_id_ends_the_connection(peer: Peer, receiver: RawReceiver) -> None:
     peer.says(Transfer(0, 1, None, 0, False, False), b"whose?")
     assert "not AMQP" in str(peer.wire.failure)
     assert arrived(receiver) == []
@@ -194,7 +194,7 @@ def test_a_message_goes_out_in_frames_that_the_peer_can_take(peer: Peer, size: i
     assert all(len(body) + 8 <= FRAME_SIZE for body, _, _ in frames)
 
 
-def test_what_a_slow_peer_does_not_take_yet_arrives_later_and_in_order(peer: Peer) -> None:
+def test_frames_that_a_slow_peer_does_not_read_yet_arrive_later_and_in_order(peer: Peer) -> None:
     sender: RawSender[str] = RawSender(peer.wire, "orders")
     peer.attaches(sender, 0)
     peer.says(Flow(0, 60_000, 0, 5000, 0, 0, 100))
@@ -223,7 +223,7 @@ def test_what_a_slow_peer_does_not_take_yet_arrives_later_and_in_order(peer: Pee
 @pytest.mark.parametrize("kind", [Close, End])
 def test_a_connection_that_is_closed_says_nothing_of_an_entity(
     peer: Peer, receiver: RawReceiver, kind: type[Close | End], condition: str
-) -> None:  # S4: or messages for every destination would go to the dead letters
+) -> None:  # S4: otherwise messages for every destination would be dead-lettered
     peer.says(kind(Error(condition, "it is over")))
     assert isinstance(peer.wire.failure, Interrupted)
     assert f"{condition}: it is over" in str(receiver.error)
@@ -264,7 +264,7 @@ def test_only_what_was_accepted_has_arrived(  # S2
     assert sent.error is None if told is None else told in str(sent.error)
 
 
-def test_what_is_settled_without_a_word_may_have_arrived(peer: Peer, sender: RawSender[str]) -> None:  # D10
+def test_a_delivery_settled_without_an_outcome_may_have_arrived(peer: Peer, sender: RawSender[str]) -> None:  # D10
     sender.send(b"x", 0, "ticket")
     peer.says(Disposition(True, 0, None, True))
     (sent,) = sender.results
@@ -299,7 +299,7 @@ def test_a_peer_that_owes_an_answer_for_a_minute_and_says_nothing_is_dead(  # S8
     sender.send(b"x", 0, "ticket")
     peer.clock.now += 59
     peer.socket.sendall(EMPTY_FRAME)
-    peer.wire.read()  # alive, though it has not answered
+    peer.wire.read()  # alive, but it has not answered
     peer.clock.now += 60
     peer.wire.tick()
     assert peer.wire.failure is None
@@ -309,7 +309,7 @@ def test_a_peer_that_owes_an_answer_for_a_minute_and_says_nothing_is_dead(  # S8
     assert [(sent.ticket, sent.unknown) for sent in sender.results] == [("ticket", True)]
 
 
-def test_what_the_sdk_had_read_of_the_first_frames_is_not_lost() -> None:  # WIRE
+def test_bytes_that_the_sdk_had_read_already_are_not_lost() -> None:  # WIRE
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     begin = frame(0, Begin(CHANNEL, 0, 5000, 5000).to_bytes())
@@ -320,8 +320,8 @@ def test_what_the_sdk_had_read_of_the_first_frames_is_not_lost() -> None:  # WIR
         assert "understood" in str(wire.failure)
 
 
-def test_what_the_window_held_back_goes_with_its_link_and_never_to_another(peer: Peer) -> None:  # S2
-    """The next link has the same handle: what was left of one destination's messages would arrive at another's."""
+def test_frames_held_back_by_the_window_are_dropped_with_their_link_and_never_sent_to_another(peer: Peer) -> None:  # S2
+    """The next link has the same handle: the frames of one destination would arrive at another."""
     orders: RawSender[str] = RawSender(peer.wire, "orders")
     peer.attaches(orders, 0)
     peer.says(Flow(0, 1, 0, 5000, 0, 0, 100))  # a window of one frame
@@ -337,7 +337,7 @@ def test_what_the_window_held_back_goes_with_its_link_and_never_to_another(peer:
     assert transfers == [b"for billing"]
 
 
-def test_an_answer_to_a_link_that_is_given_up_does_not_bring_it_back(peer: Peer) -> None:
+def test_an_answer_to_a_link_that_was_dropped_does_not_reopen_it(peer: Peer) -> None:
     link = RequestLink(peer.wire, "$cbs")
     replies, requests = (read_performative(body)[0] for body in peer.hears()[-2:])
     link.close()
@@ -345,12 +345,12 @@ def test_an_answer_to_a_link_that_is_given_up_does_not_bring_it_back(peer: Peer)
     for attach in (replies, requests):
         assert isinstance(attach, Attach)
         peer.says(Attach(attach.name, attach.handle, not attach.role, source=Source("there"), target=Target("here")))
-    assert not peer.wire.wants_to_write()  # least of all with credit for who has its handle now
+    assert not peer.wire.wants_to_write()  # above all no credit for the link that has its handle now
     assert link.error is not None
 
 
 @pytest.mark.parametrize("owes", ["attach", "settlement", "reply"])
-def test_a_peer_that_is_alive_and_does_not_answer_is_given_up_in_the_end(owes: str) -> None:  # WIRE: watchdogs
+def test_a_peer_that_is_alive_and_never_answers_fails_the_wire(owes: str) -> None:  # WIRE: watchdogs
     now = [1000.0]
     ours, theirs = socket.socketpair()
     ours.setblocking(False)

@@ -1,4 +1,4 @@
-"""The worker's settings: what can be said, and what is told when it is said wrongly."""
+"""The worker's settings: what they mean, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load(folder: Path, text: str, **environ: str) -> Config:
 
 
 def told(folder: Path, text: str, **environ: str) -> list[str]:
-    """What is wrong with a file, each problem from its line on. Never a key among it."""
+    """The problems of a file, each from its line number on. Asserts that none shows a key."""
     with pytest.raises(SettingsError) as caught:
         load(folder, text, **environ)
     shown = str(caught.value) + repr(caught.value) + repr(caught.value.problems)
@@ -60,7 +60,7 @@ def pair(primary: str = "{namespace: a.example}", secondary: str = "{namespace: 
 # --- what can be said ------------------------------------------------------------------------------------------------
 
 
-def test_a_pair_is_all_that_must_be_said(tmp_path: Path) -> None:
+def test_only_a_pair_is_mandatory(tmp_path: Path) -> None:
     config = load(tmp_path, SMALLEST)
     (only,) = config.pairs
     assert (only.backlog_queue_count, only.destinations.allow) == (10, ["*"])  # P1, D13
@@ -78,7 +78,7 @@ def test_a_pair_is_all_that_must_be_said(tmp_path: Path) -> None:
 
 
 def seen_keys(model: type[BaseModel], data: Any, seen: dict[type[BaseModel], set[str]]) -> None:
-    """For each model of the settings, the keys that were seen where it judges."""
+    """Collects the keys that occur for each model of the settings."""
     seen.setdefault(model, set()).update(data)
     for name, field in model.model_fields.items():
         for inner in models_in(field.annotation):
@@ -114,7 +114,7 @@ def test_the_example_loads_and_names_every_setting(tmp_path: Path) -> None:
     seen: dict[type[BaseModel], set[str]] = {}
     seen_keys(Config, parse(text, "example").data, seen)
     missing = {name for model, keys in seen.items() for name in set(model.model_fields) - keys}
-    assert missing == {"ca_file"}  # a file that must be there, and is not everywhere: it stands there as a comment
+    assert missing == {"ca_file"}  # the file must exist, so the example has the key as a comment
     assert "# ca_file: " in text
     assert len(seen) == 10
 
@@ -123,14 +123,14 @@ def test_certificates_are_a_file_that_is_there(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     text = pair(f"{{namespace: a.example, ca_file: {file}}}")
     (problem,) = told(tmp_path, text)
-    # A long value is cut, and how long the folder's name is depends on who runs this.
+    # A long value is cut, and the length of the folder's name depends on the machine.
     assert problem.startswith('3: pairs[0].primary.ca_file = "/')
     assert problem.endswith(" is not a file; name the certificates' file, in PEM form")
     file.touch()
     assert load(tmp_path, text).pairs[0].primary.ca_file == file
 
 
-def test_what_the_example_calls_a_default_is_one(tmp_path: Path) -> None:
+def test_defaults_in_the_example_are_the_defaults(tmp_path: Path) -> None:
     write_secrets(tmp_path)
     example = load(tmp_path, EXAMPLE.read_text(), FABRIKAM_PRIMARY=EMULATOR.format(5672))
     default = load(tmp_path, SMALLEST)
@@ -151,7 +151,7 @@ def test_what_the_example_calls_a_default_is_one(tmp_path: Path) -> None:
         ("pipeline: {ledger: 'abfss://box@c.dfs.core.windows.net/ledger'}\nstatus: {state: /srv/state}", "/srv/state"),
     ],
 )
-def test_what_is_paused_is_remembered_beside_a_local_ledger(tmp_path: Path, more: str, file: str) -> None:
+def test_the_state_file_is_beside_a_local_ledger(tmp_path: Path, more: str, file: str) -> None:
     assert load(tmp_path, pair(more=more)).state_file == Path(file)
 
 
@@ -170,7 +170,7 @@ def test_a_collector_has_a_plain_address(tmp_path: Path, address: str) -> None:
         ("traces: true, otlp_endpoint: 'http://a/custom'", "does not show where to send traces"),
     ],
 )
-def test_traces_need_a_collector_that_has_a_place_for_them(tmp_path: Path, telemetry: str, said: str) -> None:
+def test_traces_need_a_collector_address_for_traces(tmp_path: Path, telemetry: str, said: str) -> None:
     (problem,) = told(tmp_path, pair(more=f"telemetry: {{{telemetry}}}"))
     assert said in problem
     for endpoint in ("http://a", "http://a:4318/", "https://a/tenant/v1/metrics"):
@@ -195,7 +195,7 @@ def test_secrets_come_from_files_and_the_environment(tmp_path: Path) -> None:
     assert secret.get_secret_value() == STRING
 
 
-def test_a_namespace_says_its_host(tmp_path: Path) -> None:
+def test_a_namespace_has_a_host(tmp_path: Path) -> None:
     text = pair(f'{{connection_string: "{EMULATOR.format(5672)}"}}', "{namespace: Contoso.ServiceBus.Windows.net}")
     only = load(tmp_path, text).pairs[0]
     assert (only.primary.host, only.secondary.host) == ("127.0.0.1:5672", "contoso.servicebus.windows.net")
@@ -240,7 +240,7 @@ def test_the_status_server_listens_where_it_is_told(tmp_path: Path, written: str
 # --- what is wrong ---------------------------------------------------------------------------------------------------
 
 
-def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     text = f"""
 pairs:
   - name: contoso
@@ -286,11 +286,11 @@ stauts: 1
 
 
 @pytest.mark.parametrize("text", ["", "pairs:", "status: {listen: 'a:1'}"])
-def test_a_file_without_pairs_is_no_use(tmp_path: Path, text: str) -> None:
+def test_a_file_without_pairs_is_a_mistake(tmp_path: Path, text: str) -> None:
     assert any("pairs is missing; add it" in line for line in told(tmp_path, text))
 
 
-def test_an_empty_list_of_pairs_is_no_use_either(tmp_path: Path) -> None:
+def test_an_empty_list_of_pairs_is_a_mistake(tmp_path: Path) -> None:
     assert told(tmp_path, "pairs: []") == ["1: pairs is empty; name at least one"]
 
 
@@ -345,7 +345,7 @@ def test_a_number_is_a_number(tmp_path: Path, setting: str, problem: str) -> Non
     assert problem in line
 
 
-def test_a_token_does_not_travel_in_the_clear(tmp_path: Path) -> None:
+def test_a_token_is_not_sent_unencrypted(tmp_path: Path) -> None:
     def told_of(endpoint: str) -> list[str]:
         arm = f"{{subscription_id: s, resource_group: g, endpoint: '{endpoint}'}}"
         return told(tmp_path, pair(secondary=f"{{namespace: b.example, arm: {arm}}}", more="  colour: red\n"))
@@ -361,7 +361,7 @@ def test_a_credential_beside_a_connection_string_is_a_mistake(tmp_path: Path) ->
     ]
 
 
-def test_resource_manager_wants_to_know_all_of_it(tmp_path: Path) -> None:  # P6
+def test_resource_manager_needs_all_its_settings(tmp_path: Path) -> None:  # P6
     text = pair(secondary="{namespace: b.example, arm: {endpoint: management}}", more="  provision: {via: arm}")
     assert [line.partition("; ")[0] for line in told(tmp_path, text)] == [
         "4: pairs[0].secondary.arm.subscription_id is missing",
@@ -377,7 +377,7 @@ def test_a_namespace_is_a_host_name_alone(tmp_path: Path, namespace: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "-a", "a" * 51, "''", "é"])
-def test_a_pairs_name_is_good_for_a_queues_name(tmp_path: Path, name: str) -> None:
+def test_a_pairs_name_is_valid_in_a_queues_name(tmp_path: Path, name: str) -> None:
     (line,) = told(tmp_path, pair().replace("contoso", name))
     assert "is not a valid name; write up to 50 letters, digits and hyphens" in line
 
@@ -420,7 +420,7 @@ def test_a_secret_in_the_wrong_place_is_a_mistake_and_never_shown(tmp_path: Path
     assert told(tmp_path, text, KEY=KEY)
 
 
-def test_a_key_where_any_text_would_do_is_told(tmp_path: Path) -> None:
+def test_a_key_in_a_free_text_setting_is_a_mistake(tmp_path: Path) -> None:
     assert told(tmp_path, pair(more=f"pipeline: {{ledger: 'abfss://x;AccountKey={KEY}'}}")) == [
         "5: pipeline.ledger contains a secret key where none belongs; "
         "remove it; a connection string belongs under connection_string"
@@ -432,7 +432,7 @@ def test_nothing_of_sparks_settings_is_shown(tmp_path: Path) -> None:
     assert "hunter2" not in line
 
 
-def test_a_connection_string_for_a_namespace_is_told_where_it_belongs(tmp_path: Path) -> None:
+def test_a_connection_string_under_namespace_is_a_mistake_with_a_remedy(tmp_path: Path) -> None:
     assert told(tmp_path, pair(f"{{namespace: '{STRING}'}}")) == [
         "3: pairs[0].primary.namespace is a connection string; write it under connection_string"
     ]

@@ -1,4 +1,4 @@
-"""What a syphon costs, by hand-worked examples."""
+"""The cost of syphon, by examples calculated by hand."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_in_premium_operations_are_free_and_hours_are_not(prices: Prices) -> Non
     assert namespace_cost(30, prices, PricingTier.STANDARD) == pytest.approx(9.81)
 
 
-def test_everything_wrong_with_a_price_file_is_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_in_a_price_file_are_reported_at_once(tmp_path: Path) -> None:
     text = LIST_PRICES.read_text()
     text = text.replace("unit_per_hour: 0.9275", "unit_per_hour: -1").replace("up_to: 2500000000", "up_to: 5")
     file = tmp_path / "prices.yaml"

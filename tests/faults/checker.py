@@ -1,9 +1,9 @@
-"""The checker, after Jepsen's total-queue: what was acknowledged, against what is found, as multisets.
+"""The checker, after Jepsen's total-queue: compares acknowledged messages with those that are found, as multisets.
 
 Every message that the backlog acknowledged must be found: at its destination just as its sender made it, or in the
-backlog or among its dead letters just as it was put there. Nothing else may be found anywhere. Messages are compared as
-bytes, section by section; only what a broker writes onto a message itself is left out. Nothing of the transfer's own
-code is used to judge it.
+backlog or among its dead letters just as it was put there. No other message may be found anywhere. Messages are
+compared as bytes, section by section, without the annotations that a broker adds. The checker uses no code of the
+transfer.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ DEAD_LETTER_WORDS = frozenset(("DeadLetterReason", "DeadLetterErrorDescription")
 
 
 class Found(NamedTuple):
-    """A message that lies somewhere now."""
+    """A message and the place where it was found."""
 
     where: str
     """HOME, DEAD or BACKLOG."""
     destination: str
-    """At home: the entity it is in."""
+    """For HOME: the entity that contains it."""
     payload: bytes
 
 
 class Imprint(NamedTuple):
-    """What makes a message what it is, piece by piece."""
+    """All parts of a message that must not change."""
 
     durable: Value
     priority: Value
     time_to_live: Value
     annotations: tuple[bytes, ...]
-    """The sender's: schedule, partition key, and those of its own."""
+    """Annotations of the sender: schedule, partition key, and its own."""
     properties: bytes
     """Message id, session and the like."""
     application_properties: tuple[bytes, ...]
     body: bytes
-    """Every section of it, and the footer."""
+    """All body sections, and the footer."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Verdict:
     backlog: int = 0
     duplicates: int = 0
     recovered: int = 0
-    """Never acknowledged, and there all the same: the answer was lost on its way."""
+    """Found although never acknowledged: the answer was lost on its way."""
     lost: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     removed: int = 0
@@ -75,14 +75,14 @@ class Verdict:
     copies: Counter[bytes] = field(default_factory=Counter, repr=False)
 
     def problems(self, at_least: int, most_duplicates: int) -> list[str]:
-        """What must not be. A run of too few messages proves nothing."""
+        """The violations. A run of too few messages proves nothing."""
         found = []
         if self.lost:
             found.append(f"lost: {_some(self.lost)}")
         if self.unexpected:
             found.append(f"unexpected: {_some(self.unexpected)}")
         if self.duplicates > most_duplicates:
-            found.append(f"{self.duplicates} duplicates, where {most_duplicates} can be explained")
+            found.append(f"{self.duplicates} duplicates, where {most_duplicates} can be allowed_duplicates")
         if self.acknowledged < at_least:
             found.append(f"only {self.acknowledged} messages were acknowledged, {at_least} were meant to be")
         return found
@@ -106,14 +106,14 @@ def check(
     found: Iterable[Found],
     removed: Collection[bytes] = (),
 ) -> Verdict:
-    """Every message found, against every message put; `removed` were deleted by their owner."""
+    """Compares all messages found with all that were sent; `removed` were deleted by their owner."""
     inputs = {put.identity: put for put in attempted}
     assert len(inputs) == len(attempted), "two inputs have one identity: they could not be told apart"
     verdict = Verdict(len(acknowledged))
     for message in found:
         identity = encode(Message(message.payload).properties().message_id)
         put = inputs.get(identity)
-        objection = "nobody sent it" if put is None else _objection(put, message)
+        objection = "it was never sent" if put is None else _objection(put, message)
         if objection:
             verdict.unexpected.append(f"{identity!r} {_place(message)}: {objection}")
             continue
@@ -133,7 +133,7 @@ def check(
 
 
 def _objection(put: Input, message: Found) -> str:
-    """What is wrong with a message where it was found; nothing if it is as it should be."""
+    """What is wrong with a found message; empty if it is correct."""
     if message.where == HOME and message.destination != put.destination:
         return f"was meant for {put.destination}"
     wanted = imprint(put.original if message.where == HOME else put.backlogged)
@@ -146,12 +146,12 @@ def _objection(put: Input, message: Found) -> str:
 
 
 def imprint(payload: bytes, without: Collection[str] = ()) -> Imprint:
-    """What makes a message what it is; `without` are application properties to leave out."""
+    """The parts of a message that must not change; `without` are application properties to leave out."""
     message = Message(payload)
     header = message.header()
     bodies = [span for span in message.spans if span.section > Section.APPLICATION_PROPERTIES]
     return Imprint(
-        # A broker keeps every message it takes, and says so where the sender said nothing.
+        # A broker stores every message, and sets `durable` if the sender did not set it.
         header.durable is not False,
         header.priority,
         header.ttl,

@@ -1,4 +1,4 @@
-"""What the scenarios found is told in the end, a line for each."""
+"""Prints the verdict of each scenario at the end of the run."""
 
 from __future__ import annotations
 

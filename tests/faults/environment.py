@@ -1,4 +1,4 @@
-"""Where faults are let loose: an emulator in a process of its own, what is put into it, and what is found in it."""
+"""The environment of a scenario: an emulator in its own process, the messages sent to it and those found in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.processes import WITHIN, EmulatedPair, Running
 
 QUEUE = "contoso/x-servicebus-transfer/0"
 LOCK = 5.0
-"""Seconds; as short as the service allows, so that what a killed process held is soon back."""
+"""Seconds. As short as the service allows, so that the messages of a killed process are soon available again."""
 PRIMARY, SECONDARY = "contoso", "contoso-dr"
 ENTITIES: dict[str, list[dict[str, Any]]] = {
     "queues": [
@@ -52,15 +52,15 @@ class Site(EmulatedPair):
     attempted: list[Input] = field(default_factory=list)
     acknowledged: set[bytes] = field(default_factory=set)
     removed: set[bytes] = field(default_factory=set)
-    """What its owner has deleted."""
+    """Messages that their owner has deleted."""
 
     # --- messages ------------------------------------------------------------------------------------------------
 
     def load(self, inputs: Sequence[Input]) -> None:
-        """Puts messages into the backlog, byte for byte as they are, and remembers what was acknowledged."""
+        """Puts messages into the backlog, byte for byte, and remembers which were acknowledged."""
         self.attempted += inputs
         with connected(self.side(SECONDARY), QUEUE) as connection:
-            converse(connection, lambda: connection.tokens.allow(QUEUE))
+            exchange_until(connection, lambda: connection.tokens.allow(QUEUE))
             sender: RawSender[Input] = RawSender(connection.wire, QUEUE)
             waiting = list(reversed(inputs))
 
@@ -73,10 +73,10 @@ class Site(EmulatedPair):
                         self.acknowledged.add(sent.ticket.identity)
                 return sender.state is LinkState.LOST or not (waiting or sender.under_way)
 
-            converse(connection, is_done)
+            exchange_until(connection, is_done)
 
     def found(self) -> list[Found]:
-        """Every message there is, by peeking."""
+        """All messages in both namespaces, found by peeking."""
         places = [entity["name"] for kind in ENTITIES.values() for entity in kind]
         found = [
             Found(HOME, place, payload)
@@ -97,7 +97,7 @@ class Site(EmulatedPair):
         string = self.primary if name == PRIMARY else self.secondary
         return NamespaceSettings(connection_string=SecretStr(string))
 
-    # --- what happens --------------------------------------------------------------------------------------------
+    # --- control --------------------------------------------------------------------------------------------
 
     def moved(self) -> int:
         """How many messages the primary has accepted."""
@@ -107,18 +107,18 @@ class Site(EmulatedPair):
         return int(self.control(name, "GET", "counters")["totals"].get(operation, 0))
 
     def fault(self, name: str, **fault: Any) -> int:
-        """Arms a fault; its number."""
+        """Sets a fault; returns its id."""
         return int(self.control(name, "POST", "faults", fault)["id"])
 
-    def struck(self, name: str, number: int) -> int | None:
-        """How often a fault has struck; None once it has done so as often as it was to."""
+    def times_struck(self, name: str, number: int) -> int | None:
+        """How often a fault has struck; None when it has struck as often as it was set to."""
         armed = {fault["id"]: fault["struck"] for fault in self.control(name, "GET", "faults")["faults"]}
         return armed.get(number)
 
-    def carrier(
+    def start_pump(
         self, clock: Sequence[float] | None = None, environment: dict[str, str] | None = None, **options: Any
     ) -> Running:
-        """A pump in a process of its own, without Spark around it."""
+        """Starts a pump in its own process, without Spark."""
         strings = {"PRIMARY": self.primary, "SECONDARY": self.secondary, **(environment or {})}
         arguments = [json.dumps({"queue": QUEUE, "lock": LOCK, **options})]
         if clock is None:
@@ -147,7 +147,7 @@ class Site(EmulatedPair):
 
 @contextmanager
 def site(folder: Path, *, durable: bool = False) -> Iterator[Site]:
-    """A running one. A durable one keeps its messages while it is restarted."""
+    """A running site. A durable one keeps its messages over a restart of its emulator."""
     folder.mkdir(parents=True, exist_ok=True)
     settings: dict[str, Any] = {
         "namespaces": [
@@ -182,8 +182,8 @@ def _started(folder: Path) -> tuple[Running, str, str, dict[str, str]]:
     return emulator, home["connection_string"], away["connection_string"], controls
 
 
-def converse(connection: Connection, done: Callable[[], bool]) -> None:
-    """Reads and writes until that is so."""
+def exchange_until(connection: Connection, done: Callable[[], bool]) -> None:
+    """Reads and writes until `done` returns true."""
     wire = connection.wire
 
     def turn() -> bool:

@@ -1,4 +1,4 @@
-"""Messages of many kinds, drawn from a seed: as their senders made them, and as they lie in the backlog."""
+"""Messages of many kinds, generated from a seed: as their senders made them, and as they are in the backlog."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Input:
     """Its message id, type included."""
     destination: str
     original: bytes
-    """As its sender made it, and as it must arrive."""
+    """The message as its sender made it, and as it must arrive."""
     backlogged: bytes
-    """As it was put into the backlog, and as it must be found there or among the dead letters."""
+    """The message as it was put into the backlog, and as it must be found there or among the dead letters."""
 
 
 def made(destination: str, original: bytes, message_id: Value) -> Input:
@@ -53,14 +53,14 @@ def made(destination: str, original: bytes, message_id: Value) -> Input:
 
 
 def plain(number: int, destination: str, body: bytes = b"", session: str | None = None) -> Input:
-    """A message like most."""
+    """An ordinary message."""
     message_id = f"plain-{number}"
     properties = properties_bytes(Properties(message_id=message_id, group_id=session))
     return made(destination, properties + data_section(body or f"body of {number}".encode()), message_id)
 
 
 def mixed(rng: random.Random, count: int, destinations: Sequence[str] = DESTINATIONS, first: int = 0) -> list[Input]:
-    """So many messages of any kind that a sender can make, for any of the destinations."""
+    """Messages of all kinds that a sender can make, for any of the destinations."""
     now = time.time_ns() // 1_000_000
     return [_any(rng, number, rng.choice(destinations), now) for number in range(first, first + count)]
 
@@ -78,7 +78,7 @@ def _any(rng: random.Random, number: int, destination: str, now: int) -> Input:
         group_sequence=UInt(number) if session is not None else None,
     )
     annotations: dict[str, Value] = {}
-    if destination != EVENTS and rng.random() < 0.1:  # what a topic keeps for later cannot be peeked at
+    if destination != EVENTS and rng.random() < 0.1:  # scheduled messages of a topic cannot be peeked at
         annotations["x-opt-scheduled-enqueue-time"] = Timestamp(now + HOUR + number)
     if session is None and rng.random() < 0.1:
         annotations["x-opt-partition-key"] = "key"
@@ -123,7 +123,7 @@ def _with(message_id: Value, value: Value, body: bytes, destination: str) -> Inp
 
 
 def with_bad_aliases() -> list[Input]:
-    """Messages that can go nowhere, for their aliases make no sense (M4)."""
+    """Messages that cannot be restored, because their aliases are invalid (M4)."""
     path: dict[str, Value] = {"x-ms-path": ORDERS}
     aliases: list[dict[str, Value]] = [
         {},

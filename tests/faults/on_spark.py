@@ -14,58 +14,58 @@ from typing import Any
 from syphon.cli import ExitCode
 from tests.faults.checker import Verdict
 from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
-from tests.faults.scenario import Ending, Scenario, Told, kill
+from tests.faults.scenario import Ending, Scenario, Summary, kill
 from tests.support.processes import Running, eventually, parent_of, python_workers
 from tests.support.spark_cluster import cluster
 
 IN_HAND = 100
-"""What a transfer at this rate may have in hand: a second's worth."""
-UNHEARD = 2 * IN_HAND
-"""A slot reports once a second (D7); what it has forwarded since then nobody has heard of when it is killed."""
+"""The messages that a transfer at this rate may have in hand: those of one second."""
+UNREPORTED = 2 * IN_HAND
+"""A slot reports once a second (D7). Messages that it forwards later are unreported if it is killed."""
 
 
 class OnSpark(Scenario):
-    """A command, as far as its messages go."""
+    """A scenario with a command on Spark."""
 
     volume, rate = 600, IN_HAND
     starts_within = 240.0
     loads_before = True
 
-    def explained(self, told: Told | None) -> int:
-        return told.possible_duplicates if told is not None else IN_HAND + self.untold()
+    def allowed_duplicates(self, summary: Summary | None) -> int:
+        return summary.possible_duplicates if summary is not None else IN_HAND + self.extra_duplicates()
 
 
 class OnDrain(OnSpark):
     on, code = "drain", ExitCode.LEFT
 
     def pipeline(self) -> dict[str, Any]:
-        """Settings that are not the usual ones."""
+        """Pipeline settings of the scenario."""
         return {}
 
     def start(self) -> Running:
         config = self.site.config(pipeline=self.pipeline())
         return self.site.drain("--json", "--rate", str(self.rate), config=config)
 
-    def told(self, running: Running) -> Told:
+    def summary(self, running: Running) -> Summary:
         code, out = running.end(180)
         assert code == self.code, f"exit code {code}: {running.said}"
         self.result = json.loads(out)
-        return Told.of(code, self.result["account"])
+        return Summary.of(code, self.result["account"])
 
-    def stopped(self, running: Running) -> Told:
+    def stopped(self, running: Running) -> Summary:
         running.process.send_signal(signal.SIGTERM)
-        return self.told(running)
+        return self.summary(running)
 
 
 class OnRun(OnSpark):
-    """A worker tells nothing when it ends with care: there is nothing to tell, for nothing comes twice."""
+    """A worker that is stopped with SIGTERM prints no summary; no message may arrive twice then."""
 
     on = "run"
 
     def start(self) -> Running:
         return self.site.worker(config=self.site.config(pair={"rate": self.rate}))
 
-    def end(self, running: Running) -> Told | None:
+    def end(self, running: Running) -> Summary | None:
         if self.ending is Ending.UNCLEAN:
             kill(running)
         else:
@@ -73,40 +73,40 @@ class OnRun(OnSpark):
             assert code == self.code, f"exit code {code}: {running.said}"
         return None
 
-    def explained(self, told: Told | None) -> int:
-        return super().explained(told) if self.ending is Ending.UNCLEAN else self.untold()
+    def allowed_duplicates(self, summary: Summary | None) -> int:
+        return super().allowed_duplicates(summary) if self.ending is Ending.UNCLEAN else self.extra_duplicates()
 
 
 class EndedBeforeCompletion(OnDrain):
-    """Completions hang, so that what ends it comes between accepted and complete."""
+    """Completions hang, so that the transfer ends between accepted and complete."""
 
-    number, words = 1, "kill −9 between accepted and complete"
+    number, title = 1, "kill −9 between accepted and complete"
 
-    def strike(self, running: Running) -> None:
+    def inject(self, running: Running) -> None:
         self.moved = self.site.moved()
-        self.armed = self.site.fault(SECONDARY, action="hang", operation="settle", entity=QUEUE)
+        self.fault_id = self.site.fault(SECONDARY, action="hang", operation="settle", entity=QUEUE)
 
-    def has_struck(self, running: Running) -> bool:
-        return bool(self.site.struck(SECONDARY, self.armed)) and self.site.moved() > self.moved + 20
+    def has_taken_effect(self, running: Running) -> bool:
+        return bool(self.site.times_struck(SECONDARY, self.fault_id)) and self.site.moved() > self.moved + 20
 
-    def end(self, running: Running) -> Told | None:
+    def end(self, running: Running) -> Summary | None:
         self.uncompleted = self.site.moved() - self.moved
         return super().end(running)
 
-    def untold(self) -> int:
+    def extra_duplicates(self) -> int:
         return self.uncompleted
 
-    def judge(self, verdict: Verdict, told: Told | None) -> None:
-        assert verdict.duplicates > 0, "what was accepted and not completed comes again"
+    def verify(self, verdict: Verdict, summary: Summary | None) -> None:
+        assert verdict.duplicates > 0, "messages that were accepted and not completed come again"
 
 
 class PythonWorkersEnded(OnDrain):
-    """Spark starts others in their place, and the drain goes on to its end."""
+    """Spark replaces the Python workers, and the drain continues to its end."""
 
-    number, words = 2, "Spark's Python workers ended at seeded random points"
+    number, title = 2, "Spark's Python workers ended at seeded random points"
     volume, times, code = 1000, 3, ExitCode.OK
 
-    def strike(self, running: Running) -> None:
+    def inject(self, running: Running) -> None:
         self.ended = 0
         number = signal.SIGTERM if self.ending is Ending.CLEAN else signal.SIGKILL
         for _ in range(self.times):
@@ -120,37 +120,37 @@ class PythonWorkersEnded(OnDrain):
         moment = min(self.site.moved() + more, self.volume)
         eventually(lambda: self.site.moved() >= moment, explain=lambda: running.said)
 
-    def has_struck(self, running: Running) -> bool:
+    def has_taken_effect(self, running: Running) -> bool:
         return self.ended == self.times
 
-    def end(self, running: Running) -> Told | None:
-        told = self.told(running)
+    def end(self, running: Running) -> Summary | None:
+        summary = self.summary(running)
         assert self.result["account"]["killed"] > 0, self.result
-        return told
+        return summary
 
-    def explained(self, told: Told | None) -> int:
-        return super().explained(told) + self.times * IN_HAND
+    def allowed_duplicates(self, summary: Summary | None) -> int:
+        return super().allowed_duplicates(summary) + self.times * IN_HAND
 
-    def unheard(self) -> int:
-        return self.times * UNHEARD
+    def unreported(self) -> int:
+        return self.times * UNREPORTED
 
 
 class StoppedMidBatch(OnRun):
-    number, words = 3, "SIGTERM mid-batch: finished or given back, no duplicates, exit 0"
+    number, title = 3, "SIGTERM mid-batch: finished or given back, no duplicates, exit 0"
 
-    def has_struck(self, running: Running) -> bool:
+    def has_taken_effect(self, running: Running) -> bool:
         assert self.site.moved() < self.volume, "it was too late to be in the middle"
         return True
 
 
 class SecondSignal(OnRun):
-    number, words = 4, "second SIGTERM: leaves at once"
+    number, title = 4, "second SIGTERM: leaves at once"
 
-    def has_struck(self, running: Running) -> bool:
+    def has_taken_effect(self, running: Running) -> bool:
         assert self.site.moved() < self.volume, "it was too late to be in the middle"
         return True
 
-    def end(self, running: Running) -> Told | None:
+    def end(self, running: Running) -> Summary | None:
         running.process.send_signal(signal.SIGTERM)
         running.until("Once more to leave at once")
         if self.ending is Ending.UNCLEAN:
@@ -160,16 +160,16 @@ class SecondSignal(OnRun):
             assert code in (0, 128 + signal.SIGTERM), running.said
         return None
 
-    def untold(self) -> int:
+    def extra_duplicates(self) -> int:
         return IN_HAND
 
 
 class OutagesOneAfterAnother(OnRun):
-    """Primary out, both out, only the secondary out, all back: the worker is still there, and goes on."""
+    """Primary out, both out, only the secondary out, all back: the worker survives and continues."""
 
-    number, words = 24, "primary out, both out, secondary out, back again"
+    number, title = 24, "primary out, both out, secondary out, back again"
 
-    def strike(self, running: Running) -> None:
+    def inject(self, running: Running) -> None:
         def change(name: str, out: bool) -> None:
             kind = {"kind": self.rng.choice(["refuse", "drop"])}
             self.site.control(name, "PUT" if out else "DELETE", "outage", kind if out else None)
@@ -184,65 +184,65 @@ class OutagesOneAfterAnother(OnRun):
         eventually(lambda: len(running.lines) > self.heard, explain=lambda: running.said)
         change(SECONDARY, out=False)
 
-    def has_struck(self, running: Running) -> bool:
+    def has_taken_effect(self, running: Running) -> bool:
         assert running.process.poll() is None, running.said
         return self.site.moved() > self.before
 
-    def untold(self) -> int:
-        return 2 * IN_HAND  # a connection was cut twice, and what was under way is sent again
+    def extra_duplicates(self) -> int:
+        return 2 * IN_HAND  # a connection was cut twice, and messages in flight are sent again
 
 
 class PrimarySilent(OnRun):
-    """Its connections stay, and not a byte comes over them: only a watch on silence can tell (D10)."""
+    """Its connections stay open and carry no byte: only a timeout can detect that (D10)."""
 
-    number, words = 9, "primary silent, and back again"
+    number, title = 9, "primary silent, and back again"
 
-    def strike(self, running: Running) -> None:
+    def inject(self, running: Running) -> None:
         self.site.control(PRIMARY, "PUT", "outage", {"kind": "hang"})
         self.before = self.site.moved()
         assert self.before < self.volume, "it was too late to be in the middle"
         running.until("out of reach")
         self.site.control(PRIMARY, "DELETE", "outage")
 
-    def has_struck(self, running: Running) -> bool:
+    def has_taken_effect(self, running: Running) -> bool:
         assert running.process.poll() is None, running.said
         return self.site.moved() > self.before
 
-    def untold(self) -> int:
-        return IN_HAND  # nobody knows whether what was under way has arrived
+    def extra_duplicates(self) -> int:
+        return IN_HAND  # it is unknown whether the messages in flight have arrived
 
 
 class LedgerDiskFull(OnDrain):
-    """The ledger is an account, and not the truth: without it messages still come home (D9)."""
+    """The ledger is a record only: without it messages are still forwarded (D9)."""
 
-    number, words = 25, "ledger disk full"
+    number, title = 25, "ledger disk full"
     code, volume = ExitCode.OK, 900
 
     def pipeline(self) -> dict[str, Any]:
         return {"ledger": str(full_disk(self.site.folder, self.stack) / "ledger"), "lease": "5s"}
 
-    def has_struck(self, running: Running) -> bool:
+    def has_taken_effect(self, running: Running) -> bool:
         return "The ledger at" in running.said
 
-    def end(self, running: Running) -> Told | None:
+    def end(self, running: Running) -> Summary | None:
         if self.ending is Ending.UNCLEAN:
             kill(running)
             return None
-        told = self.told(running)
+        summary = self.summary(running)
         assert "cannot be written" in self.result["ledger_error"], self.result
-        return told
+        return summary
 
 
 class DriverEnded(OnDrain):
-    """Spark and its workers do not outlive their driver."""
+    """Spark and its Python workers end with their driver."""
 
-    number, words = 25, "driver killed"
+    number, title = 25, "driver killed"
 
-    def has_struck(self, running: Running) -> bool:
+    def has_taken_effect(self, running: Running) -> bool:
         assert self.site.moved() < self.volume, "it was too late to be in the middle"
         return True
 
-    def end(self, running: Running) -> Told | None:
+    def end(self, running: Running) -> Summary | None:
         if self.ending is Ending.CLEAN:
             return self.stopped(running)
         children = [pid for pid, _ in running.descendants()]
@@ -253,9 +253,9 @@ class DriverEnded(OnDrain):
 
 
 class ExecutorEnded(OnDrain):
-    """All executors of a cluster; new ones come in their place."""
+    """All executors of a cluster end, and the cluster replaces them."""
 
-    number, words = 25, "executor killed"
+    number, title = 25, "executor killed"
     code, volume = ExitCode.OK, 1000
 
     def pipeline(self) -> dict[str, Any]:
@@ -265,28 +265,28 @@ class ExecutorEnded(OnDrain):
             "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": 2},
         }
 
-    def strike(self, running: Running) -> None:
+    def inject(self, running: Running) -> None:
         self.ended = self.cluster.executors()
         for pid in self.ended:
             os.kill(pid, signal.SIGTERM if self.ending is Ending.CLEAN else signal.SIGKILL)
 
-    def has_struck(self, running: Running) -> bool:
+    def has_taken_effect(self, running: Running) -> bool:
         return bool(self.ended) and not any(parent_of(pid) for pid in self.ended)
 
-    def end(self, running: Running) -> Told | None:
-        told = self.told(running)
+    def end(self, running: Running) -> Summary | None:
+        summary = self.summary(running)
         assert self.result["account"]["killed"] > 0, self.result
-        return told
+        return summary
 
-    def explained(self, told: Told | None) -> int:
-        return super().explained(told) + IN_HAND
+    def allowed_duplicates(self, summary: Summary | None) -> int:
+        return super().allowed_duplicates(summary) + IN_HAND
 
-    def unheard(self) -> int:
-        return UNHEARD
+    def unreported(self) -> int:
+        return UNREPORTED
 
 
 def full_disk(folder: Path, stack: ExitStack) -> Path:
-    """A disk without room; where none can be mounted, a folder that cannot be made, which ends up the same."""
+    """A full disk; or, where none can be mounted, a folder that cannot be made, which has the same effect."""
     disk = folder / "disk"
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]

@@ -1,6 +1,6 @@
-"""A process that owns a pair: it keeps both namespaces open, applies the five-second rule, and ends when they have.
+"""A process that owns a pair: it keeps both namespaces open, applies the five-second rule, and ends when both have.
 
-`python -m tests.faults.pair_owner`, with connection strings in PRIMARY and SECONDARY. It prints what it sees as JSON
+`python -m tests.faults.pair_owner`, with connection strings in PRIMARY and SECONDARY. It prints state changes as JSON
 lines, with its own monotonic times.
 """
 
@@ -24,15 +24,15 @@ from syphon.model.errors import Faulted
 def main() -> ExitCode:
     primary, secondary = reach("PRIMARY"), reach("SECONDARY")
     pair = Pair(primary, secondary)
-    told: dict[Namespace, str] = {}
+    printed: dict[Namespace, str] = {}
     while not pair.has_ended:
         for side in pair.sides:
             keep_open(side)
         pair.check()
         for name, side in (("primary", primary), ("secondary", secondary)):
             state = state_of(side)
-            if state != told.get(side):
-                told[side] = state
+            if state != printed.get(side):
+                printed[side] = state
                 print(json.dumps({"side": name, "is": state, "at": side.since, "why": str(side.reason)}), flush=True)
     return ExitCode.FAULTED if pair.fault is not None else ExitCode.OK
 

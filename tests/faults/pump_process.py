@@ -1,8 +1,7 @@
-"""A pump in a process of its own, to be signalled and killed: `python -m tests.faults.pump_process OPTIONS`.
+"""A pump in its own process, to be signalled and killed: `python -m tests.faults.pump_process OPTIONS`.
 
-What a worker does on an executor, without Spark around it. Connection strings are in PRIMARY and SECONDARY, options are
-JSON. SIGTERM stops it with care. In the end it prints what it did as a line of JSON, and its exit code is the one that
-a command would have.
+It does the work of a slot, without Spark. Connection strings are in PRIMARY and SECONDARY, options are JSON. SIGTERM
+stops it gracefully. At its end it prints its counters as a line of JSON, and exits with the code of a command.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,13 @@ from tests.faults.environment import PRIMARY, SECONDARY
 
 FOR_EVER = 1e9
 WINDOW = 200
-"""What it may have in hand: more cannot come twice when it is killed."""
+"""The messages that it may have in hand. When it is killed, no more than these can arrive twice."""
 
 
 def main(options: dict[str, Any]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("azure").setLevel(logging.ERROR)
-    if "silence" in options:  # nobody wants to wait a minute for what is known to be silent
+    if "silence" in options:  # the default is a minute, which is too long for a test
         wire.SILENCE = destination.ANSWER_WITHIN = options["silence"]
     reasons: Counter[str] = Counter()
 
@@ -67,13 +67,13 @@ def main(options: dict[str, Any]) -> int:
         error = caught
     for side in (secondary, primary):
         side.close()
-    tally = {name: getattr(pump.tally, name) for name in pump.tally.__slots__}
-    print(json.dumps({**tally, "reasons": reasons, "error": str(error or ""), "megabytes": megabytes()}), flush=True)
+    counters = {field.name: getattr(pump.tally, field.name) for field in fields(pump.tally)}
+    print(json.dumps({**counters, "reasons": reasons, "error": str(error or ""), "megabytes": megabytes()}), flush=True)
     return exit_code(error)
 
 
 def megabytes() -> int:
-    """The most memory this process had. getrusage would tell of the process that it was forked from."""
+    """The peak memory of this process. getrusage would include the process that it was forked from."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 

@@ -1,7 +1,7 @@
-"""A scenario: one fault of OPS, let loose on a transfer at a moment that a seed decides, healed, and accounted for.
+"""A scenario: injects one fault into a running transfer, at a moment that a seed decides, and checks every message.
 
-Messages are put into the backlog before and while it strikes; the transfer is then ended with care (SIGTERM) or without
-(SIGKILL); the fault is healed; what is left is carried home; and the checker looks at all of it.
+Messages are put into the backlog before and during the fault. Then the transfer is stopped (SIGTERM) or killed
+(SIGKILL), the fault is removed, the rest of the backlog is drained, and the checker compares all messages.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tests.faults.messages import Input, mixed
 from tests.faults.pump_process import WINDOW
 from tests.support.processes import WITHIN, Running, eventually
 
-AT_HOME_WITHIN = 120.0
+DRAINED_WITHIN = 120.0
 
 
 class Ending(StrEnum):
-    """How the transfer is ended while the fault is on."""
+    """How the transfer is ended during the fault."""
 
     CLEAN = "clean"
     UNCLEAN = "unclean"
 
 
 @dataclass
-class Told:
-    """What a transfer says it has done."""
+class Summary:
+    """The counters that a transfer prints when it ends."""
 
     code: int = 0
     received: int = 0
@@ -52,17 +52,17 @@ class Told:
     megabytes: int = 0
 
     @classmethod
-    def of(cls, code: int, said: dict[str, Any]) -> Told:
-        known = {name: value for name, value in said.items() if name in cls.__dataclass_fields__}
-        return cls(code, **{**known, "reasons": Counter(said.get("reasons", {}))})
+    def of(cls, code: int, printed: dict[str, Any]) -> Summary:
+        known = {name: value for name, value in printed.items() if name in cls.__dataclass_fields__}
+        return cls(code, **{**known, "reasons": Counter(printed.get("reasons", {}))})
 
     @classmethod
-    def at_the_end_of(cls, running: Running) -> Told:
+    def of_ended(cls, running: Running) -> Summary:
         code, out = running.end()
         assert out, f"exit code {code}: {running.said}"
         return cls.of(code, json.loads(out))
 
-    def add(self, other: Told) -> None:
+    def add(self, other: Summary) -> None:
         for name in COUNTED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -74,83 +74,83 @@ COUNTED = ("received", "forwarded", "dead_lettered", "left", "unaccounted", "pos
 
 
 class Scenario:
-    """What all have in common. Those below say what is different about them."""
+    """The base of all scenarios. Subclasses override what is different."""
 
     number: ClassVar[int]
-    words: ClassVar[str]
+    title: ClassVar[str]
     on: ClassVar[str] = "pump"
-    """What carries the messages: the pump in a process of its own, `syphon run`, or `syphon drain`."""
+    """What forwards the messages: the pump in its own process, `syphon run`, or `syphon drain`."""
     volume: ClassVar[int] = 400
     rate: ClassVar[float | None] = 300
-    """Messages a second, so that there is a middle to strike in."""
+    """Messages a second: slow enough that the fault falls into the middle of the transfer."""
     code: ClassVar[int] = 0
-    """How it ends when it is told to."""
+    """The exit code when it is stopped."""
     starts_within: ClassVar[float] = WITHIN
     """Seconds until the first messages have moved."""
     durable: ClassVar[bool] = False
-    """The emulator keeps its messages on disk, for it is restarted."""
+    """The emulator keeps its messages on disk, because it is restarted."""
     loads_before: ClassVar[bool] = False
-    """All messages are in the backlog before the fault strikes; else some of them are put there meanwhile."""
+    """All messages are in the backlog before the fault; otherwise some are added during it."""
     from_the_start: ClassVar[bool] = False
-    """The fault is there before the transfer begins."""
+    """The fault is set before the transfer begins."""
 
     def __init__(self, site: Site, rng: random.Random, ending: Ending) -> None:
         self.site = site
         self.rng = rng
         self.ending = ending
         self.stack = ExitStack()
-        """What must be undone in the end, however it ends."""
+        """Cleanup at the end, also after a failure."""
         self.began = time.monotonic()
 
-    # --- what a scenario decides ---------------------------------------------------------------------------------
+    # --- what a scenario may override ---------------------------------------------------------------------------------
 
     def inputs(self) -> list[Input]:
         return mixed(self.rng, self.volume)
 
     def start(self) -> Running:
-        return self.site.carrier(rate=self.rate)
+        return self.site.start_pump(rate=self.rate)
 
-    def strike(self, running: Running) -> None:
-        """Lets the fault loose."""
+    def inject(self, running: Running) -> None:
+        """Causes the fault."""
 
-    def has_struck(self, running: Running) -> bool:
-        """A fault that never happened proves nothing."""
+    def has_taken_effect(self, running: Running) -> bool:
+        """Whether the fault has happened: without it the run proves nothing."""
         raise NotImplementedError
 
-    def end(self, running: Running) -> Told | None:
-        """Ends the transfer; what it says for itself, if it still can."""
+    def end(self, running: Running) -> Summary | None:
+        """Ends the transfer. Returns its summary, if it was not killed."""
         if self.ending is Ending.UNCLEAN:
             kill(running)
             return None
         return self.stopped(running)
 
-    def stopped(self, running: Running) -> Told:
-        """Ends it with care."""
+    def stopped(self, running: Running) -> Summary:
+        """Stops the transfer with SIGTERM."""
         running.process.send_signal(signal.SIGTERM)
-        told = Told.at_the_end_of(running)
-        assert told.code == self.code, f"exit code {told.code}: {running.said}"
-        return told
+        summary = Summary.of_ended(running)
+        assert summary.code == self.code, f"exit code {summary.code}: {running.said}"
+        return summary
 
     def heal(self) -> None:
         for name in (PRIMARY, SECONDARY):
             self.site.control(name, "DELETE", "faults")
 
-    def explained(self, told: Told | None) -> int:
-        """How many duplicates there may be: those that were told of, or what was in hand when nobody could tell."""
-        return told.possible_duplicates if told is not None else WINDOW + self.untold()
+    def allowed_duplicates(self, summary: Summary | None) -> int:
+        """How many duplicates there may be: those reported, or all messages in hand if the transfer was killed."""
+        return summary.possible_duplicates if summary is not None else WINDOW + self.extra_duplicates()
 
-    def untold(self) -> int:
-        """How many more the fault itself explains, when nobody could tell."""
+    def extra_duplicates(self) -> int:
+        """How many more duplicates the fault itself may cause, if the transfer was killed."""
         return 0
 
-    def unheard(self) -> int:
-        """How many a part of the transfer may have forwarded after it was last heard of."""
+    def unreported(self) -> int:
+        """How many messages a killed part of the transfer may have forwarded after its last report."""
         return 0
 
-    def judge(self, verdict: Verdict, told: Told | None) -> None:
-        """What else must be so."""
+    def verify(self, verdict: Verdict, summary: Summary | None) -> None:
+        """Further assertions of the scenario."""
 
-    # --- words for assertions ------------------------------------------------------------------------------------
+    # --- for assertions ------------------------------------------------------------------------------------
 
     @property
     def seconds(self) -> float:
@@ -161,18 +161,18 @@ class Scenario:
         return f"{cls.number:02d} {cls.__name__} on {cls.on}"
 
 
-def play(kind: type[Scenario], ending: Ending, seed: int, folder: Path) -> Verdict:
-    """A scenario from beginning to end. Raises AssertionError, with the seed, if something is not as it must be."""
+def run_scenario(kind: type[Scenario], ending: Ending, seed: int, folder: Path) -> Verdict:
+    """Runs a scenario. Raises AssertionError, with the seed, if a check fails."""
     try:
         with site(folder, durable=kind.durable) as place:
             scenario = kind(place, random.Random(f"{seed} {kind.name()} {ending}"), ending)
             with scenario.stack:
-                return _played(scenario, place)
+                return _run_phases(scenario, place)
     except AssertionError as error:
         raise AssertionError(f"{kind.name()}, {ending}, seed {seed}: {error}") from error
 
 
-def _played(scenario: Scenario, place: Site) -> Verdict:
+def _run_phases(scenario: Scenario, place: Site) -> Verdict:
     rng, inputs = scenario.rng, scenario.inputs()
     at_once = scenario.from_the_start or scenario.loads_before
     cut = len(inputs) if at_once else rng.randrange(len(inputs) // 3, 2 * len(inputs) // 3)
@@ -180,48 +180,48 @@ def _played(scenario: Scenario, place: Site) -> Verdict:
     running = _run(scenario, place, cut)
     if not at_once:
         place.load(inputs[cut:])
-    eventually(lambda: scenario.has_struck(running), explain=lambda: f"the fault has not struck. {running.said}")
-    told = scenario.end(running)
+    eventually(lambda: scenario.has_taken_effect(running), explain=lambda: f"the fault has not struck. {running.said}")
+    summary = scenario.end(running)
     scenario.heal()
-    home = carry_home(place)
+    home = drain_backlog(place)
     verdict = check(place.attempted, place.acknowledged, place.found(), place.removed)
-    explained = scenario.explained(told) + home.possible_duplicates
-    problems = verdict.problems(at_least=len(inputs), most_duplicates=explained)
-    if told is not None:
-        problems += _untruths(verdict, told, home, scenario.unheard())
+    allowed_duplicates = scenario.allowed_duplicates(summary) + home.possible_duplicates
+    problems = verdict.problems(at_least=len(inputs), most_duplicates=allowed_duplicates)
+    if summary is not None:
+        problems += _contradictions(verdict, summary, home, scenario.unreported())
     most = len(place.acknowledged) * (2 + scenario.seconds / LOCK)
     if (received := place.count(SECONDARY, "receive")) > most:
         problems.append(f"a hot loop: {received} messages were received in {scenario.seconds:.0f} s")
     assert not problems, f"{'; '.join(problems)}. {verdict}. {running.said[-3000:]}"
-    scenario.judge(verdict, told)
+    scenario.verify(verdict, summary)
     return verdict
 
 
 def _run(scenario: Scenario, place: Site, cut: int) -> Running:
-    """The transfer, with the fault let loose on it in its midst."""
+    """Starts the transfer, and causes the fault in the middle of it."""
     running = scenario.start()
     if not scenario.from_the_start:
         moment = scenario.rng.randrange(1, cut // 2)
         eventually(lambda: place.moved() >= moment, scenario.starts_within, lambda: running.said)
-    scenario.strike(running)
+    scenario.inject(running)
     return running
 
 
-def _untruths(verdict: Verdict, told: Told, home: Told, unheard: int) -> list[str]:
-    """Where what was told and what is found do not agree."""
+def _contradictions(verdict: Verdict, summary: Summary, home: Summary, unreported: int) -> list[str]:
+    """Contradictions between the summary of the transfer and the messages found."""
     found = []
-    if not told.balances():
-        found.append(f"the account does not balance: {told}")
-    if verdict.dead != told.dead_lettered + home.dead_lettered and not verdict.removed:
-        found.append(f"{verdict.dead} dead letters, and {told.dead_lettered} + {home.dead_lettered} were told of")
-    if len(verdict.copies) > told.forwarded + home.forwarded + verdict.dead + unheard:
-        found.append(f"more arrived than {told.forwarded} + {home.forwarded} that were told of")
+    if not summary.balances():
+        found.append(f"the counters do not add up: {summary}")
+    if verdict.dead != summary.dead_lettered + home.dead_lettered and not verdict.removed:
+        found.append(f"{verdict.dead} dead letters, and {summary.dead_lettered} + {home.dead_lettered} were reported")
+    if len(verdict.copies) > summary.forwarded + home.forwarded + verdict.dead + unreported:
+        found.append(f"more arrived than {summary.forwarded} + {home.forwarded} that were reported")
     return found
 
 
-def carry_home(place: Site) -> Told:
-    """All that is left in the backlog, until a peek proves that nothing is (D4)."""
-    told = Told()
+def drain_backlog(place: Site) -> Summary:
+    """Forwards all messages that are left in the backlog, until a peek proves that it is empty (D4)."""
+    summary = Summary()
     options = PumpOptions(quiet=1.0, lease=60.0, lock=LOCK)
 
     def is_empty() -> bool:
@@ -233,15 +233,15 @@ def carry_home(place: Site) -> Told:
         finally:
             secondary.close()
             primary.close()
-        told.add(Told.of(0, {name: getattr(tally, name, 0) for name in COUNTED}))
+        summary.add(Summary.of(0, {name: getattr(tally, name, 0) for name in COUNTED}))
         return False
 
-    eventually(is_empty, AT_HOME_WITHIN, lambda: f"the backlog is not empty: {told}")
-    return told
+    eventually(is_empty, DRAINED_WITHIN, lambda: f"the backlog is not empty: {summary}")
+    return summary
 
 
 def kill(running: Running) -> None:
-    """The process and all that it has started, at once and without a word."""
+    """Kills the process and all its descendants at once."""
     victims = [pid for pid, _ in running.descendants()]
     for pid in (running.process.pid, *victims):
         with suppress(ProcessLookupError):

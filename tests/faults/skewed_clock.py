@@ -1,7 +1,7 @@
-"""A process whose wall clock is wrong: `python -m tests.faults.skewed_clock '[AHEAD, STEP]' OPTIONS` is the carrier.
+"""A process whose wall clock is wrong: `python -m tests.faults.skewed_clock '[AHEAD, STEP]' OPTIONS`.
 
-The clock is so many seconds ahead, and makes the step on SIGUSR1. It is set before anything else is imported, so that
-nobody keeps the right one.
+It runs `pump_process`. The clock is so many seconds ahead, and makes the step on SIGUSR1. It is set before all other
+imports, so that no module keeps the right one.
 """
 
 from __future__ import annotations

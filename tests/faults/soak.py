@@ -1,6 +1,6 @@
-"""Scenarios at random, for as long as one likes: `python -m tests.faults.soak --minutes 60 [--seed 7]`.
+"""Runs random scenarios for a given time: `python -m tests.faults.soak --minutes 60 [--seed 7]`.
 
-The seed decides which come, how each is ended, and when its fault strikes: the same seed has the same rounds again.
+The seed decides which scenarios run, how each ends, and when its fault happens: the same seed repeats the same rounds.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.scenario import Ending, play
+from tests.faults.scenario import Ending, run_scenario
 from tests.faults.table import ALL
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Let faults loose on transfers, one after another, at random.")
+    parser = argparse.ArgumentParser(description="Runs random fault scenarios, one after another.")
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     options = parser.parse_args()
@@ -35,7 +35,7 @@ def soak(minutes: float, seed: int) -> int:
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="syphon-soak-") as folder:
             try:
-                verdict = play(kind, ending, round_seed, Path(folder))
+                verdict = run_scenario(kind, ending, round_seed, Path(folder))
             except AssertionError as error:
                 print(f"{title}: FAILED\n{error}", flush=True)
                 sums["failed"] += 1

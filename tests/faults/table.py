@@ -1,4 +1,4 @@
-"""The table of scenarios: all that there are, and the few that run with every change."""
+"""The table of all scenarios, and the few that run with every change."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.faults.scenario import Ending, Scenario
 
 
 def _kinds(module: ModuleType) -> list[type[Scenario]]:
-    """Those with words of their own; the others are what they have in common."""
+    """The scenarios of a module. Classes without a title are base classes."""
     found = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Scenario)]
-    return [kind for kind in found if kind.__module__ == module.__name__ and hasattr(kind, "words")]
+    return [kind for kind in found if kind.__module__ == module.__name__ and hasattr(kind, "title")]
 
 
 ALL = sorted(_kinds(on_the_pump) + _kinds(on_spark), key=lambda kind: kind.name())

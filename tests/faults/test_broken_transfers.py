@@ -1,4 +1,4 @@
-"""The checker can fail: transfers that are broken on purpose are caught, each for what is wrong with it."""
+"""The checker can fail: it catches transfers that are broken on purpose, each for its own defect."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def place(tmp_path: Path) -> Iterator[Site]:
 
 
 def for_nowhere() -> list[Input]:
-    """Messages whose destination is not there."""
+    """Messages whose destination does not exist."""
     return [plain(number, "gone") for number in range(20)]
 
 
 def carried(place: Site, kind: type[Pump] = Pump) -> tuple[Verdict, list[str]]:
-    """What the checker says after a transfer: all of it, and what it objects to."""
+    """The checker's verdict after a transfer, and the violations in it."""
     secondary, primary = namespace_of(place.side(SECONDARY), QUEUE), namespace_of(place.side(PRIMARY), "")
     options = PumpOptions(quiet=3.0, lease=60.0, lock=LOCK)
     tally = kind(QUEUE, secondary, primary, lambda outcome: None, options).run()  # noqa: ARG005
@@ -63,7 +63,7 @@ class CompletesBeforeSending(Pump):
         super()._route(arrival, wall)
 
     def _settled(self, settled: Settled) -> None:
-        """Too early to mean anything."""
+        """Ignores completions: they come before the sends."""
 
     def _note(self, destination: Destination, progress: Progress) -> None:
         for transfer in progress.accepted:
@@ -102,7 +102,7 @@ def test_a_transfer_that_forwards_twice_is_caught(place: Site, monkeypatch: pyte
 
     monkeypatch.setattr(destination, "encoded", twice)
     verdict, problems = carried(place)
-    assert problems == [f"{verdict.duplicates} duplicates, where 0 can be explained"]
+    assert problems == [f"{verdict.duplicates} duplicates, where 0 can be allowed_duplicates"]
     assert not verdict.lost
 
 

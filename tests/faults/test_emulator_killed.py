@@ -1,4 +1,4 @@
-"""`syphon emulator --state`, as a real process that is killed: what it has acknowledged is there when it comes back."""
+"""`syphon emulator --state` is killed as a real process: acknowledged messages are there after its restart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from azure.servicebus.exceptions import ServiceBusError
 from syphon.cli import ExitCode
 from tests.support.cli_process import Syphon, run_syphon, syphon
 
-# The client forgets to close its sockets when the other end is gone.
+# The client does not close its sockets when the peer has gone.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<socket.socket:pytest.PytestUnraisableExceptionWarning")
 
 ACKNOWLEDGED = 10_000
@@ -49,7 +49,7 @@ namespaces:
 
 @dataclass
 class Killable:
-    """An emulator with its state in a directory, started as often as one likes."""
+    """An emulator with its state in a directory, which can be started several times."""
 
     directory: Path
     config: Path
@@ -72,11 +72,11 @@ def emulator(tmp_path: Path) -> Iterator[Killable]:
     config = tmp_path / "emulator.yaml"
     config.write_text(CONFIG)
     yield Killable(tmp_path / "state", config)
-    gc.collect()  # so that the sockets left open are complained about here, and not in the next test
+    gc.collect()  # so that warnings about open sockets come here, and not in the next test
 
 
 def client_of(connection_string: str) -> ServiceBusClient:
-    # Without retries: what is there twice, the emulator has doubled.
+    # Without retries: so a message that is there twice was doubled by the emulator.
     return ServiceBusClient.from_connection_string(connection_string, retry_total=0)
 
 
@@ -109,7 +109,7 @@ def is_as_made(message: ServiceBusReceivedMessage) -> bool:
 
 @dataclass
 class Senders:
-    """Threads that send until the other end is gone, and note what was acknowledged."""
+    """Threads that send until the peer is gone, and record the acknowledged messages."""
 
     connection_string: str
     acknowledged: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ def drained(connection_string: str) -> list[ServiceBusReceivedMessage]:
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     found: list[ServiceBusReceivedMessage] = []
     with client_of(connection_string) as client, client.get_queue_receiver("q", receive_mode=mode) as receiver:
-        while receiver.peek_messages(sequence_number=1):  # silence alone may be a slow machine
+        while receiver.peek_messages(sequence_number=1):  # an empty receive alone may mean a slow machine
             found += receiver.receive_messages(1000, max_wait_time=2)
     return found
 
@@ -180,7 +180,7 @@ def test_what_was_completed_does_not_come_back_and_numbers_go_on(emulator: Killa
                         receiver.complete_message(message)
                         completed.append(message.message_id or "")
                         if len(completed) >= 300:
-                            kill(process)  # here: in another thread it might come when there is nothing left
+                            kill(process)  # in this thread: in another one it might come after the last message
             except (ServiceBusError, ValueError):
                 return
 
@@ -200,7 +200,7 @@ def test_what_was_completed_does_not_come_back_and_numbers_go_on(emulator: Killa
             sender.send_messages(ServiceBusMessage(b"", message_id="new"))
         left: list[ServiceBusReceivedMessage] = []
         with client.get_queue_receiver("q") as receiver:
-            # Peeking shows those too that the dead receivers still have locked, and goes on where it was.
+            # Peeking also returns messages that the dead receivers have locked, and continues where it was.
             while more := receiver.peek_messages(250):
                 left += more
     names = [message.message_id or "" for message in left]
@@ -243,11 +243,11 @@ def test_a_second_emulator_is_refused_until_the_first_is_gone(emulator: Killable
         pass
 
 
-def test_a_directory_without_rights_is_told_plainly(emulator: Killable) -> None:
+def test_a_directory_without_rights_is_reported(emulator: Killable) -> None:
     emulator.directory.mkdir(mode=0o500)
     command = [sys.executable, "-m", "syphon", "emulator", "--config", str(emulator.config), "--state"]
     if os.geteuid() == 0:
-        # Root has all rights everywhere, unless it is told to respect those of files.
+        # Root has all rights everywhere, unless it drops that capability.
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             pytest.skip("this is root, whom no directory keeps out, and there is no setpriv")
@@ -261,7 +261,7 @@ def test_a_directory_without_rights_is_told_plainly(emulator: Killable) -> None:
 
 
 def send_until_refused(connection_string: str) -> tuple[list[str], str]:
-    """The ids that were acknowledged, and what was said about the one that was not."""
+    """The acknowledged ids, and the error for the first that was refused."""
     acknowledged: list[str] = []
     with client_of(connection_string) as client, client.get_queue_sender("q") as sender:
         for number in range(1000):
@@ -311,7 +311,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     mount = shutil.which("mount")
     if mount is None or os.geteuid() != 0:
-        pytest.skip("a small disk takes root, who may mount one")
+        pytest.skip("a small disk needs root, which may mount one")
     mounted = subprocess.run(
         [mount, "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""The five-second rule for real: two emulators, a process that owns a pair of them, a kill, a changed key."""
+"""The five-second rule with real processes: two emulators, an owner of the pair, a kill, a changed key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = ("the-first-key", "the-second-key")
 
 @dataclass
 class Site:
-    """A namespace in a process of its own, which can be killed and started again on its port, with another key."""
+    """A namespace in its own process, which can be killed and restarted on its port, with another key."""
 
     name: str
     folder: Path
@@ -46,20 +46,20 @@ class Site:
 
 @dataclass
 class Owner:
-    """The process that owns the pair, and what it has told."""
+    """The process that owns the pair, and the lines that it has printed."""
 
     process: subprocess.Popen[str]
-    told: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
 
     def tells(self, side: str, state: str) -> dict[str, Any]:
-        """Waits until it says so, after what was heard before."""
+        """Waits for a new line with this state."""
         while True:
             assert self.process.stdout is not None
             line = self.process.stdout.readline()
-            assert line, f"it ended with {self.process.wait()}, before {side} was {state}: {self.told}"
-            self.told.append(json.loads(line))
-            if (self.told[-1]["side"], self.told[-1]["is"]) == (side, state):
-                return self.told[-1]
+            assert line, f"it ended with {self.process.wait()}, before {side} was {state}: {self.lines}"
+            self.lines.append(json.loads(line))
+            if (self.lines[-1]["side"], self.lines[-1]["is"]) == (side, state):
+                return self.lines[-1]
 
 
 @pytest.mark.alone
@@ -72,7 +72,7 @@ def test_the_open_side_is_faulted_five_seconds_after_its_partner(tmp_path: Path)
         owner.tells("primary", "opened")
         owner.tells("secondary", "opened")
 
-        first.stop(signal.SIGKILL)  # an outage, and no fault
+        first.stop(signal.SIGKILL)  # an outage, not a fault
         owner.tells("primary", "out of reach")
         second = stack.enter_context(primary.running(KEYS[0]))
         owner.tells("primary", "opened")
@@ -88,7 +88,7 @@ def test_the_open_side_is_faulted_five_seconds_after_its_partner(tmp_path: Path)
         assert f":{primary.port}" in consequence["why"]
         assert f":{secondary.port}" in consequence["why"]
         assert owner.process.wait(20) == ExitCode.FAULTED
-        assert not any(key in str(owner.told) for key in KEYS)
+        assert not any(key in str(owner.lines) for key in KEYS)
 
 
 @contextmanager

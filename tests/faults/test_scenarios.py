@@ -1,6 +1,6 @@
-"""Nothing is lost and nothing is made up, whatever goes wrong: the faults that every release survives (S2, C2, X1).
+"""No message is lost or invented in any fault scenario: every release passes all of them (S2, C2, X1).
 
-A few of them run with all other tests. `make faults` runs them all; `SEED=7 make faults` has them strike elsewhere.
+A few run with all other tests. `make faults` runs them all; with `SEED=7 make faults` they happen at other moments.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.scenario import Ending, Scenario, play
+from tests.faults.scenario import Ending, Scenario, run_scenario
 from tests.faults.table import ALL, WITH_EVERY_CHANGE
 
 SEED = int(os.environ.get("SEED") or 1)
@@ -30,12 +30,12 @@ def scenarios() -> Iterator[Any]:
 def test_every_message_is_accounted_for(
     kind: type[Scenario], ending: Ending, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("verdict", f"{kind.name()}, {ending}: {play(kind, ending, SEED, tmp_path)}")
+    record_property("verdict", f"{kind.name()}, {ending}: {run_scenario(kind, ending, SEED, tmp_path)}")
 
 
 def test_the_table_has_every_number_once_or_more() -> None:
     assert {kind.number for kind in ALL} == set(range(1, 26))
 
 
-def test_what_runs_with_every_change_is_in_the_table() -> None:
+def test_scenarios_that_run_with_every_change_are_in_the_table() -> None:
     assert {kind for kind, _ in WITH_EVERY_CHANGE} <= set(ALL)

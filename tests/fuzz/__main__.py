@@ -1,4 +1,4 @@
-"""Bytes gone wrong, for as long as one likes: `python -m tests.fuzz --minutes 10 [--seed 7]`.
+"""Fuzzes the parsers for a given time: `python -m tests.fuzz --minutes 10 [--seed 7]`.
 
 Valid values, frames and messages of every kind, drawn once by hypothesis, are damaged at random and given to every
 property of `targets`. A finding is printed with its bytes in hex. The process may take half a gigabyte more than it has
@@ -56,7 +56,7 @@ PIECES = [
     b"\x00\xa3\x16com.microsoft:timespan\x81\x7f\xff\xff\xff\xff\xff\xff\xff",
     b"\x83\x80" + bytes(7),
 ]
-"""What tears at the seams: sizes that are not there, nesting, the aliases' own bytes."""
+"""Bytes that often break parsers: wrong sizes, nesting, the names of the aliases."""
 
 
 def main() -> int:
@@ -104,7 +104,7 @@ def _limit_memory() -> None:
 
 
 def valid(seed: int) -> list[bytes]:
-    """Values, frames, messages, the same in a backlog, and as a broker hands them out."""
+    """Values, frames and messages: plain, aliased, and as a broker delivers them."""
     found: list[bytes] = [
         Transfer(0, 7, b"t" * 16, 0).to_bytes() + b"\x00\x53\x75\xa0\x01x",
         Disposition(True, 7, 7, True, Accepted()).to_bytes(),
@@ -125,7 +125,7 @@ def valid(seed: int) -> list[bytes]:
 
 
 def by_hand(rng: random.Random, some: list[bytes]) -> bytes:
-    """A message whose aliases hold anything at all."""
+    """A message whose aliases have arbitrary values."""
     names = rng.sample(["x-ms-sessionid", "x-ms-timetolive", "x-ms-scheduledenqueuetimeutc"], len(some))
     pairs = [encode(name) + value for name, value in zip(names, some, strict=True) if rng.random() < 0.5]
     pairs.append(encode("x-ms-path") + (encode("orders") if rng.random() < 0.9 else rng.choice(some)))
@@ -171,7 +171,7 @@ def damaged(rng: random.Random, corpus: list[bytes]) -> bytes:
             case 5:
                 piece = rng.choice(PIECES)
                 data[place : place + len(piece)] = piece
-            case 6:  # the head of this one, the tail of another
+            case 6:  # the start of this one, the end of another
                 other = rng.choice(corpus)
                 data[place:] = other[rng.randrange(len(other) + 1) :]
             case _:

@@ -1,4 +1,4 @@
-"""What must hold for any bytes whatever: one function a property, each fails with an AssertionError or any other error.
+"""Properties that must hold for all bytes: one function each, which fails with an AssertionError or any other error.
 
 A property may refuse its input with the module's own error, and with no other.
 """
@@ -26,7 +26,7 @@ EXPIRY, CREATION, GROUP_ID = 8, 9, 10
 
 
 def a_value_is_read_or_malformed(data: bytes) -> None:
-    """Either it is refused, or it is a value that ends where `skip` says and that can be written again."""
+    """Bytes are refused, or are a value that ends where `skip` says and that can be encoded again."""
     try:
         value, end = decode(data)
     except Malformed:
@@ -49,7 +49,7 @@ def sections_are_found_or_malformed(data: bytes) -> None:
         batch_parts(data)
 
 
-def a_frame_is_read_the_same_at_a_glance_and_in_full(data: bytes) -> None:
+def a_frame_is_matched_as_it_is_decoded(data: bytes) -> None:
     transfer, disposition = match_transfer(data, 0, len(data)), match_disposition(data, 0, len(data))
     try:
         frame, payload = read_performative(data)
@@ -66,7 +66,7 @@ def a_frame_is_read_the_same_at_a_glance_and_in_full(data: bytes) -> None:
         assert frame.settled  # type: ignore[attr-defined]
 
 
-def a_known_layout_is_what_a_walk_finds(data: bytes) -> None:
+def a_cached_layout_equals_a_parsed_one(data: bytes) -> None:
     found: list[Layout | None] = []
     for find in (walk, layout_of):
         try:
@@ -76,7 +76,7 @@ def a_known_layout_is_what_a_walk_finds(data: bytes) -> None:
     assert found[0] == found[1]
 
 
-def restoring_takes_the_aliases_off_and_nothing_else(data: bytes) -> None:  # M2, M4
+def restoring_removes_the_aliases_and_nothing_else(data: bytes) -> None:  # M2, M4
     facts = stamps_of(data)
     for rule in Ttl:
         back = restore(data, enqueued_at=None, now=NOW, ttl=rule)
@@ -91,10 +91,10 @@ def restoring_takes_the_aliases_off_and_nothing_else(data: bytes) -> None:  # M2
 
 def aliasing_is_undone_by_restoring(data: bytes) -> None:  # M1, M2
     with suppress(NotForBacklog):
-        _assert_goes_there_and_back(data)
+        _assert_round_trip(data)
 
 
-def _assert_goes_there_and_back(data: bytes) -> None:
+def _assert_round_trip(data: bytes) -> None:
     aliased = to_backlog(data, "orders")
     back = restore(aliased, enqueued_at=NOW, now=NOW)
     assert isinstance(back, Restored), back
@@ -151,8 +151,8 @@ Target = Callable[[bytes], None]
 TARGETS: tuple[Target, ...] = (
     a_value_is_read_or_malformed,
     sections_are_found_or_malformed,
-    a_frame_is_read_the_same_at_a_glance_and_in_full,
-    a_known_layout_is_what_a_walk_finds,
-    restoring_takes_the_aliases_off_and_nothing_else,
+    a_frame_is_matched_as_it_is_decoded,
+    a_cached_layout_equals_a_parsed_one,
+    restoring_removes_the_aliases_and_nothing_else,
     aliasing_is_undone_by_restoring,
 )

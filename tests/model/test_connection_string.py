@@ -1,4 +1,4 @@
-"""Connection strings: what is read from them, and what is said of bad ones."""
+"""Connection strings: their contents, and the errors for bad ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def flaws(text: str) -> list[str]:
         ),
     ],
 )
-def test_a_good_one_says_where_and_who(text: str, host: str, port: int | None, key_name: str, emulator: bool) -> None:
+def test_a_good_one_has_host_and_policy(text: str, host: str, port: int | None, key_name: str, emulator: bool) -> None:
     assert ConnectionString.parse(text) == ConnectionString(host, port, key_name, emulator)
 
 
@@ -79,7 +79,10 @@ def test_the_key_is_not_kept() -> None:
         (f"{GOOD};SharedAccessSignature=x", ["has SharedAccessKey and SharedAccessSignature"]),
         (f"{GOOD};EntityPath=orders", ["is valid for one entity only (EntityPath)"]),
         (f"{GOOD};UseDevelopmentEmulator=True", ["has a UseDevelopmentEmulator that is neither true nor false"]),
-        (f"{GOOD};{KEY}x", ["has a part (number 4) whose name is not known"]),  # a key torn in two looks like a name
+        (
+            f"{GOOD};{KEY}x",
+            ["has a part (number 4) whose name is not known"],
+        ),  # half of a key looks like a name
         (f"{GOOD};x", ["has a part (number 4) that is not Name=Value"]),
         (f"{GOOD};Endpoint=sb://a.b", ["has a part (number 4) that is there twice"]),
         (
@@ -99,7 +102,7 @@ def test_the_key_is_not_kept() -> None:
         ),
     ],
 )
-def test_every_flaw_is_told_and_nothing_of_the_string_repeated(text: str, told: list[str]) -> None:
+def test_every_flaw_is_reported_and_no_part_of_the_string_is_repeated(text: str, told: list[str]) -> None:
     assert flaws(text) == told
 
 

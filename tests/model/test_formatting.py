@@ -1,4 +1,4 @@
-"""How numbers and times are written for a reader."""
+"""Numbers, times and texts, formatted for people."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from syphon.model.formatting import duration, plural, printable, volume
         (100_800, "1 d 4 h"),
     ],
 )
-def test_a_duration_has_two_units_at_the_most(seconds: float, text: str) -> None:
+def test_a_duration_has_at_most_two_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -34,9 +34,9 @@ def test_a_volume_has_the_unit_that_fits(size: int, text: str) -> None:
     assert volume(size) == text
 
 
-def test_one_is_not_many() -> None:
+def test_a_noun_has_its_plural_unless_there_is_one() -> None:
     assert [plural(number, "message") for number in (0, 1, 1_000)] == ["0 messages", "1 message", "1,000 messages"]
 
 
-def test_a_text_of_somebody_else_keeps_its_letters_and_loses_what_steers() -> None:
+def test_a_text_from_outside_keeps_its_letters_and_loses_control_characters() -> None:
     assert printable("Zürich – 東京\x1b[31m\r\n\u202e") == "Zürich – 東京\ufffd[31m\ufffd\ufffd\ufffd"

@@ -1,4 +1,4 @@
-"""What became of messages, by destination and reason: bounded, and added up over tasks and jobs."""
+"""Outcomes by destination and reason: bounded, and added up over tasks and jobs."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ def outcome(destination: str, result: Result = Result.FORWARDED, **more: Any) ->
     )
 
 
-def census_of(*outcomes: Outcome) -> Stats:
-    census = Stats()
+def stats_of(*outcomes: Outcome) -> Stats:
+    stats = Stats()
     for each in outcomes:
-        census.note(each)
-    return census
+        stats.note(each)
+    return stats
 
 
 def test_a_destination_is_counted_by_its_path_however_it_is_written() -> None:
-    census = census_of(outcome("Orders"), outcome("/orders/"), outcome("orders", Result.LEFT, enqueued_at=500))
-    (tally,) = census.destinations.values()
-    assert (tally.path, tally.forwarded, tally.left, tally.oldest_left) == ("Orders", 2, 1, 500)
+    stats = stats_of(outcome("Orders"), outcome("/orders/"), outcome("orders", Result.LEFT, enqueued_at=500))
+    (destination,) = stats.destinations.values()
+    assert (destination.path, destination.forwarded, destination.left, destination.oldest_left) == ("Orders", 2, 1, 500)
 
 
 def test_dead_letters_are_counted_by_reason_and_a_name_that_is_not_allowed_is_never_kept() -> None:
     refused = "DestinationNotAllowed: x-ms-path names 'evil'"
-    census = census_of(
+    stats = stats_of(
         outcome("gone", Result.DEAD_LETTERED, reason="DestinationMissing: Destination 'gone': amqp:not-found"),
         outcome("evil", Result.DEAD_LETTERED, reason=refused),
         outcome("", Result.DEAD_LETTERED, reason="NoDestination: x-ms-path is missing"),
     )
-    assert census.reasons == {"DestinationMissing": 1, "DestinationNotAllowed": 1, "NoDestination": 1}
-    assert list(census.destinations) == ["gone"]
+    assert stats.reasons == {"DestinationMissing": 1, "DestinationNotAllowed": 1, "NoDestination": 1}
+    assert list(stats.destinations) == ["gone"]
 
 
-def test_however_many_destinations_are_named_only_so_many_are_told_apart() -> None:
-    census = census_of(*(outcome(f"d{number}") for number in range(MOST_DESTINATIONS + 50)))
-    assert len(census.destinations) == MOST_DESTINATIONS + 1
-    assert census.destinations[OTHERS].forwarded == 50
-    more = census_of(*(outcome(f"e{number}") for number in range(30)))
-    census.add(more)
-    assert census.destinations[OTHERS].forwarded == 80
-    assert len(census.destinations) == MOST_DESTINATIONS + 1
+def test_destinations_beyond_the_bound_are_counted_together() -> None:
+    stats = stats_of(*(outcome(f"d{number}") for number in range(MOST_DESTINATIONS + 50)))
+    assert len(stats.destinations) == MOST_DESTINATIONS + 1
+    assert stats.destinations[OTHERS].forwarded == 50
+    more = stats_of(*(outcome(f"e{number}") for number in range(30)))
+    stats.add(more)
+    assert stats.destinations[OTHERS].forwarded == 80
+    assert len(stats.destinations) == MOST_DESTINATIONS + 1
 
 
-def test_durations_go_into_the_span_they_belong_to_and_keep_their_sum() -> None:
+def test_durations_are_counted_in_their_bucket_and_keep_their_sum() -> None:
     durations = Durations()
     for seconds in (0.005, 0.0051, 10.0, 99.0):
         durations.note(seconds)
@@ -76,14 +76,14 @@ def test_durations_go_into_the_span_they_belong_to_and_keep_their_sum() -> None:
     assert durations.seconds == pytest.approx(109.2101)
 
 
-def test_a_census_travels_with_its_sheet_and_no_count_goes_down_when_a_job_ends() -> None:  # D7
+def test_stats_come_with_a_slots_report_and_no_count_goes_down_when_a_job_ends() -> None:  # D7
     def sheet(job: str, **counts: Any) -> SlotReport:
         return SlotReport(pair="contoso", queue="q", job=job, slot=0, attempt=0, started_at=0, **counts)
 
     with ControlServer() as desk:
         for job in ("a", "b"):
             desk.open_job(job)
-            census = census_of(outcome("orders"), outcome("news", Result.LEFT))
+            census = stats_of(outcome("orders"), outcome("news", Result.LEFT))
             sent = sheet(job, counters=Counters(received=2, forwarded=1, left=1), in_hand=0, stats=census)
             desk.receive(SlotReport.model_validate_json(sent.model_dump_json()))
             live = desk.queue_totals()[KEY]
@@ -96,11 +96,11 @@ def test_a_census_travels_with_its_sheet_and_no_count_goes_down_when_a_job_ends(
         assert ended.stats.process.counts[SECONDS_BUCKETS.index(0.05)] == 2
 
 
-def test_what_is_left_counts_once_however_often_it_comes_and_not_at_all_once_it_is_taken() -> None:  # S4
+def test_a_message_that_is_left_counts_once_and_no_longer_when_its_destination_accepts_again() -> None:  # S4
     rounds = [outcome("full", Result.LEFT, enqueued_at=500)._replace(sequence_number=number) for number in (3, 4, 5)]
-    census = census_of(*rounds, *rounds, *rounds)
-    assert (census.destinations["full"].left, census.destinations["full"].oldest_left) == (3, 500)
-    census.note(outcome("full"))
-    assert (census.destinations["full"].left, census.destinations["full"].oldest_left) == (0, None)
-    census.note(rounds[1])
-    assert census.destinations["full"].left == 1
+    stats = stats_of(*rounds, *rounds, *rounds)
+    assert (stats.destinations["full"].left, stats.destinations["full"].oldest_left) == (3, 500)
+    stats.note(outcome("full"))
+    assert (stats.destinations["full"].left, stats.destinations["full"].oldest_left) == (0, None)
+    stats.note(rounds[1])
+    assert stats.destinations["full"].left == 1

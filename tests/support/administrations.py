@@ -1,4 +1,4 @@
-"""The ways to administer a namespace, all to the same emulator."""
+"""Both administrations of a namespace, on the same emulator."""
 
 from __future__ import annotations
 
@@ -97,6 +97,6 @@ BOTH = (with_connection_string, with_resource_manager)
 
 
 @contextmanager
-def entered(way: MakeAdministration, here: Site) -> Iterator[Administration]:
-    with closing(way(here)) as administration:
+def entered(make: MakeAdministration, here: Site) -> Iterator[Administration]:
+    with closing(make(here)) as administration:
         yield administration

@@ -44,7 +44,7 @@ def examples(count: int) -> settings:
 
 
 def _integers(make: Callable[[int], Value], low: int, high: int) -> Values:
-    """Any number of a type; the edges of its encodings more often than chance would have them."""
+    """Any number of a type; the limits of its encodings more often than by chance."""
     edges = sorted(
         {
             edge
@@ -74,7 +74,7 @@ decimals64: Values = st.binary(min_size=8, max_size=8).map(Decimal64)
 decimals128: Values = st.binary(min_size=16, max_size=16).map(Decimal128)
 uuids: Values = st.uuids()
 long_enough = st.integers(250, 260)
-"""Lengths around the place where one length byte is no longer enough."""
+"""Lengths around the limit of one length byte."""
 binaries: Values = st.one_of(st.binary(max_size=20), long_enough.map(lambda size: b"\xff" * size))
 ascii_text = st.text(st.characters(min_codepoint=0, max_codepoint=127), max_size=20)
 strings: Values = st.one_of(st.text(max_size=20), long_enough.map(lambda size: "é" + "x" * (size - 2)))
@@ -106,7 +106,7 @@ scalars: Values = st.one_of(
 
 
 def maps(inner: Values) -> SearchStrategy[Map]:
-    """Keys of any type, the same one twice now and then."""
+    """Keys of any type; sometimes one of them twice."""
     pairs = st.lists(st.tuples(inner, inner), max_size=4)
     return st.builds(lambda found, again: Map(tuple(found + found[:again])), pairs, st.integers(0, 1))
 
@@ -176,12 +176,12 @@ def _deeper(inner: Values) -> Values:
 values: Values = st.recursive(st.one_of(scalars, arrays), _deeper, max_leaves=8)
 
 
-# --- bytes that are not quite right ----------------------------------------------------------------------------------
+# --- damaged bytes ----------------------------------------------------------------------------------
 
 
 @st.composite
 def mutated(draw: st.DrawFn, source: SearchStrategy[bytes]) -> bytes:
-    """Valid bytes with a few of them changed, cut out, doubled or put in."""
+    """Valid bytes with a few of them changed, removed, doubled or added."""
     data = bytearray(draw(source))
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, max(0, len(data) - 1)))
@@ -202,7 +202,7 @@ def mutated(draw: st.DrawFn, source: SearchStrategy[bytes]) -> bytes:
 _constructors = sorted(ITEMS)
 _bytes = st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 2, 3, 127, 128, 255, *_constructors]))
 noise: SearchStrategy[bytes] = st.one_of(st.binary(max_size=60), st.lists(_bytes, max_size=60).map(bytes))
-"""Random bytes, and random bytes that look more like AMQP than chance would have it."""
+"""Random bytes, and random bytes that resemble AMQP."""
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ SYMBOLIC = {
 
 
 def descriptors(section: Section) -> list[bytes]:
-    """Every way to say which section this is, the usual one first."""
+    """Every encoding of a section's descriptor, the most frequent first."""
     name = SYMBOLIC[section]
     return [
         b"\x00\x53" + bytes((section,)),
@@ -243,7 +243,7 @@ def _unreadable(raw: bytes, kind: int) -> bytes:
 
 
 unreadable: SearchStrategy[bytes] = st.builds(_unreadable, st.binary(min_size=1, max_size=20), st.integers(0, 3))
-"""Values whose length is right and whose content is not."""
+"""Values with a correct length and invalid content."""
 
 
 def _section(section: Section, content: SearchStrategy[bytes]) -> SearchStrategy[tuple[Section, bytes]]:
@@ -256,7 +256,7 @@ def _forms(*forms: str | bytes) -> SearchStrategy[bytes]:
     return st.sampled_from([form if isinstance(form, bytes) else bytes.fromhex(form) for form in forms])
 
 
-# What stands in a section matters little to whoever splits a message; how long it is, and in which form, does.
+# Splitting a message depends on the length and the form of a section, and hardly on its content.
 _fields = _forms(
     "45",
     "c0 01 00",
@@ -300,7 +300,7 @@ def _maybe(section: Section) -> SearchStrategy[Parts]:
 messages: SearchStrategy[Parts] = st.tuples(
     *(_maybe(section) for section in list(Section)[:5]), _bodies, _maybe(Section.FOOTER)
 ).map(lambda sections: [part for parts in sections for part in parts])
-"""A message as the list of its encoded sections. What stands in its body need not be readable."""
+"""A message as the list of its encoded sections. Its body need not be readable."""
 
 
 def joined(parts: Parts) -> bytes:

@@ -39,13 +39,13 @@ def test_a_duration_is_read_as_milliseconds(text: str, millis: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "5", "m", "1.5h", "30m1h", "-5s", "5 s", "P", "PT", "P1DT", "1M", "00:05:00", "PT5", "٣s", "99999999d"]
 )
-def test_what_is_no_duration_is_refused_with_a_remedy(text: str) -> None:
+def test_text_that_is_not_a_duration_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(InvalidSetting, match="write"):
         parse_duration(text)
 
 
 @given(st.integers(0, LONGEST))
-def test_what_is_written_can_be_read_again(millis: int) -> None:
+def test_a_written_duration_can_be_read_again(millis: int) -> None:
     assert parse_duration(write_duration(millis)) == millis
 
 
