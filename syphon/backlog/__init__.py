@@ -18,7 +18,7 @@ from .preflight import Finding, Look, looks, queue_names, secondary_administrati
 from .preview import Judged, Rules, judge
 from .provisioning import Dropped, Found, Made, Missing, Provisioned, Unknown, plan, provision
 from .queue_selection import NothingChosen, SelectedQueue, by_pair, choose
-from .restoring import Reason, Restored, Ttl, Unrestorable, destination_of, restore
+from .restoring import Restored, Ttl, Unrestorable, UnrestorableReason, destination_of, restore
 from .sender_trace import TraceContext, trace_context
 from .times import FOREVER, iso_duration
 
@@ -44,7 +44,6 @@ __all__ = [
     "Provisioned",
     "QueueDescription",
     "QueueName",
-    "Reason",
     "Restored",
     "Rules",
     "SelectedQueue",
@@ -52,6 +51,7 @@ __all__ = [
     "Ttl",
     "Unknown",
     "Unrestorable",
+    "UnrestorableReason",
     "Wanted",
     "backlog_queues",
     "by_pair",

@@ -50,7 +50,7 @@ class Judged(NamedTuple):
 def judge(payload: bytes, now: int, rules: Rules) -> Judged:
     """Never raises: what cannot be read is what cannot be brought home, and that is the answer."""
     found = restore(payload, enqueued_at=None, now=now)
-    facts = found.facts if isinstance(found, Restored) else stamps_of(payload)
+    facts = found.stamps if isinstance(found, Restored) else stamps_of(payload)
     sender = _read(payload)
     scheduled_for, expires_at = _times(sender, facts.enqueued_at)
     reason, description = _objection(payload, found, now, rules)

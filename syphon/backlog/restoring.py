@@ -49,7 +49,7 @@ class Ttl(StrEnum):
     """Less the time spent in the backlog; what has expired is not forwarded."""
 
 
-class Reason(StrEnum):
+class UnrestorableReason(StrEnum):
     """Why a message cannot be restored: the DeadLetterReason of its dead letter."""
 
     NO_DESTINATION = "NoDestination"
@@ -67,7 +67,7 @@ class Restored(NamedTuple):
     session_id: str | None
     partition_key: str | None
     size: int
-    facts: BrokerStamps
+    stamps: BrokerStamps
     """What the broker had written onto it."""
 
 
@@ -75,12 +75,12 @@ class Restored(NamedTuple):
 class Unrestorable:
     """A message for the dead letters (M4), with what to write there."""
 
-    reason: Reason
+    reason: UnrestorableReason
     description: str
 
 
 class _Refused(Exception):
-    def __init__(self, reason: Reason, text: str) -> None:
+    def __init__(self, reason: UnrestorableReason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
 
@@ -96,7 +96,7 @@ def restore(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl = Ttl
     except _Refused as refused:
         return Unrestorable(refused.reason, str(refused))
     except Malformed as error:
-        return Unrestorable(Reason.MALFORMED, f"The message is not well-formed AMQP 1.0: {error}.")
+        return Unrestorable(UnrestorableReason.MALFORMED, f"The message is not well-formed AMQP 1.0: {error}.")
 
 
 def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Restored:
@@ -140,8 +140,8 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
         others = layout.aliases.rest(data)
         parts.append(with_pairs(data, application, Section.APPLICATION_PROPERTIES, layout.aliases.pairs, others))
     payload = b"".join((*parts, memoryview(data)[body:]))
-    facts = BrokerStamps(*stamps, delivery_count)
-    return Restored(payload, destination, message_id, session_id, partition_key, len(payload), facts)
+    found = BrokerStamps(*stamps, delivery_count)
+    return Restored(payload, destination, message_id, session_id, partition_key, len(payload), found)
 
 
 def read(data: bytes, layout: Layout) -> tuple[Value, str | None, str | None, Stamps]:
@@ -177,17 +177,19 @@ def destination_of(payload: bytes) -> EntityPath | None:
 
 def _destination(data: bytes, aliases: dict[str, Place]) -> EntityPath:
     if PATH not in aliases:
-        raise _Refused(Reason.NO_DESTINATION, f"{PATH} is missing: nothing says where the message was meant to go.")
+        raise _Refused(
+            UnrestorableReason.NO_DESTINATION, f"{PATH} is missing: nothing says where the message was meant to go."
+        )
     path = value_at(data, *aliases[PATH])
     if not is_string(path) or not path.strip() or len(path) > PATH_LIMIT:
         text = f"{PATH} is {shown(path)}, expected is the path of an entity, a string of 1 to {PATH_LIMIT} characters."
-        raise _Refused(Reason.NO_DESTINATION, text)
+        raise _Refused(UnrestorableReason.NO_DESTINATION, text)
     return EntityPath.of(path)
 
 
 def _session_id(value: Value) -> str:
     if not is_string(value):
-        raise _Refused(Reason.BAD_ALIAS, f"{SESSION_ID} is {shown(value)}, expected is a string.")
+        raise _Refused(UnrestorableReason.BAD_ALIAS, f"{SESSION_ID} is {shown(value)}, expected is a string.")
     return value
 
 
@@ -196,7 +198,7 @@ def _scheduled(value: Value) -> int:
         return moment(value)
     except Senseless as error:
         text = f"{SCHEDULED_TIME} is {shown(value)}, which {error}; expected is {A_MOMENT}."
-        raise _Refused(Reason.BAD_ALIAS, text) from None
+        raise _Refused(UnrestorableReason.BAD_ALIAS, text) from None
 
 
 def _time_to_live(data: bytes, start: int, end: int) -> int | None:
@@ -206,7 +208,7 @@ def _time_to_live(data: bytes, start: int, end: int) -> int | None:
     except Senseless as error:
         value = shown(value_at(data, start, end))
         text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIMESPAN}."
-        raise _Refused(Reason.BAD_ALIAS, text) from None
+        raise _Refused(UnrestorableReason.BAD_ALIAS, text) from None
     return whole_millis(ticks) if ticks < LONGEST else None
 
 
@@ -216,7 +218,9 @@ def _remaining(ttl: int, enqueued_at: int, scheduled: int | None, now: int) -> i
     left = ttl - max(0, now - born)
     if left <= 0:
         text = f"The message had {ttl} ms to live and came into the backlog {now - born} ms ago"
-        raise _Refused(Reason.EXPIRED, text + (", counted from its scheduled time." if born == scheduled else "."))
+        raise _Refused(
+            UnrestorableReason.EXPIRED, text + (", counted from its scheduled time." if born == scheduled else ".")
+        )
     return left
 
 

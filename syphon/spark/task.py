@@ -98,7 +98,7 @@ class Slot:
         self._census.send = self._pump.destinations.send_times
         self._pump.rate = assignment.rate
         for destination in assignment.waiting:
-            self._pump.leave_alone(destination)
+            self._pump.back_off(destination)
         sheet = SlotReport(
             pair=pair.name,
             queue=assignment.queue,
@@ -191,7 +191,7 @@ class Reporter:
         self._over.set()
         self._thread.join()
         sheet = self._sheet
-        sheet.finished, sheet.fault, sheet.error, sheet.ended = finished, fault, error, self._pump.tally.ended
+        sheet.finished, sheet.fault, sheet.error, sheet.ended = finished, fault, error, self._pump.counters.ended
         self._exchange()
         self._hang_up()
 
@@ -233,9 +233,9 @@ class Reporter:
             self._connection = None
 
     def _filled_in(self) -> SlotReport:
-        tally, sheet = self._pump.tally, self._sheet
+        tally, sheet = self._pump.counters, self._sheet
         sheet.counters, sheet.in_hand, sheet.busy = tally.counters(), tally.in_hand, tally.busy
-        sheet.waiting = tuple(self._pump.waiting()[:MOST_WAITING])
+        sheet.waiting = tuple(self._pump.backing_off()[:MOST_WAITING])
         sheet.traces = self._pump.traces.take()
-        sheet.closed = tuple(self._pump.closed()[:MOST_DESTINATIONS])
+        sheet.closed = tuple(self._pump.rejecting()[:MOST_DESTINATIONS])
         return sheet

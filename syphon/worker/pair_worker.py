@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from syphon.backlog import plan, provision, queue_names, secondary_administration
-from syphon.bus import Administration
+from syphon.bus import Administration, Pair, namespace_of
 from syphon.config import PairSettings, PipelineSettings
 from syphon.model import Faulted, SyphonError
 from syphon.spark import JobResult, Jobs
@@ -120,15 +120,20 @@ class PairWorker:
     def _listen_to(self, queues: Sequence[str]) -> None:
         self.carriers = {queue: QueueWorker(self, queue) for queue in queues}
         self.watch = Listener(
-            self.settings,
+            self.settings.name,
+            self._namespaces(queues[0]),
             queues,
-            rang=lambda queue: self.carriers[queue].ring(),
-            worth=self.waiting.is_worth_a_job,
+            on_message=lambda queue: self.carriers[queue].ring(),
+            is_worth_a_job=self.waiting.is_worth_a_job,
             long_poll=self.pipeline.long_poll / 1000,
             is_paused=self.is_paused,
         )
         self.watch.start()
         log.info("%s: listening to %d backlog queues of %s", self.settings.name, len(queues), self.watch.name)
+
+    def _namespaces(self, first_queue: str) -> Pair:
+        settings = self.settings
+        return Pair(namespace_of(settings.primary, settings.home_entity), namespace_of(settings.secondary, first_queue))
 
 
 class QueueWorker:

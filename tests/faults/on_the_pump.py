@@ -193,7 +193,7 @@ class ServerBusy(Armed):
     )
 
     def has_struck(self, running: Running) -> bool:
-        return super().has_struck(running) and "destination orders waits" in running.said
+        return super().has_struck(running) and "destination orders backs off" in running.said
 
     def heal(self) -> None:
         tries = self.site.struck(self.side, self.armed) or 0
@@ -209,7 +209,7 @@ class PrimaryFull(Scenario):
         self.site.control(PRIMARY, "PUT", "quota", {"entity": ORDERS, "bytes": 0})
 
     def has_struck(self, running: Running) -> bool:
-        return "destination orders waits" in running.said
+        return "destination orders backs off" in running.said
 
     def heal(self) -> None:
         self.site.control(PRIMARY, "PUT", "quota", {"entity": ORDERS, "bytes": None})

@@ -67,7 +67,7 @@ def main(options: dict[str, Any]) -> int:
         error = caught
     for side in (secondary, primary):
         side.close()
-    tally = {name: getattr(pump.tally, name) for name in pump.tally.__slots__}
+    tally = {name: getattr(pump.counters, name) for name in pump.counters.__slots__}
     print(json.dumps({**tally, "reasons": reasons, "error": str(error or ""), "megabytes": megabytes()}), flush=True)
     return exit_code(error)
 

@@ -83,7 +83,7 @@ def restoring_takes_the_aliases_off_and_nothing_else(data: bytes) -> None:  # M2
         if isinstance(back, Unrestorable):
             assert back.description.isprintable(), "the description goes into logs and terminals"
             continue
-        assert back.facts == facts
+        assert back.stamps == facts
         assert back.size == len(back.payload)
         _assert_the_same_but_for_aliases(data, back.payload)
         aliasing_is_undone_by_restoring(back.payload)

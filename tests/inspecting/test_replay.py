@@ -9,23 +9,24 @@ from syphon.backlog import Ttl
 from syphon.backlog.dead_letters import Wanted, dead_letter_path, read_dead_letters
 from syphon.bus.peeking import peek
 from syphon.emulator import Action, Fault, Kind, Operation
-from syphon.transfer.replay import Replay, ReplayTally, Route, to_backlog, to_destination
+from syphon.transfer.replay import Replay, ReplayResult
+from syphon.transfer.route import Route, to_backlog, to_destination
 from tests.inspecting.conftest import FIRST, Bench, aliased, received
 
 ALL = Wanted()
 
 
-def replay(bench: Bench, route: Route, wanted: Wanted = ALL, patience: float = 60.0) -> ReplayTally:
+def replay(bench: Bench, route: Route, wanted: Wanted = ALL, patience: float = 60.0) -> ReplayResult:
     with bench.connection() as source, bench.connection("contoso", "") as primary:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST) if wanted.takes(letter)}
-        return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).run()
+        return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).replay()
 
 
-def back(bench: Bench) -> ReplayTally:
+def back(bench: Bench) -> ReplayResult:
     """Into the backlog queue, over the connection that the dead letters come on."""
     with bench.connection() as source:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
-        return Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0).run()
+        return Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0).replay()
 
 
 def home(bench: Bench, path: str | None = None, allow: tuple[str, ...] = ("*",)) -> Route:
@@ -35,8 +36,8 @@ def home(bench: Bench, path: str | None = None, allow: tuple[str, ...] = ("*",))
 def test_back_in_the_backlog_a_message_is_what_it_was_before(bench: Bench) -> None:  # X4
     sent = aliased("hello", "orders", "m1", x_ms_sessionid="alice", colour="red")
     bench.bury(sent, reason="DestinationMissing", description="no orders")
-    tally = back(bench)
-    assert (tally.chosen, tally.replayed, tally.left) == (1, 1, 0)
+    result = back(bench)
+    assert (result.chosen, result.replayed, result.left) == (1, 1, 0)
     (message,) = bench.take(FIRST, 1, "contoso-dr")
     assert (str(message), message.message_id, message.subject, message.correlation_id) == ("hello", "m1", "s", "c")
     own = {b"x-ms-path": b"orders", b"x-ms-sessionid": b"alice", b"colour": b"red"}
@@ -70,9 +71,9 @@ def test_straight_to_the_destination_a_message_arrives_restored(bench: Bench) ->
 def test_a_message_can_be_given_the_destination_it_lacks(bench: Bench) -> None:  # M4, X4
     bench.queue("orders")
     bench.bury(aliased("whose?", None, "stray"), reason="NoDestination")
-    tally = replay(bench, home(bench))
-    assert (tally.replayed, tally.left) == (0, 1)
-    assert "x-ms-path is missing" in next(iter(tally.why_left))
+    result = replay(bench, home(bench))
+    assert (result.replayed, result.left) == (0, 1)
+    assert "x-ms-path is missing" in next(iter(result.why_left))
     assert replay(bench, home(bench, "orders")).replayed == 1
     assert [message.message_id for message in bench.take("orders", 1)] == ["stray"]
 
@@ -80,9 +81,9 @@ def test_a_message_can_be_given_the_destination_it_lacks(bench: Bench) -> None: 
 def test_the_operators_patterns_hold_for_a_replay_too(bench: Bench) -> None:  # D13
     bench.queue("secret")
     bench.bury(aliased("x", "secret"), reason="DestinationNotAllowed")
-    tally = replay(bench, home(bench, allow=("orders",)))
-    assert (tally.replayed, tally.left) == (0, 1)
-    assert "'secret'" in next(iter(tally.why_left))
+    result = replay(bench, home(bench, allow=("orders",)))
+    assert (result.replayed, result.left) == (0, 1)
+    assert "'secret'" in next(iter(result.why_left))
     assert bench.take("secret", 0) == []
     assert bench.counts() == (0, 1)
 
@@ -91,8 +92,8 @@ def test_only_what_was_chosen_is_put_back_and_the_rest_can_be_had_at_once(bench:
     bench.queue("orders")
     bench.bury(*(aliased(f"a{i}", "orders") for i in range(20)), reason="MessageTooLarge")
     bench.bury(*(aliased(f"b{i}", "orders") for i in range(5)), reason="DestinationMissing")
-    tally = replay(bench, home(bench), Wanted(reason="*missing"))
-    assert (tally.chosen, tally.replayed, tally.left) == (5, 5, 0)
+    result = replay(bench, home(bench), Wanted(reason="*missing"))
+    assert (result.chosen, result.replayed, result.left) == (5, 5, 0)
     assert sorted(str(message) for message in bench.take("orders", 5)) == [f"b{i}" for i in range(5)]
     rest = bench.take(FIRST, 20, "contoso-dr", dead=True)
     assert sorted(str(message) for message in rest) == sorted(f"a{i}" for i in range(20))
@@ -111,9 +112,9 @@ def test_many_are_put_back_in_batches_each_once(bench: Bench) -> None:
 def test_a_missing_destination_leaves_its_dead_letters_and_the_others_arrive(bench: Bench) -> None:  # S3, S4
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders" if i % 2 else "gone") for i in range(20)), reason="DestinationMissing")
-    tally = replay(bench, home(bench))
-    assert (tally.chosen, tally.replayed, tally.left) == (20, 10, 10)
-    assert all("'gone'" in why for why in tally.why_left)
+    result = replay(bench, home(bench))
+    assert (result.chosen, result.replayed, result.left) == (20, 10, 10)
+    assert all("'gone'" in why for why in result.why_left)
     assert len(bench.take("orders", 10)) == 10
     assert bench.counts() == (0, 10)
 
@@ -122,8 +123,8 @@ def test_one_message_that_is_refused_does_not_hold_up_its_neighbours(bench: Benc
     bench.queue("sessions", requires_session=True)
     bench.bury(aliased("without a session", "sessions"), reason="x")
     bench.bury(*(aliased(f"{i}", "sessions", x_ms_sessionid="alice") for i in range(700)), reason="x")
-    tally = replay(bench, home(bench))
-    assert (tally.chosen, tally.replayed, tally.left) == (701, 700, 1)
+    result = replay(bench, home(bench))
+    assert (result.chosen, result.replayed, result.left) == (701, 700, 1)
     assert bench.counts() == (0, 1)
 
 
@@ -132,9 +133,9 @@ def test_a_destination_that_cannot_just_now_is_waited_for(bench: Bench) -> None:
     bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x")
     silent = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout", times=1)
     bench.emulator.call(lambda: bench.primary.faults.add(silent))
-    tally = replay(bench, home(bench))
+    result = replay(bench, home(bench))
     assert silent.struck == 1
-    assert (tally.replayed, tally.left) == (3, 0)
+    assert (result.replayed, result.left) == (3, 0)
 
 
 def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
@@ -145,9 +146,9 @@ def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
     slow = Fault(Action.DELAY, Operation.SEND, "orders", seconds=6, times=1)
     bench.emulator.call(lambda: bench.primary.faults.add(slow))
     with bench.connection() as source, bench.connection("contoso", "") as primary:
-        tally = Replay(queue, {1, 2, 3}, source, primary, home(bench), lock=5.0).run()
+        result = Replay(queue, {1, 2, 3}, source, primary, home(bench), lock=5.0).replay()
     assert slow.struck == 1
-    assert (tally.replayed, tally.left, tally.possible_duplicates) == (3, 0, 0)
+    assert (result.replayed, result.left, result.possible_duplicates) == (3, 0, 0)
 
 
 def test_a_destination_that_stays_busy_is_given_up_and_nothing_is_lost(bench: Bench) -> None:  # S4
@@ -155,9 +156,9 @@ def test_a_destination_that_stays_busy_is_given_up_and_nothing_is_lost(bench: Be
     bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x")
     full = Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:resource-limit-exceeded")
     bench.emulator.call(lambda: bench.primary.faults.add(full))
-    tally = replay(bench, home(bench), patience=0.0)
-    assert (tally.replayed, tally.left) == (0, 3)
-    assert "resource-limit-exceeded" in next(iter(tally.why_left))
+    result = replay(bench, home(bench), patience=0.0)
+    assert (result.replayed, result.left) == (0, 3)
+    assert "resource-limit-exceeded" in next(iter(result.why_left))
     assert bench.counts() == (0, 3)
 
 
@@ -170,9 +171,9 @@ def test_waiting_for_one_destination_does_not_end_the_search_for_the_rest(
     bench.bury(*(aliased("x", "full") for _ in range(2)), *(aliased("y", "orders") for _ in range(3)), reason="x")
     full = Fault(Action.ERROR, Operation.SEND, "full", condition="amqp:resource-limit-exceeded")
     bench.emulator.call(lambda: bench.primary.faults.add(full))
-    tally = replay(bench, home(bench), patience=1.5)  # longer than the second after which a queue counts as quiet
-    assert (tally.replayed, tally.left) == (3, 2)
-    assert all("'full'" in why for why in tally.why_left)
+    result = replay(bench, home(bench), patience=1.5)  # longer than the second after which a queue counts as quiet
+    assert (result.replayed, result.left) == (3, 2)
+    assert all("'full'" in why for why in result.why_left)
 
 
 def test_a_dead_letter_is_completed_only_after_its_copy_was_accepted(bench: Bench) -> None:  # S2
@@ -180,8 +181,8 @@ def test_a_dead_letter_is_completed_only_after_its_copy_was_accepted(bench: Benc
     bench.bury(aliased("x", "orders"), reason="x")
     cut = Fault(Action.DROP, Operation.SEND, "orders")
     bench.emulator.call(lambda: bench.primary.faults.add(cut))
-    tally = replay(bench, home(bench))
-    assert (tally.chosen, tally.replayed, tally.left, tally.possible_duplicates) == (1, 0, 1, 1)
+    result = replay(bench, home(bench))
+    assert (result.chosen, result.replayed, result.left, result.possible_duplicates) == (1, 0, 1, 1)
     settled = bench.emulator.call(lambda: bench.secondary.counters.of(dead_letter_path(FIRST), Kind.SETTLE))
     assert bench.counts() == (0, 1)
     assert settled == 1  # given back, so that it can be had again at once
@@ -199,8 +200,8 @@ def test_what_may_have_arrived_before_its_link_was_lost_is_a_possible_duplicate(
         faults.append(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
     for fault in faults:
         bench.emulator.call(lambda fault=fault: bench.primary.faults.add(fault))  # type: ignore[misc]
-    tally = replay(bench, home(bench), patience=patience)
-    assert (tally.replayed, tally.left, tally.possible_duplicates) == told
+    result = replay(bench, home(bench), patience=patience)
+    assert (result.replayed, result.left, result.possible_duplicates) == told
 
 
 def test_a_lock_that_is_lost_is_a_possible_duplicate_and_told(bench: Bench) -> None:  # S6
@@ -208,17 +209,17 @@ def test_a_lock_that_is_lost_is_a_possible_duplicate_and_told(bench: Bench) -> N
     bench.bury(aliased("x", "orders"), reason="x")
     lost = Fault(Action.LOSE_LOCK, Operation.SETTLE, f"{FIRST}/*", times=1)
     bench.emulator.call(lambda: bench.secondary.faults.add(lost))
-    tally = replay(bench, home(bench))
-    assert (tally.replayed, tally.left, tally.possible_duplicates) == (1, 0, 1)
+    result = replay(bench, home(bench))
+    assert (result.replayed, result.left, result.possible_duplicates) == (1, 0, 1)
     assert len(bench.take("orders", 1)) == 1
 
 
 def test_what_somebody_else_has_taken_is_told_and_not_waited_for(bench: Bench) -> None:
     bench.bury(aliased("x", "orders"), reason="x")
     with bench.connection() as source:
-        tally = Replay(FIRST, {1, 99}, source, source, to_backlog(FIRST), quiet=1.0).run()
-    assert (tally.chosen, tally.replayed, tally.left) == (2, 1, 1)
-    assert "not found" in next(iter(tally.why_left))
+        result = Replay(FIRST, {1, 99}, source, source, to_backlog(FIRST), quiet=1.0).replay()
+    assert (result.chosen, result.replayed, result.left) == (2, 1, 1)
+    assert "not found" in next(iter(result.why_left))
 
 
 def test_told_to_stop_it_finishes_what_is_in_hand(bench: Bench) -> None:
@@ -227,14 +228,14 @@ def test_told_to_stop_it_finishes_what_is_in_hand(bench: Bench) -> None:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
         replaying = Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0)
         replaying.stop()
-        tally = replaying.run()
-    assert (tally.chosen, tally.replayed, tally.left) == (5, 0, 5)
+        result = replaying.replay()
+    assert (result.chosen, result.replayed, result.left) == (5, 0, 5)
     assert bench.counts() == (0, 5)
 
 
 def test_a_dead_letter_that_is_no_amqp_stays_with_the_reason(bench: Bench) -> None:
     bench.put(b"\x00\x53\x74\xff\xff", queue=dead_letter_path(FIRST))
-    tally = back(bench)
-    assert (tally.replayed, tally.left) == (0, 1)
-    assert "not well-formed" in next(iter(tally.why_left))
+    result = back(bench)
+    assert (result.replayed, result.left) == (0, 1)
+    assert "not well-formed" in next(iter(result.why_left))
     assert bench.counts() == (0, 1)

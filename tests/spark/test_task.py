@@ -145,7 +145,7 @@ def during(carrying: Slot, strike: Callable[[], None]) -> Iterator[Any]:
     """What a slot yields; something happens as soon as it has a message."""
 
     def wait() -> None:
-        while not carrying._pump.tally.in_hand:
+        while not carrying._pump.counters.in_hand:
             time.sleep(0.01)
         strike()
 

@@ -16,7 +16,7 @@ from syphon.bus.links import Arrival
 from syphon.model.entity_path import EntityPath
 from syphon.transfer.batches import Transfer
 from syphon.transfer.breaker import BackingOff
-from syphon.transfer.destination import Destination, Progress, WindowShare
+from syphon.transfer.destination import Destination, SendResults, WindowShare
 from syphon.transfer.pump import PERMANENT
 from tests.transfer.conftest import Bench
 
@@ -31,7 +31,7 @@ class Trial:
     connection: Connection
     destination: Destination
     now: float = 1000.0
-    progress: Progress = field(default_factory=Progress)
+    results: SendResults = field(default_factory=SendResults)
 
     def send(self) -> None:
         """One message, until it is known what became of it."""
@@ -40,7 +40,7 @@ class Trial:
         self.turn(lambda: self.answered() > before)
 
     def answered(self) -> int:
-        return len(self.progress.accepted) + len(self.progress.left) + len(self.progress.refused)
+        return len(self.results.accepted) + len(self.results.left) + len(self.results.refused)
 
     def offer(self, key: str | None, payload: bytes = data_section(b"x"), message_id: str | None = None) -> None:
         restored = Restored(payload, EntityPath.of("orders"), message_id, None, key, len(payload), BrokerStamps())
@@ -54,10 +54,10 @@ class Trial:
 
     def turn_once(self) -> None:
         done = self.destination.work(self.connection, self.now, SHARE)
-        self.progress.accepted += done.accepted
-        self.progress.left += done.left
-        self.progress.refused += done.refused
-        self.progress.answers += done.answers
+        self.results.accepted += done.accepted
+        self.results.left += done.left
+        self.results.refused += done.refused
+        self.results.answers += done.answers
         self.connection.wire.flush()
         select.select([self.connection.wire], [], [], 0.02)
         self.connection.read()

@@ -170,7 +170,7 @@ class Bench:
         before = self.received(pump.queue)
         for _ in pump.turns():
             yield
-            if not pump.tally.in_hand and self.has_given_all(pump.queue, before + pump.tally.received):
+            if not pump.counters.in_hand and self.has_given_all(pump.queue, before + pump.counters.received):
                 pump.stop()
 
     def has_given_all(self, path: str, received: int) -> bool:

@@ -49,7 +49,7 @@ def test_a_success_starts_over(trial: Trial) -> None:  # S9
     assert [trial.pause(), trial.pause()] == [10, 20]
     trial.bench.emulator.call(trial.bench.primary.faults.clear)
     trial.send()
-    assert len(trial.progress.accepted) == 1
+    assert len(trial.results.accepted) == 1
     assert isinstance(trial.destination.state, Available)
     trial.bench.fault(busy)
     assert trial.pause() == 10
@@ -60,7 +60,7 @@ def test_after_a_failure_one_batch_goes_ahead_and_the_others_wait_for_its_answer
     trial.pause()
     for number in range(50):
         trial.offer(f"key {number}")  # fifty keys are fifty batches
-    trial.turn(lambda: len(trial.progress.left) == 51)
+    trial.turn(lambda: len(trial.results.left) == 51)
     assert busy.struck == 2
 
 
@@ -68,7 +68,7 @@ def test_many_batches_that_fail_together_are_one_failure(trial: Trial) -> None: 
     busy = trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
     for number in range(10):
         trial.offer(f"key {number}")
-    trial.turn(lambda: len(trial.progress.left) == 10)
+    trial.turn(lambda: len(trial.results.left) == 10)
     assert busy.struck == 10
     state = trial.destination.state
     assert isinstance(state, BackingOff)
@@ -80,7 +80,7 @@ def test_what_fails_beside_it_does_not_shorten_the_wait_of_a_busy_one(trial: Tri
         trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition, times=1))
     trial.offer("first")
     trial.offer("second")
-    trial.turn(lambda: len(trial.progress.left) == 2)
+    trial.turn(lambda: len(trial.results.left) == 2)
     state = trial.destination.state
     assert isinstance(state, BackingOff)
     assert (state.until - trial.now, type(state.because)) == (10, DestinationBusy)
@@ -126,7 +126,7 @@ def test_what_was_settled_without_a_word_is_not_sent_again_and_again(  # D10, S3
 
     monkeypatch.setattr(AmqpSession, "answer", say_nothing)
     trial.send()
-    ((left, _),) = trial.progress.left
+    ((left, _),) = trial.results.left
     assert left.possible_duplicate
     assert trial.bench.active("orders") == 1
 
@@ -138,10 +138,10 @@ def test_a_destination_that_refused_everything_is_looked_at_again_in_half_a_minu
     trial.bench.emulator.call(trial.bench.primary.faults.clear)
     trial.now += 29.9
     trial.send()
-    assert (len(trial.progress.refused), len(trial.progress.accepted)) == (2, 0)
+    assert (len(trial.results.refused), len(trial.results.accepted)) == (2, 0)
     trial.now += 0.1
     trial.send()
-    assert (len(trial.progress.refused), len(trial.progress.accepted)) == (2, 1)
+    assert (len(trial.results.refused), len(trial.results.accepted)) == (2, 1)
 
 
 def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Trial) -> None:  # S4, S8, D10
@@ -154,12 +154,12 @@ def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Tr
     trial.turn_once()
     assert isinstance(trial.destination.state, Available)
     trial.now = after + 60.001
-    trial.turn(lambda: len(trial.progress.left) == 1)
+    trial.turn(lambda: len(trial.results.left) == 1)
     state = trial.destination.state
     assert isinstance(state, BackingOff)
     assert isinstance(state.because, DestinationSilent)
     assert "'orders' has not answered for 60 seconds" in str(state.because)
-    assert trial.progress.left[0][0].possible_duplicate  # it has arrived, and nobody was told
+    assert trial.results.left[0][0].possible_duplicate  # it has arrived, and nobody was told
 
 
 def test_a_few_messages_without_a_key_do_not_wait_for_those_with_keys(trial: Trial) -> None:  # S3
@@ -169,7 +169,7 @@ def test_a_few_messages_without_a_key_do_not_wait_for_those_with_keys(trial: Tri
     trial.turn(lambda: unanswered.struck == 1)
     trial.offer(None)
     trial.offer("second")
-    trial.turn(lambda: len(trial.progress.accepted) == 2)
+    trial.turn(lambda: len(trial.results.accepted) == 2)
 
 
 def test_one_that_was_stuck_when_it_failed_has_its_time_again_after_the_wait(trial: Trial) -> None:  # S3
@@ -177,15 +177,15 @@ def test_one_that_was_stuck_when_it_failed_has_its_time_again_after_the_wait(tri
     trial.destination._fail(DestinationBusy(), trial.now)
     trial.now += 10
     trial.send()  # over a link that has to be opened first
-    assert (len(trial.progress.accepted), len(trial.progress.left)) == (1, 0)
+    assert (len(trial.results.accepted), len(trial.results.left)) == (1, 0)
 
 
 def test_a_link_that_is_owed_an_answer_is_watched_when_nothing_waits_for_it_any_more(trial: Trial) -> None:  # S3
     """Nobody else would close it before the connection counts as dead, and all destinations with it."""
     hung = trial.bench.fault(Fault(Action.HANG, Operation.ATTACH, "orders"))
-    destinations = Destinations(PumpOptions(), Traces())
+    destinations = Destinations(PumpOptions(), Traces(), lambda _: None)
     trial.offer(None)
-    (waits,) = trial.destination.give_up()
+    (waits,) = trial.destination.take_unsent()
     found = destinations.find(EntityPath.of("orders"))
     assert isinstance(found, Destination)
     destinations.offer(found, waits)
@@ -209,7 +209,7 @@ def test_who_waits_is_told_with_the_reason_the_time_and_how_many_were_left(bench
     bench.emulator.call(lambda: setattr(bench.primary.entity("full"), "quota_bytes", 0))
     bench.put(*(aliased(f"{i}", "full" if i % 2 else "orders") for i in range(20)))
     pump, _ = bench.run()
-    (waiting,) = pump.waiting()
+    (waiting,) = pump.backing_off()
     assert (waiting.path, waiting.left) == ("full", 10)
     assert 0 < waiting.seconds <= 30
     assert "amqp:resource-limit-exceeded" in waiting.reason

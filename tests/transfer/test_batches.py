@@ -43,8 +43,8 @@ def test_messages_go_together_as_far_as_the_link_allows(trial: Trial) -> None:
     for _ in range(12):
         trial.offer(None, sized(60_000))
     trial.turn(lambda: trial.answered() == 12)
-    assert [answer.error for answer in trial.progress.answers] == [None] * len(trial.progress.answers)
-    assert max(len(answer.batch) for answer in trial.progress.answers) == 4
+    assert [answer.error for answer in trial.results.answers] == [None] * len(trial.results.answers)
+    assert max(len(answer.batch) for answer in trial.results.answers) == 4
 
 
 def test_the_envelope_of_a_batch_counts_as_well(trial: Trial) -> None:
@@ -52,7 +52,7 @@ def test_the_envelope_of_a_batch_counts_as_well(trial: Trial) -> None:
     for _ in range(2):
         trial.offer("k" * 128, sized(half), message_id="i" * 128)
     trial.turn(lambda: trial.answered() == 2)
-    assert [(len(answer.batch), answer.error) for answer in trial.progress.answers] == [(1, None), (1, None)]
+    assert [(len(answer.batch), answer.error) for answer in trial.results.answers] == [(1, None), (1, None)]
 
 
 def test_the_envelope_of_a_batch_is_the_sdks() -> None:  # S8: by it a partitioned entity finds the partition
@@ -82,8 +82,8 @@ def test_a_batch_has_a_limit_of_its_own_where_messages_may_be_larger(trial: Tria
         trial.offer(None, sized(400_000))
     trial.offer(None, sized(2_000_000))
     trial.turn(lambda: trial.answered() == 5)
-    assert [answer.error for answer in trial.progress.answers] == [None] * len(trial.progress.answers)
-    assert len(trial.progress.accepted) == 5
+    assert [answer.error for answer in trial.results.answers] == [None] * len(trial.results.answers)
+    assert len(trial.results.accepted) == 5
 
 
 @pytest.mark.parametrize(("size", "result"), [(LIMIT, Result.FORWARDED), (LIMIT + 1, Result.DEAD_LETTERED)])
@@ -99,7 +99,7 @@ def test_a_message_of_the_limit_passes_and_one_byte_more_does_not(  # M7
     assert [(outcome.result, outcome.message_id) for outcome in outcomes] == [(result, "large")]
     if result is Result.DEAD_LETTERED:
         assert outcomes[0].reason.startswith("MessageTooLarge: Destination 'orders': ")
-        assert f"It has {size} bytes, and 'orders' takes {LIMIT}" in outcomes[0].reason
+        assert f"The message has {size} bytes, and 'orders' takes {LIMIT}" in outcomes[0].reason
     arrived = bench.emulator.call(lambda: [found.bare for found in bench.primary.line("orders").peek(0, 9)])
     assert arrived == ([Message(head + body).bare()] if result is Result.FORWARDED else [])
 
@@ -109,7 +109,7 @@ def test_a_long_line_of_one_key_lets_the_others_have_their_turn(trial: Trial) ->
         trial.offer("a")
     trial.offer("b")
     trial.turn(lambda: trial.answered() == 251)
-    assert [(answer.batch[0].restored.partition_key, len(answer.batch)) for answer in trial.progress.answers] == [
+    assert [(answer.batch[0].restored.partition_key, len(answer.batch)) for answer in trial.results.answers] == [
         ("a", 100),
         ("b", 1),
         ("a", 100),

@@ -48,7 +48,7 @@ def test_every_type_and_body_arrives_byte_for_byte(bench: Bench) -> None:  # M2,
     bench.emulator.call(put)
     pump, outcomes = bench.run()
     arrived = bench.emulator.call(lambda: [found.bare for found in bench.primary.line("orders").peek(0, 250)])
-    assert pump.tally.forwarded == len(sent) == len(arrived)
+    assert pump.counters.forwarded == len(sent) == len(arrived)
     assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
     expected = {Message(payload).bare(): name for name, payload in sent.items()}
     assert {expected.get(bare, bare.hex()) for bare in arrived} == set(sent)

@@ -82,7 +82,7 @@ class Street:
 
     def only(self, worth: Callable[[bytes], bool] = lambda payload: b"stuck" not in payload) -> Doorbell:
         """One bell alone, on the first queue; not every message is worth its ring."""
-        self.bells = [Doorbell(QUEUES[0], lambda: self.clock.now() / 1000, worth=worth)]
+        self.bells = [Doorbell(QUEUES[0], lambda: self.clock.now() / 1000, is_worth_a_ring=worth)]
         return self.bells[0]
 
     def put(self, *bodies: str, queue: str = QUEUES[0]) -> None:

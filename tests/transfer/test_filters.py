@@ -17,7 +17,7 @@ def test_only_the_destinations_that_were_asked_for_are_served(bench: Bench) -> N
         bench.queue(name)
     bench.put(*(aliased("x", path) for path in ("orders", "billing/paid", "billing/open", "gone", "", "a/$management")))
     pump, outcomes = bench.run(replace(PATIENT, messages=MessageFilter(PathPatterns.of(["/Billing/*"]))))
-    tally = pump.tally
+    tally = pump.counters
     assert (tally.received, tally.forwarded, tally.dead_lettered, tally.left, tally.outside) == (6, 2, 0, 4, 4)
     assert {(o.destination, o.reason) for o in outcomes if o.result is Result.LEFT} == {
         ("orders", "outside the filter"),
@@ -36,7 +36,7 @@ def test_only_the_time_that_was_asked_for_is_served(bench: Bench) -> None:  # X2
     bench.wait(lambda: time.time() * 1000 > old + 100)
     bench.put(aliased("new", "orders"))
     pump, _ = bench.run(replace(PATIENT, messages=MessageFilter(after=old + 50)))
-    assert (pump.tally.forwarded, pump.tally.dead_lettered, pump.tally.outside) == (1, 0, 2)
+    assert (pump.counters.forwarded, pump.counters.dead_lettered, pump.counters.outside) == (1, 0, 2)
     assert [str(message) for message in bench.take("orders", 1)] == ["new"]
 
 
@@ -44,5 +44,5 @@ def test_what_has_expired_is_dead_lettered_if_its_destination_was_asked_for(benc
     for path in ("orders", "billing"):
         bench.put(aliased("late", path, application_properties={"x-ms-timetolive": 1}))
     pump, outcomes = bench.run(replace(PATIENT, messages=MessageFilter(PathPatterns.of(["orders"])), ttl=Ttl.REMAINING))
-    assert (pump.tally.dead_lettered, pump.tally.outside) == (1, 1)
+    assert (pump.counters.dead_lettered, pump.counters.outside) == (1, 1)
     assert "Expired" in next(outcome.reason for outcome in outcomes if outcome.result is Result.DEAD_LETTERED)

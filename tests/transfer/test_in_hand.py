@@ -27,8 +27,8 @@ def test_nine_of_ten_messages_are_for_destinations_that_do_not_work_and_the_tent
     bench.put(*(aliased("x", path, message_id=f"{i}") for i, path in enumerate(paths)))
     with bench.running(replace(PATIENT, grace=0.5)) as (pump, outcomes, _):
         in_hand = 2 * 27  # those for the slow and the silent one
-        bench.wait(lambda: pump.tally.received == 210 and pump.tally.in_hand <= in_hand)
-        bench.wait(lambda: pump.tally.forwarded == 21)
+        bench.wait(lambda: pump.counters.received == 210 and pump.counters.in_hand <= in_hand)
+        bench.wait(lambda: pump.counters.forwarded == 21)
 
     assert sorted(int(message.message_id) for message in bench.take("good", 21)) == list(range(0, 210, 10))
     became = {(outcome.destination, outcome.result) for outcome in outcomes}
@@ -51,7 +51,7 @@ def test_what_is_in_hand_is_bounded_by_count(bench: Bench) -> None:  # S3, D5
         for _ in bench.turns(pump):
             most = max(most, bench.locked())
     assert most == 10
-    assert (pump.tally.forwarded, pump.tally.in_hand) == (60, 0)
+    assert (pump.counters.forwarded, pump.counters.in_hand) == (60, 0)
 
 
 def test_what_is_in_hand_is_bounded_by_bytes_and_one_message_always_has_room(bench: Bench) -> None:  # S3, D5
@@ -62,19 +62,19 @@ def test_what_is_in_hand_is_bounded_by_bytes_and_one_message_always_has_room(ben
     most = 0
     with bench.pump(replace(PATIENT, window_bytes=220_000)) as (pump, _):
         for _ in bench.turns(pump):
-            most = max(most, pump.tally.bytes_in_hand)
+            most = max(most, pump.counters.bytes_in_hand)
     # Of the first ones it cannot be known how large they are: they are taken for 64 KB each.
     assert 100_000 < most < 320_000
-    assert (pump.tally.forwarded, pump.tally.bytes_in_hand) == (4, 0)
+    assert (pump.counters.forwarded, pump.counters.bytes_in_hand) == (4, 0)
     with bench.pump(replace(PATIENT, window_bytes=50_000)) as (pump, _):
         bench.put(aliased("x" * 100_000, "orders"))
         bench.finish(pump)
-    assert pump.tally.forwarded == 1
+    assert pump.counters.forwarded == 1
 
 
 def test_however_it_is_written_a_destination_is_one(bench: Bench) -> None:  # S3
     bench.queue("Orders")
     bench.put(*(aliased("x", path) for path in ("orders", "ORDERS", "/Orders/")))
     pump, _ = bench.run()
-    assert pump.tally.forwarded == 3
+    assert pump.counters.forwarded == 3
     assert len(list(pump.destinations)) == 1

@@ -37,12 +37,12 @@ def run(
     """A pump until it is over. Time moves on when all that is in the way is for those that never answer."""
     with bench.pump(replace(options, lease=None, grace=0.1)) as (pump, _):
         for _ in pump.turns():
-            if is_over(pump.tally):
+            if is_over(pump.counters):
                 pump.stop()
                 bench.advance(1)
-            elif is_stuck(pump.tally):
+            elif is_stuck(pump.counters):
                 bench.advance(destination.STUCK + 0.1)
-    return pump.tally
+    return pump.counters
 
 
 @pytest.mark.parametrize("operation", [Operation.ATTACH, Operation.SEND])
@@ -118,12 +118,12 @@ def test_who_gets_no_link_does_not_keep_its_messages_in_hand(  # S3
                 still.advance(step)
 
         turn(lambda: hung.struck == 1)
-        pump.leave_alone(DestinationBackoff("waits", 60.0, "it was busy", 0))
+        pump.back_off(DestinationBackoff("waits", 60.0, "it was busy", 0))
         still.put(*(aliased("x", path) for path in ("waits", "later")))
-        turn(lambda: pump.tally.received == 3)
+        turn(lambda: pump.counters.received == 3)
         turn(lambda: len(outcomes) == 3, step=destination.STUCK + 1)  # the third is the one that was not answered
         still.put(aliased("x", "later"))
-        turn(lambda: pump.tally.forwarded == 1)  # over the link that is free now
+        turn(lambda: pump.counters.forwarded == 1)  # over the link that is free now
         pump.stop()
         turn(lambda: False, step=1)
     assert {outcome.destination: outcome.reason for outcome in outcomes[:2]} == {
@@ -141,7 +141,7 @@ def test_a_link_that_ends_over_one_message_takes_no_others_to_the_dead_letters( 
     bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(500)))
     pump, _ = bench.run()
     assert ended.struck == 1
-    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (500, 0)
+    assert (pump.counters.forwarded, pump.counters.dead_lettered) == (500, 0)
     assert {message.message_id for message in bench.take("orders", 500)} == {f"{i}" for i in range(500)}
 
 
@@ -150,7 +150,7 @@ def test_a_message_that_ends_every_link_it_is_sent_over_is_found_and_dead_letter
     bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="amqp:decode-error"))
     bench.put(aliased("poison", "orders"))
     pump, outcomes = bench.run()
-    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (0, 1)
+    assert (pump.counters.forwarded, pump.counters.dead_lettered) == (0, 1)
     assert "amqp:decode-error" in outcomes[0].reason
 
 
@@ -159,11 +159,11 @@ def test_what_a_link_said_when_it_ended_is_old_news_when_the_next_message_comes(
     bench.queue("orders")
     bench.put(aliased("before", "orders"))
     with bench.running() as (pump, _, _):
-        bench.wait(lambda: pump.tally.forwarded == 1)
+        bench.wait(lambda: pump.counters.forwarded == 1)
         bench.emulator.call(lambda: end_links(bench))
         bench.put(aliased("after", "orders"))
-        bench.wait(lambda: pump.tally.received == 2 and not pump.tally.in_hand)
-    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (2, 0)
+        bench.wait(lambda: pump.counters.received == 2 and not pump.counters.in_hand)
+    assert (pump.counters.forwarded, pump.counters.dead_lettered) == (2, 0)
 
 
 def end_links(bench: Bench) -> None:
@@ -178,7 +178,7 @@ def test_a_batch_is_not_taken_apart_over_what_is_not_about_its_messages(bench: B
     bench.put(*(aliased(f"{i}", "orders") for i in range(100)))
     pump, _ = bench.run()
     assert refused.struck == 1
-    assert (pump.tally.left, pump.tally.dead_lettered) == (100, 0)
+    assert (pump.counters.left, pump.counters.dead_lettered) == (100, 0)
     assert bench.dead(BACKLOG) == 0
 
 
@@ -187,7 +187,7 @@ def test_what_the_operator_waits_for_is_waited_for_when_a_link_says_it_too(bench
     bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="com.microsoft:entity-disabled"))
     bench.put(*(aliased(f"{i}", "orders") for i in range(10)))
     pump, _ = bench.run(replace(PATIENT, permanent=PERMANENT - {DestinationDisabled}))
-    assert (pump.tally.left, pump.tally.dead_lettered) == (10, 0)
+    assert (pump.counters.left, pump.counters.dead_lettered) == (10, 0)
 
 
 def test_a_destination_that_has_failed_for_days_still_has_two_minutes_to_wait() -> None:  # S9

@@ -21,17 +21,17 @@ def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(still: St
     late = still.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
     still.fault(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:message-lock-lost"), "contoso-dr")
     with still.running(queue=short) as (pump, outcomes, _):
-        still.wait(lambda: pump.tally.received == 20 and late.struck == 1)
+        still.wait(lambda: pump.counters.received == 20 and late.struck == 1)
         still.advance(4.6)
-        still.wait(lambda: pump.tally.left == 20)
+        still.wait(lambda: pump.counters.left == 20)
         still.advance(0.5)
-        still.wait(lambda: pump.tally.received == 40)
+        still.wait(lambda: pump.counters.received == 40)
         still.advance(1)
-        still.wait(lambda: pump.tally.forwarded == 20)
+        still.wait(lambda: pump.counters.forwarded == 20)
     left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
     assert len(left) == 20
     assert all("about to run out" in outcome.reason for outcome in left)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (20, 0)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (20, 0)
     assert still.active("orders") == 20
 
 
@@ -44,14 +44,14 @@ def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(still: StillBe
     lost = False
     with still.pump(queue=short) as (pump, outcomes):
         for _ in still.turns(pump):
-            if pump.tally.in_hand == 2 and not lost:
+            if pump.counters.in_hand == 2 and not lost:
                 lost = True
                 still.emulator.call(lambda: line.lose_lock(line.peek(0, 2)[1].lock_token))  # type: ignore[arg-type]
-            elif pump.tally.received == 3 and not pump._locks._asked:  # who was asked to renew has answered
+            elif pump.counters.received == 3 and not pump._locks._asked:  # who was asked to renew has answered
                 still.advance(0.5)
     (left,) = (outcome for outcome in outcomes if outcome.result is Result.LEFT)
     assert (left.message_id, "about to run out" in left.reason) == ("1", True)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (2, 0)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (2, 0)
     assert still.active("orders") == 2
 
 
@@ -62,9 +62,9 @@ def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(s
     still.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=8))
     with still.pump(queue=short) as (pump, _):
         for _ in still.turns(pump):
-            if pump.tally.received == 1400 and not pump._locks._asked:  # who was asked to renew has answered
+            if pump.counters.received == 1400 and not pump._locks._asked:  # who was asked to renew has answered
                 still.advance(0.5)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (1400, 0)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (1400, 0)
     assert (still.active(short, "contoso-dr"), still.active("slow")) == (0, 1400)
 
 
@@ -81,10 +81,10 @@ def test_a_completion_that_a_busy_service_refuses_is_asked_for_again_when_it_has
         for _ in still.turns(pump):
             if again.struck and not quiet:
                 quiet = still.now() - began
-            if pump.tally.forwarded == 7:
+            if pump.counters.forwarded == 7:
                 still.advance(1)
     assert quiet >= 10
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (10, 0)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (10, 0)
     assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
     assert still.active(BACKLOG, "contoso-dr") == 0
 
@@ -102,7 +102,7 @@ def test_one_lost_lock_does_not_keep_the_others_from_being_completed(still: Stil
             elif slow.struck:
                 is_lost = True
                 still.emulator.call(lambda: lose_link_and_one_lock(still))
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (61, 1)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (61, 1)
     assert still.active("orders") == 61
     assert still.active(BACKLOG, "contoso-dr") == 0
 

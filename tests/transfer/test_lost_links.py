@@ -30,7 +30,7 @@ def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_managemen
             elif slow.struck:
                 is_lost = True
                 detach(still)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (50, 0)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (50, 0)
     assert {outcome.result for outcome in outcomes} == {"forwarded"}
     assert still.active(BACKLOG, "contoso-dr") == 0
     assert still.active("orders") == 50
@@ -49,11 +49,11 @@ def test_what_was_not_sent_when_its_link_was_lost_is_left_and_told(bench: Bench)
     pump = Pump(BACKLOG, secondary, primary, outcomes.append, PATIENT)
     is_lost = False
     for _ in pump.turns():
-        if pump.tally.received == 20 and not is_lost:
+        if pump.counters.received == 20 and not is_lost:
             is_lost = True
             detach(bench)
-        if pump.tally.left == 20:
-            assert (pump.tally.in_hand, pump.tally.possible_duplicates) == (0, 0)
+        if pump.counters.left == 20:
+            assert (pump.counters.in_hand, pump.counters.possible_duplicates) == (0, 0)
             pump.stop()
     opened.set()
     for namespace in (secondary, primary):
@@ -67,7 +67,7 @@ def test_a_completion_that_was_never_confirmed_is_a_possible_duplicate(bench: Be
     bench.fault(Fault(Action.LOSE_REPLY_AND_DROP, Operation.SETTLE, BACKLOG, times=1), "contoso-dr")
     bench.put(aliased("x", "orders", message_id="x"))
     pump, outcomes = bench.run()
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (1, 1)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (1, 1)
     assert outcomes[0].possible_duplicate
     assert bench.active(BACKLOG, "contoso-dr") == 0
 
@@ -81,8 +81,8 @@ def test_what_has_arrived_and_cannot_be_completed_before_its_lock_ends_is_a_poss
     is_lost = False
     with still.pump() as (pump, outcomes):
         for _ in pump.turns():
-            if pump.tally.forwarded:
-                assert (pump.tally.in_hand, pump.tally.possible_duplicates) == (0, 1)
+            if pump.counters.forwarded:
+                assert (pump.counters.in_hand, pump.counters.possible_duplicates) == (0, 1)
                 still.emulator.call(still.secondary.faults.end_outage)
                 pump.stop()
             elif pump._completions._orphans:  # the primary has it
@@ -106,7 +106,7 @@ def test_a_link_that_breaks_again_and_again_is_not_opened_without_a_pause(  # S9
         for struck, pause in ((2, 1), (3, 2), (4, 4)):  # at once, and after pauses that double
             until_lost(pump, turns, broken, struck)
             still.advance(pause)
-        assert pump.tally.received == 0
+        assert pump.counters.received == 0
 
 
 def until_lost(pump: Pump, turns: Iterator[None], breaking: Fault, times: int) -> None:
@@ -130,7 +130,7 @@ def test_a_queue_that_is_busy_is_left_alone_before_it_is_received_from_again(sti
         until_lost(pump, turns, busy, 1)
         still.advance(0.1)
         until_lost(pump, turns, busy, 2)
-        assert pump.tally.received == 0
+        assert pump.counters.received == 0
     assert still.active(BACKLOG, "contoso-dr") == 1
 
 
@@ -152,4 +152,4 @@ def test_a_link_that_ends_for_a_reason_nobody_knows_is_opened_again(bench: Bench
     bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)))
     pump, _ = bench.run()
     assert strange.struck == 1
-    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (20, 0)
+    assert (pump.counters.forwarded, pump.counters.dead_lettered) == (20, 0)

@@ -28,7 +28,7 @@ def test_mixed_keys_arrive_at_a_partitioned_queue_each_with_its_own(bench: Bench
     bench.put(torn)
     sends = bench.fault(Fault(Action.DELAY, Operation.SEND, "wide", seconds=0))
     pump, outcomes = bench.run()
-    assert (pump.tally.forwarded, pump.tally.dead_lettered, pump.tally.left) == (300, 1, 0)
+    assert (pump.counters.forwarded, pump.counters.dead_lettered, pump.counters.left) == (300, 1, 0)
     (refused,) = (outcome for outcome in outcomes if outcome.result is Result.DEAD_LETTERED)
     assert refused.message_id == "torn", "the service refuses a session id and a partition key that differ"
     assert sends.struck < 150, "batches of several keys would be refused, and sent again in parts"
@@ -49,7 +49,7 @@ def test_sessions_of_a_partitioned_queue_arrive_whole(bench: Bench) -> None:  # 
         )
     )
     pump, _ = bench.run()
-    assert pump.tally.forwarded == 90
+    assert pump.counters.forwarded == 90
     for number in range(3):
         with bench.client("contoso").get_queue_receiver("sessions", session_id=f"s{number}") as receiver:
             whole: list[int] = []
@@ -63,7 +63,7 @@ def test_with_duplicate_detection_the_message_id_is_the_key(bench: Bench) -> Non
     bench.put(*(aliased(f"{number}", "once", message_id=f"id-{number % 200}") for number in range(400)))
     sends = bench.fault(Fault(Action.DELAY, Operation.SEND, "once", seconds=0))
     pump, _ = bench.run()
-    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (400, 0)
+    assert (pump.counters.forwarded, pump.counters.dead_lettered) == (400, 0)
     assert Counter(message.message_id for message in bench.take("once", 200)) == {f"id-{n}": 1 for n in range(200)}
     assert sends.struck < 450, "it is soon known that each message has a key of its own"
 
@@ -74,5 +74,5 @@ def test_messages_of_one_key_share_batches(bench: Bench) -> None:  # S8, D6
         bench.put(*(aliased(f"{number}", "wide", partition_key=key) for number in range(100)))
     sends = bench.fault(Fault(Action.DELAY, Operation.SEND, "wide", seconds=0))
     pump, _ = bench.run()
-    assert pump.tally.forwarded == bench.active("wide") == 300
+    assert pump.counters.forwarded == bench.active("wide") == 300
     assert sends.struck <= 60

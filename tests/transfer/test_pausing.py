@@ -18,7 +18,7 @@ def test_a_paused_destination_is_left_alone_whatever_its_capitals_and_the_others
     left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
     assert {outcome.reason for outcome in left} == {"The destination is paused by the operator."}
     assert len(left) == 5
-    assert pump.waiting() == []  # it has not failed: nothing is to be remembered when the pause is over
+    assert pump.backing_off() == []  # it has not failed: nothing is to be remembered when the pause is over
 
 
 def test_a_pause_begins_and_ends_while_the_pump_runs(bench: Bench) -> None:
@@ -27,15 +27,15 @@ def test_a_pause_begins_and_ends_while_the_pump_runs(bench: Bench) -> None:
         stage = 0
         bench.put(aliased("before", "orders"))
         for _ in pump.turns():
-            if stage == 0 and pump.tally.forwarded == 1:
+            if stage == 0 and pump.counters.forwarded == 1:
                 pump.pause(frozenset({EntityPath.of("orders")}))
                 bench.put(aliased("while", "orders"))
                 stage = 1
-            elif stage == 1 and pump.tally.left == 1:
+            elif stage == 1 and pump.counters.left == 1:
                 pump.pause(frozenset())
                 bench.put(aliased("after", "orders"))
                 stage = 2
-            elif stage == 2 and pump.tally.forwarded == 2:
+            elif stage == 2 and pump.counters.forwarded == 2:
                 pump.stop()
     assert [str(message) for message in bench.take("orders", 2)] == ["before", "after"]
 
@@ -44,8 +44,8 @@ def test_a_destination_that_refuses_everything_is_told_beside_those_that_wait(be
     bench.put(aliased("x", "missing"))
     with bench.pump() as (pump, _):
         bench.finish(pump)
-        (closed,) = pump.closed()
-        assert (closed.path, pump.waiting()) == ("missing", [])
+        (closed,) = pump.rejecting()
+        assert (closed.path, pump.backing_off()) == ("missing", [])
         assert "amqp:not-found" in closed.reason
         assert sum(pump.destinations.send_times.counts) == 0  # its link was refused: nothing was ever sent
 

@@ -29,7 +29,7 @@ def offer(trial: Trial, count: int) -> None:
 
 
 def left(trial: Trial) -> set[object]:
-    return {transfer.restored.message_id for transfer, _ in trial.progress.left}
+    return {transfer.restored.message_id for transfer, _ in trial.results.left}
 
 
 @pytest.mark.parametrize("bad", [{0}, {99}, {50}, {7, 8, 93}, {*range(3, 100, 12)}], ids=lambda bad: f"{len(bad)}")
@@ -38,7 +38,7 @@ def test_its_companions_arrive_once_and_the_destination_goes_on(trial: Trial, ba
     offer(trial, 100)
     trial.turn(lambda: trial.answered() == 100)
     assert left(trial) == {f"{number}" for number in bad}
-    assert all(isinstance(error, DestinationFailed) for _, error in trial.progress.left)
+    assert all(isinstance(error, DestinationFailed) for _, error in trial.results.left)
     assert {message.message_id for message in trial.bench.take("orders", 100 - len(bad))} == {
         f"{number}" for number in set(range(100)) - bad
     }
@@ -61,7 +61,7 @@ def test_it_is_found_as_well_if_the_link_ends_over_it(trial: Trial) -> None:  # 
     trial.bench.fault(Fault(Action.DETACH, Operation.SEND, "orders", "amqp:internal-error", message_id="7"))
     offer(trial, 100)
     trial.turn(lambda: trial.answered() == 100)
-    assert (left(trial), len(trial.progress.accepted)) == ({"7"}, 99)
+    assert (left(trial), len(trial.results.accepted)) == ({"7"}, 99)
     assert trial.bench.active("orders") == 99
     assert isinstance(trial.destination.state, Available)
 
@@ -80,16 +80,16 @@ def test_a_destination_that_fails_over_everything_soon_waits(trial: Trial) -> No
     assert pauses == [1, 2, 4]
     trial.bench.emulator.call(trial.bench.primary.faults.clear)
     offer(trial, 100)
-    trial.turn(lambda: len(trial.progress.accepted) == 100)
+    trial.turn(lambda: len(trial.results.accepted) == 100)
 
 
 def test_what_others_took_between_two_accidents_speaks_for_the_destination(trial: Trial) -> None:  # S3
     for number in (0, 1, 3, 4, 6, 7):
         trial.bench.fault(poison(number))
-    trial.destination._waiting.together = 1
+    trial.destination._pending.batch_limit = 1
     offer(trial, 9)
     trial.turn(lambda: trial.answered() == 9)
-    assert (len(trial.progress.accepted), len(trial.progress.left)) == (3, 6)
+    assert (len(trial.results.accepted), len(trial.results.left)) == (3, 6)
     assert isinstance(trial.destination.state, Available)
 
 
@@ -100,18 +100,18 @@ def test_a_message_that_is_refused_and_may_not_be_given_up_does_not_hold_up_othe
     for number in range(4):
         trial.offer(None, data_section(bytes(300_000)), message_id=f"large {number}")
     trial.turn(lambda: trial.answered() == 84)
-    assert (left(trial), trial.progress.refused) == ({"40", *(f"large {number}" for number in range(4))}, [])
+    assert (left(trial), trial.results.refused) == ({"40", *(f"large {number}" for number in range(4))}, [])
     assert isinstance(trial.destination.state, Available)
 
 
 def test_a_message_too_large_for_a_new_link_takes_no_companions_with_it(trial: Trial) -> None:  # M7
     for size in (300_000, 10):
         trial.offer(None, data_section(bytes(size)), message_id=f"{size}")
-    together = trial.destination.give_up()
+    together = trial.destination.take_unsent()
     trial.destination._again.append(together)  # as they went over the last link
     trial.turn(lambda: trial.answered() == 2)
-    assert [transfer.restored.message_id for transfer, _ in trial.progress.refused] == ["300000"]
-    assert [transfer.restored.message_id for transfer in trial.progress.accepted] == ["10"]
+    assert [transfer.restored.message_id for transfer, _ in trial.results.refused] == ["300000"]
+    assert [transfer.restored.message_id for transfer in trial.results.accepted] == ["10"]
 
 
 def test_it_stays_in_the_backlog_and_is_told_with_the_reason(bench: Bench) -> None:  # S3, S4

@@ -39,7 +39,7 @@ def test_messages_go_to_the_destinations_they_were_meant_for(bench: Bench) -> No
     pump, outcomes = bench.run()
     assert sorted(str(m) for m in bench.take("orders", 250)) == sorted(f"o{i}" for i in range(250))
     assert sorted(str(m) for m in bench.take("billing/paid", 30)) == sorted(f"b{i}" for i in range(30))
-    assert (pump.tally.received, pump.tally.forwarded, pump.tally.left) == (280, 280, 0)
+    assert (pump.counters.received, pump.counters.forwarded, pump.counters.left) == (280, 280, 0)
     assert bench.active(BACKLOG, "contoso-dr") == 0
     assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
     assert {outcome.message_id for outcome in outcomes} == {f"o{i}" for i in range(250)} | {f"b{i}" for i in range(30)}
@@ -60,8 +60,8 @@ def test_an_outcome_says_all_that_can_be_known_of_a_transfer(bench: Bench) -> No
     assert outcome.forwarded_at is not None
     times = began, outcome.enqueued_at, outcome.received_at, outcome.forwarded_at, outcome.settled_at
     assert list(times) == sorted(times)
-    assert outcome.size == pump.tally.bytes_forwarded > len("hello")
-    assert (pump.tally.in_hand, pump.tally.bytes_in_hand) == (0, 0)
+    assert outcome.size == pump.counters.bytes_forwarded > len("hello")
+    assert (pump.counters.in_hand, pump.counters.bytes_in_hand) == (0, 0)
 
 
 def test_the_aliases_are_gone_and_the_rest_is_as_the_sender_made_it(bench: Bench) -> None:  # M2
@@ -115,7 +115,7 @@ def test_time_to_live_and_schedule_are_the_senders_again(bench: Bench) -> None: 
     messages = [message("overdue", now - hour), message("later", now + hour)]
     bench.emulator.call(lambda: bench.secondary.line(BACKLOG).enqueue(messages))
     pump, _ = bench.run()
-    assert pump.tally.forwarded == 2
+    assert pump.counters.forwarded == 2
     with bench.client("contoso").get_queue_receiver("orders") as receiver:
         found = {str(message.message_id): message for message in receiver.peek_messages(10)}
         (overdue,) = receiver.receive_messages(10, max_wait_time=20)  # a time that has passed means now
@@ -133,14 +133,14 @@ def test_only_destinations_the_operator_allows_are_served(bench: Bench) -> None:
     bench.queue("secret")
     bench.put(aliased("a", "orders"), aliased("b", "secret"))
     pump, _ = bench.run(replace(PATIENT, allow=PathPatterns.of(["ord*"])))
-    assert (pump.tally.forwarded, pump.tally.dead_lettered) == (1, 1)
+    assert (pump.counters.forwarded, pump.counters.dead_lettered) == (1, 1)
     assert bench.active("secret") == 0
 
 
 def test_a_missing_destination_can_be_waited_for_instead(bench: Bench) -> None:  # S4
     bench.put(aliased("x", "later"))
     pump, outcomes = bench.run(replace(PATIENT, permanent=PERMANENT - {DestinationMissing}))
-    assert (pump.tally.left, pump.tally.dead_lettered) == (1, 0)
+    assert (pump.counters.left, pump.counters.dead_lettered) == (1, 0)
     assert outcomes[0].result is Result.LEFT
     assert bench.active(BACKLOG, "contoso-dr") == 1
 
@@ -155,14 +155,14 @@ def test_a_refused_batch_is_split_until_the_bad_message_stands_alone(bench: Benc
     )
     bench.put(*good[50:99])
     with bench.running() as (pump, outcomes, _):
-        bench.wait(lambda: (pump.tally.forwarded, pump.tally.dead_lettered) == (99, 1))
+        bench.wait(lambda: (pump.counters.forwarded, pump.counters.dead_lettered) == (99, 1))
         sends = sum(pump.destinations.send_times.counts)
         bench.put(*good[99:])
-        bench.wait(lambda: pump.tally.forwarded == 199)
+        bench.wait(lambda: pump.counters.forwarded == 199)
         assert sum(pump.destinations.send_times.counts) - sends < 50, "one bad message, and they go together again"
     assert [outcome.message_id for outcome in outcomes if outcome.result is Result.DEAD_LETTERED] == ["x" * 129]
     assert sorted(message.message_id for message in bench.take("orders", 199)) == sorted(f"{i}" for i in range(199))
-    assert pump.tally.possible_duplicates == 0
+    assert pump.counters.possible_duplicates == 0
 
 
 def test_a_lost_reply_means_again_with_the_same_id_and_is_counted(bench: Bench) -> None:  # D10
@@ -174,9 +174,9 @@ def test_a_lost_reply_means_again_with_the_same_id_and_is_counted(bench: Bench) 
     arrived = [message.message_id for message in bench.take("orders", bench.active("orders"))]
     assert set(arrived) == {f"{i}" for i in range(50)}
     assert len(arrived) <= 100
-    assert pump.tally.forwarded == 50
-    assert pump.tally.possible_duplicates == sum(outcome.possible_duplicate for outcome in outcomes) > 0
-    assert len(arrived) - 50 <= pump.tally.possible_duplicates
+    assert pump.counters.forwarded == 50
+    assert pump.counters.possible_duplicates == sum(outcome.possible_duplicate for outcome in outcomes) > 0
+    assert len(arrived) - 50 <= pump.counters.possible_duplicates
 
 
 def test_with_duplicate_detection_the_repeat_disappears(bench: Bench) -> None:  # S2
@@ -198,7 +198,7 @@ def test_a_lock_lost_before_the_completion_is_a_possible_duplicate_and_no_error(
     pump, _ = bench.run()
     arrived = [message.message_id for message in bench.take("orders", 11)]
     assert set(arrived) == {f"{i}" for i in range(10)}
-    assert (pump.tally.forwarded, pump.tally.left, pump.tally.possible_duplicates) == (11, 0, 1)
+    assert (pump.counters.forwarded, pump.counters.left, pump.counters.possible_duplicates) == (11, 0, 1)
     (told,) = (record.getMessage() for record in caplog.records if record.name == "syphon.transfer.completions")
     assert f"a message of {BACKLOG} was forwarded and could not be completed" in told
     assert len(arrived) == 11
@@ -212,7 +212,7 @@ def test_a_detached_receiver_is_opened_again_and_nothing_is_lost(bench: Bench) -
     bench.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(100)))
     pump, _ = bench.run()
     assert {message.message_id for message in bench.take("orders", 100)} == {f"{i}" for i in range(100)}
-    assert pump.tally.forwarded == 100
+    assert pump.counters.forwarded == 100
 
 
 def test_an_outage_of_the_primary_leaves_everything_in_the_backlog(bench: Bench) -> None:  # S4, C3
@@ -220,7 +220,7 @@ def test_an_outage_of_the_primary_leaves_everything_in_the_backlog(bench: Bench)
     bench.put(*(aliased(f"{i}", "orders") for i in range(20)))
     bench.emulator.call(lambda: bench.primary.faults.begin_outage(Outage.REFUSE))
     pump, outcomes = bench.run()
-    assert (pump.tally.left, pump.tally.forwarded, pump.tally.dead_lettered) == (20, 0, 0)
+    assert (pump.counters.left, pump.counters.forwarded, pump.counters.dead_lettered) == (20, 0, 0)
     assert all("contoso" in outcome.reason or "127.0.0.1" in outcome.reason for outcome in outcomes)
     assert bench.active(BACKLOG, "contoso-dr") == 20
 
@@ -238,5 +238,5 @@ def test_many_destinations_share_few_links(bench: Bench) -> None:  # D5
         for _ in bench.turns(pump):
             most = max(most, bench.emulator.call(links))
     assert 0 < most <= 20
-    assert pump.tally.forwarded == 600
+    assert pump.counters.forwarded == 600
     assert all(bench.active(f"d{i}") == 5 for i in range(120))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syphon.transfer.intake import RateLimiter
 from syphon.transfer.pump import Ended
-from syphon.transfer.rate_limiter import RateLimiter
 from tests.transfer.conftest import PATIENT, Bench, StillBench, aliased
 
 
@@ -53,26 +53,26 @@ def test_a_paused_pump_takes_nothing_does_not_take_it_for_quiet_and_goes_on(stil
         still.advance(PATIENT.quiet + 1)
         for _ in range(10):
             next(turns)
-        assert (pump.tally.received, pump.tally.ended) == (0, None)
+        assert (pump.counters.received, pump.counters.ended) == (0, None)
         pump.rate = None
         for _ in turns:
-            if pump.tally.forwarded == 500:
+            if pump.counters.forwarded == 500:
                 still.advance(PATIENT.quiet + 1)
-        assert (pump.tally.forwarded, pump.tally.ended) == (500, Ended.QUIET)
+        assert (pump.counters.forwarded, pump.counters.ended) == (500, Ended.QUIET)
 
 
 def test_a_pause_takes_back_the_credit_and_what_is_in_hand_is_finished(bench: Bench) -> None:  # D7
     bench.queue("orders")
     with bench.running() as (pump, _, _):
         bench.put(aliased("first", "orders"))
-        bench.wait(lambda: pump.tally.forwarded == 1)
+        bench.wait(lambda: pump.counters.forwarded == 1)
         assert bench.credit() > 100
         pump.rate = 0.0
         bench.wait(lambda: bench.credit() == 0)
         bench.put(*(aliased(f"{i}", "orders") for i in range(100)))
-        assert (pump.tally.received, pump.tally.in_hand) == (1, 0)
+        assert (pump.counters.received, pump.counters.in_hand) == (1, 0)
         pump.rate = 1000.0
-        bench.wait(lambda: pump.tally.forwarded == 101)
+        bench.wait(lambda: pump.counters.forwarded == 101)
 
 
 def test_a_slow_pace_is_kept(bench: Bench) -> None:  # D7
@@ -81,7 +81,7 @@ def test_a_slow_pace_is_kept(bench: Bench) -> None:  # D7
     with bench.pump() as (pump, outcomes):
         pump.rate = 20.0
         for _ in pump.turns():
-            if pump.tally.forwarded >= 40:
+            if pump.counters.forwarded >= 40:
                 pump.stop()
     forwarded = sorted(outcome.received_at for outcome in outcomes if outcome.result == "forwarded")
     # The first forty need one second in advance and one of time, whatever the machine does meanwhile.

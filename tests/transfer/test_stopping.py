@@ -26,14 +26,14 @@ def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(still: StillBenc
         for _ in pump.turns():
             if pump.stopping:
                 still.advance(0.25)
-            elif pump.tally.received > 1700:  # more than may be sent before the first answer
+            elif pump.counters.received > 1700:  # more than may be sent before the first answer
                 pump.stop()
     assert still.locked() == 0
-    assert pump.tally.received == pump.tally.forwarded + pump.tally.left
-    assert pump.tally.forwarded <= UNDER_WAY * 1900 + MOST, "what was not sent yet is given back, and not sent first"
-    assert still.active("orders") == pump.tally.forwarded
-    assert still.active(BACKLOG, "contoso-dr") == 1900 - pump.tally.forwarded
-    assert (pump.tally.ended, pump.tally.possible_duplicates) == (Ended.STOPPED, 0)
+    assert pump.counters.received == pump.counters.forwarded + pump.counters.left
+    assert pump.counters.forwarded <= UNDER_WAY * 1900 + MOST, "what was not sent yet is given back, and not sent first"
+    assert still.active("orders") == pump.counters.forwarded
+    assert still.active(BACKLOG, "contoso-dr") == 1900 - pump.counters.forwarded
+    assert (pump.counters.ended, pump.counters.possible_duplicates) == (Ended.STOPPED, 0)
 
 
 def test_what_is_on_its_way_while_it_stops_is_given_back_too(bench: Bench) -> None:  # C2
@@ -46,7 +46,7 @@ def test_what_is_on_its_way_while_it_stops_is_given_back_too(bench: Bench) -> No
                 pump.stop()  # it has left the service, and the pump has not read it yet
     assert bench.locked() == 0
     assert bench.active(BACKLOG, "contoso-dr") == 1
-    assert (pump.tally.received, pump.tally.left) == (1, 1)
+    assert (pump.counters.received, pump.counters.left) == (1, 1)
 
 
 def test_after_its_lease_nothing_stays_locked_and_it_says_that_there_is_more(bench: Bench) -> None:
@@ -54,16 +54,16 @@ def test_after_its_lease_nothing_stays_locked_and_it_says_that_there_is_more(ben
     bench.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.2))
     bench.put(*(aliased(f"{i}", "orders") for i in range(1000)))
     pump, _ = bench.run(replace(PATIENT, lease=1.5, window=100))
-    assert (pump.tally.ended, pump.tally.busy) == (Ended.LEASE, True)
+    assert (pump.counters.ended, pump.counters.busy) == (Ended.LEASE, True)
     assert bench.locked() == 0
-    assert bench.active(BACKLOG, "contoso-dr") == 1000 - pump.tally.forwarded > 0
+    assert bench.active(BACKLOG, "contoso-dr") == 1000 - pump.counters.forwarded > 0
 
 
 def test_at_its_limit_it_finishes_what_it_has_and_takes_no_more(bench: Bench) -> None:
     bench.queue("orders")
     bench.put(*(aliased(f"{i}", "orders") for i in range(300)))
     pump, _ = bench.run(replace(PATIENT, limit=120))
-    assert (pump.tally.received, pump.tally.forwarded, pump.tally.ended) == (120, 120, Ended.LIMIT)
+    assert (pump.counters.received, pump.counters.forwarded, pump.counters.ended) == (120, 120, Ended.LIMIT)
     assert bench.locked() == 0
 
 
@@ -72,10 +72,10 @@ def test_a_quiet_queue_ends_it_and_there_is_no_more_to_do(still: StillBench) -> 
     still.put(aliased("x", "orders"))
     with still.pump() as (pump, outcomes):
         for _ in pump.turns():
-            if pump.tally.forwarded == 1:
+            if pump.counters.forwarded == 1:
                 still.advance(PATIENT.quiet + 0.1)
-    assert (pump.tally.ended, pump.tally.busy) == (Ended.QUIET, False)
-    assert pump.tally.bytes_forwarded == outcomes[0].size > 0
+    assert (pump.counters.ended, pump.counters.busy) == (Ended.QUIET, False)
+    assert pump.counters.bytes_forwarded == outcomes[0].size > 0
 
 
 def test_messages_whose_destination_waits_stay_locked_when_it_stops(bench: Bench) -> None:  # D5
@@ -83,7 +83,7 @@ def test_messages_whose_destination_waits_stay_locked_when_it_stops(bench: Bench
     bench.queue("orders")
     bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
     pump, _ = bench.run()
-    assert pump.tally.left == 1
+    assert pump.counters.left == 1
     assert bench.locked() == 1
 
 
@@ -96,7 +96,7 @@ def test_what_was_sent_and_not_answered_when_it_ends_is_told_as_a_possible_dupli
             if silent.struck:
                 pump.stop()
     assert bench.active("orders") == bench.active(BACKLOG, "contoso-dr") == 1
-    assert (pump.tally.left, pump.tally.possible_duplicates) == (1, 1)
+    assert (pump.counters.left, pump.counters.possible_duplicates) == (1, 1)
     assert outcomes[0].possible_duplicate
 
 
@@ -105,7 +105,7 @@ def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(bench: 
     bench.put(*(aliased(f"{i}", "orders") for i in range(50)))
 
     def refused() -> Connection:
-        bench.wait(lambda: pump.tally.received == 50)
+        bench.wait(lambda: pump.counters.received == 50)
         raise NotAuthorized("contoso: the key was refused")
 
     secondary, primary = bench.reach("contoso-dr", BACKLOG), Namespace("contoso", refused)
@@ -113,7 +113,7 @@ def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(bench: 
     with pytest.raises(NotAuthorized, match="the key was refused"):
         pump.run()
     secondary.close()
-    assert (pump.tally.received, pump.tally.left) == (50, 50)
+    assert (pump.counters.received, pump.counters.left) == (50, 50)
     assert bench.locked() == 0
 
 

@@ -57,7 +57,7 @@ def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: SecureBe
         for name, body in bodies.items():
             sender.send_messages(aliased(body, "orders", message_id=name))
     pump, _ = secure.run()
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (len(bodies), 0)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (len(bodies), 0)
     arrived = {message.message_id: b"".join(message.body) for message in secure.take("orders", len(bodies))}
     assert arrived == bodies
 

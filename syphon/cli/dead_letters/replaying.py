@@ -25,7 +25,7 @@ from .listing import as_record, show_groups
 
 if TYPE_CHECKING:
     from syphon.backlog import Group, SelectedQueue
-    from syphon.transfer import ReplayTally, Route
+    from syphon.transfer import ReplayResult, Route
 
     from ..chosen_queues import Unseen
 
@@ -136,7 +136,7 @@ class _Plan:
     work: list[tuple[SelectedQueue, set[int]]] = field(default_factory=list)
     """The queues, and in each the sequence numbers of what is meant."""
     would_stay: Counter[str] = field(default_factory=Counter)
-    tallies: list[tuple[SelectedQueue, ReplayTally]] = field(default_factory=list)
+    tallies: list[tuple[SelectedQueue, ReplayResult]] = field(default_factory=list)
     unseen: list[Unseen] = field(default_factory=list)
 
     @property
@@ -149,17 +149,17 @@ class _Plan:
 
     def look(self, search: Search) -> None:
         """Notes which dead letters are meant, by their sequence numbers, and tries each in thought."""
-        from syphon.backlog import DeadLetter, NotPutBack, grouped
+        from syphon.backlog import DeadLetter, grouped
+        from syphon.transfer import wall_clock
 
         def noted() -> Iterator[DeadLetter]:
             for assignment, letter in search:
                 if not self.work or self.work[-1][0] is not assignment:
                     self.work.append((assignment, set()))
                 self.work[-1][1].add(letter.sequence_number)
-                try:
-                    self._route(assignment)(letter.payload)
-                except NotPutBack as error:
-                    self.would_stay[str(error)] += 1
+                why_not = self._route(assignment).why_not(letter.payload, wall_clock())
+                if why_not is not None:
+                    self.would_stay[why_not] += 1
                 yield letter
 
         self.groups = grouped(noted())
@@ -188,7 +188,7 @@ class _Plan:
                     replay = Replay(assignment.queue, numbers, source, target, self._route(assignment))
                     stop_on_signal(replay.stop, "Stopping: what is in hand is finished or let go.")
                     with _Progress(assignment.queue) as progress:
-                        self.tallies.append((assignment, replay.run(progress)))
+                        self.tallies.append((assignment, replay.replay(progress)))
                     if replay.stopping:
                         return
             except SyphonError as error:
@@ -243,7 +243,7 @@ class _Progress:
     def __enter__(self) -> _Progress:
         return self
 
-    def __call__(self, tally: ReplayTally) -> None:
+    def __call__(self, tally: ReplayResult) -> None:
         on_terminal = sys.stderr.isatty()
         now = time.monotonic()
         if now - self._told_at < (0.1 if on_terminal else 1.0):

@@ -1,0 +1,95 @@
+"""Routes: what the pump sends for a message that it has received, and where it may send it.
+
+There is one for the messages of a backlog queue, and two for dead letters: back into the backlog queue, or to the
+destination (X4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from syphon.backlog import (
+    NotPutBack,
+    Restored,
+    Ttl,
+    Unrestorable,
+    UnrestorableReason,
+    not_allowed,
+    put_back,
+    restore,
+    stamps_of,
+)
+from syphon.config import PairSettings
+from syphon.model import EntityPath, PathPatterns
+
+NOT_ALLOWED = "DestinationNotAllowed"
+"""The DeadLetterReason of a message whose destination the operator does not allow (D13)."""
+
+
+class Restore(Protocol):
+    """Makes the message to send out of the message that was received. `now` is in milliseconds since 1970."""
+
+    def __call__(self, payload: bytes, *, now: int) -> Restored | Unrestorable: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a message gets from its queue to its destination."""
+
+    restore: Restore
+    objection: Callable[[EntityPath], str | None]
+    """Why nothing may be sent to a path (D13); None if it may."""
+
+    def why_not(self, payload: bytes, now: int) -> str | None:
+        """Why a message cannot take this route; None if it can. For a look beforehand: nothing is sent."""
+        restored = self.restore(payload, now=now)
+        if isinstance(restored, Unrestorable):
+            return f"{restored.reason.value}: {restored.description}"
+        objection = self.objection(restored.destination)
+        return None if objection is None else f"{NOT_ALLOWED}: {not_allowed_text(restored.destination, objection)}"
+
+
+def not_allowed_text(destination: EntityPath, objection: str) -> str:
+    """What a dead letter, and the operator, are told about a destination that is not allowed."""
+    return f"x-ms-path names {destination.name!r} as the destination: {objection}."
+
+
+def from_backlog(ttl: Ttl, allow: PathPatterns) -> Route:
+    """The route of a backlog message: restored, to its destination, if the operator allows it (D13)."""
+    # A partial, not a function: this runs for every message, and a partial adds no Python frame.
+    return Route(partial(restore, enqueued_at=None, ttl=ttl), lambda path: not_allowed(path, allow))
+
+
+def to_backlog(queue: str, path: str | None = None) -> Route:
+    """The route of a dead letter back into its backlog queue; from there the syphon forwards it."""
+    destination = EntityPath.of(queue)
+
+    def put_into_queue(payload: bytes, *, now: int) -> Restored | Unrestorable:  # noqa: ARG001 - a Restore
+        try:
+            copy = put_back(payload, path)
+        except NotPutBack as error:
+            return Unrestorable(UnrestorableReason.MALFORMED, str(error))
+        return Restored(copy, destination, None, None, None, len(copy), stamps_of(payload))
+
+    return Route(put_into_queue, lambda _: None)
+
+
+def to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Route:
+    """The route of a dead letter to its destination: restored like a backlog message, and only where one may go (D13).
+
+    `path` is the destination to use instead of the one that the message names.
+    """
+
+    def restore_dead_letter(payload: bytes, *, now: int) -> Restored | Unrestorable:
+        stamps = stamps_of(payload)
+        try:
+            copy = put_back(payload, path)
+        except NotPutBack as error:
+            return Unrestorable(UnrestorableReason.MALFORMED, str(error))
+        restored = restore(copy, enqueued_at=stamps.enqueued_at or None, now=now, ttl=ttl)
+        return restored if isinstance(restored, Unrestorable) else restored._replace(stamps=stamps)
+
+    return Route(restore_dead_letter, lambda destination: not_allowed(destination, pair.destinations.allowed))
