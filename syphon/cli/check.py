@@ -17,7 +17,7 @@ from .settings_file import config_option, load
 from .signals import stopped_by_hand
 
 if TYPE_CHECKING:
-    from syphon.backlog import Finding, Look
+    from syphon.backlog import Finding, PreflightCheck
 
 SIDE_BY_SIDE = 16
 PATIENCE = 3.0
@@ -48,12 +48,12 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
       denied       77  credentials or claims
                    78  the settings are wrong, and nothing else was tried
     """
-    from syphon.backlog import looks
+    from syphon.backlog import preflight_checks
 
     only_our_own_words()
     config = load(config_file, as_json)
     slots = threading.Semaphore(SIDE_BY_SIDE)
-    under_way = [_Looking(look, slots) for pair in config.pairs for look in looks(pair, not no_provision)]
+    under_way = [_Looking(look, slots) for pair in config.pairs for look in preflight_checks(pair, not no_provision)]
     findings: list[Finding] = []
     with stopped_by_hand("Nothing was changed."):
         for looking in under_way:
@@ -75,7 +75,7 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
 class _Looking(threading.Thread):
     """A look on its way. Nobody waits for its end who does not want to know."""
 
-    def __init__(self, look: Look, slots: threading.Semaphore) -> None:
+    def __init__(self, look: PreflightCheck, slots: threading.Semaphore) -> None:
         super().__init__(name=str(look), daemon=True)
         self.look = look
         self._slots = slots

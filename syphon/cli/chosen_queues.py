@@ -33,11 +33,11 @@ def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def assignments(config: Config, pairs: tuple[str, ...], queues: tuple[str, ...]) -> list[SelectedQueue]:
     """The queues that are meant; a name that means none is a matter of usage."""
-    from syphon.backlog import NothingChosen, choose
+    from syphon.backlog import NoQueueSelected, select_queues
 
     try:
-        return choose(config.pairs, pairs, queues)
-    except NothingChosen as error:
+        return select_queues(config.pairs, pairs, queues)
+    except NoQueueSelected as error:
         raise click.UsageError(str(error)) from None
 
 

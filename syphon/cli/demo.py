@@ -118,10 +118,10 @@ def _announced() -> Callable[[object], None]:
 
 
 def _carry_home(config: Config, ready: Engine) -> DrainResult:
-    from syphon.backlog import choose
+    from syphon.backlog import select_queues
     from syphon.worker import Drain, DrainOptions, counts_of
 
-    chosen = choose(config.pairs)
+    chosen = select_queues(config.pairs)
     hints = counts_of(chosen)
     _say("\nThe syphon carries the backlog home:", "one Spark job for each queue.")
     drain = Drain(chosen, ready.jobs, ready.desk, DrainOptions(), hints)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from syphon.backlog import Unrestorable, destination_of, stamps_of
+from syphon.backlog import NOT_ALLOWED, Unrestorable, destination_of, not_allowed_text, stamps_of
 from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled, wait_for_traffic
 from syphon.model import EntityPath, Faulted, Interrupted, Outcome, Result, SyphonError, Waits
 
@@ -21,7 +21,7 @@ from .destinations import DestinationBackoff, Destinations
 from .intake import Intake
 from .locks import LockKeeper
 from .options import PERMANENT, PumpOptions
-from .route import NOT_ALLOWED, Route, from_backlog, not_allowed_text
+from .route import Route, from_backlog
 from .traces import Traces
 from .unsettled import Ended, PumpCounters, Unsettled, wall_clock
 

@@ -12,21 +12,20 @@ from functools import partial
 from typing import Protocol
 
 from syphon.backlog import (
+    NOT_ALLOWED,
     NotPutBack,
     Restored,
     Ttl,
     Unrestorable,
     UnrestorableReason,
     not_allowed,
+    not_allowed_text,
     put_back,
     restore,
     stamps_of,
 )
 from syphon.config import PairSettings
 from syphon.model import EntityPath, PathPatterns
-
-NOT_ALLOWED = "DestinationNotAllowed"
-"""The DeadLetterReason of a message whose destination the operator does not allow (D13)."""
 
 
 class Restore(Protocol):
@@ -50,11 +49,6 @@ class Route:
             return f"{restored.reason.value}: {restored.description}"
         objection = self.objection(restored.destination)
         return None if objection is None else f"{NOT_ALLOWED}: {not_allowed_text(restored.destination, objection)}"
-
-
-def not_allowed_text(destination: EntityPath, objection: str) -> str:
-    """What a dead letter, and the operator, are told about a destination that is not allowed."""
-    return f"x-ms-path names {destination.name!r} as the destination: {objection}."
 
 
 def from_backlog(ttl: Ttl, allow: PathPatterns) -> Route:

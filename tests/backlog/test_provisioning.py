@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from syphon.backlog.description import DOCUMENTED, Difference
-from syphon.backlog.names import QueueName, backlog_queues
 from syphon.backlog.provisioning import (
     Dropped,
     Found,
@@ -23,6 +21,7 @@ from syphon.backlog.provisioning import (
     plan,
     provision,
 )
+from syphon.backlog.queues import DOCUMENTED, Difference, QueueName, backlog_queues
 from syphon.bus.administration import Administration, Conflict, QueueFacts, Refused, Unanswered, Unreachable
 from syphon.bus.arm import ArmAdministration
 from syphon.bus.data_plane import DataPlaneAdministration

@@ -6,19 +6,19 @@ import pytest
 
 from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import Ttl
-from syphon.backlog.dead_letters import Wanted, dead_letter_path, read_dead_letters
+from syphon.backlog.dead_letters import DeadLetterFilter, dead_letter_path, read_dead_letters
 from syphon.bus.peeking import peek
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.transfer.replay import Replay, ReplayResult
 from syphon.transfer.route import Route, to_backlog, to_destination
 from tests.inspecting.conftest import FIRST, Bench, aliased, received
 
-ALL = Wanted()
+ALL = DeadLetterFilter()
 
 
-def replay(bench: Bench, route: Route, wanted: Wanted = ALL, patience: float = 60.0) -> ReplayResult:
+def replay(bench: Bench, route: Route, wanted: DeadLetterFilter = ALL, patience: float = 60.0) -> ReplayResult:
     with bench.connection() as source, bench.connection("contoso", "") as primary:
-        chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST) if wanted.takes(letter)}
+        chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST) if wanted.matches(letter)}
         return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).replay()
 
 
@@ -92,7 +92,7 @@ def test_only_what_was_chosen_is_put_back_and_the_rest_can_be_had_at_once(bench:
     bench.queue("orders")
     bench.bury(*(aliased(f"a{i}", "orders") for i in range(20)), reason="MessageTooLarge")
     bench.bury(*(aliased(f"b{i}", "orders") for i in range(5)), reason="DestinationMissing")
-    result = replay(bench, home(bench), Wanted(reason="*missing"))
+    result = replay(bench, home(bench), DeadLetterFilter(reason="*missing"))
     assert (result.chosen, result.replayed, result.left) == (5, 5, 0)
     assert sorted(str(message) for message in bench.take("orders", 5)) == [f"b{i}" for i in range(5)]
     rest = bench.take(FIRST, 20, "contoso-dr", dead=True)

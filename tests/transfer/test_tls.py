@@ -10,8 +10,9 @@ import pytest
 from azure.servicebus import ServiceBusClient
 from pydantic import SecretStr
 
-from syphon.backlog.preflight import Level, looks, queue_names, secondary_administration
+from syphon.backlog.preflight import Level, preflight_checks, secondary_administration
 from syphon.backlog.provisioning import plan, provision
+from syphon.backlog.queue_selection import queue_names
 from syphon.bus.factory import client_of, namespace_of
 from syphon.bus.namespace import Namespace
 from syphon.config import DestinationSettings, PairSettings
@@ -73,6 +74,6 @@ def test_queues_are_made_and_doors_are_tried(secure: SecureBench) -> None:  # P1
     administration = secondary_administration(pair)
     assert provision(administration, plan(administration, queue_names(pair))).count == 10
     administration.close()
-    found = [finding for look in looks(pair) for finding in look.findings()]
+    found = [finding for look in preflight_checks(pair) for finding in look.findings()]
     assert {finding.level for finding in found} <= {Level.FINE, Level.WARNING}
     assert {"can be received from", "can be sent to"} < {finding.text for finding in found}

@@ -14,7 +14,7 @@ from ..moments import Moment, millis_of
 from ..settings_file import config_option
 
 if TYPE_CHECKING:
-    from syphon.backlog import DeadLetter, SelectedQueue, Wanted
+    from syphon.backlog import DeadLetter, DeadLetterFilter, SelectedQueue
     from syphon.bus import Connection
 
     from ..chosen_queues import Unseen
@@ -39,20 +39,20 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return config_option(queue_options(command))
 
 
-def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> Wanted:
+def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> DeadLetterFilter:
     """What the filters say."""
-    from syphon.backlog import Wanted
+    from syphon.backlog import DeadLetterFilter
 
     if after is not None and before is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
-    return Wanted(reason, destination, millis_of(after), millis_of(before))
+    return DeadLetterFilter(reason, destination, millis_of(after), millis_of(before))
 
 
 class Search:
     """The dead letters that are meant, queue after queue. One that cannot be looked into does not hide the others."""
 
     def __init__(
-        self, chosen: Sequence[SelectedQueue], wanted: Wanted, limit: int | None = None, start: int = 1
+        self, chosen: Sequence[SelectedQueue], wanted: DeadLetterFilter, limit: int | None = None, start: int = 1
     ) -> None:
         self.unseen: list[Unseen] = []
         self._chosen = chosen
@@ -82,7 +82,7 @@ class Search:
 
         try:
             for letter in read_dead_letters(connection, assignment.queue, self._start):
-                if self._wanted.takes(letter):
+                if self._wanted.matches(letter):
                     yield assignment, letter
         except SyphonError as error:
             self.unseen.append((assignment, error))

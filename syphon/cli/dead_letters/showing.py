@@ -40,10 +40,10 @@ def show(
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17 --body --json
     """
-    from syphon.backlog import Wanted
+    from syphon.backlog import DeadLetterFilter
 
     chosen = assignments(load(config_file), pairs, queues)
-    searches = [Search([assignment], Wanted(), limit=1, start=sequence_number) for assignment in chosen]
+    searches = [Search([assignment], DeadLetterFilter(), limit=1, start=sequence_number) for assignment in chosen]
     found = [letter for search in searches for _, letter in search if letter.sequence_number == sequence_number]
     unseen = [one for search in searches for one in search.unseen]
     unseen_records(unseen)
