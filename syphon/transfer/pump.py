@@ -69,7 +69,7 @@ class Pump:
         self._unsettled = Unsettled(queue, record, now, self.traces)
         self.counters = self._unsettled.counters
         route = route or from_backlog(self._options.ttl, self._options.allow)
-        self._restore = route.restore
+        self._restore, self._ttl = route.restore, route.ttl
         self.destinations = Destinations(self._options, self.traces, route.objection)
         path = source or queue
         self._intake = Intake(path, secondary, self._options, self.counters, now)
@@ -230,7 +230,7 @@ class Pump:
 
     def _route(self, arrival: Arrival, wall: int) -> None:
         """Restored → its destination, or → dead letters with a reason."""
-        restored = self._restore(arrival.payload, now=wall)
+        restored = self._restore(arrival.payload, enqueued_at=None, now=wall, ttl=self._ttl)
         if isinstance(restored, Unrestorable):
             if self._is_outside(arrival):
                 self._leave_outside(arrival)

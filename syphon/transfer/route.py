@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from syphon.backlog import (
@@ -29,9 +28,9 @@ from syphon.model import EntityPath, PathPatterns
 
 
 class Restore(Protocol):
-    """Makes the message to send out of the message that was received. `now` is in milliseconds since 1970."""
+    """Makes the message to send out of the message that was received: `syphon.backlog.restore`, or one like it."""
 
-    def __call__(self, payload: bytes, *, now: int) -> Restored | Unrestorable: ...
+    def __call__(self, payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl) -> Restored | Unrestorable: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,11 @@ class Route:
     restore: Restore
     objection: Callable[[EntityPath], str | None]
     """Why nothing may be sent to a path (D13); None if it may."""
+    ttl: Ttl = Ttl.RESTORE
 
     def why_not(self, payload: bytes, now: int) -> str | None:
         """Why a message cannot take this route; None if it can. For a look beforehand: nothing is sent."""
-        restored = self.restore(payload, now=now)
+        restored = self.restore(payload, enqueued_at=None, now=now, ttl=self.ttl)
         if isinstance(restored, Unrestorable):
             return f"{restored.reason.value}: {restored.description}"
         objection = self.objection(restored.destination)
@@ -53,15 +53,15 @@ class Route:
 
 def from_backlog(ttl: Ttl, allow: PathPatterns) -> Route:
     """The route of a backlog message: restored, to its destination, if the operator allows it (D13)."""
-    # A partial, not a function: this runs for every message, and a partial adds no Python frame.
-    return Route(partial(restore, enqueued_at=None, ttl=ttl), lambda path: not_allowed(path, allow))
+    # `restore` itself: this runs for every message, and a function around it would cost a Python frame.
+    return Route(restore, lambda path: not_allowed(path, allow), ttl)
 
 
 def to_backlog(queue: str, path: str | None = None) -> Route:
     """The route of a dead letter back into its backlog queue; from there the syphon forwards it."""
     destination = EntityPath.of(queue)
 
-    def put_into_queue(payload: bytes, *, now: int) -> Restored | Unrestorable:  # noqa: ARG001 - a Restore
+    def put_into_queue(payload: bytes, **_: object) -> Restored | Unrestorable:
         try:
             copy = put_back(payload, path)
         except NotPutBack as error:
@@ -77,13 +77,13 @@ def to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Rou
     `path` is the destination to use instead of the one that the message names.
     """
 
-    def restore_dead_letter(payload: bytes, *, now: int) -> Restored | Unrestorable:
+    def restore_dead_letter(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl) -> Restored | Unrestorable:
         stamps = stamps_of(payload)
         try:
             copy = put_back(payload, path)
         except NotPutBack as error:
             return Unrestorable(UnrestorableReason.MALFORMED, str(error))
-        restored = restore(copy, enqueued_at=stamps.enqueued_at or None, now=now, ttl=ttl)
+        restored = restore(copy, enqueued_at=enqueued_at or stamps.enqueued_at or None, now=now, ttl=ttl)
         return restored if isinstance(restored, Unrestorable) else restored._replace(stamps=stamps)
 
-    return Route(restore_dead_letter, lambda destination: not_allowed(destination, pair.destinations.allowed))
+    return Route(restore_dead_letter, lambda found: not_allowed(found, pair.destinations.allowed), ttl)
