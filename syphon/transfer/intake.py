@@ -50,6 +50,8 @@ class Intake:
         self, path: str, namespace: Namespace, options: PumpOptions, counters: PumpCounters, now: Callable[[], float]
     ) -> None:
         self.last_arrival = now()
+        self.trouble: Waits | None = None
+        """Why the queue cannot be received from now, if it cannot."""
         self._path = path
         self._namespace = namespace
         self._options = options
@@ -92,6 +94,7 @@ class Intake:
         receiver = self._receiver
         if receiver is None or receiver.state is not LinkState.OPEN:
             return
+        self.trouble = None
         room = self._room(rate)
         # Often enough that the service never waits for credit, seldom enough that the flow frames cost nothing.
         if receiver.credit > room or receiver.credit < room - room // 8:
@@ -173,4 +176,5 @@ class Intake:
 
     def _wait(self, error: Waits) -> None:
         log.warning("%s cannot be received from: %s Next try in %.0f s", self._path, error, error.retry_after)
+        self.trouble = error
         self._again_at = self._now() + error.retry_after

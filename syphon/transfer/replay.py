@@ -84,6 +84,8 @@ class Replay(Pump):
         self._set_aside: list[Arrival] = []
         """Dead letters that stay: those that were not chosen, and those that could not be put back."""
         self._waits_since: dict[str, float] = {}
+        self._trouble: SyphonError | None = None
+        """Why the dead letters could not be received, if that ended the replay."""
         self._news_at = now()
         """When a dead letter last arrived that had not been seen before, or one was last in hand."""
 
@@ -96,6 +98,8 @@ class Replay(Pump):
             self._leave_missing(str(error))
         if self.stopping:
             self._leave_missing("The replay was stopped before it came to this message.")
+        if self._trouble is not None:
+            self._leave_missing(f"The dead letters could not be received: {self._trouble}")
         self._leave_missing("It was not found again: completed, deferred or locked by another receiver.")
         watch(self.result)
         return self.result
@@ -123,8 +127,10 @@ class Replay(Pump):
         if not self._missing:
             return Ended.LIMIT
         # A queue that cannot be received from is never quiet: patience is the limit for that.
-        is_over = now - self._news_at > self._options.quiet + self._patience
-        return Ended.QUIET if is_over or self._intake.is_quiet(now, self._news_at) else None
+        if now - self._news_at > self._options.quiet + self._patience:
+            self._trouble = self._intake.trouble
+            return Ended.QUIET
+        return Ended.QUIET if self._intake.is_quiet(now, self._news_at) else None
 
     def _route_arrivals(self) -> None:
         wall = wall_clock()

@@ -1,4 +1,4 @@
-"""Dead letters, as bytes: what they say of themselves, which are meant, and what they are once put back."""
+"""Dead letters as bytes: reading them, selecting them, and the message that is put back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STAMPS: dict[str, Value] = {
 
 
 def dead(payload: bytes) -> bytes:
-    """What a broker makes of a message that becomes a dead letter: properties and annotations are added, no more."""
+    """A message after a broker made it a dead letter: it adds properties and annotations, nothing else."""
     _, annotations, properties, application, body = outline(payload)
     assert application is not None  # aliases are in it
     own, kept = extract(payload, application, keys(())), extract(payload, annotations, keys(()))
@@ -47,7 +47,7 @@ def dead(payload: bytes) -> bytes:
 
 
 def pieces(payload: bytes) -> tuple[bytes, ...]:
-    """All bytes but the header's, and but for the lengths of maps: a broker that adds to one may write it longer."""
+    """All bytes except the header and the lengths of maps: a broker that adds to a map may use the long form."""
     _, annotations, properties, application, body = outline(payload)
     return (
         extract(payload, annotations, keys(())).remaining(payload),

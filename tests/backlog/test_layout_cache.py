@@ -1,4 +1,4 @@
-"""Where things stand in a message: what was learnt from one is never told of another that is laid out differently."""
+"""The layout cache never gives a message the layout of another one that is laid out differently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.backlog_messages import NOW, Sent, paths, sent
 
 
 def stored(payload: bytes, sequence: int = 1, deliveries: int = 0) -> bytes:
-    """As a broker hands it out."""
+    """A message as a broker delivers it."""
     brokered = BrokeredMessage.parse(payload)
     brokered.ordinal, brokered.enqueued_at, brokered.enqueued_sequence = sequence, NOW - 5_000, 0
     brokered.lock_token, brokered.locked_until, brokered.delivery_count = b"t" * 16, NOW, deliveries
@@ -65,7 +65,7 @@ def test_messages_that_differ_in_values_alone_share_a_layout() -> None:
         pytest.param(an_order(2).replace(b"x-opt-sequence-number", b"x-opt-sequence-numbeR"), id="another annotation"),
     ],
 )
-def test_what_is_laid_out_differently_is_walked_through(other: bytes) -> None:
+def test_a_message_with_another_layout_is_parsed(other: bytes) -> None:
     layouts = LayoutCache()
     first = layouts.of(an_order(1))
     assert layouts.of(other) == parse_layout(other)
@@ -92,7 +92,7 @@ def test_every_byte_that_a_layout_depends_on_is_looked_at() -> None:
             assert_found_as_on_foot(layouts, data[:place] + bytes((value,)) + data[place + 1 :])
 
 
-def test_only_ordinary_messages_have_landmarks() -> None:
+def test_only_ordinary_messages_have_section_starts() -> None:
     ordinary = an_order(1)
     assert section_starts(ordinary) is not None
     assert section_starts(ordinary[:-1]) is None

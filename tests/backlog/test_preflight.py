@@ -1,4 +1,4 @@
-"""What would go wrong is found before it does, on both sides of a pair, and nothing is changed."""
+"""Preflight checks find problems on both sides of a pair, and change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would become of a backlog message, said beforehand."""
+"""The preview of what a pump would do with a backlog message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def previewed(aliases: dict[str, Value], rules: PreviewRules = USUAL, ttl: int |
     return preview_message(payload, NOW, rules)
 
 
-def test_what_can_go_home_has_no_objection() -> None:
+def test_a_message_that_can_be_forwarded_has_no_reason() -> None:
     found = previewed({"path": "orders", "sessionid": "alice"})
     assert (found.message_id, found.destination, found.session_id) == ("m1", "orders", "alice")
     assert (found.enqueued_at, found.delivery_count) == (NOW - HOUR, 2)
@@ -61,7 +61,7 @@ def test_a_time_to_live_counts_from_the_backlog_or_from_the_scheduled_time() -> 
     assert (due.scheduled_for, due.expires_at) == (NOW + HOUR, NOW + HOUR + HOUR // 2)
 
 
-def test_what_has_expired_goes_home_unless_the_rest_of_its_life_is_what_counts() -> None:  # M5
+def test_an_expired_message_is_forwarded_unless_only_the_remaining_time_counts() -> None:  # M5
     assert previewed(SHORT).reason is None
     remaining = PreviewRules(ttl=Ttl.REMAINING)
     assert previewed(SHORT, remaining).reason == "Expired"

@@ -1,4 +1,4 @@
-"""Which backlog queues a command is about."""
+"""Selecting the backlog queues that a command works on."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_capitals_make_no_difference_in_a_name() -> None:
         "contoso/x-servicebus-transfer/00",
     ],
 )
-def test_other_names_are_no_backlog_queues(name: str) -> None:  # P4: nobody else's queue is taken for an extra one
+def test_other_names_are_no_backlog_queues(name: str) -> None:  # P4: a queue of another owner does not count as extra
     assert parse_queue_name(name) is None
 
 

@@ -1,4 +1,4 @@
-"""Taking aliases off: each form a value may have, what is refused and how that is told (M2 to M6)."""
+"""Restoring: each form that a value may have, what is refused, and what the dead letter says (M2 to M6)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ YEAR_1970 = 621_355_968_000_000_000
 
 
 def map_of(descriptor: bytes, key: str, value: bytes) -> bytes:
-    """A section of one pair, with the path beside it where that is due, and no body."""
+    """A section of one pair, with the path where it belongs, and no body."""
     pairs = encode(key) + value
     count = 2
     if descriptor.endswith(b"\x74") and key != "x-ms-path":
@@ -63,7 +63,7 @@ def backlogged(
     header: Header | None = None,
     annotations: dict[str, Value] | None = None,
 ) -> bytes:
-    """A message in a backlog, with whatever somebody wrote into its aliases."""
+    """A backlog message with any values as its aliases."""
     return b"".join(
         (
             header_bytes(header) if header else b"",
@@ -202,7 +202,7 @@ SENSELESS_SPANS: list[tuple[Value, str]] = [
 
 
 @pytest.mark.parametrize(("value", "told"), SENSELESS_SPANS)
-def test_a_senseless_time_to_live_is_told_by_name_value_and_what_was_expected(value: Value, told: str) -> None:  # M4
+def test_an_invalid_time_to_live_is_reported_with_name_value_and_expected_type(value: Value, told: str) -> None:  # M4
     found = refused(with_ttl(value))
     assert found.reason == UnrestorableReason.BAD_ALIAS
     assert found.description.startswith("x-ms-timetolive is ")
@@ -235,7 +235,7 @@ SENSELESS_TIMES: list[tuple[Value, str]] = [
 
 
 @pytest.mark.parametrize(("value", "told"), SENSELESS_TIMES)
-def test_a_senseless_scheduled_time_is_told_by_name_value_and_what_was_expected(value: Value, told: str) -> None:  # M4
+def test_an_invalid_scheduled_time_is_reported_with_name_value_and_expected_type(value: Value, told: str) -> None:  # M4
     found = refused(with_schedule(value))
     assert found.reason == UnrestorableReason.BAD_ALIAS
     assert found.description.startswith("x-ms-scheduledenqueuetimeutc is ")
@@ -520,7 +520,7 @@ BOMB = b"\xd0" + (2**20 + 4).to_bytes(4, "big") + (2**20).to_bytes(4, "big") + b
     ],
 )
 def test_a_message_that_is_a_bomb_is_refused_in_memory_that_fits_it(payload: bytes) -> None:  # M4
-    """It would come again and again, and end the process each time."""
+    """It would be received again and again, and end the process each time."""
     tracemalloc.start()
     try:
         back = restore(payload, enqueued_at=None, now=NOW)

@@ -1,4 +1,4 @@
-"""Byte ranges: the short way through an ordinary message and the long way through any agree."""
+"""Editing sections as bytes agrees with decoding them."""
 
 from __future__ import annotations
 
