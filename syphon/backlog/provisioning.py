@@ -120,10 +120,10 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
 
 def _look(administration: Administration, name: QueueName) -> PlannedQueue:
     try:
-        facts = administration.get_queue(name)
+        existing = administration.get_queue(name)
     except AdministrationFailed as error:
         return Unknown(name, error)
-    return Missing(name) if facts is None else Found(name, differences(facts))
+    return Missing(name) if existing is None else Found(name, differences(existing))
 
 
 _LEFT_TO_THE_SERVICE: dict[str, str] = {
@@ -291,14 +291,14 @@ def provision(
 
 def _ensure(administration: Administration, name: QueueName) -> Found | Made:
     """Creates a queue if it does not exist. Looks again: the plan may be old, and a lost answer may have been a yes."""
-    facts = administration.get_queue(name)
-    if facts is None:
+    existing = administration.get_queue(name)
+    if existing is None:
         try:
             administration.create_queue(name, DOCUMENTED)
         except Conflict:
-            facts = administration.get_queue(name)  # another client may have created it in between
-            if facts is None:
+            existing = administration.get_queue(name)  # another client may have created it in between
+            if existing is None:
                 raise
         else:
             return Made(name)
-    return Found(name, differences(facts))
+    return Found(name, differences(existing))

@@ -89,11 +89,11 @@ class Replay(Pump):
         self._news_at = now()
         """When a dead letter last arrived that had not been seen before, or one was last in hand."""
 
-    def replay(self, watch: Callable[[ReplayResult], None] = lambda _: None) -> ReplayResult:
-        """Works until all chosen dead letters are dealt with, or cannot be found. Calls `watch` at every turn."""
+    def replay(self, on_turn: Callable[[ReplayResult], None] = lambda _: None) -> ReplayResult:
+        """Works until all chosen dead letters are dealt with, or cannot be found. Calls `on_turn` at every turn."""
         try:
             for _ in self.turns():
-                watch(self.result)
+                on_turn(self.result)
         except SyphonError as error:
             self._leave_missing(str(error))
         if self.stopping:
@@ -101,7 +101,7 @@ class Replay(Pump):
         if self._trouble is not None:
             self._leave_missing(f"The dead letters could not be received: {self._trouble}")
         self._leave_missing("It was not found again: completed, deferred or locked by another receiver.")
-        watch(self.result)
+        on_turn(self.result)
         return self.result
 
     def _record(self, outcome: Outcome) -> None:
