@@ -1,24 +1,37 @@
-"""What a backlog is: how its queues are called and described, and what a message in one looks like."""
+"""Backlog queues and backlog messages: names, provisioning, checks, aliasing, restoring, previews, dead letters."""
 
 from .aliases import PATH_LIMIT
 from .aliasing import NotForBacklog, to_backlog
 from .broker_stamps import BrokerStamps, stamps_of
-from .dead_letters import DeadLetter, Group, NotPutBack, Wanted, dead_letter_path, grouped, put_back, read_dead_letters
-from .description import DOCUMENTED, Difference, QueueDescription
-from .names import (
+from .dead_letters import (
+    DeadLetter,
+    DeadLetterFilter,
+    Group,
+    NotPutBack,
+    dead_letter_path,
+    grouped,
+    put_back,
+    read_dead_letters,
+)
+from .preflight import Finding, PreflightCheck, preflight_checks, secondary_administration
+from .preview import MessagePreview, PreviewRules, preview_message
+from .provisioning import Dropped, Found, Made, Missing, Provisioned, Unknown, plan, provision
+from .queue_selection import NoQueueSelected, SelectedQueue, by_pair, queue_names, select_queues
+from .queues import (
+    DOCUMENTED,
+    NOT_ALLOWED,
     BacklogQueue,
+    Difference,
+    QueueDescription,
     QueueName,
     backlog_queues,
     never_a_destination,
     not_allowed,
+    not_allowed_text,
     parse_queue_name,
     primary_label,
 )
-from .preflight import Finding, Look, looks, queue_names, secondary_administration
-from .preview import Judged, Rules, judge
-from .provisioning import Dropped, Found, Made, Missing, Provisioned, Unknown, plan, provision
-from .queue_selection import NothingChosen, SelectedQueue, by_pair, choose
-from .restoring import Reason, Restored, Ttl, Unrestorable, destination_of, restore
+from .restoring import Restored, Ttl, Unrestorable, UnrestorableReason, destination_of, restore
 from .sender_trace import TraceContext, trace_context
 from .times import FOREVER, iso_duration
 
@@ -27,45 +40,46 @@ __all__ = [
     "BrokerStamps",
     "DOCUMENTED",
     "DeadLetter",
+    "DeadLetterFilter",
     "Difference",
     "Dropped",
     "FOREVER",
     "Finding",
     "Found",
     "Group",
-    "Judged",
-    "Look",
     "Made",
+    "MessagePreview",
     "Missing",
+    "NOT_ALLOWED",
+    "NoQueueSelected",
     "NotForBacklog",
     "NotPutBack",
-    "NothingChosen",
     "PATH_LIMIT",
+    "PreflightCheck",
+    "PreviewRules",
     "Provisioned",
     "QueueDescription",
     "QueueName",
-    "Reason",
     "Restored",
-    "Rules",
     "SelectedQueue",
     "TraceContext",
     "Ttl",
     "Unknown",
     "Unrestorable",
-    "Wanted",
+    "UnrestorableReason",
     "backlog_queues",
     "by_pair",
-    "choose",
     "dead_letter_path",
     "destination_of",
     "grouped",
     "iso_duration",
-    "judge",
-    "looks",
     "never_a_destination",
     "not_allowed",
+    "not_allowed_text",
     "parse_queue_name",
     "plan",
+    "preflight_checks",
+    "preview_message",
     "primary_label",
     "provision",
     "put_back",
@@ -73,6 +87,7 @@ __all__ = [
     "read_dead_letters",
     "restore",
     "secondary_administration",
+    "select_queues",
     "stamps_of",
     "to_backlog",
     "trace_context",

@@ -1,4 +1,4 @@
-"""The aliases of a backlog message: what it gives up to lie there is kept in properties of these names (M1).
+"""The aliases of a backlog message: application properties that keep what the message cannot have in the backlog (M1).
 
 A backlog queue has no sessions and must keep a message however long the outage lasts. So the sender's failover moves
 session id, time to live and scheduled time into application properties, and adds the path of the entity the message was
@@ -34,11 +34,11 @@ NOT_CARRIED = keys(
         "x-opt-enqueue-sequence-number",
         "x-opt-message-state",
         "x-opt-deadletter-source",
-        # Not the broker's, but it has been served in the backlog: the sender's own is in its alias.
+        # Not the broker's, but its time has passed in the backlog: the sender's own value is in its alias.
         SCHEDULED,
     )
 )
-"""Annotations that a message leaves behind with the queue it was in."""
+"""Annotations that belong to the queue and are not sent to the destination."""
 
 # Fields of the header, and of the properties.
 PRIORITY, TTL = 1, 2
@@ -50,7 +50,7 @@ def is_string(value: Value) -> TypeGuard[str]:
 
 
 def shown(value: Value) -> str:
-    """A value for people: its type, and enough of it to find it again."""
+    """A value for people: its type, and its first characters."""
     text = _typed(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
@@ -60,7 +60,7 @@ def _typed(value: Value) -> str:
         return "null"
     if isinstance(value, Described):
         name = value.descriptor
-        # As it is called where that is harmless: what stands there goes into logs and terminals.
+        # The name only if it is printable: the text goes into logs and terminals.
         return f"{name if isinstance(name, str) and name.isprintable() else repr(name)} {_typed(value.value)}"
     return f"{_KINDS.get(type(value)) or type(value).__name__.lower()} {value!r}"
 

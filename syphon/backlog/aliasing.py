@@ -1,10 +1,10 @@
-"""Aliases on: a message as it goes into a backlog queue (M1).
+"""Adds the aliases: makes a message ready for a backlog queue (M1).
 
-Bytes in, bytes out: no clock, no I/O. Only what must change is cut out and put in; every other byte of the message is
-copied as it stands, whatever its type and however it is written.
+Bytes in, bytes out: no clock, no I/O. Only the parts that must change are replaced; every other byte of the message is
+copied, whatever its type and encoding.
 
-What is left alone on purpose:
-- The partition key. A backlog queue is not partitioned and ignores it; the destination needs it back as it was.
+Unchanged on purpose:
+- The partition key. A backlog queue is not partitioned and ignores it; the destination needs it as it was.
 - Creation and expiry time, which SDKs write beside a time to live. They are the sender's, and part of the bare message.
 """
 
@@ -28,8 +28,8 @@ from .aliases import (
 from .broker_stamps import deliveries
 from .layout_cache import layout_of
 from .restoring import read
-from .section_edit import NULL, field, keys, take, with_fields, with_pairs
-from .times import EARLIEST, LATEST, Senseless, timespan_bytes
+from .section_edit import NULL, extract, field, keys, with_fields, with_pairs
+from .times import EARLIEST, LATEST, InvalidValue, timespan_bytes
 
 _KEY = {name: encode(name) for name in (PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}
 _SCHEDULED_KEYS = keys((SCHEDULED,))
@@ -40,21 +40,21 @@ class NotForBacklog(SyphonError):
 
 
 def to_backlog(payload: bytes, path: str) -> bytes:
-    """The message as it goes into a backlog queue, meant for `path` (M1). Raises NotForBacklog."""
+    """The message with aliases, for a backlog queue; `path` is its destination (M1). Raises NotForBacklog."""
     if not path.strip() or len(path) > PATH_LIMIT:
-        raise NotForBacklog(f"{shown(path)} is no path of an entity: it has 1 to {PATH_LIMIT} characters")
+        raise NotForBacklog(f"{shown(path)} is not the path of an entity: a path has 1 to {PATH_LIMIT} characters")
     try:
         return _aliased(payload, path)
     except Malformed as error:
         raise NotForBacklog(f"the message is not well-formed AMQP 1.0: {error}") from None
-    except Senseless as error:
+    except InvalidValue as error:
         raise NotForBacklog(str(error)) from None
 
 
 def _aliased(data: bytes, path: str) -> bytes:
     layout = layout_of(data)
     header, annotations, properties, application, body = layout.outline
-    # What cannot be read now could not be restored later.
+    # A message that cannot be read now could not be restored later.
     read(data, layout), deliveries(data, header)
     edits: list[tuple[int, int, bytes]] = []
     aliases: list[bytes] = []
@@ -62,7 +62,7 @@ def _aliased(data: bytes, path: str) -> bytes:
     if header is not None and (raw := field(data, header, TTL)) is not None:
         ttl = decode(raw)[0]
         if not isinstance(ttl, UInt):
-            raise Senseless(f"the time to live (header ttl) is {shown(ttl)}, expected is a uint of milliseconds")
+            raise InvalidValue(f"the time to live (header ttl) is {shown(ttl)}, expected is a uint of milliseconds")
         aliases.append(_KEY[TIME_TO_LIVE] + timespan_bytes(ttl))
         edits.append((header.start, header.end, with_fields(data, header, Section.HEADER, {TTL: NULL})))
 
@@ -72,17 +72,17 @@ def _aliased(data: bytes, path: str) -> bytes:
         if when is not None:
             if not isinstance(when, Timestamp) or not EARLIEST <= when <= LATEST:
                 expected = "a timestamp between the years 1 and 9999"
-                raise Senseless(f"{SCHEDULED} is {shown(when)}, expected is {expected}")
+                raise InvalidValue(f"{SCHEDULED} is {shown(when)}, expected is {expected}")
             aliases.append(_KEY[SCHEDULED_TIME] + data[start:end])
-        others = take(data, annotations, _SCHEDULED_KEYS)
-        cleared = with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, others.pairs, others.rest(data))
+        others = extract(data, annotations, _SCHEDULED_KEYS)
+        cleared = with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, others.pairs, others.remaining(data))
         edits.append((annotations.start, annotations.end, cleared))
 
     if properties is not None and (raw := field(data, properties, GROUP_ID)) is not None:
         session = decode(raw)[0]
         if not is_string(session):
-            raise Senseless(f"the session id (group-id) is {shown(session)}, expected is a string")
-        # The very bytes: a string has two forms, and restoring must give back the one it had.
+            raise InvalidValue(f"the session id (group-id) is {shown(session)}, expected is a string")
+        # The original bytes: a string has two forms, and restoring must give back the form it had.
         aliases.append(_KEY[SESSION_ID] + raw)
         cleared = with_fields(data, properties, Section.PROPERTIES, {GROUP_ID: NULL})
         edits.append((properties.start, properties.end, cleared))
@@ -90,9 +90,11 @@ def _aliased(data: bytes, path: str) -> bytes:
     own = layout.aliases
     if own.found:
         names = ", ".join(own.found)
-        raise NotForBacklog(f"the message comes from a backlog queue, for it has {names}: restore it before sending it")
+        raise NotForBacklog(
+            f"the message comes from a backlog queue, because it has {names}: restore it before you send it"
+        )
     aliases.append(_KEY[PATH] + encode(path))
-    pairs = own.rest(data) + b"".join(aliases)
+    pairs = own.remaining(data) + b"".join(aliases)
     added = with_pairs(data, application, Section.APPLICATION_PROPERTIES, own.pairs + len(aliases), pairs)
     edits.append((application.start, application.end, added) if application is not None else (body, body, added))
 

@@ -1,8 +1,8 @@
-"""The dead letters of a backlog queue: what they say of themselves, which of them are meant, and how one is put back.
+"""The dead letters of a backlog queue: reads, filters and groups them, and makes the message to put back.
 
-A dead letter is the message as it lay in the backlog, with two application properties more (`DeadLetterReason` and
-`DeadLetterErrorDescription`) and the broker's annotations. To put it back is to take just these away again: all other
-bytes stay, the message id among them.
+A dead letter is the backlog message with two more application properties (`DeadLetterReason` and
+`DeadLetterErrorDescription`) and the broker's annotations. To put it back means to remove just these: all other bytes
+stay, the message id among them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from syphon.model import EntityPath, MessageFilter, PathPatterns, SyphonError
 
 from .aliases import NOT_CARRIED, PATH
 from .broker_stamps import stamps_of
-from .section_edit import NULL, keys, outline, take, with_fields, with_pairs
+from .section_edit import NULL, extract, keys, outline, with_fields, with_pairs
 
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 _OF_DEAD_LETTERS = keys((REASON, DESCRIPTION))
 _AND_PATH = keys((REASON, DESCRIPTION, PATH))
 _PATH_KEY = encode(PATH)
 _ACQUIRER, _DELIVERIES = 3, 4
-"""Fields of the header that are the broker's."""
+"""Fields of the header that the broker writes."""
 
 
 class NotPutBack(SyphonError):
@@ -33,7 +33,7 @@ class NotPutBack(SyphonError):
 
 
 class DeadLetter(NamedTuple):
-    """What a dead letter says of itself. Times are milliseconds since 1970."""
+    """What is known of a dead letter. Times are milliseconds since 1970."""
 
     queue: str
     sequence_number: int
@@ -42,7 +42,7 @@ class DeadLetter(NamedTuple):
     destination: str | None
     message_id: str | None
     enqueued_at: int | None
-    """When it came into the backlog, not when it became a dead letter: nobody writes that down."""
+    """When it came into the backlog. The broker does not record when it became a dead letter."""
     payload: bytes
 
     @property
@@ -55,19 +55,19 @@ def dead_letter_path(queue: str) -> str:
 
 
 def read_dead_letters(connection: Connection, queue: str, start: int = 1) -> Iterator[DeadLetter]:
-    """The dead letters of a backlog queue, by peek: nothing is locked or changed."""
+    """Reads the dead letters of a backlog queue by peeking: nothing is locked or changed."""
     return (read(queue, peeked) for peeked in peek(connection, dead_letter_path(queue), start))
 
 
 def read(queue: str, peeked: Peeked) -> DeadLetter:
-    """Never raises: one that cannot be read is a dead letter all the same."""
+    """Reads one dead letter. Never raises: a malformed message can be a dead letter, too."""
     payload = peeked.payload
     try:
         message = Message(payload)
-        said, message_id = message.application_properties(), message.properties().message_id
-        reason, description, path = said.get(REASON), said.get(DESCRIPTION), said.get(PATH)
+        properties, message_id = message.application_properties(), message.properties().message_id
+        reason, description, path = properties.get(REASON), properties.get(DESCRIPTION), properties.get(PATH)
     except Malformed as error:
-        reason, description, path, message_id = "", f"It is not well-formed AMQP 1.0: {error}.", None, None
+        reason, description, path, message_id = "", f"The message is not well-formed AMQP 1.0: {error}.", None, None
     return DeadLetter(
         queue=queue,
         sequence_number=peeked.sequence_number,
@@ -81,17 +81,17 @@ def read(queue: str, peeked: Peeked) -> DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which dead letters are meant. Patterns as in the settings: `*` is any text, and capitals make no difference."""
+class DeadLetterFilter:
+    """Selects dead letters. Patterns are as in the settings: `*` is any text, and capitals make no difference."""
 
     reason: str = "*"
     destination: str = "*"
-    """One that has no destination is met by an empty pattern and by `*`."""
+    """The empty pattern and `*` match a dead letter without a destination."""
     after: int | None = None
     before: int | None = None
     """Enqueued at or after, and before, in milliseconds since 1970."""
 
-    def takes(self, letter: DeadLetter) -> bool:
+    def matches(self, letter: DeadLetter) -> bool:
         messages = MessageFilter(PathPatterns.of([self.destination]), self.before, self.after)
         destination = EntityPath.of(letter.destination or "")
         return fnmatchcase(letter.reason.lower(), self.reason.lower()) and messages.matches(
@@ -111,7 +111,7 @@ class Group:
 
 
 def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
-    """By reason and destination, the most first. Holds a group each, and no letter but its example."""
+    """Groups dead letters by reason and destination, the largest first. Keeps one letter of each group in memory."""
     groups: dict[tuple[str, str | None], Group] = {}
     for letter in letters:
         group = groups.setdefault((letter.reason, letter.destination), Group(letter.reason, letter.destination, letter))
@@ -123,29 +123,29 @@ def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
 
 
 def put_back(payload: bytes, path: str | None = None) -> bytes:
-    """The message as it lay in the backlog before it became a dead letter (X4); with `path`, meant for that entity.
+    """The backlog message as it was before it became a dead letter (X4); `path` replaces its destination.
 
-    Raises NotPutBack for what is no message at all.
+    Raises NotPutBack if the bytes are not a message.
     """
     try:
         return _put_back(payload, path)
     except Malformed as error:
-        raise NotPutBack(f"It is not well-formed AMQP 1.0: {error}.") from None
+        raise NotPutBack(f"The message is not well-formed AMQP 1.0: {error}.") from None
 
 
 def _put_back(data: bytes, path: str | None) -> bytes:
     header, annotations, properties, application, body = outline(data)
-    kept = take(data, annotations, NOT_CARRIED)
+    kept = extract(data, annotations, NOT_CARRIED)
     unwanted = _OF_DEAD_LETTERS if path is None else _AND_PATH
-    own = take(data, application, unwanted)
-    pairs, count = own.rest(data), own.pairs
+    own = extract(data, application, unwanted)
+    pairs, count = own.remaining(data), own.pairs
     if path is not None:
         pairs, count = pairs + _PATH_KEY + encode(path), count + 1
     fresh = {_ACQUIRER: NULL, _DELIVERIES: NULL} if header is not None else {}
     return b"".join(
         (
             with_fields(data, header, Section.HEADER, fresh),
-            with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept.pairs, kept.rest(data)),
+            with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept.pairs, kept.remaining(data)),
             data[properties.start : properties.end] if properties is not None else b"",
             with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
             data[body:],

@@ -1,8 +1,8 @@
-"""Where things stand in a message: what must be known of it before it is cut.
+"""The layout of a message: the byte ranges that must be known before a section can be edited.
 
-To find out, its sections, their pairs and their fields are walked through. But messages of one sender look alike. So a
-layout is remembered together with the bytes that decided it, which are those the walk looked at: constructors, lengths,
-keys, and no values. A message that agrees in all of them has the same layout, and to see that is one comparison.
+Parsing goes through the sections, their pairs and their fields. But messages of one sender have the same layout. So the
+cache keeps a layout together with the bytes that determine it: constructors, lengths and keys, but no values. A message
+that agrees in all of them has the same layout, and one comparison shows it.
 """
 
 from __future__ import annotations
@@ -15,94 +15,97 @@ from typing import NamedTuple, TypeAlias
 from syphon.amqp import Span, skip
 
 from .aliases import ALIASES, NOT_CARRIED
-from .section_edit import Outline, Place, Taken, content, fields, keys, outline, take
+from .section_edit import ByteRange, Extracted, Outline, content, extract, fields, keys, outline
 
 _PARTITION = "x-opt-partition-key"
 _PARTITION_KEY = keys((_PARTITION,))
 
 MOST_LAYOUTS = 512
+"""Layouts in the cache, at most."""
 LONGEST_HEAD = 2048
-"""Bytes before the body. Who writes more than that does not write it alike again."""
-MISSES_A_LESSON = 8
-"""Not every new layout is worth remembering: where no two messages are alike, remembering must cost next to nothing."""
+"""Bytes before the body. Messages with more than that rarely have the same layout again."""
+MISSES_PER_ENTRY = 8
+"""One layout in so many misses is added to the cache: where all messages differ, the cache must cost very little."""
 
 
 class Layout(NamedTuple):
-    """The places in a message: the same in all that are laid out alike."""
+    """The byte ranges in a message."""
 
     outline: Outline
     fields: list[int]
-    """Where each field of the properties begins, and behind them where the last one ends."""
-    annotations: Taken
-    """Without those that are not carried."""
-    aliases: Taken
+    """The start of each field of the properties, and the end of the last one."""
+    annotations: Extracted
+    """The annotations without those that stay behind in the queue."""
+    aliases: Extracted
     """The application properties without the aliases."""
-    partition_key: Place | None
+    partition_key: ByteRange | None
 
 
-def walk(data: bytes) -> Layout:
+def parse_layout(data: bytes) -> Layout:
     """The layout of any message. Raises Malformed."""
     found = outline(data)
     return Layout(
         found,
         fields(data, found.properties) if found.properties is not None else [],
-        take(data, found.annotations, NOT_CARRIED),
-        take(data, found.application, ALIASES),
-        take(data, found.annotations, _PARTITION_KEY).found.get(_PARTITION),
+        extract(data, found.annotations, NOT_CARRIED),
+        extract(data, found.application, ALIASES),
+        extract(data, found.annotations, _PARTITION_KEY).found.get(_PARTITION),
     )
 
 
-Landmarks: TypeAlias = tuple[int, ...]
-"""The code and the start of each section, the body's last."""
+SectionStarts: TypeAlias = tuple[int, ...]
+"""The code and the start of each section; the body is the last."""
 
 
 class _Known(NamedTuple):
     layout: Layout
-    decisive: Callable[[bytes], tuple[bytes, ...]]
+    structure: Callable[[bytes], tuple[bytes, ...]]
     """Picks the bytes that the layout depends on."""
     expected: tuple[bytes, ...]
 
 
-class Layouts:
-    """Those that were seen before. Threads may share them: what is remembered is never changed."""
+class LayoutCache:
+    """The layouts of earlier messages. Threads may share a cache: its entries never change."""
 
     def __init__(self) -> None:
-        self._known: dict[Landmarks, _Known] = {}
+        self._known: dict[SectionStarts, _Known] = {}
         self._misses = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
     def of(self, data: bytes) -> Layout:
-        """The layout of a message, found at a glance or on foot. Raises Malformed."""
-        marks = landmarks(data)
-        if marks is None:
-            return walk(data)
-        known = self._known.get(marks)
-        if known is not None and known.decisive(data) == known.expected:
+        """The layout of a message, from the cache or by parsing. Raises Malformed."""
+        starts = section_starts(data)
+        if starts is None:
+            return parse_layout(data)
+        known = self._known.get(starts)
+        if known is not None and known.structure(data) == known.expected:
             return known.layout
-        layout = walk(data)
+        layout = parse_layout(data)
         self._misses += 1
-        if self._misses % MISSES_A_LESSON == 1 and layout.outline.body <= LONGEST_HEAD:
-            self._remember(marks, data, layout)
+        if self._misses % MISSES_PER_ENTRY == 1 and layout.outline.body <= LONGEST_HEAD:
+            self._remember(starts, data, layout)
         return layout
 
-    def _remember(self, marks: Landmarks, data: bytes, layout: Layout) -> None:
+    def _remember(self, starts: SectionStarts, data: bytes, layout: Layout) -> None:
         if len(self._known) >= MOST_LAYOUTS:
             self._known.clear()
-        decisive = _picked(layout.outline.body, values(data, layout))
-        self._known[marks] = _Known(layout, decisive, decisive(data))
+        structure = _picker(layout.outline.body, values(data, layout))
+        self._known[starts] = _Known(layout, structure, structure(data))
 
 
-layout_of = Layouts().of
+layout_of = LayoutCache().of
 
 
-def landmarks(data: bytes) -> Landmarks | None:
-    """Of an ordinary message: short descriptors, and one section of binary data for its body. None: it is another one.
+def section_starts(data: bytes) -> SectionStarts | None:
+    """The section starts of an ordinary message: short descriptors, and one section of binary data as its body.
 
-    Plain numbers instead of `Section`: every message passes here, and an enum would double the cost.
+    None for any other message.
+
+    It uses plain numbers instead of `Section` because it runs for every message: an enum would double the cost.
     """
-    marks: list[int] = []
+    starts: list[int] = []
     pos, last = 0, 0x6F
     try:
         while True:
@@ -115,12 +118,12 @@ def landmarks(data: bytes) -> Landmarks | None:
                 after = pos + 8 + _UINT(data, pos + 4)[0]
             else:
                 return None
-            marks += (code, pos)
+            starts += (code, pos)
             if code > 0x74:
                 is_all = code == 0x75 and (kind == 0xB0 or kind == 0xA0) and after == len(data)
-                return tuple(marks) if is_all else None
+                return tuple(starts) if is_all else None
             last, pos = code, after
-    except struct.error:  # it ends too early, or after a section that is no body
+    except struct.error:  # the message ends too early, or after a section that is not a body
         return None
 
 
@@ -129,8 +132,8 @@ _SECTION_HEAD = struct.Struct(">HBBB").unpack_from
 _UINT = struct.Struct(">I").unpack_from
 
 
-def values(data: bytes, layout: Layout) -> Iterator[Place]:
-    """In the order they stand, the bytes that no layout depends on: the header, and what values hold."""
+def values(data: bytes, layout: Layout) -> Iterator[ByteRange]:
+    """The byte ranges, in order, that no layout depends on: the header, and the contents of values."""
     header, annotations, _, application, _ = layout.outline
     if header is not None:
         yield header.start, header.end
@@ -142,7 +145,7 @@ def values(data: bytes, layout: Layout) -> Iterator[Place]:
         yield from _map_values(data, application)
 
 
-def _map_values(data: bytes, span: Span) -> Iterator[Place]:
+def _map_values(data: bytes, span: Span) -> Iterator[ByteRange]:
     pos, items = content(data, span, 0xC1)
     for _ in range(items // 2):
         value = skip(data, pos, span.end)
@@ -151,7 +154,7 @@ def _map_values(data: bytes, span: Span) -> Iterator[Place]:
 
 
 def _held(data: bytes, start: int, end: int) -> int:
-    """Where a value's own bytes begin, behind those that say what it is and how long."""
+    """The start of a value's content, after the bytes that give its type and length."""
     code = data[start]
     if code == 0:
         return _held(data, skip(data, start + 1, end), end)
@@ -161,8 +164,8 @@ def _held(data: bytes, start: int, end: int) -> int:
 _LENGTH_BYTES = {0xA: 1, 0xC: 1, 0xE: 1, 0xB: 4, 0xD: 4, 0xF: 4}
 
 
-def _picked(end: int, left_out: Iterator[Place]) -> Callable[[bytes], tuple[bytes, ...]]:
-    """What picks all bytes up to `end` but these."""
+def _picker(end: int, left_out: Iterator[ByteRange]) -> Callable[[bytes], tuple[bytes, ...]]:
+    """A function that picks all bytes up to `end` except these ranges."""
     form, pos = [">"], 0
     for start, after in left_out:
         form.append(f"{start - pos}s{after - start}x")

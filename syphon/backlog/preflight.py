@@ -1,7 +1,7 @@
-"""What would go wrong, before it does: a pair is looked at from both sides, and nothing is changed.
+"""Checks both sides of a pair before a worker uses it, and changes nothing.
 
-Each look gives findings; one that fails does not stop the others, so that everything that is wrong is told at once.
-No look takes longer than a minute or so, whoever is silent.
+Each check yields findings. A check that fails does not stop the others, so that the operator sees all problems at once.
+No check takes much longer than a minute, even if a service does not answer.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from syphon.model import (
     Waits,
 )
 
-from .names import QueueName, backlog_queues, never_a_destination, primary_label
 from .provisioning import Found, Missing, Plan, plan
+from .queue_selection import queue_names
+from .queues import QueueName, never_a_destination, primary_label
 
 ANSWER_WITHIN = 15.0
-"""Seconds for an answer. A worker is more patient; who looks is waited for."""
+"""Seconds for an answer. A worker waits longer, but a person waits for this one."""
 PATIENCE = 45.0
-"""Seconds for all doors of a namespace together."""
+"""Seconds for all links to a namespace together."""
 
-_OF_NO_USE = frozenset({"requires_session", "forward_to", "status"})
-"""What keeps messages from coming in or out, whereas other differences are the owner's business (P3)."""
+_UNUSABLE_IF = frozenset({"requires_session", "forward_to", "status"})
+"""Differences that stop messages. All others are the owner's decision (P3)."""
 
 
 class Level(StrEnum):
@@ -53,11 +54,11 @@ class Level(StrEnum):
 
     FINE = "ok"
     WARNING = "warning"
-    """It works, but not as one may think."""
+    """It works, but perhaps not as expected."""
     UNREACHABLE = "unreachable"
     """It may work later."""
     DENIED = "denied"
-    """Credentials or claims."""
+    """Credentials were refused, or a claim is missing."""
     PROBLEM = "problem"
     """It will not work."""
 
@@ -73,7 +74,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of checking one thing."""
 
     pair: str
     side: Side
@@ -84,30 +85,24 @@ class Finding:
     text: str
 
 
-def queue_names(pair: PairSettings) -> list[QueueName]:
-    """The backlog queues a pair has by its settings."""
-    label = primary_label(pair.primary.host, pair.name, pair.primary.name)
-    return [queue.name for queue in backlog_queues(label, pair.backlog_queue_count)]
-
-
 def secondary_administration(
     pair: PairSettings, via: Via | None = None, timeout: float = OPERATION_TIMEOUT
 ) -> Administration:
-    """What makes the backlog queues."""
+    """The administration client that creates the backlog queues."""
     name = primary_label(pair.secondary.host, pair.name, pair.secondary.name)
     return administration_of(pair.secondary, via or pair.provision.via, name, timeout)
 
 
-def looks(pair: PairSettings, makes_queues: bool = True) -> list[Look]:
-    """All there is to look at before a worker serves a pair; they may run side by side.
+def preflight_checks(pair: PairSettings, makes_queues: bool = True) -> list[PreflightCheck]:
+    """All checks before a worker serves a pair; they may run at the same time.
 
-    A worker that makes no queues needs no Manage claim on the secondary, so nothing is asked that takes one.
+    A worker that creates no queues needs no Manage claim on the secondary, so then no check needs the claim.
     """
     return [_Secondary(pair, makes_queues), _Primary(pair)]
 
 
-class Look:
-    """A look at one side of a pair."""
+class PreflightCheck:
+    """Checks one side of a pair."""
 
     side: Side
 
@@ -128,36 +123,38 @@ class Look:
         return Finding(self.pair.name, self.side, self.settings.host, entity, level, text)
 
     def _failure(self, error: SyphonError, entity: str | None = None) -> Finding:
-        # The entity stands in front of the text already; without it, what is wrong with many is said in the same words.
+        # The entity is shown before the text. Without its name, the same problem of many entities has the same text.
         text = str(error) if entity is None else str(error).replace(f" '{entity}'", "")
         return self._finding(_level(error), text, entity)
 
-    def _doors(self, paths: Sequence[str]) -> Iterator[Finding]:
-        """Whether links can be opened; with no path, whether the namespace takes us at all."""
+    def _links(self, paths: Sequence[str]) -> Iterator[Finding]:
+        """Checks that links can be opened; without paths, that the namespace accepts the connection."""
         deadline = time.monotonic() + PATIENCE
         try:
             with (
                 client_of(self.settings) as client,
                 closing(Connection(client, paths[0] if paths else "", ANSWER_WITHIN)) as connection,
             ):
-                yield self._finding(Level.FINE, "can be reached over AMQP, and takes our credentials")
+                yield self._finding(Level.FINE, "can be reached over AMQP, and accepts the credentials")
                 for path in paths:
                     if time.monotonic() > deadline:
-                        yield self._finding(Level.UNREACHABLE, "was not looked at: the others took too long", path)
+                        yield self._finding(
+                            Level.UNREACHABLE, "was not checked: the other entities took too long", path
+                        )
                     else:
-                        yield self._door(connection, path)
+                        yield self._link(connection, path)
         except DestinationUnreachable as error:
-            way = "Check that it is up and the network lets AMQP through (port 5671), or try again later."
-            yield self._finding(Level.UNREACHABLE, f"{error}. {way}")
+            advice = "Check that it is up and the network lets AMQP through (port 5671), or try again later."
+            yield self._finding(Level.UNREACHABLE, f"{error}. {advice}")
         except SyphonError as error:
             yield self._failure(error)
 
-    def _door(self, connection: Connection, path: str) -> Finding:
+    def _link(self, connection: Connection, path: str) -> Finding:
         raise NotImplementedError
 
 
-class _Secondary(Look):
-    """The backlog queues: whether they are there and as documented (P2), and whether we may listen."""
+class _Secondary(PreflightCheck):
+    """Checks that the backlog queues exist as documented (P2), and that the worker may listen."""
 
     side = Side.SECONDARY
 
@@ -173,17 +170,17 @@ class _Secondary(Look):
                 if finding.level is Level.PROBLEM and finding.entity is not None:
                     missing.add(finding.entity)
                 yield finding
-            # One tells of the Listen claim, which is the namespace's; that they are there, the administration has said.
+            # One queue is enough to check the Listen claim of the namespace; the administration has found the queues.
             names = [name for name in names if name not in missing][:1]
-        yield from self._doors(names)
+        yield from self._links(names)
 
     def _described(self, names: Sequence[QueueName]) -> Iterator[Finding]:
         try:
             with closing(secondary_administration(self.pair, timeout=ANSWER_WITHIN)) as administration:
                 found = plan(administration, names)
         except NotAuthorized as error:
-            way = "`syphon run --no-provision` does without, if the queues are there; so does this command."
-            yield self._finding(Level.DENIED, f"{error} {way}")
+            advice = "If the queues exist, `syphon run --no-provision` does not need the claim; nor does this command."
+            yield self._finding(Level.DENIED, f"{error} {advice}")
             return
         except SyphonError as error:
             yield self._failure(error)
@@ -196,7 +193,7 @@ class _Secondary(Look):
                 yield self._finding(Level.PROBLEM, "missing; to be made with `syphon provision`", queue.name)
             elif isinstance(queue, Found) and queue.differences:
                 differing = "; ".join(map(str, queue.differences))
-                if _OF_NO_USE.isdisjoint(difference.property for difference in queue.differences):
+                if _UNUSABLE_IF.isdisjoint(difference.property for difference in queue.differences):
                     yield self._finding(Level.WARNING, f"there, and used as it is, but {differing}", queue.name)
                 else:
                     text = f"there, but of no use as a backlog: {differing}; set that right, or delete it"
@@ -206,13 +203,13 @@ class _Secondary(Look):
             elif queue.because is not found.unlisted:
                 yield self._failure(queue.because, queue.name)
         for name in found.extra:
-            beyond = f"beyond the count of {len(found.queues)}: nobody listens"
+            beyond = f"beyond the count of {len(found.queues)}: no worker listens to it"
             text = f"{beyond}; to be emptied with `syphon drain --all-found`"
             yield self._finding(Level.WARNING, text, name)
         if found.unlisted is not None:
             yield self._failure(found.unlisted)
 
-    def _door(self, connection: Connection, path: str) -> Finding:
+    def _link(self, connection: Connection, path: str) -> Finding:
         error = try_receiver(connection, path)
         if error is None:
             return self._finding(Level.FINE, "can be received from", path)
@@ -223,8 +220,8 @@ class _Secondary(Look):
         return self._failure(error, path)
 
 
-class _Primary(Look):
-    """The destinations: whether those that are named are there, and whether we may send."""
+class _Primary(PreflightCheck):
+    """Checks that the destinations that the settings name exist, and that the worker may send."""
 
     side = Side.PRIMARY
 
@@ -234,17 +231,17 @@ class _Primary(Look):
         named = [path for path in allow if path not in patterns]
         useless = {path: why for path in named if (why := never_a_destination(EntityPath.of(path))) is not None}
         for path, why in useless.items():
-            text = f"never takes a message: {why}; take it out of destinations.allow"
+            text = f"never takes a message: {why}; remove it from destinations.allow"
             yield self._finding(Level.WARNING, text, path)
         reached = True
-        for finding in self._doors([path for path in named if path not in useless]):
+        for finding in self._links([path for path in named if path not in useless]):
             reached = reached and not (finding.entity is None and finding.level is not Level.FINE)
             yield finding
         if reached:
             yield from self._covered([pattern for pattern in patterns if pattern != "*"])
 
     def _covered(self, patterns: Sequence[str]) -> Iterator[Finding]:
-        """What is there for each pattern. A worker can do without the Manage claim that this takes, and so can we."""
+        """Lists what each pattern matches. This needs the Manage claim; without it the check only says so."""
         if not patterns:
             return
         try:
@@ -254,32 +251,32 @@ class _Primary(Look):
                 ]
         except SyphonError:
             for pattern in patterns:
-                text = "a pattern; without the Manage claim nobody can see which queues and topics it is good for"
+                text = "a pattern; without the Manage claim syphon cannot see which queues and topics it matches"
                 yield self._finding(Level.FINE, text, pattern)
             return
         for pattern in patterns:
             covered = [name for name in names if PathPatterns.of([pattern]).fit(EntityPath.of(name))]
             if covered:
                 more = f" and {len(covered) - 3} more" if len(covered) > 3 else ""
-                yield self._finding(Level.FINE, f"good for {', '.join(covered[:3])}{more}", pattern)
+                yield self._finding(Level.FINE, f"matches {', '.join(covered[:3])}{more}", pattern)
             else:
-                text = "a pattern that is good for no queue or topic there is; mend it, or make them"
+                text = "a pattern that matches no queue or topic; correct it, or create the entities"
                 yield self._finding(Level.WARNING, text, pattern)
 
-    def _door(self, connection: Connection, path: str) -> Finding:
+    def _link(self, connection: Connection, path: str) -> Finding:
         error = try_sender(connection, EntityPath.of(path).name)
         if error is None:
             return self._finding(Level.FINE, "can be sent to", path)
         if isinstance(error, NotAuthorized):
             return self._finding(Level.DENIED, f"{error} {_grant('Send', 'Sender')}", path)
         if isinstance(error, DestinationMissing):
-            text = f"no queue or topic of that name; {self._fate(error)}"
+            text = f"no queue or topic of that name; {self._consequence(error)}"
             return self._finding(Level.PROBLEM, text, path)
         if isinstance(error, DestinationDisabled):
-            return self._finding(Level.PROBLEM, f"disabled; {self._fate(error)}", path)
+            return self._finding(Level.PROBLEM, f"disabled; {self._consequence(error)}", path)
         return self._failure(error, path)
 
-    def _fate(self, error: SyphonError) -> str:
+    def _consequence(self, error: SyphonError) -> str:
         if type(error) in self.pair.destinations.permanent():
             return "messages would be dead-lettered"
         return "messages would wait in the backlog"
@@ -292,9 +289,6 @@ def _grant(claim: str, role: str) -> str:
 def _level(error: SyphonError) -> Level:
     if isinstance(error, NotAuthorized):
         return Level.DENIED
-    # A name that is not known may be one that is not known yet; it is told as what it is.
-    return (
-        Level.UNREACHABLE
-        if isinstance(error, Waits | AdministrationUnavailable | Interrupted | NamespaceGone)
-        else Level.PROBLEM
-    )
+    # A namespace that is unknown may only be unknown yet: it counts as unreachable.
+    may_work_later = isinstance(error, Waits | AdministrationUnavailable | Interrupted | NamespaceGone)
+    return Level.UNREACHABLE if may_work_later else Level.PROBLEM

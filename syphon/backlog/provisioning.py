@@ -1,7 +1,7 @@
-"""The backlog queues of a pair: what is there, what would be made, and making it (SPEC P).
+"""Provisions the backlog queues of a pair: finds those that exist, and creates the others (P1 to P6).
 
-`plan` only looks. What it gives can be shown, and `provision` carries it out. Nothing is ever changed or deleted: a
-queue that is there with another description is its owner's business, and is used as it is.
+`plan` only looks; its result can be shown, and `provision` carries it out. Nothing is ever changed or deleted: a queue
+that exists with another description is its owner's decision, and is used as it is.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import TypeAlias
 from syphon.bus import Administration, AdministrationFailed, AdministrationUnreachable, EntityConflict, QueueInfo
 from syphon.model import SyphonError
 
-from .description import DOCUMENTED, Difference, QueueDescription
-from .names import MARK, QueueName, parse_queue_name
+from .queues import DOCUMENTED, MARK, Difference, QueueDescription, QueueName, parse_queue_name
 
 TRIES = 3
+"""Tries for each queue (P5)."""
 PAUSE = 30.0
 """Seconds between two tries."""
 
 _log = logging.getLogger(__name__)
 
 
-# What was found -------------------------------------------------------------------------------------------------------
+# --- what was found --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A queue that is there, as owed or with differences."""
+    """A queue that exists, as documented or with differences."""
 
     name: QueueName
     differences: tuple[Difference, ...] = ()
@@ -44,7 +44,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A queue that is not there, and would be made."""
+    """A queue that does not exist, and would be created."""
 
     name: QueueName
 
@@ -54,13 +54,13 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A queue we could not look for."""
+    """A queue that could not be looked up."""
 
     name: QueueName
     because: AdministrationFailed
 
     def __str__(self) -> str:
-        return f"queue {self.name} could not be looked for: {self.because}"
+        return f"queue {self.name} could not be looked up: {self.because}"
 
 
 PlannedQueue: TypeAlias = Found | Missing | Unknown
@@ -68,14 +68,14 @@ PlannedQueue: TypeAlias = Found | Missing | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is there, and what would be made."""
+    """Which queues exist, and which would be created."""
 
     namespace: str
     queues: tuple[PlannedQueue, ...]
     extra: tuple[QueueName, ...] = ()
-    """Backlog queues beyond the count, which some earlier setting has left (P4)."""
+    """Backlog queues beyond the count, from an earlier setting (P4)."""
     unlisted: AdministrationFailed | None = None
-    """Why extra queues could not be looked for, if so."""
+    """Why extra queues could not be listed, if they could not."""
 
     @property
     def as_owed(self) -> tuple[Found, ...]:
@@ -97,14 +97,14 @@ class Plan:
 def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
     """Looks at the queues of these names, `<primary>/x-servicebus-transfer/0` and on, and changes nothing.
 
-    Raises `NotAuthorized` and `NamespaceGone`; what else goes wrong with a queue is part of the plan.
+    Raises `NotAuthorized` and `NamespaceGone`; any other problem with a queue is part of the plan.
     """
     if not names:
         raise ValueError("a pair has at least one backlog queue")
     queues: list[PlannedQueue] = []
     unlisted: AdministrationFailed | None = None
     for name in names:
-        # Out of reach is out of reach: to ask for each queue would cost a timeout each.
+        # The namespace is unreachable: asking for each queue would cost a timeout for each.
         queue = Unknown(name, unlisted) if unlisted is not None else _look(administration, name)
         queues.append(queue)
         if isinstance(queue, Unknown) and isinstance(queue.because, AdministrationUnreachable):
@@ -120,10 +120,10 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
 
 def _look(administration: Administration, name: QueueName) -> PlannedQueue:
     try:
-        facts = administration.get_queue(name)
+        existing = administration.get_queue(name)
     except AdministrationFailed as error:
         return Unknown(name, error)
-    return Missing(name) if facts is None else Found(name, differences(facts))
+    return Missing(name) if existing is None else Found(name, differences(existing))
 
 
 _LEFT_TO_THE_SERVICE: dict[str, str] = {
@@ -135,11 +135,11 @@ _LEFT_TO_THE_SERVICE: dict[str, str] = {
     "forward_dead_lettered_messages_to": "not set",
     "status": "Active",
 }
-"""What a queue is if nobody says anything else: a backlog that wants sessions or forwards its messages is of no use."""
+"""The defaults of the service. A queue that requires sessions or forwards its messages cannot be a backlog queue."""
 
 
 def differences(facts: QueueInfo) -> tuple[Difference, ...]:
-    """Where a queue is not what we would have made: in what P2 sets, and in what it leaves to the service."""
+    """How a queue differs from one that `provision` creates: in what P2 sets, and in what it leaves to the service."""
     described = (field.name for field in dataclasses.fields(QueueDescription))
     found = QueueDescription(**{name: getattr(facts, name) for name in described})
     others = (
@@ -157,7 +157,7 @@ def _written(value: str | bool | None) -> str:
 
 
 def _extra(administration: Administration, names: Sequence[QueueName]) -> tuple[QueueName, ...]:
-    """Queues that are named as ours are, with an index that none of ours has."""
+    """Queues with the name of a backlog queue of this pair and an index beyond the count."""
     queues = [queue for name in names if (queue := parse_queue_name(name)) is not None]
     ours = {name.lower() for name in names}
     extra = []
@@ -169,12 +169,12 @@ def _extra(administration: Administration, names: Sequence[QueueName]) -> tuple[
     return tuple(queue.name for queue in sorted(extra))
 
 
-# Making ---------------------------------------------------------------------------------------------------------------
+# --- creating --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A queue that was not there, and now is."""
+    """A queue that did not exist, and was created."""
 
     name: QueueName
 
@@ -184,7 +184,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A queue that is not there and could not be made: the pair does without it."""
+    """A queue that does not exist and could not be created: the pair does without it."""
 
     name: QueueName
     because: AdministrationFailed
@@ -195,7 +195,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Provisioned:
-    """The backlog as it is now."""
+    """The backlog queues after provisioning."""
 
     namespace: str
     queues: tuple[Found | Made, ...]
@@ -204,7 +204,7 @@ class Provisioned:
 
     @property
     def names(self) -> tuple[QueueName, ...]:
-        """The queues to be used."""
+        """The queues to use."""
         return tuple(queue.name for queue in self.queues)
 
     @property
@@ -221,21 +221,21 @@ class Provisioned:
         return tuple(queue for queue in self.queues if isinstance(queue, Found) and queue.differences)
 
     def warnings(self) -> list[str]:
-        """What the owner should know of."""
+        """What the owner should know."""
         warnings = [f"{self.namespace}: {problem}" for problem in (*self.different, *self.dropped)]
         if self.extra:
             warnings.append(
                 f"{self.namespace}: {', '.join(self.extra)} beyond the count of {self.count + len(self.dropped)}: "
-                "left as they are, and not listened to; have them drained before they are deleted"
+                "left as they are, and not listened to; drain them before you delete them"
             )
         return warnings
 
 
 class NoBacklogQueue(SyphonError):
-    """Not one backlog queue is there or could be made."""
+    """No backlog queue exists, and none could be created."""
 
     def __init__(self, namespace: str, dropped: tuple[Dropped, ...]) -> None:
-        # One cause says it: they are all alike but for the queue's name, and `dropped` has the others.
+        # One cause is enough: they differ only in the queue's name, and `dropped` has the others.
         super().__init__(
             f"{namespace}: not one of the {len(dropped)} backlog queues is there or could be made. {dropped[0].because}"
         )
@@ -251,11 +251,11 @@ def provision(
     pause: float = PAUSE,
     reports: bool = True,
 ) -> Provisioned:
-    """Makes the queues that are not there. Each one is tried `tries` times; a queue that fails is left out (P5).
+    """Creates the queues that do not exist. Each one is tried `tries` times; a queue that fails is left out (P5).
 
-    What the owner should know of the result is logged, unless it `reports` nothing because the caller shows all of it.
-    Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if in the end there is not one.
-    The queues are tried in turns, so that an outage costs two pauses, and not two for each queue.
+    It logs warnings for the owner, unless `reports` is false because the caller shows the result.
+    Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if there is no queue in the end.
+    Each round tries all queues, so that an outage costs two pauses, and not two for each queue.
     """
     ready: dict[QueueName, Found | Made] = {queue.name: queue for queue in plan.queues if isinstance(queue, Found)}
     names = [queue.name for queue in plan.queues]
@@ -290,15 +290,15 @@ def provision(
 
 
 def _ensure(administration: Administration, name: QueueName) -> Found | Made:
-    """The queue, made if it is not there. Looks again: a plan may be old, and a lost answer may have been yes."""
-    facts = administration.get_queue(name)
-    if facts is None:
+    """Creates a queue if it does not exist. Looks again: the plan may be old, and a lost answer may have been a yes."""
+    existing = administration.get_queue(name)
+    if existing is None:
         try:
             administration.create_queue(name, DOCUMENTED)
         except EntityConflict:
-            facts = administration.get_queue(name)  # somebody else may have made it in between
-            if facts is None:
+            existing = administration.get_queue(name)  # another client may have created it in between
+            if existing is None:
                 raise
         else:
             return Made(name)
-    return Found(name, differences(facts))
+    return Found(name, differences(existing))

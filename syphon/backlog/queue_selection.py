@@ -1,4 +1,4 @@
-"""Which backlog queues a command is about: those of all pairs, or of some, or single ones."""
+"""Selects the backlog queues that a command works on: those of all pairs, of some pairs, or single queues."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import NamedTuple
 from syphon.config import PairSettings
 from syphon.model import SyphonError
 
-from .names import QueueName
-from .preflight import queue_names
+from .queues import QueueName, backlog_queues, primary_label
 
 
-class NothingChosen(SyphonError):
-    """No backlog queue is meant by that."""
+class NoQueueSelected(SyphonError):
+    """No backlog queue has been selected."""
 
 
 class SelectedQueue(NamedTuple):
@@ -25,28 +24,38 @@ class SelectedQueue(NamedTuple):
     queue: QueueName
 
 
-def choose(pairs: Sequence[PairSettings], names: Sequence[str] = (), queues: Sequence[str] = ()) -> list[SelectedQueue]:
-    """The queues of the pairs of these names; only those that fit one of `queues`: an index, a name or a pattern.
+def queue_names(pair: PairSettings) -> list[QueueName]:
+    """The backlog queues of a pair, according to its settings."""
+    label = primary_label(pair.primary.host, pair.name, pair.primary.name)
+    return [queue.name for queue in backlog_queues(label, pair.backlog_queue_count)]
 
-    Nothing named is everything meant. Raises NothingChosen for a pair or queue that is not there.
+
+def select_queues(
+    pairs: Sequence[PairSettings], names: Sequence[str] = (), queues: Sequence[str] = ()
+) -> list[SelectedQueue]:
+    """The queues of the pairs with these names that match one of `queues`: an index, a name or a pattern.
+
+    Without names it selects all pairs, without queues all queues. Raises NoQueueSelected for an unknown pair or queue.
     """
     known = {pair.name.lower(): pair for pair in pairs}
     for name in names:
         if name.lower() not in known:
-            raise NothingChosen(f"There is no pair '{name}' in the settings: they have {', '.join(known)}.")
-    wanted = [known[name.lower()] for name in dict.fromkeys(names)] if names else list(pairs)
-    every = [SelectedQueue(pair, queue) for pair in wanted for queue in queue_names(pair)]
+            raise NoQueueSelected(f"The settings have no pair '{name}'; they have {', '.join(known)}.")
+    selected = [known[name.lower()] for name in dict.fromkeys(names)] if names else list(pairs)
+    candidates = [SelectedQueue(pair, queue) for pair in selected for queue in queue_names(pair)]
     for text in queues:
-        if not any(_fits(assignment.queue, text) for assignment in every):
-            raise NothingChosen(f"No backlog queue fits '{text}': they are {every[0].queue} to {every[-1].queue}.")
-    return [one for one in every if not queues or any(_fits(one.queue, text) for text in queues)]
+        if not any(_matches(selected.queue, text) for selected in candidates):
+            raise NoQueueSelected(
+                f"No backlog queue matches '{text}': the queues are {candidates[0].queue} to {candidates[-1].queue}."
+            )
+    return [one for one in candidates if not queues or any(_matches(one.queue, text) for text in queues)]
 
 
-def by_pair(assignments: Sequence[SelectedQueue]) -> list[tuple[PairSettings, list[SelectedQueue]]]:
-    """The same, the queues of each pair together: they share a connection."""
-    groups = groupby(assignments, key=lambda assignment: assignment.pair.name)
+def by_pair(queues: Sequence[SelectedQueue]) -> list[tuple[PairSettings, list[SelectedQueue]]]:
+    """Groups the queues by pair: the queues of a pair share a connection."""
+    groups = groupby(queues, key=lambda selected: selected.pair.name)
     return [(ours[0].pair, ours) for ours in (list(group) for _, group in groups)]
 
 
-def _fits(queue: str, text: str) -> bool:
+def _matches(queue: str, text: str) -> bool:
     return queue.rpartition("/")[2] == text if text.isdecimal() else fnmatchcase(queue.lower(), text.lower())

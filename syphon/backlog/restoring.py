@@ -1,6 +1,6 @@
-"""Aliases off: a backlog message as its sender made it (M2).
+"""Restores a backlog message: removes the aliases, and gives back the message as its sender made it (M2).
 
-Bytes in, bytes out: no clock, no I/O. Every byte that need not change is copied as it stands.
+Bytes in, bytes out: no clock, no I/O. Every byte that need not change is copied.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .aliases import (
 )
 from .broker_stamps import BrokerStamps, Stamps, deliveries, stamps_at
 from .layout_cache import Layout, layout_of
-from .section_edit import NULL, Place, field, fields, value_at, with_fields, with_pairs
-from .times import A_MOMENT, A_TIMESPAN, EARLIEST, LONGEST, Senseless, moment, timespan_at, whole_millis
+from .section_edit import NULL, ByteRange, field, fields, value_at, with_fields, with_pairs
+from .times import A_MOMENT, A_TIMESPAN, EARLIEST, LONGEST, InvalidValue, moment, timespan_at, whole_millis
 
 _SCHEDULED_KEY = encode(Symbol(SCHEDULED))
 _UINT_MAX = 2**32 - 1
@@ -41,15 +41,15 @@ _LATEST_EXPIRY = 253_402_243_199_000
 
 
 class Ttl(StrEnum):
-    """What becomes of a time to live on the way home (M5)."""
+    """What happens to a time to live when a message is restored (M5)."""
 
     RESTORE = "restore"
-    """As it was: its clock starts again at the primary. The documented behaviour."""
+    """It is restored as it was; its clock starts again at the primary. This is the documented behaviour."""
     REMAINING = "remaining"
-    """Less the time spent in the backlog; what has expired is not forwarded."""
+    """The time spent in the backlog is subtracted; an expired message is not forwarded."""
 
 
-class Reason(StrEnum):
+class UnrestorableReason(StrEnum):
     """Why a message cannot be restored: the DeadLetterReason of its dead letter."""
 
     NO_DESTINATION = "NoDestination"
@@ -67,36 +67,36 @@ class Restored(NamedTuple):
     session_id: str | None
     partition_key: str | None
     size: int
-    facts: BrokerStamps
-    """What the broker had written onto it."""
+    stamps: BrokerStamps
+    """What the broker wrote onto the message in the backlog."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unrestorable:
-    """A message for the dead letters (M4), with what to write there."""
+    """A message to dead-letter (M4), with the reason and description to write."""
 
-    reason: Reason
+    reason: UnrestorableReason
     description: str
 
 
 class _Refused(Exception):
-    def __init__(self, reason: Reason, text: str) -> None:
+    def __init__(self, reason: UnrestorableReason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
 
 
 def restore(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl = Ttl.RESTORE) -> Restored | Unrestorable:
-    """The message as its sender made it (M2), or why that cannot be had (M4). Never raises.
+    """The message as its sender made it (M2), or why it cannot be restored (M4). Never raises.
 
     `now` and `enqueued_at` (when it came into the backlog) are milliseconds since 1970. Without `enqueued_at` the
-    broker's own annotation counts; without that too, no time has been spent.
+    broker's annotation counts; without that, the message spent no time in the backlog.
     """
     try:
         return _restored(payload, enqueued_at, now, ttl)
     except _Refused as refused:
         return Unrestorable(refused.reason, str(refused))
     except Malformed as error:
-        return Unrestorable(Reason.MALFORMED, f"The message is not well-formed AMQP 1.0: {error}.")
+        return Unrestorable(UnrestorableReason.MALFORMED, f"The message is not well-formed AMQP 1.0: {error}.")
 
 
 def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Restored:
@@ -110,15 +110,15 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
     if SESSION_ID in aliases:
         start, end = aliases[SESSION_ID]
         session_id = _session_id(value_at(data, start, end))
-        changes[GROUP_ID] = data[start:end]  # the very bytes: a string has two forms
+        changes[GROUP_ID] = data[start:end]  # the original bytes: a string has two forms
 
     scheduled = None
     if SCHEDULED_TIME in aliases:
         scheduled = _scheduled(value_at(data, *aliases[SCHEDULED_TIME]))
 
     own = layout.annotations
-    annotated, count = own.rest(data) if own.pairs else b"", own.pairs
-    # One that has passed means now (M6), and the destination decides that: by its own clock, which ours may not be.
+    annotated, count = own.remaining(data) if own.pairs else b"", own.pairs
+    # A time that has passed means now (M6). The destination decides that by its own clock, which may differ from ours.
     if scheduled is not None and scheduled > EARLIEST:  # .NET's "none" is the year 1
         annotated += _SCHEDULED_KEY + encode(Timestamp(scheduled))
         count += 1
@@ -137,17 +137,17 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
         parts.append(with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, count, annotated))
     parts.append(with_fields(data, properties, Section.PROPERTIES, changes))
     if layout.aliases.pairs:
-        others = layout.aliases.rest(data)
+        others = layout.aliases.remaining(data)
         parts.append(with_pairs(data, application, Section.APPLICATION_PROPERTIES, layout.aliases.pairs, others))
     payload = b"".join((*parts, memoryview(data)[body:]))
-    facts = BrokerStamps(*stamps, delivery_count)
-    return Restored(payload, destination, message_id, session_id, partition_key, len(payload), facts)
+    found = BrokerStamps(*stamps, delivery_count)
+    return Restored(payload, destination, message_id, session_id, partition_key, len(payload), found)
 
 
 def read(data: bytes, layout: Layout) -> tuple[Value, str | None, str | None, Stamps]:
-    """What a message says of itself without an alias: id, session, partition key, the broker's stamps.
+    """What a message says without aliases: message id, session id, partition key, the broker's stamps.
 
-    It has a session id if somebody put it into the backlog by hand.
+    It has a session id of its own only if a person put it into the backlog by hand.
     """
     message_id: Value = None
     session_id: Value = None
@@ -168,75 +168,79 @@ def read(data: bytes, layout: Layout) -> tuple[Value, str | None, str | None, St
 
 
 def destination_of(payload: bytes) -> EntityPath | None:
-    """Where a message is to go, without restoring it; None if it does not say. Never raises."""
+    """The destination of a message, without restoring it; None if the message names none. Never raises."""
     try:
         return _destination(payload, layout_of(payload).aliases.found)
     except (_Refused, Malformed):
         return None
 
 
-def _destination(data: bytes, aliases: dict[str, Place]) -> EntityPath:
+def _destination(data: bytes, aliases: dict[str, ByteRange]) -> EntityPath:
     if PATH not in aliases:
-        raise _Refused(Reason.NO_DESTINATION, f"{PATH} is missing: nothing says where the message was meant to go.")
+        raise _Refused(
+            UnrestorableReason.NO_DESTINATION, f"{PATH} is missing: the message does not say where it was meant to go."
+        )
     path = value_at(data, *aliases[PATH])
     if not is_string(path) or not path.strip() or len(path) > PATH_LIMIT:
         text = f"{PATH} is {shown(path)}, expected is the path of an entity, a string of 1 to {PATH_LIMIT} characters."
-        raise _Refused(Reason.NO_DESTINATION, text)
+        raise _Refused(UnrestorableReason.NO_DESTINATION, text)
     return EntityPath.of(path)
 
 
 def _session_id(value: Value) -> str:
     if not is_string(value):
-        raise _Refused(Reason.BAD_ALIAS, f"{SESSION_ID} is {shown(value)}, expected is a string.")
+        raise _Refused(UnrestorableReason.BAD_ALIAS, f"{SESSION_ID} is {shown(value)}, expected is a string.")
     return value
 
 
 def _scheduled(value: Value) -> int:
     try:
         return moment(value)
-    except Senseless as error:
+    except InvalidValue as error:
         text = f"{SCHEDULED_TIME} is {shown(value)}, which {error}; expected is {A_MOMENT}."
-        raise _Refused(Reason.BAD_ALIAS, text) from None
+        raise _Refused(UnrestorableReason.BAD_ALIAS, text) from None
 
 
 def _time_to_live(data: bytes, start: int, end: int) -> int | None:
     """Milliseconds; None for .NET's "never"."""
     try:
         ticks = timespan_at(data, start, end)
-    except Senseless as error:
+    except InvalidValue as error:
         value = shown(value_at(data, start, end))
         text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIMESPAN}."
-        raise _Refused(Reason.BAD_ALIAS, text) from None
+        raise _Refused(UnrestorableReason.BAD_ALIAS, text) from None
     return whole_millis(ticks) if ticks < LONGEST else None
 
 
 def _remaining(ttl: int, enqueued_at: int, scheduled: int | None, now: int) -> int:
-    """What is left of a time to live. A scheduled message begins to age when it is due, not before."""
+    """The rest of a time to live. The clock of a scheduled message starts when the message is due."""
     born = enqueued_at if scheduled is None else max(enqueued_at, scheduled)
     left = ttl - max(0, now - born)
     if left <= 0:
         text = f"The message had {ttl} ms to live and came into the backlog {now - born} ms ago"
-        raise _Refused(Reason.EXPIRED, text + (", counted from its scheduled time." if born == scheduled else "."))
+        raise _Refused(
+            UnrestorableReason.EXPIRED, text + (", counted from its scheduled time." if born == scheduled else ".")
+        )
     return left
 
 
 def _long_life(data: bytes, properties: Span | None, ttl: int, now: int) -> dict[int, bytes]:
-    """A header counts to 49 days. What lives longer says so as .NET does: expiry less creation time is what counts."""
+    """Writes a time to live that is longer than the 49 days of a header as .NET does: expiry minus creation time."""
     if properties is not None and (
         field(data, properties, EXPIRY) is not None or field(data, properties, CREATION) is not None
     ):
-        return {}  # the sender has said it
+        return {}  # the sender has written it
     return {EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), CREATION: encode(Timestamp(now))}
 
 
 def _header(data: bytes, header: Span | None, ttl: int | None) -> tuple[bytes, int]:
-    """The header with this time to live, and how often the broker had delivered the message before."""
+    """The header with this time to live, and how often the broker delivered the message before."""
     raw = data[header.start : header.end] if header is not None else b""
     return _usual_header(raw, ttl) if len(raw) < _USUAL else _new_header(raw, ttl)
 
 
 def _new_header(raw: bytes, ttl: int | None) -> tuple[bytes, int]:
-    """The sender's durable and priority, and the time to live. Delivery count and first acquirer are the broker's."""
+    """Keeps the sender's durable and priority, and sets the time to live. The other fields are the broker's."""
     parts: list[bytes] = []
     delivered = 0
     if raw:
@@ -252,5 +256,5 @@ def _new_header(raw: bytes, ttl: int | None) -> tuple[bytes, int]:
 
 
 _USUAL = 64
-"""Headers shorter than that are much alike and worth remembering; a longer one is somebody's mistake or attack."""
+"""Headers shorter than this are much alike and worth caching; a longer one is a mistake or an attack."""
 _usual_header = lru_cache(maxsize=256)(_new_header)

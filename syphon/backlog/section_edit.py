@@ -1,7 +1,7 @@
-"""Taking pairs out of a map section and changing fields of a list section, all other bytes left as they stand.
+"""Edits sections as bytes: removes pairs from a map section, and sets fields of a list section.
 
-What is kept is copied, never decoded and written again: not even the choice between a short and a long form changes
-where it need not. Bytes that are not AMQP give `Malformed`.
+All other bytes are copied, and never decoded and encoded again: even the choice between a short and a long form stays
+unless it must change. Bytes that are not AMQP raise `Malformed`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode,
 
 NULL = b"\x40"
 MOST_FIELDS = 64
-"""Properties have 13. A list of millions would cost no bytes to speak of, and memory to look at."""
+"""The properties have 13 fields. A list of millions of nulls would be small on the wire and large in memory."""
 LONGEST_VALUE = 64 * 1024
-"""What Service Bus allows for all properties of a message together. What is longer is not even decoded."""
+"""What Service Bus allows for all properties of a message together. Longer values are not decoded."""
 
 
 def keys(names: Iterable[str]) -> dict[bytes, str]:
-    """For each name the forms it can have as a key: string or symbol, with a short length or a long one."""
+    """All encodings of each name as a key: string or symbol, with a short or a long length."""
     forms: dict[bytes, str] = {}
     for name in names:
         for short in (encode(name), encode(Symbol(name))):
@@ -31,18 +31,18 @@ def keys(names: Iterable[str]) -> dict[bytes, str]:
 
 
 class Outline(NamedTuple):
-    """Where the sections stand that matter here."""
+    """The sections that matter here."""
 
     header: Span | None
     annotations: Span | None
     properties: Span | None
     application: Span | None
     body: int
-    """Where the body begins, or whatever else stands behind the application properties."""
+    """The start of the body, or of any other section after the application properties."""
 
 
 def outline(data: bytes) -> Outline:
-    """Find the sections."""
+    """Finds the sections."""
     spans = split(data)
     place = {span.section: span for span in spans}
     body = next((span.start for span in spans if span.section > Section.APPLICATION_PROPERTIES), len(data))
@@ -55,41 +55,41 @@ def outline(data: bytes) -> Outline:
     )
 
 
-Place: TypeAlias = tuple[int, int]
-"""Where a value stands: from its first byte to behind its last."""
+ByteRange: TypeAlias = tuple[int, int]
+"""The first byte of a value, and the byte after its last."""
 
 
-class Taken(NamedTuple):
-    """A map section with some of its pairs taken out."""
+class Extracted(NamedTuple):
+    """A map section from which some pairs were removed."""
 
-    kept: list[Place]
-    """Where the pairs stand that stay."""
+    kept: list[ByteRange]
+    """The byte ranges of the pairs that stay."""
     pairs: int
-    """How many those are."""
-    found: dict[str, Place]
-    """Of those taken out, where the value of each stands."""
+    """How many pairs stay."""
+    found: dict[str, ByteRange]
+    """The byte range of the value of each removed pair."""
 
-    def rest(self, data: bytes) -> bytes:
-        """The pairs that stay, as they stood."""
+    def remaining(self, data: bytes) -> bytes:
+        """The bytes of the pairs that stay."""
         return b"".join([data[start:end] for start, end in self.kept])
 
 
-NOTHING = Taken([], 0, {})
-"""Of a section that is not there."""
+EMPTY = Extracted([], 0, {})
+"""The result for a section that is missing."""
 
 
-def take(data: bytes, span: Span | None, names: Mapping[bytes, str]) -> Taken:
-    """Walk through a map and take out the pairs whose keys are among `names` (made by `keys`)."""
+def extract(data: bytes, span: Span | None, names: Mapping[bytes, str]) -> Extracted:
+    """Goes through a map and removes the pairs whose keys are among `names` (made by `keys`)."""
     if span is None:
-        return NOTHING
+        return EMPTY
     _, _, start, end = span
     first, items = content(data, span, 0xC1)
     if items % 2:
         raise Malformed(f"the map at byte {start} has a key without a value")
-    found: dict[str, Place] = {}
-    kept: list[Place] = []
+    found: dict[str, ByteRange] = {}
+    kept: list[ByteRange] = []
     pos = run = first
-    # A length that is wrong leads past the end, and that is seen behind the loop.
+    # A wrong length leads past the end; the check after the loop finds it.
     try:
         for _ in range(items // 2):
             here = pos
@@ -112,11 +112,11 @@ def take(data: bytes, span: Span | None, names: Mapping[bytes, str]) -> Taken:
         raise Malformed(f"the map at byte {start} does not end where its pairs do")
     if run < end:
         kept.append((run, end))
-    return Taken(kept, items // 2 - len(found), found)
+    return Extracted(kept, items // 2 - len(found), found)
 
 
 def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
-    """Where the items of a list (0xc0) or map (0xc1) begin, and how many it says there are."""
+    """The start of the items of a list (0xc0) or map (0xc1), and how many items it declares."""
     _, _, start, end = span
     code = data[start]
     if code == short and start + 3 <= end:
@@ -131,7 +131,7 @@ def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
 
 
 _SIZE = [-1] * 256
-"""The bytes of a value by its first one: that many in all; 0, the second one is a length; -1, ask `skip`."""
+"""The size of a value by its first byte. 0: the second byte is the length. -1: `skip` must find out."""
 for _size, _codes in {
     1: (0x40, 0x41, 0x42, 0x43, 0x44, 0x45),
     2: (0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56),
@@ -146,19 +146,19 @@ for _size, _codes in {
 
 
 def value_at(data: bytes, start: int, end: int) -> Value:
-    """The value that stands there, of which `take` or `fields` has told. Most are short strings."""
+    """Decodes a value that `extract` or `fields` has found. Most values are short strings."""
     if end - start > LONGEST_VALUE:
         raise Malformed(f"the value at byte {start} has {end - start} bytes, {LONGEST_VALUE} are allowed")
     if data[start] == 0xA1:
         try:
             return data[start + 2 : end].decode()
         except UnicodeDecodeError:
-            pass  # the codec has the words for it
+            pass  # `decode` raises the error with its text
     return decode(data, start, end)[0]
 
 
 def with_pairs(data: bytes, span: Span | None, section: Section, count: int, pairs: bytes) -> bytes:
-    """The map section with these pairs for its content; nothing at all if there are none."""
+    """The map section with these pairs as its content; empty if there are none."""
     if count == 0:
         return b""
     head, code = (data[span.start : span.value], data[span.value]) if span else (_descriptor(section), 0xC1)
@@ -166,13 +166,13 @@ def with_pairs(data: bytes, span: Span | None, section: Section, count: int, pai
 
 
 def fields(data: bytes, span: Span) -> list[int]:
-    """Where each field of a list section begins, and behind them where the last one ends."""
+    """The start of each field of a list section, and the end of the last one."""
     end = span.end
     if data[span.value] == 0x45:
         return [end]
     pos, count = content(data, span, 0xC0)
     if count > MOST_FIELDS:
-        raise Malformed(f"the list at byte {span.value} has {count} fields, {MOST_FIELDS} at the most make sense")
+        raise Malformed(f"the list at byte {span.value} has {count} fields, at most {MOST_FIELDS} are possible")
     starts = []
     try:
         for _ in range(count):
@@ -188,7 +188,7 @@ def fields(data: bytes, span: Span) -> list[int]:
 
 
 def field(data: bytes, span: Span, index: int) -> bytes | None:
-    """The bytes of one field of a list, None if it is not set."""
+    """The bytes of one field of a list; None if it is not set."""
     starts = fields(data, span)
     if index + 1 >= len(starts):
         return None
@@ -197,7 +197,7 @@ def field(data: bytes, span: Span, index: int) -> bytes | None:
 
 
 def with_fields(data: bytes, span: Span | None, section: Section, changes: Mapping[int, bytes]) -> bytes:
-    """The list section with some fields, by index, put in or put in place of what stood there."""
+    """The list section with some fields, by index, added or replaced."""
     if not changes:
         return data[span.start : span.end] if span else b""
     if span is None:
@@ -210,7 +210,7 @@ def with_fields(data: bytes, span: Span | None, section: Section, changes: Mappi
         if index < count:
             parts += (data[copied : starts[index]], value)
             copied = starts[index + 1]
-        else:  # behind the last one: nothing is left to copy once we come here
+        else:  # after the last field: there is nothing more to copy
             parts += (data[copied : starts[-1]], NULL * (index - count), value)
             count, copied = index + 1, starts[-1]
     parts.append(data[copied : starts[-1]])
@@ -222,7 +222,7 @@ def _descriptor(section: Section) -> bytes:
 
 
 def _compound(code: int, count: int, body: bytes) -> bytes:
-    """A list or map in the form it had; in the long one where the short one is too short."""
+    """A list or map in the form it had, or in the long form if the short one is too short."""
     if not code & 0x10 and len(body) < 255 and count < 256:
         return bytes((code, len(body) + 1, count)) + body
     return bytes((code | 0x10,)) + struct.pack(">II", len(body) + 4, count) + body

@@ -1,7 +1,7 @@
-"""The sender's trace context, as a message carries it: read for links, and never changed.
+"""Reads the trace context that the sender wrote into a message, to link spans to it. It is never changed.
 
 Senders write it as `traceparent` (W3C), Azure's SDKs also as `Diagnostic-Id`: into the application properties, or into
-the annotations. Only what its sender has recorded counts, for a link to anything else leads nowhere.
+the annotations. Only a context that the sender has recorded counts, because a link to another one leads nowhere.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _RECORDED = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f][13579bdf]",
     re.DOTALL,
 ).search
-"""A key and its value as they are encoded. A search and no walk: some SDKs write the same key twice."""
+"""Matches an encoded key and its value. It searches and does not parse, because some SDKs write the same key twice."""
 
 
 class TraceContext(NamedTuple):
-    """A span of somebody else's trace, by its ids in hexadecimal."""
+    """A span of another trace, by its ids in hexadecimal."""
 
     trace_id: str
     span_id: str
 
 
 def trace_context(payload: bytes) -> TraceContext | None:
-    """The span that sent a message, if that one is recorded. Never raises."""
+    """The span that sent a message, if it is recorded. Never raises."""
     try:
         found = _RECORDED(payload, 0, outline(payload).body)  # a body may hold anything
     except Malformed:

@@ -1,7 +1,7 @@
-"""Time spans and moments in all the forms a backlog message may have them (M3).
+"""Reads and writes time spans and moments in all the forms that a backlog message may have (M3).
 
 .NET counts ticks of 100 ns: a TimeSpan from zero, a moment from the year 1. AMQP and Service Bus count milliseconds, a
-moment from 1970. What people write by hand is text.
+moment from 1970. People write text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999
 
 A_TIMESPAN = "com.microsoft:timespan, whole milliseconds, an ISO-8601 duration or d.hh:mm:ss.fffffff"
 A_MOMENT = "a timestamp, com.microsoft:datetime-offset, whole milliseconds since 1970 or an ISO-8601 time"
-"""What is expected, for the text of a dead letter."""
+"""What is expected, for the description of a dead letter."""
 
 _TIMESPAN, _DATETIME_OFFSET = "com.microsoft:timespan", "com.microsoft:datetime-offset"
 _WHOLE_NUMBERS = (UByte, UShort, UInt, ULong, Byte, Short, Int, Long)
@@ -39,15 +39,15 @@ _WHOLE_NUMBERS = (UByte, UShort, UInt, ULong, Byte, Short, Int, Long)
 _PLAIN_TIMESPAN = encode(Described(Symbol(_TIMESPAN), Long(LONGEST)))[:-8]
 
 
-class Senseless(ValueError):
-    """The value is no time span or no moment. The text says why, as the end of a sentence."""
+class InvalidValue(ValueError):
+    """A value has the wrong type, or is not a time span or moment. The text is the end of a sentence."""
 
 
 # --- time spans ------------------------------------------------------------------------------------------------------
 
 
 def timespan(value: Value) -> Ticks:
-    """The ticks of a time span in any of its forms. Raises Senseless."""
+    """The ticks of a time span in any of its forms. Raises InvalidValue."""
     if isinstance(value, Described) and value.descriptor == _TIMESPAN:
         ticks = _whole(value.value)
     elif isinstance(value, _WHOLE_NUMBERS):
@@ -55,11 +55,11 @@ def timespan(value: Value) -> Ticks:
     elif isinstance(value, str):
         ticks = _written_timespan(value)
     else:
-        raise Senseless("is no time span")
+        raise InvalidValue("is not a time span")
     if ticks < 0:
-        raise Senseless("is negative")
+        raise InvalidValue("is negative")
     if ticks > LONGEST:
-        raise Senseless("is longer than any time span")
+        raise InvalidValue("is longer than any time span")
     return Ticks(ticks)
 
 
@@ -81,16 +81,16 @@ def _written_timespan(text: str) -> int:
     elif dotnet := _DOTNET.fullmatch(text):
         sign, days, hours, minutes, seconds, fraction = dotnet.groups()
         if int(hours) > 23 or int(minutes) > 59 or int(seconds) > 59:
-            raise Senseless("is no time span")
+            raise InvalidValue("is not a time span")
         ticks = int(days or 0) * _DAY + int(hours) * _HOUR + int(minutes) * _MINUTE + int(seconds) * _SECOND
     else:
-        raise Senseless("is no time span")
+        raise InvalidValue("is not a time span")
     ticks += int((fraction or "0")[:7].ljust(7, "0"))
     return -ticks if sign else ticks
 
 
 def timespan_at(data: bytes, start: int, end: int) -> Ticks:
-    """The same of a value that stands in a message. As .NET writes it, it is read at a glance."""
+    """The same for the bytes of a value. The form that .NET writes is read without decoding."""
     if data[start : end - 8] == _PLAIN_TIMESPAN and data[end - 8] < 0x80:
         return Ticks(int.from_bytes(data[end - 8 : end], "big"))
     return timespan(value_at(data, start, end))
@@ -102,7 +102,7 @@ def timespan_bytes(millis: int) -> bytes:
 
 
 def whole_millis(ticks: Ticks) -> int:
-    """Milliseconds, rounded up: a time to live must not become shorter, least of all zero."""
+    """Milliseconds, rounded up: a time to live must not become shorter, and never zero."""
     return -(-ticks // TICKS_PER_MILLISECOND)
 
 
@@ -123,25 +123,25 @@ def iso_duration(millis: int) -> str:
 
 
 def moment(value: Value) -> Millis:
-    """A moment in any of its forms. Raises Senseless."""
+    """A moment in any of its forms. Raises InvalidValue."""
     if isinstance(value, Timestamp):
         millis = int(value)
     elif isinstance(value, Described) and value.descriptor == _DATETIME_OFFSET:
         millis = _whole(value.value) // TICKS_PER_MILLISECOND + EARLIEST
     elif isinstance(value, _WHOLE_NUMBERS):
         millis = int(value)
-        if millis < 0:  # a timestamp may lie before 1970; a bare number that does is a mistake
-            raise Senseless("is negative")
+        if millis < 0:  # a timestamp may lie before 1970; a bare negative number is a mistake
+            raise InvalidValue("is negative")
     elif isinstance(value, str):
         millis = _written_moment(value)
     else:
-        raise Senseless("is no time")
+        raise InvalidValue("is not a time")
     if not EARLIEST <= millis <= LATEST:
-        raise Senseless("lies outside the years 1 to 9999")
+        raise InvalidValue("lies outside the years 1 to 9999")
     return Millis(millis)
 
 
-# fromisoformat takes more than this, for example 1712101234567, which is somebody's milliseconds in quotes.
+# fromisoformat accepts more than this, for example 1712101234567, which is milliseconds in quotes.
 _MOMENT = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?", re.ASCII | re.IGNORECASE
 )
@@ -151,16 +151,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def _written_moment(text: str) -> int:
     try:
         found = datetime.fromisoformat(text.upper()) if _MOMENT.fullmatch(text) else None
-    except ValueError:  # the 30th of February
+    except ValueError:  # 30 February
         found = None
     if found is None:
-        raise Senseless("is no time")
-    if found.tzinfo is None:  # .NET writes a DateTime of unspecified kind so, and everything here is UTC
+        raise InvalidValue("is not a time")
+    if found.tzinfo is None:  # .NET writes a DateTime of unspecified kind like this, and all times here are UTC
         found = found.replace(tzinfo=UTC)
     return (found - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _whole(value: Value) -> int:
     if not isinstance(value, _WHOLE_NUMBERS):
-        raise Senseless("holds no whole number")
+        raise InvalidValue("does not contain a whole number")
     return int(value)

@@ -33,11 +33,11 @@ def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def selected_queues(config: Config, pairs: tuple[str, ...], queues: tuple[str, ...]) -> list[SelectedQueue]:
     """The queues that the options select. A name that selects no queue is an error of usage."""
-    from syphon.backlog import NothingChosen, choose
+    from syphon.backlog import NoQueueSelected, select_queues
 
     try:
-        return choose(config.pairs, pairs, queues)
-    except NothingChosen as error:
+        return select_queues(config.pairs, pairs, queues)
+    except NoQueueSelected as error:
         raise click.UsageError(str(error)) from None
 
 

@@ -17,7 +17,7 @@ from .output import finding_lines, show_findings, silence_sdk_logs
 from .signals import interruptible
 
 if TYPE_CHECKING:
-    from syphon.backlog import Finding, Look
+    from syphon.backlog import Finding, PreflightCheck
 
 AT_ONCE = 16
 """How many looks run at the same time."""
@@ -51,12 +51,12 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
       denied       77  credentials or claims
                    78  the settings are wrong; nothing else was checked
     """
-    from syphon.backlog import looks
+    from syphon.backlog import preflight_checks
 
     silence_sdk_logs()
     config = load_settings(config_file, as_json)
     slots = threading.Semaphore(AT_ONCE)
-    under_way = [_Looking(look, slots) for pair in config.pairs for look in looks(pair, not no_provision)]
+    under_way = [_Looking(look, slots) for pair in config.pairs for look in preflight_checks(pair, not no_provision)]
     findings: list[Finding] = []
     with interruptible("Nothing was changed."):
         for looking in under_way:
@@ -80,7 +80,7 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
 class _Looking(threading.Thread):
     """One look in a thread of its own. Only `wait` waits for its result."""
 
-    def __init__(self, look: Look, slots: threading.Semaphore) -> None:
+    def __init__(self, look: PreflightCheck, slots: threading.Semaphore) -> None:
         super().__init__(name=str(look), daemon=True)
         self.look = look
         self._slots = slots

@@ -120,10 +120,10 @@ def _announced() -> Callable[[object], None]:
 
 
 def _drain(config: Config, ready: Engine) -> DrainResult:
-    from syphon.backlog import choose
+    from syphon.backlog import select_queues
     from syphon.worker import Drain, DrainOptions, counts_of
 
-    chosen = choose(config.pairs)
+    chosen = select_queues(config.pairs)
     counts = counts_of(chosen)
     _say("\nThe syphon forwards the backlog:", "one Spark job for each queue.")
     drain = Drain(chosen, ready.jobs, ready.control_server, DrainOptions(), counts)

@@ -43,7 +43,9 @@ def embedded_syphon(
         return None
     from .embedded import EmbeddedSyphon
 
-    return EmbeddedSyphon(*clients(), backlog.names, now)
+    syphon = EmbeddedSyphon(*clients(), backlog.names, now)
+    syphon.start()
+    return syphon
 
 
 class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):

@@ -1,35 +1,37 @@
-"""The syphon inside the application (`enable_syphon`): one thread that listens to the backlog queues and carries home
-what comes, without Spark. For small deployments; it ends with the application.
+"""The syphon inside an application (`enable_syphon`): the listener and the pump, without Spark.
 
-While the primary is out of reach it does not even listen: what is in the backlog is best left there.
+It is for small deployments, and ends with the application. While the primary cannot be reached it does not even listen:
+messages in the backlog are best left there. The pump has connections of its own, which are open only while it works.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import QueueName
-from syphon.bus import Connection, Namespace, Pair, wait_for_traffic
+from syphon.bus import Connection, Namespace, Pair, SideFault
 from syphon.model import Faulted, MessageTooLarge, NotAllowedByEntity, Outcome, Result, SyphonError
-from syphon.transfer import Doorbell, Pump, PumpOptions
+from syphon.transfer import Listener, Pump, PumpOptions
 
 log = logging.getLogger(__name__)
 
 TURN = 0.2
-"""Seconds between looks at connections, heartbeats and the five-second rule."""
+"""Seconds between looks at the listener while no queue has messages."""
 REST = 5.0
-"""Seconds of rest after a queue could not be listened to."""
+"""Seconds of rest after a queue could not be received from."""
 OPTIONS = PumpOptions(quiet=1.0, lease=20.0, grace=4.0, permanent=frozenset({MessageTooLarge, NotAllowedByEntity}))
-"""Queues take turns: none may keep the others waiting for long. And an entity that is missing or disabled is worth
-waiting for: that may be why its messages are in the backlog."""
+"""Queues take turns, so that none keeps the others waiting for long. A missing or disabled entity is not permanent: it
+may be the reason why its messages are in the backlog."""
 
 
 class EmbeddedSyphon:
-    """Carries the backlog of one pair home until it is closed, or the pair is faulted."""
+    """Moves the backlog of one pair to the primary until it is closed, or the pair is faulted."""
 
     def __init__(
         self,
@@ -41,81 +43,93 @@ class EmbeddedSyphon:
         self.forwarded = 0
         self.dead_lettered = 0
         self.left = 0
-        """How often a message was left in the backlog, to come again."""
-        self._primary = Namespace(primary.fully_qualified_namespace, lambda: Connection(primary, ""), now)
-        self._secondary = Namespace(secondary.fully_qualified_namespace, lambda: Connection(secondary, queues[0]), now)
-        self._pair = Pair(self._primary, self._secondary)
+        """How often a message was left in the backlog, to be received again."""
+        self._clients = primary, secondary
         self._queues = queues
-        self._now = now
-        self._bells = self._new_bells()
+        self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        """The backlog queues in which a message has arrived."""
+        self._listener = Listener(
+            f"the backlog of {primary.fully_qualified_namespace}",
+            self._new_pair(now),
+            queues,
+            on_message=self._waiting.put,
+            is_paused=lambda _: not self._listener.pair.primary.is_connected,
+            now=now,
+        )
         self._pump: Pump | None = None
-        self._broken: SyphonError | None = None
+        self._failure: Exception | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="syphon", daemon=True)
+
+    def start(self) -> None:
+        """Starts to listen. The syphon works in threads of its own."""
+        self._listener.start()
         self._thread.start()
 
     @property
     def fault(self) -> SyphonError | None:
-        """Why it has ended by itself, if it has: its pair cannot be used any more (C3), or it made a mistake."""
-        return self._pair.fault or self._broken
+        """Why it ended by itself, if it did: the pair cannot be used any more (C3), or the syphon has a bug."""
+        failure = self._failure or self._listener.failure
+        if self._listener.pair.fault is None and failure is not None:
+            return SyphonError(f"{type(failure).__name__}: {failure}")
+        return self._listener.pair.fault
 
     def close(self) -> None:
-        """Finishes or gives back what is in hand. What is left is in the backlog."""
+        """Finishes or gives back the messages in hand. All others are in the backlog."""
         self._stopping.set()
-        pump = self._pump  # its thread may be letting go of it just now
+        pump = self._pump  # the other thread may set it to None at any time
         if pump is not None:
             pump.stop()
         self._thread.join(2 * OPTIONS.grace)
 
-    # --- the loop ------------------------------------------------------------------------------------------------
+    # --- its own thread ------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            while not self._stopping.is_set() and not self._pair.has_ended:
+            while not self._stopping.is_set() and self._listener.is_running:
                 self._turn()
-                self._pair.check()
-        except Exception as error:  # whoever asks must hear that nobody carries anything home any more
-            self._broken = SyphonError(f"{type(error).__name__}: {error}")
+        except Exception as error:  # the application must learn that its backlog is not moved any more
+            self._failure = error
             log.debug("the syphon inside this process", exc_info=True)
         finally:
-            for side in self._pair.sides:
-                side.close()
+            self._listener.stop()
         if self.fault is not None:
             log.error("The syphon inside this process has ended, the backlog stays where it is: %s", self.fault)
 
     def _turn(self) -> None:
         try:
-            sides = [side.connection() for side in self._pair.sides]
-            connections = [connection for connection in sides if connection is not None]
-            self._wait_for_traffic(connections)
-            if len(connections) == 2:
-                for bell in self._bells:
-                    if bell.listen(connections[1]):
-                        self._carry_home(bell)
-        except Faulted:
-            self._stopping.wait(TURN)  # the other side gets its five seconds
+            name = self._waiting.get(timeout=TURN)
+        except queue.Empty:
+            return
+        self._move(name)
+        self._listener.arm(name)  # for the next messages
+
+    def _move(self, name: str) -> None:
+        """Runs a pump on one backlog queue."""
+        pair = self._new_pair()
+        self._pump = Pump(name, pair.secondary, pair.primary, self._note, OPTIONS)
+        try:
+            for _ in self._pump.turns():
+                if self._stopping.is_set() or self._listener.pair.has_ended:
+                    self._pump.stop()
+        except Faulted as error:  # the listener applies the five-second rule to the other side (C1)
+            side = SideFault.of("primary" if pair.primary.has_ended else "secondary", error)
+            self._listener.fault(side)
         except SyphonError as error:
-            log.warning("The backlog cannot be listened to, next try in %g s: %s", REST, error)
-            self._bells = self._new_bells()
+            log.warning("%s cannot be received from: %s Next try in %g s", name, error, REST)
             self._stopping.wait(REST)
+        finally:
+            self._pump = None
+            for side_used in pair.sides:
+                side_used.close()
 
-    def _wait_for_traffic(self, connections: Sequence[Connection]) -> None:
-        if connections:
-            wait_for_traffic([connection.wire for connection in connections], TURN)
-        else:
-            self._stopping.wait(TURN)
-        for connection in connections:
-            if connection.wire.failure is None:
-                connection.read()
-                connection.tick()
-
-    def _carry_home(self, bell: Doorbell) -> None:
-        bell.close()
-        self._pump = Pump(bell.queue, self._secondary, self._primary, self._note, OPTIONS)
-        if not self._stopping.is_set():
-            self._pump.run()
-        self._pump = None
-        bell.arm()  # for the next outage
+    def _new_pair(self, now: Callable[[], float] = time.monotonic) -> Pair:
+        """Both namespaces, with connections of their own."""
+        primary, secondary = self._clients
+        return Pair(
+            Namespace(primary.fully_qualified_namespace, lambda: Connection(primary, ""), now),
+            Namespace(secondary.fully_qualified_namespace, lambda: Connection(secondary, self._queues[0]), now),
+        )
 
     def _note(self, outcome: Outcome) -> None:
         self.forwarded += outcome.result is Result.FORWARDED
@@ -123,6 +137,3 @@ class EmbeddedSyphon:
         if outcome.result is Result.DEAD_LETTERED:
             self.dead_lettered += 1
             log.warning("A message of %s was dead-lettered: %s", outcome.queue, outcome.reason)
-
-    def _new_bells(self) -> list[Doorbell]:
-        return [Doorbell(queue, self._now) for queue in self._queues]

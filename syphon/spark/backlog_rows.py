@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from syphon.backlog import Judged, Rules, SelectedQueue, Ttl, judge
+from syphon.backlog import MessagePreview, PreviewRules, SelectedQueue, Ttl, preview_message
 from syphon.bus import Peeked, connected, peek
 from syphon.model import SyphonError
 
@@ -85,7 +85,7 @@ def backlog_frame(spark: SparkSession, selected: Sequence[SelectedQueue]) -> Dat
 def rows_of(selected: SelectedQueue) -> Iterator[pa.RecordBatch]:
     """The rows of one queue."""
     pair = selected.pair
-    rules = Rules(pair.destinations.allowed, Ttl(pair.time_to_live.value))
+    rules = PreviewRules(pair.destinations.allowed, Ttl(pair.time_to_live.value))
     with connected(pair.secondary, selected.queue) as connection:
         rows = (_row(message, rules) for message in peek(connection, selected.queue))
         while some := list(islice(rows, BATCH)):
@@ -93,13 +93,13 @@ def rows_of(selected: SelectedQueue) -> Iterator[pa.RecordBatch]:
 
 
 class _Row(NamedTuple):
-    message: Judged
+    message: MessagePreview
     sequence_number: int
     state: str
 
 
-def _row(peeked: Peeked, rules: Rules) -> _Row:
-    judged = judge(peeked.payload, time.time_ns() // 1_000_000, rules)
+def _row(peeked: Peeked, rules: PreviewRules) -> _Row:
+    judged = preview_message(peeked.payload, time.time_ns() // 1_000_000, rules)
     return _Row(judged, peeked.sequence_number, peeked.state.name.lower())
 
 

@@ -99,7 +99,7 @@ class Slot:
         self._stats = Stats(send=self._pump.destinations.send_times)
         self._pump.limit_rate(assignment.rate)
         for destination in assignment.backing_off:
-            self._pump.leave_alone(destination)
+            self._pump.back_off(destination)
         report = SlotReport(
             pair=pair.name,
             queue=assignment.queue,
@@ -192,7 +192,7 @@ class Reporter:
         self._over.set()
         self._thread.join()
         report = self._slot_report
-        report.finished, report.fault, report.error, report.ended = finished, fault, error, self._pump.tally.ended
+        report.finished, report.fault, report.error, report.ended = finished, fault, error, self._pump.counters.ended
         self._exchange()
         self._disconnect()
 
@@ -235,9 +235,9 @@ class Reporter:
             self._connection = None
 
     def _updated_report(self) -> SlotReport:
-        tally, report = self._pump.tally, self._slot_report
+        tally, report = self._pump.counters, self._slot_report
         report.counters, report.in_hand, report.busy = tally.counters(), tally.in_hand, tally.busy
-        report.backing_off = tuple(self._pump.waiting()[:MOST_BACKING_OFF])
+        report.backing_off = tuple(self._pump.backing_off()[:MOST_BACKING_OFF])
         report.traces = self._pump.traces.take()
-        report.rejecting = tuple(self._pump.closed()[:MOST_DESTINATIONS])
+        report.rejecting = tuple(self._pump.rejecting()[:MOST_DESTINATIONS])
         return report

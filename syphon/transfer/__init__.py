@@ -1,14 +1,14 @@
-"""One backlog queue's way home: receive, restore, forward, settle. Destinations have a state, outcomes are values."""
+"""Moves messages from a queue to their destinations: pump, breakers, listener, and the replay of dead letters."""
 
-from .clock import wall_clock
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
-from .in_hand import Ended
 from .listener import Listener
 from .options import PumpOptions
 from .pump import Pump
-from .replay import Replay, ReplayTally, Route, to_backlog, to_destination
+from .replay import Replay, ReplayResult
+from .route import Route, to_backlog, to_destination
 from .traces import BatchTrace
+from .unsettled import Ended, wall_clock
 
 __all__ = [
     "BatchTrace",
@@ -19,7 +19,7 @@ __all__ = [
     "Pump",
     "PumpOptions",
     "Replay",
-    "ReplayTally",
+    "ReplayResult",
     "Route",
     "to_backlog",
     "to_destination",

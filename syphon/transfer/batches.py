@@ -1,4 +1,4 @@
-"""What waits for one destination, and the batches it goes out in: of one key each, as large as the link allows (S8)."""
+"""The pending messages of one destination, and their batches: one key a batch, as large as the link allows (S8)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from .traces import BatchTrace
 
 MOST = 100
-"""Messages in a batch."""
+"""Messages in a batch, at most."""
 WORTH_SENDING = 25
-"""Messages that go out although others are under way. Fewer wait for company, or until nothing is."""
+"""Messages that are sent although others are under way. Fewer wait for more, or until nothing is under way."""
 ENVELOPE = 512
-"""Bytes that a batch may need beside its messages: the first one's id and key."""
+"""Bytes that a batch may need beside its messages: the id and key of the first one."""
 SECTION = 8
-"""Bytes that a message costs in a batch beyond its own."""
+"""Bytes that a batch adds to each message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,11 +32,11 @@ class Transfer:
     arrival: Arrival
     restored: Restored
     size: int
-    """Of the message as it came."""
+    """Bytes of the message as it was received."""
     possible_duplicate: bool = False
     forwarded_at: int | None = None
     trace: BatchTrace | None = None
-    """Of the batch it was accepted with, if that is traced."""
+    """The trace of the batch it was accepted with, if that is traced."""
 
 
 Batch = list[Transfer]
@@ -45,13 +45,13 @@ Key = tuple[str | None, str | None]
 NO_KEY: Key = (None, None)
 
 
-class Lines:
-    """Messages that wait, a line for each key."""
+class PendingMessages:
+    """The messages that wait to be sent: a queue for each key, served in turn."""
 
     def __init__(self) -> None:
-        self.together = MOST
-        """How many may go in one batch."""
-        self._lines: OrderedDict[Key, deque[Transfer]] = OrderedDict()
+        self.batch_limit = MOST
+        """How many messages may share one batch."""
+        self._queues: OrderedDict[Key, deque[Transfer]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
@@ -59,58 +59,58 @@ class Lines:
 
     def add(self, transfer: Transfer) -> None:
         key = transfer.restored.session_id, transfer.restored.partition_key
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = deque()
-        line.append(transfer)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = deque()
+        queue.append(transfer)
         self._count += 1
 
     def next_batch(self, sender: RawSender[Batch]) -> Batch:
-        """Messages of one key that fit together, of each key in turn; nothing if they had better wait for company.
+        """The next messages of one key that fit into a batch; the keys take turns. Empty if waiting for more is better.
 
         A message that is too large for the link comes alone.
         """
-        if not self._lines:
+        if not self._queues:
             return []
-        key, line = next(iter(self._lines.items()))
-        if key == NO_KEY and len(self._lines) == 1 and sender.under_way and self._is_small(line, sender):
+        key, queue = next(iter(self._queues.items()))
+        if key == NO_KEY and len(self._queues) == 1 and sender.under_way and self._is_small(queue, sender):
             return []
         room = sender.max_batch - ENVELOPE
         batch: Batch = []
-        while line and len(batch) < self.together:
-            size = line[0].restored.size + SECTION
+        while queue and len(batch) < self.batch_limit:
+            size = queue[0].restored.size + SECTION
             if batch and size > room:
                 break
             room -= size
-            batch.append(line.popleft())
+            batch.append(queue.popleft())
         self._count -= len(batch)
-        if line:
-            self._lines.move_to_end(key)
+        if queue:
+            self._queues.move_to_end(key)
         else:
-            del self._lines[key]
+            del self._queues[key]
         return batch
 
-    def _is_small(self, line: deque[Transfer], sender: RawSender[Batch]) -> bool:
-        """Whether the next batch would be a small one: by count, and by size if all are like the first."""
-        few = min(WORTH_SENDING, self.together)
-        return len(line) < few and len(line) * line[0].restored.size < sender.max_batch
+    def _is_small(self, queue: deque[Transfer], sender: RawSender[Batch]) -> bool:
+        """Whether the next batch would be small: by count, and by bytes if all messages are as large as the first."""
+        few = min(WORTH_SENDING, self.batch_limit)
+        return len(queue) < few and len(queue) * queue[0].restored.size < sender.max_batch
 
     def take(self, locked_before: float) -> list[Transfer]:
-        """Those that were last locked before then, out of their lines."""
+        """Removes and returns the messages that were last locked before then."""
         taken: list[Transfer] = []
-        for key, line in list(self._lines.items()):
-            old, fresh = parted(line, locked_before)
+        for key, queue in list(self._queues.items()):
+            old, fresh = split_by_age(queue, locked_before)
             taken += old
             if not fresh:
-                del self._lines[key]
+                del self._queues[key]
             elif old:
-                self._lines[key] = deque(fresh)
+                self._queues[key] = deque(fresh)
         self._count -= len(taken)
         return taken
 
 
-def parted(transfers: Iterable[Transfer], locked_before: float) -> tuple[Batch, Batch]:
-    """Those that were last locked before then, and the others."""
+def split_by_age(transfers: Iterable[Transfer], locked_before: float) -> tuple[Batch, Batch]:
+    """The messages that were last locked before then, and the others."""
     old: Batch = []
     fresh: Batch = []
     for transfer in transfers:
@@ -119,7 +119,7 @@ def parted(transfers: Iterable[Transfer], locked_before: float) -> tuple[Batch, 
 
 
 def encoded(batch: Batch) -> tuple[bytes, int]:
-    """The bytes of a delivery, and its message format. A batch's envelope repeats the first one's id and key."""
+    """The bytes of a delivery, and its message format. A batch's envelope repeats the first message's id and key."""
     if len(batch) == 1:
         return batch[0].restored.payload, 0
     first = batch[0].restored

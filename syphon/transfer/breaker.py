@@ -1,4 +1,4 @@
-"""A destination's breaker: whether it is worth trying, and if not, until when it is left alone, and why (S4, S9)."""
+"""The circuit breaker of a destination: whether the pump sends to it; if not, until when and why (S4, S9)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from syphon.model import Impossible, Interrupted, LockLost, NotAuthorized, Sypho
 log = logging.getLogger(__name__)
 
 BROKEN_LINKS = 3
-"""How often in a row a link may break before the destination is left alone for a while."""
+"""How often in a row a link may break before the destination backs off."""
 RECHECK_AFTER = 30.0
-"""Seconds after which a destination that refused everything (missing, disabled) is looked at again."""
+"""Seconds after which the pump tries a destination again that refused everything (missing, disabled)."""
 RECHECK_RIGHTS_AFTER = 60.0
-"""The same of one that we may not send to: somebody has to give us the right first."""
+"""The same for a destination that the pump has no right to send to: a person must grant the right first."""
 LONGEST_PAUSE = 120.0
-"""Seconds between tries, at the most: each that fails doubles them (S9)."""
+"""Seconds between tries, at most: each failure doubles them (S9)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """Takes messages, as far as we know."""
+    """The destination takes messages, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackingOff:
-    """Is left alone until then."""
+    """The pump sends nothing to it until then; its messages stay in the backlog."""
 
     until: float
     because: SyphonError
@@ -34,7 +34,7 @@ class BackingOff:
 
 @dataclass(frozen=True, slots=True)
 class Rejecting:
-    """Takes nothing: what comes for it goes to the dead letters, until it is looked at again."""
+    """The destination takes nothing: its messages are dead-lettered until the pump tries it again."""
 
     until: float
     because: SyphonError
@@ -44,7 +44,7 @@ State = Available | BackingOff | Rejecting
 
 
 class Breaker:
-    """Of one destination."""
+    """The breaker of one destination."""
 
     def __init__(self, path: str, permanent: frozenset[type[SyphonError]]) -> None:
         self.state: State = Available()
@@ -54,28 +54,28 @@ class Breaker:
         self._permanent = permanent
         self._broken = 0
 
-    def look(self, now: float) -> State:
-        """Its state now: who has been left alone for long enough is worth a try."""
+    def state_at(self, now: float) -> State:
+        """The state now. A state whose time is over becomes Available."""
         if isinstance(self.state, BackingOff | Rejecting) and now >= self.state.until:
             self.state = Available()
         return self.state
 
-    def leave_alone(self, until: float, because: SyphonError, failures: int) -> None:
-        """Somebody else has found out that it takes nothing."""
+    def back_off(self, until: float, because: SyphonError, failures: int) -> None:
+        """Backs off because another pump found that the destination takes nothing."""
         self.state, self.failures = BackingOff(until, because), failures
 
     def is_permanent(self, error: SyphonError) -> bool:
-        """Whether a message that met this error is given up (S4)."""
+        """Whether a message that met this error is dead-lettered (S4)."""
         return isinstance(error, Impossible) and type(error) in self._permanent
 
     def worked(self) -> None:
         self.failures = self._broken = 0
 
     def failed(self, error: SyphonError, now: float) -> None:
-        """The destination as a whole does not work: for how long it is left alone, and what becomes of its messages."""
+        """Notes a failure of the destination as a whole: how long it backs off, and what happens to its messages."""
         if isinstance(error, Interrupted | LockLost):
             self._broken += 1
-            if self._broken >= BROKEN_LINKS:  # links come and go; a new one is opened at once
+            if self._broken >= BROKEN_LINKS:  # links break now and then; the pump opens a new one at once
                 self._broken = 0
                 self._wait(Waits.retry_after, error, now)
         elif self.is_permanent(error):
@@ -86,17 +86,17 @@ class Breaker:
             self._wait(RECHECK_RIGHTS_AFTER if isinstance(error, NotAuthorized) else RECHECK_AFTER, error, now)
 
     def _wait(self, first_pause: float, error: SyphonError, now: float) -> None:
-        """Is left alone: the longer, the more often in a row it has failed."""
+        """Backs off: each failure in a row doubles the time."""
         waits = self.state if isinstance(self.state, BackingOff) else None
-        if waits is None:  # else: what was under way beside it fails as well, and is no new failure
+        if waits is None:  # else: another batch that was under way failed too, which is no new failure
             self.failures += 1
         pause = min(first_pause * 2.0 ** min(self.failures - 1, 10), LONGEST_PAUSE)
         if waits is None:
             log.warning(
-                "destination %s waits: %s What is for it stays in the backlog; next try in %.0f s",
+                "destination %s backs off: %s Its messages stay in the backlog; next try in %.0f s",
                 self._path,
                 error,
                 pause,
             )
-        if waits is None or waits.until < now + pause:  # who asked for ten seconds of quiet has them (S5)
+        if waits is None or waits.until < now + pause:  # a service that asked for ten seconds of quiet gets them (S5)
             self.state = BackingOff(now + pause, error)

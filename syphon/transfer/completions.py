@@ -1,7 +1,7 @@
-"""Completing what has arrived: over the link it came on, or else over the queue's management node.
+"""Completes messages that were forwarded: over the link they came on, or over the queue's management node.
 
-What was forwarded and is not completed comes again. So a completion whose link was lost, or which a busy service has
-refused, is asked for as long as the lock lasts. What is not completed then is a possible duplicate (S6, D10).
+A message that was forwarded and is not completed is delivered again. So the pump repeats a completion as long as the
+lock lasts when its link was lost or a busy service refused it. Later the message is a possible duplicate (S6, D10).
 """
 
 from __future__ import annotations
@@ -12,52 +12,53 @@ from collections.abc import Callable
 from syphon.bus import Arrival, Connection, LinkState, Settled
 from syphon.model import LockLost, Result, SyphonError, Waits
 
-from .in_hand import InHand
 from .locks import LockKeeper
+from .unsettled import Unsettled
 
 log = logging.getLogger(__name__)
 
 
 class Completions:
-    """Of one pump."""
+    """The completions of one pump."""
 
-    def __init__(self, queue: str, account: InHand, locks: LockKeeper, now: Callable[[], float]) -> None:
+    def __init__(self, queue: str, unsettled: Unsettled, locks: LockKeeper, now: Callable[[], float]) -> None:
         self._queue = queue
-        self._account = account
+        self._unsettled = unsettled
         self._locks = locks
         self._now = now
         self._orphans: dict[Arrival, float] = {}
-        """What its link has not completed, and when to ask in the other way."""
+        """Messages that their link did not complete, and when to ask the management node for each."""
 
     def begin(self, arrival: Arrival) -> None:
-        """It has been forwarded."""
+        """Completes a message that has just been forwarded."""
         if arrival.link.state is LinkState.OPEN:
             arrival.link.complete(arrival)
         else:
             self._orphans[arrival] = self._now()
 
     def refused(self, settled: Settled, error: SyphonError) -> None:
-        """Its link went before it was completed, or the service would not complete it."""
+        """Notes that the link was lost before the completion, or that the service refused the completion."""
         if settled.unknown:
             self._orphans[settled.arrival] = self._now()
         elif isinstance(error, Waits):
             self._orphans[settled.arrival] = self._now() + error.retry_after
         else:
-            self._give_up(settled.arrival, str(error))
+            self._finish_uncompleted(settled.arrival, str(error))
 
-    def give_up_late(self, now: float) -> None:
-        """What is not locked any more cannot be completed."""
+    def finish_expired(self, now: float) -> None:
+        """Finishes the messages whose lock has ended: they cannot be completed any more."""
         for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._locks.seconds]:
-            self._heard(arrival, LockLost())
+            self._answered(arrival, LockLost())
 
     def due(self, now: float) -> list[Arrival]:
-        """Those to ask for now, in the other way."""
+        """The messages to complete over the management node now."""
         return [orphan for orphan, at in self._orphans.items() if now >= at]
 
     def ask(self, connection: Connection, due: list[Arrival]) -> None:
-        self._locks.complete(connection, due, self._heard)
+        """Asks the management node to complete these messages."""
+        self._locks.complete(connection, due, self._answered)
 
-    def _heard(self, arrival: Arrival, error: SyphonError | None) -> None:
+    def _answered(self, arrival: Arrival, error: SyphonError | None) -> None:
         if arrival not in self._orphans:
             return
         if isinstance(error, Waits):
@@ -65,10 +66,10 @@ class Completions:
             return
         del self._orphans[arrival]
         if error is None:
-            self._account.finish(arrival, Result.FORWARDED)
+            self._unsettled.finish(arrival, Result.FORWARDED)
         else:
-            self._give_up(arrival, f"Its lock was lost with its link. {error}")
+            self._finish_uncompleted(arrival, f"Its lock was lost with its link. {error}")
 
-    def _give_up(self, arrival: Arrival, why: str) -> None:
+    def _finish_uncompleted(self, arrival: Arrival, why: str) -> None:
         log.warning("a message of %s was forwarded and could not be completed: %s", self._queue, why)
-        self._account.finish(arrival, Result.FORWARDED, why, possible_duplicate=True)
+        self._unsettled.finish(arrival, Result.FORWARDED, why, possible_duplicate=True)

@@ -1,53 +1,53 @@
-"""All destinations that one pump has met: found by their path, few links for many of them, none in another's way."""
+"""All destinations of one pump: found by path, with few links for many of them, and isolated from each other (S3)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from syphon.backlog import not_allowed
 from syphon.bus import Connection
 from syphon.model import Durations, EntityPath, Waits
 
 from .batches import Transfer
 from .breaker import BackingOff, Rejecting
-from .destination import NO_LINK, Destination, Progress, WindowShare
+from .destination import NO_LINK, Destination, SendResults, WindowShare
 from .options import PumpOptions
 from .traces import Traces
 
 UNDER_WAY = 0.75
-"""The share of what may be in hand that may be under way to destinations, all of them together."""
+"""The share of the window that may be under way to all destinations together."""
 
 LOOK_AT_ALL = 0.5
-"""Seconds between looks at those that get no link: there may be hundreds, and little to be done for them."""
+"""Seconds between looks at destinations that get no link: there may be hundreds, with little to do for them."""
 
 
 class DestinationBackoff(NamedTuple):
-    """A destination that is left alone for now, as the operator sees it."""
+    """A destination that backs off or rejects, as the operator sees it."""
 
     path: str
     seconds: float
-    """Until it is tried again."""
+    """Seconds until the next try."""
     reason: str
     left: int
-    """How many messages were left in the backlog because of it, since it last took one."""
+    """How many messages stayed in the backlog because of it since it last accepted one."""
     failures: int = 1
-    """How often in a row it has failed: the next wait is the longer for it."""
+    """How often in a row it has failed: each failure doubles the next wait."""
 
 
 class Destinations:
-    """The queues and topics of the primary, as far as messages have named them."""
+    """The queues and topics that messages have named so far."""
 
-    def __init__(self, options: PumpOptions, traces: Traces) -> None:
+    def __init__(self, options: PumpOptions, traces: Traces, objection: Callable[[EntityPath], str | None]) -> None:
         self._options = options
         self._traces = traces
+        self._objection = objection
         self._known: dict[str, Destination] = {}
         self._busy: dict[str, Destination] = {}
         self._paused: frozenset[EntityPath] = frozenset()
         self._next_look_at_all = 0.0
         self.send_times = Durations()
-        """How long destinations took to answer, all of them together."""
+        """How long the destinations took to answer."""
 
     def __getitem__(self, path: str) -> Destination:
         return self._known[EntityPath.of(path).key]
@@ -56,22 +56,22 @@ class Destinations:
         return iter(list(self._known.values()))
 
     def find(self, path: EntityPath) -> Destination | str:
-        """Where a message is to go, or why it must not go there (D13)."""
+        """The destination of a path, or why nothing may be sent there (D13)."""
         destination = self._known.get(path.key)
         if destination is None:
-            forbidden = not_allowed(path, self._options.allow)
-            if forbidden is not None:
-                return forbidden
+            objection = self._objection(path)
+            if objection is not None:
+                return objection
             destination = self._known[path.key] = Destination(path.name, self._options.permanent)
-            destination.is_paused = path in self._paused
+            destination.pause(path in self._paused)
         return destination
 
     def offer(self, destination: Destination, transfer: Transfer) -> None:
         destination.offer(transfer)
         self._busy[destination.path] = destination
 
-    def work(self, connection: Connection | None, now: float) -> Iterator[tuple[Destination, Progress]]:
-        """A round of work at all that have some."""
+    def work(self, connection: Connection | None, now: float) -> Iterator[tuple[Destination, SendResults]]:
+        """Does a round of work for every destination that has some, and yields the results."""
         share, room_for_links = self._share(), self._room_for_links()
         is_time_for_all = now >= self._next_look_at_all
         if is_time_for_all:
@@ -81,22 +81,22 @@ class Destinations:
             gets_one = had_link or room_for_links > 0
             if not gets_one and not is_time_for_all:
                 continue
-            progress = destination.work(connection, now, share if gets_one else NO_LINK)
+            results = destination.work(connection, now, share if gets_one else NO_LINK)
             room_for_links += had_link - destination.has_link()
-            for answer in progress.answers:
+            for answer in results.answers:
                 self.send_times.note(answer.seconds)
                 self._traces.note(destination.path, answer, now)
-            yield destination, progress
+            yield destination, results
             if not destination.has_work():
                 del self._busy[key]
 
     def _share(self) -> WindowShare:
-        """Most of the window is for what is under way. Whoever does not answer must leave some for others."""
+        """Shares most of the window equally: a destination that does not answer must leave room for others."""
         share = UNDER_WAY / max(1, len(self._busy))
         return WindowShare(int(share * self._options.window), int(share * self._options.window_bytes))
 
     def _room_for_links(self) -> int:
-        """A thousand destinations do not mean a thousand links: who needs one gets that of one that does not."""
+        """How many more links may be opened. Takes idle links from destinations if others need one."""
         linked = [destination for destination in self._known.values() if destination.has_link()]
         room = self._options.max_links - len(linked)
         wanted = sum(not destination.has_link() for destination in self._busy.values())
@@ -107,17 +107,17 @@ class Destinations:
                 room += 1
         return room
 
-    def unsent(self, locked_before: float = math.inf) -> Iterator[Transfer]:
-        """What was not sent yet, taken back: all, or what was last locked before then."""
+    def take_unsent(self, locked_before: float = math.inf) -> Iterator[Transfer]:
+        """Removes and yields the messages that were not sent: all, or those that were last locked before then."""
         for destination in self._busy.values():
-            yield from destination.give_up(locked_before)
+            yield from destination.take_unsent(locked_before)
 
-    def waiting(self, now: float) -> list[DestinationBackoff]:
-        """Who is left alone now. May be asked from another thread."""
+    def backing_off(self, now: float) -> list[DestinationBackoff]:
+        """The destinations that back off now. Another thread may ask."""
         return self._in_state(BackingOff, now)
 
-    def closed(self, now: float) -> list[DestinationBackoff]:
-        """Whose messages go to the dead letters now. May be asked from another thread."""
+    def rejecting(self, now: float) -> list[DestinationBackoff]:
+        """The destinations whose messages are dead-lettered now. Another thread may ask."""
         return [found for found in self._in_state(Rejecting, now) if found.seconds > 0]
 
     def _in_state(self, kind: type[BackingOff] | type[Rejecting], now: float) -> list[DestinationBackoff]:
@@ -138,16 +138,16 @@ class Destinations:
         return found
 
     def pause(self, paths: frozenset[EntityPath]) -> None:
-        """Leaves these destinations alone from now on, and no others."""
+        """Pauses exactly these destinations from now on."""
         self._paused = paths
         for destination in self:
-            destination.is_paused = EntityPath.of(destination.path) in paths
+            destination.pause(EntityPath.of(destination.path) in paths)
 
-    def leave_alone(self, known: DestinationBackoff, now: float) -> None:
-        """What another pump has found out counts here as well."""
+    def back_off(self, known: DestinationBackoff, now: float) -> None:
+        """Makes a destination back off because another pump found that it takes nothing."""
         destination = self.find(EntityPath.of(known.path))
         if isinstance(destination, Destination):
-            destination.breaker.leave_alone(now + known.seconds, Waits(known.reason), known.failures)
+            destination.breaker.back_off(now + known.seconds, Waits(known.reason), known.failures)
 
     def close(self) -> None:
         for destination in self:

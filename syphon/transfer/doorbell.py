@@ -1,11 +1,11 @@
-"""A doorbell: one long poll on a backlog queue. It costs four receives an hour, and rings when a message comes.
+"""A doorbell: one long poll on a backlog queue. It costs four receives an hour, and rings when a message arrives.
 
-The message that rings is let go again, released and not completed: carrying it home is somebody else's work, and the
-bell is silent until it is armed again. A poll that the service cuts short (it detaches idle links after ten minutes)
-goes on where it was, and is not a new one (S1).
+The doorbell releases the message that made it ring: a pump receives it again and moves it. The doorbell is then silent
+until it is armed again. If the service cuts a poll short (it detaches idle links after ten minutes), the doorbell
+continues the same poll on a new link (S1).
 
-Not every message is worth a ring: that of a destination which is known to be waiting is kept under its lock, and the
-bell reads on past it. The lock is the timer, so that each is received once in a lock period at the most (S3).
+Not every message is worth a ring. The doorbell keeps a message for a destination that backs off under its lock, and
+reads the messages behind it. The lock is the timer: each message is received at most once in a lock period (S3).
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from syphon.bus import Arrival, Backoff, Connection, LinkState, RawReceiver
 from syphon.model import Interrupted
 
 LONG_POLL = 900.0
-"""Seconds one receive waits."""
+"""Seconds that one receive waits."""
 LOCK = 60.0
+"""Seconds a lock lasts, as backlog queues are created (P2)."""
 MOST = 100
-"""Messages asked for at a time, after many in a row that were not worth a ring."""
+"""The highest credit, after many messages in a row that were not worth a ring."""
 CALM = 0.5
-"""Seconds without a message after which one at a time is enough again."""
+"""Seconds without a message after which a credit of one is enough again."""
 
 
 def _any_message(payload: bytes) -> bool:  # noqa: ARG001
@@ -30,14 +31,14 @@ def _any_message(payload: bytes) -> bool:  # noqa: ARG001
 
 
 class Doorbell:
-    """Listens to one queue. Its owner reads the connection, and calls `listen` each time round, silent or not."""
+    """Listens to one queue. Its owner reads the connection and calls `listen` every turn, even while it is silent."""
 
     def __init__(
         self,
         queue: str,
         now: Callable[[], float],
         long_poll: float = LONG_POLL,
-        worth: Callable[[bytes], bool] = _any_message,
+        is_worth_a_ring: Callable[[bytes], bool] = _any_message,
         lock: float = LOCK,
     ) -> None:
         self.queue = queue
@@ -46,18 +47,18 @@ class Doorbell:
         self.is_armed = True
         self._now = now
         self._long_poll = long_poll
-        self._worth = worth
+        self._is_worth_a_ring = is_worth_a_ring
         self._lock = lock
         self._receiver: RawReceiver | None = None
         self._opened_at = self._again_at = now()
         self._backoff = Backoff()
         self._until: float | None = None
-        self._appetite = 1
+        self._wanted_credit = 1
         self._calm_at = 0.0
         self._kept: deque[tuple[float, Arrival]] = deque()
 
     def listen(self, connection: Connection) -> bool:
-        """Keeps the poll going; true when a message has come. Raises what stands in the way: a missing queue, say."""
+        """Keeps the poll going. Returns true when a message has arrived. Raises an error of the link."""
         receiver = self._open(connection)
         if receiver is None or receiver.state is not LinkState.OPEN:
             return False
@@ -71,10 +72,10 @@ class Doorbell:
         return rang
 
     def silence(self) -> None:
-        """No ring from now on; what is still under way to the bell is let go as it comes."""
+        """Rings no more. Messages that are still on the way are released when they arrive."""
         self.is_armed = False
         self._until = None
-        self._appetite = 1
+        self._wanted_credit = 1
 
     def arm(self) -> None:
         """Listens again, with a new poll."""
@@ -82,20 +83,20 @@ class Doorbell:
 
     @property
     def is_silent(self) -> bool:
-        """Silenced, and nothing is under way to it any more."""
+        """Whether it is silenced and no message is on the way to it."""
         return not self.is_armed and (self._receiver is None or self._receiver.is_drained)
 
     @property
     def kept(self) -> int:
-        """How many messages it holds under their locks, because they were not worth a ring."""
+        """How many messages it keeps under their locks because they were not worth a ring."""
         return len(self._kept)
 
     def close(self) -> None:
-        """Gives back all that it keeps."""
+        """Releases all messages that it keeps, and closes the link."""
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             if receiver.state is LinkState.OPEN:
-                self._let_go(receiver, [*(arrival for _, arrival in self._kept), *receiver.arrivals])
+                self._release(receiver, [*(arrival for _, arrival in self._kept), *receiver.arrivals])
             receiver.close()
         self._kept.clear()
         self.silence()
@@ -114,7 +115,7 @@ class Doorbell:
         return self._receiver
 
     def _take(self, receiver: RawReceiver) -> bool:
-        """Lets go of what is worth a ring, and keeps the rest; whether there was anything worth it."""
+        """Releases the messages that are worth a ring and keeps the others. Returns whether one was worth a ring."""
         now = self._now()
         while self._kept and self._kept[0][0] <= now:
             self._kept.popleft()
@@ -124,18 +125,18 @@ class Doorbell:
         worthy = []
         while receiver.arrivals:
             arrival = receiver.arrivals.popleft()
-            if self._worth(arrival.payload):
+            if self._is_worth_a_ring(arrival.payload):
                 worthy.append(arrival)
             else:
-                arrival.payload = b""  # there may be thousands of them
+                arrival.payload = b""  # only the lock is needed, and there may be thousands
                 self._kept.append((now + self._lock, arrival))
-                self._appetite = min(2 * self._appetite, MOST)
-        self._let_go(receiver, worthy)
+                self._wanted_credit = min(2 * self._wanted_credit, MOST)
+        self._release(receiver, worthy)
         receiver.settled.clear()
         return bool(worthy)
 
-    def _let_go(self, receiver: RawReceiver, arrivals: list[Arrival]) -> None:
-        """Gives messages back as they were. Not while more may come: the first to get them again would be this bell."""
+    def _release(self, receiver: RawReceiver, arrivals: list[Arrival]) -> None:
+        """Releases messages. The credit goes first, or the service would deliver them to this doorbell again."""
         if arrivals:
             receiver.drain()
         for arrival in arrivals:
@@ -146,9 +147,9 @@ class Doorbell:
         if self._until is None or now >= self._until:
             self._until = now + self._long_poll
             self.polls += 1
-            receiver.grant(self._appetite)
+            receiver.grant(self._wanted_credit)
         elif receiver.credit <= 0:
-            receiver.grant(self._appetite)  # a new link for the poll that was cut short
-        elif self._appetite > 1 and now >= self._calm_at:
-            self._appetite = 1
+            receiver.grant(self._wanted_credit)  # the poll was cut short and continues on a new link
+        elif self._wanted_credit > 1 and now >= self._calm_at:
+            self._wanted_credit = 1
             receiver.grant(1)

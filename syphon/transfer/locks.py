@@ -1,5 +1,5 @@
-"""Locks, beside the link that got them: those of what is still under way are renewed before they run out (S6), and what
-has arrived when its link was lost is completed all the same.
+"""Locks, over the management node of the queue: renews the locks of messages in hand before they run out (S6), and
+completes messages that were forwarded when their link was lost.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from syphon.model import LockLost, SyphonError, from_condition
 TOKENS_PER_REQUEST = 100
 UUIDS = 0x98
 ASK_AGAIN = 0.1
-"""The share of a lock after which a renewal that was refused is asked for again."""
+"""The share of a lock after which the pump asks again for a renewal that was refused."""
 SHORTEST = 5.0
-"""Seconds a lock lasts at the least, anywhere."""
+"""Seconds a lock lasts at least, in any queue."""
 
-
-Heard = Callable[[Arrival, SyphonError | None], None]
-"""Is told of each lock what came of it: an error, or none."""
+OnAnswer = Callable[[Arrival, SyphonError | None], None]
+"""Called with the service's answer for each lock: an error, or None."""
 
 
 class LockKeeper:
@@ -28,25 +27,25 @@ class LockKeeper:
 
     def __init__(self, queue: str, lock: float) -> None:
         self.seconds = lock
-        """How long a lock lasts, as far as we know."""
+        """How long a lock lasts, as far as is known."""
         self._queue = queue
         self._link: RequestLink | None = None
         self._asked: set[Arrival] = set()
 
     def learn(self, locked_until: int, wall: int) -> None:
-        """What a message that has just come says of its lock: an owner may have made it shorter (P3).
+        """Learns the lock duration from a message that has just arrived: the owner may have set a shorter one (P3).
 
-        The service's clock says until when, and ours may differ: what makes no sense is not believed, and of what does
-        the shortest counts. A lock that is renewed too early costs little.
+        The end of the lock is a time of the service's clock, which may differ from ours. So impossible values are
+        ignored, and the shortest possible one counts: renewing a lock too early costs little.
         """
         left = (locked_until - wall) / 1000
         if 0 < left < self.seconds:
             self.seconds = max(left, SHORTEST)
 
     def keep(self, connection: Connection, in_hand: Iterable[Arrival], now: float) -> None:
-        """Asks for locks to be renewed, once half of their time is over.
+        """Renews locks once half of their time is over.
 
-        To be called every now and then, even if nothing is in hand: what was asked goes out here.
+        The owner calls it regularly, even with nothing in hand: it also does the work of the request link.
         """
         self._look_at_link()
         due = []
@@ -57,14 +56,14 @@ class LockKeeper:
                 due.append(arrival)
 
         def renewed(arrival: Arrival, error: SyphonError | None) -> None:
-            # A lock that was not renewed gets older: what is not sent by then is not sent any more.
+            # A lock that was not renewed gets older. The pump does not send a message whose lock is too old.
             if error is None:
                 arrival.locked_at = now
 
         self._ask(connection, "renew-lock", {}, due, renewed)
 
-    def complete(self, connection: Connection, arrivals: Iterable[Arrival], completed: Heard) -> None:
-        """Completes what the link it came on cannot complete any more."""
+    def complete(self, connection: Connection, arrivals: Iterable[Arrival], completed: OnAnswer) -> None:
+        """Completes messages whose own link is lost."""
         orphans = [arrival for arrival in arrivals if arrival not in self._asked]
         self._ask(connection, "update-disposition", {"disposition-status": "completed"}, orphans, completed)
 
@@ -77,7 +76,12 @@ class LockKeeper:
             self._link.work()
 
     def _ask(
-        self, connection: Connection, operation: str, body: dict[str, Value], arrivals: list[Arrival], heard: Heard
+        self,
+        connection: Connection,
+        operation: str,
+        body: dict[str, Value],
+        arrivals: list[Arrival],
+        on_answer: OnAnswer,
     ) -> None:
         if arrivals and self._link is None:
             self._link = RequestLink(connection.wire, f"{self._queue}/$management")
@@ -89,12 +93,12 @@ class LockKeeper:
                 self._asked.difference_update(some)
                 error = None if reply.status == 200 else from_condition(reply.condition, reply.description)
                 if isinstance(error, LockLost) and len(some) > 1:
-                    # One that is lost has the others refused as well: in halves, to find it.
+                    # One lost lock makes the service refuse the whole request: ask in halves, to find it.
                     for half in (some[: len(some) // 2], some[len(some) // 2 :]):
-                        self._ask(connection, operation, body, half, heard)
+                        self._ask(connection, operation, body, half, on_answer)
                     return
                 for arrival in some:
-                    heard(arrival, error)
+                    on_answer(arrival, error)
 
             self._asked.update(some)
             assert self._link is not None  # made above

@@ -1,4 +1,4 @@
-"""How a pump works: its bounds, what it may forward, and what it was asked for."""
+"""The options of a pump: its bounds, what it may forward, and which messages were asked for."""
 
 from __future__ import annotations
 
@@ -20,37 +20,39 @@ from syphon.model import (
 PERMANENT: frozenset[type[SyphonError]] = frozenset(
     (DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity)
 )
-"""What S4 sends to the dead letters unless the operator says otherwise."""
+"""The errors after which a message is dead-lettered (S4), unless the operator configures others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PumpOptions:
-    """How a pump works."""
+    """The options of a pump."""
 
     window: int = 4000
-    """Messages in hand at a time. They pass in three round trips: fewer, and both ends wait for the line."""
+    """Messages in hand at a time. Each needs three round trips; with fewer, both ends would wait for the network."""
     window_bytes: int = 16 * 1024 * 1024
-    """Their bytes. The process needs about three times as much: as they came, restored, and on their way out."""
+    """Bytes in hand at a time. The process needs about three times as much: received, restored and being sent."""
     max_links: int = 200
+    """Links to destinations at a time."""
     quiet: float = 3.0
     """Seconds without a message after which the queue counts as quiet."""
     lease: float | None = 60.0
     """Seconds after which the pump stops taking messages, even if there are more."""
     grace: float = 20.0
-    """Seconds to finish what is in hand once it stops."""
+    """Seconds to finish the messages in hand once the pump stops."""
     lock: float = 60.0
-    """Seconds a lock lasts, as backlog queues are made (P2). What a message says of its own may only shorten it."""
+    """Seconds a lock lasts, as backlog queues are created (P2). A message's own stamp can only shorten it."""
     ttl: Ttl = Ttl.RESTORE
     allow: PathPatterns = field(default_factory=PathPatterns)
-    """Where messages may go. One for another place is dead-lettered (D13)."""
+    """The destinations that messages may go to. A message for another one is dead-lettered (D13)."""
     permanent: frozenset[type[SyphonError]] = PERMANENT
     limit: int | None = None
+    """Messages to receive, at most."""
     messages: MessageFilter = field(default_factory=MessageFilter)
-    """Which messages are asked for this time. The others stay in the backlog."""
+    """Which messages are asked for. The others stay in the backlog."""
 
     @classmethod
     def for_pair(cls, pair: PairSettings, **options: Any) -> PumpOptions:
-        """The settings of a pair, and what a caller adds to them."""
+        """The options for a pair: its settings, and what the caller adds to them."""
         return cls(
             **{
                 "ttl": Ttl(pair.time_to_live.value),

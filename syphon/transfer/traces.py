@@ -1,7 +1,8 @@
 """Traces of batches: when a batch was received, sent, answered and settled, and which spans of senders it belongs to.
 
-A batch is traced if the sender of one of its messages records a trace. Few are kept at a time, so that a trace costs
-little however many messages pass: they are taken about once a second, and what comes in between is not traced.
+A batch is traced if the sender of one of its messages records a trace. The pump keeps few traces at a time, so that
+tracing costs little at any message rate: the reader takes them about once a second, and batches that come while the
+store is full are not traced.
 """
 
 from __future__ import annotations
@@ -17,31 +18,32 @@ if TYPE_CHECKING:
     from .destination import Answer
 
 MOST = 50
-"""Batches that are being traced or have not been taken yet."""
+"""Traces at a time: those of batches under way, and those that were not taken yet."""
 MOST_LINKS = 32
-"""Senders that are remembered of a batch."""
+"""Senders that are kept for a batch, at most."""
 
 
 @dataclass(slots=True, eq=False)
 class BatchTrace:
-    """A batch on its way. Times are nanoseconds since 1970. No body and no message id is in here."""
+    """One batch. Times are nanoseconds since 1970. It contains no body and no message id."""
 
     destination: str
     messages: int
     senders: list[TraceContext]
     received: int
-    """The oldest of its messages."""
+    """When the oldest of its messages was received."""
     sent: int
     answered: int
     error: str = ""
-    """What kind of refusal the answer was, if it was one."""
+    """The kind of refusal, if the destination refused the batch."""
     settled: int | None = None
-    """The last of its messages. None where the answer was a refusal: another batch tells of them, or dead letters."""
+    """When the last of its messages was settled. None after a refusal: its messages go into other batches, or become
+    dead letters."""
     unsettled: int = 0
 
 
 class Traces:
-    """Of one pump. What has ended may be taken by another thread."""
+    """The traces of one pump. Another thread may take the traces that have ended."""
 
     def __init__(self) -> None:
         self.are_wanted = False
@@ -53,7 +55,7 @@ class Traces:
         self.are_wanted = wanted
 
     def note(self, destination: str, answer: Answer, now: float) -> None:
-        """A destination has answered. Costs nothing where nobody wants traces."""
+        """Notes the answer of a destination. Costs nothing unless traces are wanted."""
         if not self.are_wanted or self._open + len(self._ended) >= MOST:
             return
         senders = _senders(answer)
@@ -79,15 +81,15 @@ class Traces:
             transfer.trace = trace
 
     def settle(self, trace: BatchTrace) -> None:
-        """One of its messages has been settled."""
+        """Notes that one message of the batch was settled."""
         trace.unsettled -= 1
         if not trace.unsettled:
-            trace.settled = max(trace.answered, time.time_ns())  # clocks step back
+            trace.settled = max(trace.answered, time.time_ns())  # the wall clock can step back
             self._open -= 1
             self._ended.append(trace)
 
     def take(self) -> tuple[BatchTrace, ...]:
-        """Those that have ended, once."""
+        """Removes and returns the traces that have ended."""
         return tuple(self._ended.popleft() for _ in range(len(self._ended)))
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from syphon.backlog import plan, provision, queue_names, secondary_administration
-from syphon.bus import Administration
+from syphon.bus import Administration, Pair, namespace_of
 from syphon.config import PairSettings, PipelineSettings
 from syphon.model import Faulted, SyphonError
 from syphon.spark import Jobs
@@ -135,11 +135,13 @@ class PairWorker:
         log.info("%s: listening to %d backlog queues of %s", self.settings.name, len(queues), listener.name)
 
     def _listener(self, queues: Sequence[str]) -> Listener:
+        settings = self.settings
         return Listener(
-            self.settings,
+            self.settings.name,
+            Pair(namespace_of(settings.primary, settings.primary_entity), namespace_of(settings.secondary, queues[0])),
             queues,
-            rang=lambda queue: self.queue_workers[queue].ring(),
-            worth=self.backoffs.is_worth_a_job,
+            on_message=lambda queue: self.queue_workers[queue].ring(),
+            is_worth_a_job=self.backoffs.is_worth_a_job,
             long_poll=self._long_poll,
             is_paused=self._jobs.is_paused,
         )

@@ -101,7 +101,7 @@ def carried(primary: str, secondary: str) -> list[str]:
         pump.run()
     except SyphonError as error:
         seen.append("".join(traceback.format_exception(error)))
-    seen += [repr(thing) for thing in (home, away, pump, pump.tally, outcomes, pump.waiting(), Pair(home, away))]
+    seen += [repr(thing) for thing in (home, away, pump, pump.counters, outcomes, pump.backing_off(), Pair(home, away))]
     seen += [repr(vars(namespace)) for namespace in (home, away)]
     for namespace in (home, away):
         connection = vars(namespace)["_connection"]

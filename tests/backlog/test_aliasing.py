@@ -1,4 +1,4 @@
-"""Putting aliases on: what a backlog queue must not trip over, and what cannot be put there (M1)."""
+"""Adding aliases: what must be cleared for a backlog queue, and what cannot be put there (M1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters, as bytes: what they say of themselves, which are meant, and what they are once put back."""
+"""Dead letters as bytes: reading them, selecting them, and the message that is put back."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 
 from syphon.amqp import Map, Message, Section, Symbol, Timestamp, ULong, Value, encode, section_bytes
 from syphon.backlog import to_backlog
-from syphon.backlog.dead_letters import DeadLetter, NotPutBack, Wanted, grouped, put_back, read
-from syphon.backlog.section_edit import keys, outline, take, with_pairs
+from syphon.backlog.dead_letters import DeadLetter, DeadLetterFilter, NotPutBack, grouped, put_back, read
+from syphon.backlog.section_edit import extract, keys, outline, with_pairs
 from syphon.bus.peeking import stamped
 from tests.support import backlog_messages
 from tests.support.backlog_messages import Sent
@@ -25,12 +25,12 @@ STAMPS: dict[str, Value] = {
 
 
 def dead(payload: bytes) -> bytes:
-    """What a broker makes of a message that becomes a dead letter: properties and annotations are added, no more."""
+    """A message after a broker made it a dead letter: it adds properties and annotations, nothing else."""
     _, annotations, properties, application, body = outline(payload)
     assert application is not None  # aliases are in it
-    own, kept = take(payload, application, keys(())), take(payload, annotations, keys(()))
+    own, kept = extract(payload, application, keys(())), extract(payload, annotations, keys(()))
     said = b"".join(encode(key) + encode(value) for key, value in SAID.items())
-    pairs = own.rest(payload) + said
+    pairs = own.remaining(payload) + said
     application_bytes = with_pairs(payload, application, Section.APPLICATION_PROPERTIES, own.pairs + 2, pairs)
     stamps = b"".join(encode(Symbol(key)) + encode(value) for key, value in STAMPS.items())
     total = kept.pairs + len(STAMPS)
@@ -38,7 +38,7 @@ def dead(payload: bytes) -> bytes:
     return b"".join(
         (
             payload[first.start : first.end] if first is not None else b"",
-            with_pairs(payload, annotations, Section.MESSAGE_ANNOTATIONS, total, kept.rest(payload) + stamps),
+            with_pairs(payload, annotations, Section.MESSAGE_ANNOTATIONS, total, kept.remaining(payload) + stamps),
             payload[properties.start : properties.end] if properties is not None else b"",
             application_bytes,
             payload[body:],
@@ -47,12 +47,12 @@ def dead(payload: bytes) -> bytes:
 
 
 def pieces(payload: bytes) -> tuple[bytes, ...]:
-    """All bytes but the header's, and but for the lengths of maps: a broker that adds to one may write it longer."""
+    """All bytes except the header and the lengths of maps: a broker that adds to a map may use the long form."""
     _, annotations, properties, application, body = outline(payload)
     return (
-        take(payload, annotations, keys(())).rest(payload),
+        extract(payload, annotations, keys(())).remaining(payload),
         payload[properties.start : properties.end] if properties is not None else b"",
-        take(payload, application, keys(())).rest(payload),
+        extract(payload, application, keys(())).remaining(payload),
         payload[body:],
     )
 
@@ -96,22 +96,22 @@ def letter(reason: str = "r", destination: str | None = "orders", at: int | None
 @pytest.mark.parametrize(
     ("wanted", "taken"),
     [
-        (Wanted(), True),
-        (Wanted(reason="R"), True),
-        (Wanted(reason="x*"), False),
-        (Wanted(destination="ORD*"), True),
-        (Wanted(destination=""), False),
-        (Wanted(after=100, before=101), True),
-        (Wanted(before=100), False),
-        (Wanted(after=101), False),
+        (DeadLetterFilter(), True),
+        (DeadLetterFilter(reason="R"), True),
+        (DeadLetterFilter(reason="x*"), False),
+        (DeadLetterFilter(destination="ORD*"), True),
+        (DeadLetterFilter(destination=""), False),
+        (DeadLetterFilter(after=100, before=101), True),
+        (DeadLetterFilter(before=100), False),
+        (DeadLetterFilter(after=101), False),
     ],
 )
-def test_dead_letters_are_chosen_by_reason_destination_and_time(wanted: Wanted, taken: bool) -> None:
-    assert wanted.takes(letter()) is taken
+def test_dead_letters_are_chosen_by_reason_destination_and_time(wanted: DeadLetterFilter, taken: bool) -> None:
+    assert wanted.matches(letter()) is taken
 
 
 def test_an_empty_pattern_means_those_without_a_destination() -> None:
-    assert Wanted(destination="").takes(letter(destination=None))
+    assert DeadLetterFilter(destination="").matches(letter(destination=None))
 
 
 def test_groups_are_counted_and_their_oldest_is_the_example() -> None:

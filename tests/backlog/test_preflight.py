@@ -1,4 +1,4 @@
-"""What would go wrong is found before it does, on both sides of a pair, and nothing is changed."""
+"""Preflight checks find problems on both sides of a pair, and change nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from syphon.backlog import preflight
-from syphon.backlog.preflight import Finding, Level, looks
+from syphon.backlog.preflight import Finding, Level, preflight_checks
 from syphon.config import PairSettings
 from syphon.emulator import (
     BackgroundEmulator,
@@ -61,7 +61,7 @@ def pair(emulator: BackgroundEmulator, policy: str = "owner", **more: Any) -> Pa
 
 
 def found(pair: PairSettings, makes_queues: bool = True) -> list[Finding]:
-    findings = [finding for look in looks(pair, makes_queues) for finding in look.findings()]
+    findings = [finding for look in preflight_checks(pair, makes_queues) for finding in look.findings()]
     assert KEY not in repr(findings)
     return findings
 

@@ -1,4 +1,4 @@
-"""What would become of a backlog message, said beforehand."""
+"""The preview of what a pump would do with a backlog message."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import pytest
 from syphon.amqp import Header, Map, Properties, Section, Symbol, Timestamp, UInt, Value, header_bytes, properties_bytes
 from syphon.amqp import section_bytes as section
 from syphon.backlog import Ttl
-from syphon.backlog.preview import Judged, Rules, judge
+from syphon.backlog.preview import MessagePreview, PreviewRules, preview_message
 from syphon.model.entity_path import PathPatterns
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
-USUAL = Rules()
+USUAL = PreviewRules()
 SHORT: dict[str, Value] = {"path": "orders", "timetolive": "PT30M"}
 
 
-def judged(aliases: dict[str, Value], rules: Rules = USUAL, ttl: int | None = None) -> Judged:
+def previewed(aliases: dict[str, Value], rules: PreviewRules = USUAL, ttl: int | None = None) -> MessagePreview:
     """A message that came into the backlog an hour ago, with x-ms-… aliases."""
     payload = b"".join(
         (
@@ -27,11 +27,11 @@ def judged(aliases: dict[str, Value], rules: Rules = USUAL, ttl: int | None = No
             section(Section.VALUE, "body"),
         )
     )
-    return judge(payload, NOW, rules)
+    return preview_message(payload, NOW, rules)
 
 
-def test_what_can_go_home_has_no_objection() -> None:
-    found = judged({"path": "orders", "sessionid": "alice"})
+def test_a_message_that_can_be_forwarded_has_no_reason() -> None:
+    found = previewed({"path": "orders", "sessionid": "alice"})
     assert (found.message_id, found.destination, found.session_id) == ("m1", "orders", "alice")
     assert (found.enqueued_at, found.delivery_count) == (NOW - HOUR, 2)
     assert (found.scheduled_for, found.expires_at, found.reason, found.description) == (None, None, None, None)
@@ -48,7 +48,7 @@ def test_what_can_go_home_has_no_objection() -> None:
     ],
 )
 def test_what_cannot_says_why(aliases: dict[str, Value], reason: str, words: str) -> None:  # M4, D13
-    found = judged(aliases, Rules(allow=PathPatterns.of(["orders*"])))
+    found = previewed(aliases, PreviewRules(allow=PathPatterns.of(["orders*"])))
     assert found.reason == reason
     assert found.description is not None
     assert words in found.description
@@ -56,23 +56,23 @@ def test_what_cannot_says_why(aliases: dict[str, Value], reason: str, words: str
 
 
 def test_a_time_to_live_counts_from_the_backlog_or_from_the_scheduled_time() -> None:  # M5
-    assert judged(SHORT).expires_at == NOW - HOUR // 2
-    due = judged({**SHORT, "scheduledenqueuetimeutc": Timestamp(NOW + HOUR)})
+    assert previewed(SHORT).expires_at == NOW - HOUR // 2
+    due = previewed({**SHORT, "scheduledenqueuetimeutc": Timestamp(NOW + HOUR)})
     assert (due.scheduled_for, due.expires_at) == (NOW + HOUR, NOW + HOUR + HOUR // 2)
 
 
-def test_what_has_expired_goes_home_unless_the_rest_of_its_life_is_what_counts() -> None:  # M5
-    assert judged(SHORT).reason is None
-    remaining = Rules(ttl=Ttl.REMAINING)
-    assert judged(SHORT, remaining).reason == "Expired"
-    assert judged({"path": "orders", "timetolive": "PT2H"}, remaining).reason is None
+def test_an_expired_message_is_forwarded_unless_only_the_remaining_time_counts() -> None:  # M5
+    assert previewed(SHORT).reason is None
+    remaining = PreviewRules(ttl=Ttl.REMAINING)
+    assert previewed(SHORT, remaining).reason == "Expired"
+    assert previewed({"path": "orders", "timetolive": "PT2H"}, remaining).reason is None
 
 
 def test_a_life_of_its_own_ends_in_the_backlog() -> None:
-    assert judged({"path": "orders"}, ttl=1000).expires_at == NOW - HOUR + 1000
-    assert judged({"path": "orders"}, ttl=2**32 - 1).expires_at is None
+    assert previewed({"path": "orders"}, ttl=1000).expires_at == NOW - HOUR + 1000
+    assert previewed({"path": "orders"}, ttl=2**32 - 1).expires_at is None
 
 
 def test_what_is_no_message_is_judged_too() -> None:
-    found = judge(b"\x00\x53\x74\xff\xff", NOW, Rules())
+    found = preview_message(b"\x00\x53\x74\xff\xff", NOW, PreviewRules())
     assert (found.reason, found.destination, found.size) == ("MalformedMessage", None, 5)

@@ -1,4 +1,4 @@
-"""The backlog queues of a pair, planned and made: the same through the namespace and through Resource Manager (P)."""
+"""Planning and creating backlog queues: the same over the data plane and over Resource Manager (P1 to P6)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from syphon.backlog.description import DOCUMENTED, Difference
-from syphon.backlog.names import QueueName, backlog_queues
 from syphon.backlog.provisioning import (
     Dropped,
     Found,
@@ -23,6 +21,7 @@ from syphon.backlog.provisioning import (
     plan,
     provision,
 )
+from syphon.backlog.queues import DOCUMENTED, Difference, QueueName, backlog_queues
 from syphon.bus.administration import (
     Administration,
     AdministrationRefused,
@@ -60,7 +59,7 @@ ZERO, ONE, TWO = names(3)
 
 
 def as_documented(name: str) -> QueueDescription:
-    """What the broker has after a backlog queue was made (P2)."""
+    """What the broker has after a backlog queue was created (P2)."""
     return QueueDescription(
         name, max_size_in_megabytes=5120, max_delivery_count=2_147_483_647, dead_lettering_on_message_expiration=True
     )
@@ -80,7 +79,7 @@ def administration(request: pytest.FixtureRequest, here: Site) -> Iterator[Admin
 
 
 class Sleep:
-    """Time that passes at once: how long it would have been, and what happens meanwhile."""
+    """A sleep that does not wait: it notes the seconds, and does what happens meanwhile."""
 
     def __init__(self, *meanwhile: Callable[[], object]) -> None:
         self.pauses: list[float] = []
@@ -297,7 +296,7 @@ def test_extra_queues_are_reported_and_not_touched(here: Site, administration: A
     assert f"{TWO}, {names(4)[3]} beyond the count of 2" in warning
 
 
-def test_a_queue_somebody_made_since_the_plan_is_left_as_it_is(
+def test_a_queue_that_was_created_after_the_plan_is_left_as_it_is(
     here: Site, administration: Administration
 ) -> None:  # P3
     planned = plan(administration, names(2))
@@ -310,7 +309,7 @@ def test_a_queue_somebody_made_since_the_plan_is_left_as_it_is(
 
 
 class Overtaken:
-    """An administration in which somebody else is quicker: we see that a queue is missing, and they make it."""
+    """An administration with a faster competitor: after we see that a queue is missing, the other one creates it."""
 
     def __init__(self, administration: Administration, overtake: Callable[[str], object]) -> None:
         self._administration = administration
@@ -326,7 +325,7 @@ class Overtaken:
         return getattr(self._administration, name)
 
 
-def test_a_queue_somebody_makes_at_the_same_moment_is_fine(here: Site) -> None:  # P3
+def test_a_queue_that_another_client_creates_at_the_same_moment_is_fine(here: Site) -> None:  # P3
     def overtake(name: str) -> None:
         here.do(lambda namespace: namespace.create_queue(QueueDescription(name, max_delivery_count=5)))
 
@@ -383,7 +382,7 @@ def test_tries_and_pauses_can_be_set(here: Site, administration: Administration)
 def test_a_lost_answer_does_not_make_two(here: Site, administration: Administration) -> None:  # P3, P5
     planned = plan(administration, [ZERO])
     here.arm(Fault(Action.DELAY, Operation.MANAGE, entity=ZERO, times=1))  # the look
-    here.arm(Fault(Action.LOSE_REPLY_AND_DROP, Operation.MANAGE, entity=ZERO, times=1))  # the making
+    here.arm(Fault(Action.LOSE_REPLY_AND_DROP, Operation.MANAGE, entity=ZERO, times=1))  # the creation
     sleep = Sleep()
     done = provision(administration, planned, sleep=sleep)
     assert sleep.pauses == [30.0]
@@ -467,7 +466,7 @@ def test_refused_credentials_are_an_error_at_once(here: Site) -> None:  # P5
 def test_a_missing_role_is_an_error_at_once(here: Site) -> None:  # P5, P6
     with entered(with_resource_manager, here) as reader:
         planned = plan(reader, names(3))
-        # Who may read but not write: the look is answered, the making refused.
+        # A reader without the right to write: the look is answered, the creation is refused.
         here.arm(Fault(Action.DELAY, Operation.MANAGE, entity=ZERO, times=1))
         here.arm(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:entity-disabled"))
         with pytest.raises(NotAuthorized, match=r"contoso-dr .*Microsoft\.ServiceBus/namespaces/queues/write"):

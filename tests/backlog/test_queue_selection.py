@@ -1,10 +1,10 @@
-"""Which backlog queues a command is about."""
+"""Selecting the backlog queues that a command works on."""
 
 from __future__ import annotations
 
 import pytest
 
-from syphon.backlog.queue_selection import NothingChosen, by_pair, choose
+from syphon.backlog.queue_selection import NoQueueSelected, by_pair, select_queues
 from syphon.config import NamespaceSettings, PairSettings
 
 
@@ -17,7 +17,7 @@ PAIRS = [pair("contoso"), pair("fabrikam", 2)]
 
 
 def chosen(*queues: str, names: tuple[str, ...] = ()) -> list[str]:
-    return [assignment.queue for assignment in choose(PAIRS, names, queues)]
+    return [selected.queue for selected in select_queues(PAIRS, names, queues)]
 
 
 def test_nothing_named_is_everything_meant() -> None:
@@ -40,16 +40,19 @@ def test_a_queue_is_named_by_index_name_or_pattern() -> None:
     ("queues", "names", "words"), [(("12",), (), "'12'"), (("x*",), (), "'x*'"), ((), ("x",), "contoso, fabrikam")]
 )
 def test_a_name_that_means_nothing_is_told(queues: tuple[str, ...], names: tuple[str, ...], words: str) -> None:
-    with pytest.raises(NothingChosen) as caught:
-        choose(PAIRS, names, queues)
+    with pytest.raises(NoQueueSelected) as caught:
+        select_queues(PAIRS, names, queues)
     assert words in str(caught.value)
 
 
 def test_the_queues_of_a_pair_come_together() -> None:
-    assert [(found.name, len(ours)) for found, ours in by_pair(choose(PAIRS))] == [("contoso", 12), ("fabrikam", 2)]
+    assert [(found.name, len(ours)) for found, ours in by_pair(select_queues(PAIRS))] == [
+        ("contoso", 12),
+        ("fabrikam", 2),
+    ]
 
 
 def test_a_primary_that_is_given_a_name_has_it_in_its_queues() -> None:  # P1
     named = NamespaceSettings(namespace="10.0.0.1.example", name="shop")
     other = pair("contoso", 1).model_copy(update={"primary": named})
-    assert [assignment.queue for assignment in choose([other])] == ["shop/x-servicebus-transfer/0"]
+    assert [selected.queue for selected in select_queues([other])] == ["shop/x-servicebus-transfer/0"]

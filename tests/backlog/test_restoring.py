@@ -1,4 +1,4 @@
-"""Taking aliases off: each form a value may have, what is refused and how that is told (M2 to M6)."""
+"""Restoring: each form that a value may have, what is refused, and what the dead letter says (M2 to M6)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from syphon.amqp import (
     properties_bytes,
     section_bytes,
 )
-from syphon.backlog import Reason, Restored, Ttl, Unrestorable, restore, stamps_of, to_backlog
+from syphon.backlog import Restored, Ttl, Unrestorable, UnrestorableReason, restore, stamps_of, to_backlog
 from syphon.backlog.restoring import _usual_header
 from tests.support.amqp_strategies import examples, mutated, noise, values
 from tests.support.backlog_messages import NOW, sent
@@ -49,7 +49,7 @@ YEAR_1970 = 621_355_968_000_000_000
 
 
 def map_of(descriptor: bytes, key: str, value: bytes) -> bytes:
-    """A section of one pair, with the path beside it where that is due, and no body."""
+    """A section of one pair, with the path where it belongs, and no body."""
     pairs = encode(key) + value
     count = 2
     if descriptor.endswith(b"\x74") and key != "x-ms-path":
@@ -63,7 +63,7 @@ def backlogged(
     header: Header | None = None,
     annotations: dict[str, Value] | None = None,
 ) -> bytes:
-    """A message in a backlog, with whatever somebody wrote into its aliases."""
+    """A backlog message with any values as its aliases."""
     return b"".join(
         (
             header_bytes(header) if header else b"",
@@ -169,7 +169,7 @@ SENSELESS_SPANS: list[tuple[Value, str]] = [
     (Long(-1), "long -1, which is negative"),
     (Described(TIMESPAN, Long(-1)), "timespan long -1, which is"),
     (Described(TIMESPAN, Long(-600_000_000)), "timespan long -600000000, which is negative"),
-    (Described(TIMESPAN, "x"), "which holds no whole number"),
+    (Described(TIMESPAN, "x"), "which does not contain a whole number"),
     (Described(TIMESPAN, None), "timespan null"),
     (Described(OFFSET, Long(1)), "com.microsoft:datetime-offset long 1"),
     (Described(ULong(5), Long(1)), "5 long 1"),
@@ -202,9 +202,9 @@ SENSELESS_SPANS: list[tuple[Value, str]] = [
 
 
 @pytest.mark.parametrize(("value", "told"), SENSELESS_SPANS)
-def test_a_senseless_time_to_live_is_told_by_name_value_and_what_was_expected(value: Value, told: str) -> None:  # M4
+def test_an_invalid_time_to_live_is_reported_with_name_value_and_expected_type(value: Value, told: str) -> None:  # M4
     found = refused(with_ttl(value))
-    assert found.reason == Reason.BAD_ALIAS
+    assert found.reason == UnrestorableReason.BAD_ALIAS
     assert found.description.startswith("x-ms-timetolive is ")
     assert told in found.description
     assert "expected is com.microsoft:timespan, whole milliseconds, an ISO-8601 duration" in found.description
@@ -221,7 +221,7 @@ SENSELESS_TIMES: list[tuple[Value, str]] = [
     (Long(638_000_000_000_000_000), "outside the years"),
     (Described(OFFSET, Long(-1)), "outside the years"),
     (Described(OFFSET, Long(2**63 - 1)), "outside the years"),
-    (Described(OFFSET, 1.0), "holds no whole number"),
+    (Described(OFFSET, 1.0), "does not contain a whole number"),
     (Described(TIMESPAN, Long(1)), "com.microsoft:timespan long 1"),
     ("", "''"),
     ("tomorrow", "'tomorrow'"),
@@ -235,9 +235,9 @@ SENSELESS_TIMES: list[tuple[Value, str]] = [
 
 
 @pytest.mark.parametrize(("value", "told"), SENSELESS_TIMES)
-def test_a_senseless_scheduled_time_is_told_by_name_value_and_what_was_expected(value: Value, told: str) -> None:  # M4
+def test_an_invalid_scheduled_time_is_reported_with_name_value_and_expected_type(value: Value, told: str) -> None:  # M4
     found = refused(with_schedule(value))
-    assert found.reason == Reason.BAD_ALIAS
+    assert found.reason == UnrestorableReason.BAD_ALIAS
     assert found.description.startswith("x-ms-scheduledenqueuetimeutc is ")
     assert told in found.description
     assert "expected is a timestamp, com.microsoft:datetime-offset, whole milliseconds" in found.description
@@ -246,7 +246,7 @@ def test_a_senseless_scheduled_time_is_told_by_name_value_and_what_was_expected(
 @pytest.mark.parametrize("value", [None, Int(5), b"session", Symbol("session"), True, Described(Symbol("a"), "b")])
 def test_a_session_id_that_is_no_string_is_refused(value: Value) -> None:  # M4
     found = refused(backlogged({"x-ms-path": "orders", "x-ms-sessionid": value}))
-    assert found.reason == Reason.BAD_ALIAS
+    assert found.reason == UnrestorableReason.BAD_ALIAS
     assert found.description.startswith("x-ms-sessionid is ")
     assert found.description.endswith("expected is a string.")
 
@@ -266,7 +266,7 @@ def test_a_session_id_that_is_no_string_is_refused(value: Value) -> None:  # M4
 )
 def test_without_a_usable_path_there_is_no_destination(path: Value, told: str) -> None:  # M4
     found = refused(backlogged({"x-ms-path": path}))
-    assert found.reason == Reason.NO_DESTINATION
+    assert found.reason == UnrestorableReason.NO_DESTINATION
     assert found.description.startswith(f"x-ms-path is {told}")
     assert "a string of 1 to 260 characters" in found.description
     assert len(found.description) < 300
@@ -275,7 +275,7 @@ def test_without_a_usable_path_there_is_no_destination(path: Value, told: str) -
 def test_a_message_without_a_path_says_that_it_is_missing() -> None:  # M4
     for payload in (backlogged({"other": "x"}), data_section(b"body"), b""):
         found = refused(payload)
-        assert found.reason == Reason.NO_DESTINATION
+        assert found.reason == UnrestorableReason.NO_DESTINATION
         assert "x-ms-path is missing" in found.description
 
 
@@ -286,13 +286,13 @@ def test_a_path_of_260_characters_is_one() -> None:  # M4
 def test_an_alias_that_is_there_twice_is_refused() -> None:  # M4: which of them is it?
     twice = Map((("x-ms-path", "orders"), (Symbol("x-ms-path"), "billing")))
     found = refused(section_bytes(Section.APPLICATION_PROPERTIES, twice))
-    assert found.reason == Reason.MALFORMED
+    assert found.reason == UnrestorableReason.MALFORMED
     assert "x-ms-path twice" in found.description
 
 
 def test_one_bad_alias_is_enough_even_if_the_others_are_good() -> None:  # M4: never half-restored
     aliases: dict[str, Value] = {"x-ms-sessionid": "s", "x-ms-path": "orders", "x-ms-timetolive": "never"}
-    assert refused(backlogged(aliases)).reason == Reason.BAD_ALIAS
+    assert refused(backlogged(aliases)).reason == UnrestorableReason.BAD_ALIAS
 
 
 @examples(200)
@@ -321,7 +321,7 @@ def test_bytes_that_are_no_message_never_raise(payload: bytes) -> None:  # M4
 
 def test_malformed_bytes_are_told_in_the_codecs_words() -> None:  # M4
     found = refused(b"\x00\x53\x70\xc0\x09\x01")
-    assert found.reason == Reason.MALFORMED
+    assert found.reason == UnrestorableReason.MALFORMED
     assert found.description == ("The message is not well-formed AMQP 1.0: the value at byte 3 runs past its end.")
 
 
@@ -374,7 +374,7 @@ def test_a_scheduled_message_ages_from_its_scheduled_time() -> None:  # M5, as S
 
 
 def test_nothing_to_live_has_always_expired_under_remaining_and_stays_nothing_otherwise() -> None:  # M5
-    assert refused(with_ttl(Long(0)), Ttl.REMAINING, NOW).reason == Reason.EXPIRED
+    assert refused(with_ttl(Long(0)), Ttl.REMAINING, NOW).reason == UnrestorableReason.EXPIRED
     assert ttl_of(off(with_ttl(Long(0))).payload) == 0
 
 
@@ -520,7 +520,7 @@ BOMB = b"\xd0" + (2**20 + 4).to_bytes(4, "big") + (2**20).to_bytes(4, "big") + b
     ],
 )
 def test_a_message_that_is_a_bomb_is_refused_in_memory_that_fits_it(payload: bytes) -> None:  # M4
-    """It would come again and again, and end the process each time."""
+    """It would be received again and again, and end the process each time."""
     tracemalloc.start()
     try:
         back = restore(payload, enqueued_at=None, now=NOW)

@@ -1,4 +1,4 @@
-"""What goes into a backlog comes out as it was: every AMQP type, every body kind, byte by byte (M1, M2)."""
+"""Aliasing and restoring give back the same message: every AMQP type, every body kind, byte by byte (M1, M2)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tail(payload: bytes) -> bytes:
 
 
 def annotations_of(message: Sent) -> list[bytes]:
-    """What should stand there afterwards: the sender's own, and a scheduled time."""
+    """The annotations after restoring: those of the sender, and a scheduled time."""
     own = [key + value for key, value in message.annotations]
     if message.scheduled is not None:
         own.append(encode(Symbol(SCHEDULED)) + encode(Timestamp(message.scheduled)))
@@ -60,12 +60,12 @@ def assert_is_what_was_sent(back: Restored, message: Sent) -> None:
     assert found.raw(Section.PROPERTIES) == message.properties
     assert tail(back.payload) == message.tail
     assert pairs(back.payload, Section.APPLICATION_PROPERTIES) == pairs(message.payload, Section.APPLICATION_PROPERTIES)
-    # What brokers may touch: the same pairs and fields.
+    # The parts that brokers may rewrite: the same pairs and fields.
     assert pairs(back.payload, Section.MESSAGE_ANNOTATIONS) == annotations_of(message)
     assert found.raw(Section.DELIVERY_ANNOTATIONS) == b""
     assert found.read(Section.HEADER) in (None, trimmed((message.header or [])[:3]))
     assert found.header().ttl == message.ttl
-    # And what is said about it.
+    # And what the result says about it.
     properties = Message(message.payload).properties()
     assert back.message_id == properties.message_id
     assert back.session_id == properties.group_id
@@ -91,7 +91,7 @@ def test_the_application_properties_are_the_same_bytes_where_the_backlog_had_roo
     during = Message(aliased).span(Section.APPLICATION_PROPERTIES)
     assert during is not None
     back = Message(restored(aliased).payload).raw(Section.APPLICATION_PROPERTIES)
-    # A short map that the aliases made a long one stays a long one: nobody has noted what it was.
+    # A short map that became long because of the aliases stays long: its first form is not recorded.
     if before is None or message.payload[before.value] == aliased[during.value]:
         assert back == message.application
 

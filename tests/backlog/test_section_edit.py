@@ -1,4 +1,4 @@
-"""Byte ranges: the short way through an ordinary message and the long way through any agree."""
+"""Editing sections as bytes agrees with decoding them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.amqp import Int, Malformed, Map, Section, Symbol, Value, decode, encode, split
-from syphon.backlog.section_edit import fields, keys, outline, take, with_fields
+from syphon.backlog.section_edit import extract, fields, keys, outline, with_fields
 from tests.support.amqp_strategies import examples, joined, maps, messages, mutated, values
 
 NAMES = keys(("name", "other"))
@@ -69,8 +69,8 @@ def test_a_pair_is_taken_out_and_the_others_stay_byte_by_byte(others: Map, value
     pairs = [pair for pair in others.pairs if not (isinstance(pair[0], str) and pair[0] in ("name", "other"))]
     middle = len(pairs) // 2
     data = map_section(Map((*pairs[:middle], (key, value), *pairs[middle:])))
-    taken = take(data, split(data)[0], NAMES)
-    assert taken.rest(data) == b"".join(encode(one) + encode(other) for one, other in pairs)
+    taken = extract(data, split(data)[0], NAMES)
+    assert taken.remaining(data) == b"".join(encode(one) + encode(other) for one, other in pairs)
     assert taken.pairs == len(pairs)
     assert {name: data[start:end] for name, (start, end) in taken.found.items()} == {"name": encode(value)}
 
@@ -141,7 +141,7 @@ def test_a_map_that_is_none_is_malformed(content: str, behind: bytes) -> None:
     data = b"\x00\x53\x74" + raw + behind
     span = split(b"\x00\x53\x74\x40")[0]._replace(end=3 + len(raw))
     with pytest.raises(Malformed):
-        take(data, span, NAMES)
+        extract(data, span, NAMES)
 
 
 NO_LISTS = ["c1 01 00", "40", "c0 00", "c0 02 02 40", "c0 03 01 40 40", "c0 02 01 a1", "d0 0000"]
@@ -159,4 +159,4 @@ def test_a_list_that_is_none_is_malformed(content: str, behind: bytes) -> None:
 def test_a_name_that_is_there_twice_is_malformed() -> None:
     data = map_section(Map((("name", Int(1)), (Symbol("name"), Int(2)))))
     with pytest.raises(Malformed, match="name twice"):
-        take(data, split(data)[0], NAMES)
+        extract(data, split(data)[0], NAMES)

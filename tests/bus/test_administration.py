@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from syphon.backlog.description import DOCUMENTED
+from syphon.backlog.queues import DOCUMENTED
 from syphon.bus import arm, data_plane
 from syphon.bus.administration import (
     Administration,

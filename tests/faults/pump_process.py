@@ -67,7 +67,7 @@ def main(options: dict[str, Any]) -> int:
         error = caught
     for side in (secondary, primary):
         side.close()
-    counters = {field.name: getattr(pump.tally, field.name) for field in fields(pump.tally)}
+    counters = {field.name: getattr(pump.counters, field.name) for field in fields(pump.counters)}
     print(json.dumps({**counters, "reasons": reasons, "error": str(error or ""), "megabytes": megabytes()}), flush=True)
     return exit_code(error)
 

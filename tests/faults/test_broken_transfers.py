@@ -13,9 +13,9 @@ from syphon.backlog import Restored, Unrestorable, restore
 from syphon.bus.factory import namespace_of
 from syphon.bus.links import Arrival, Settled
 from syphon.model.outcome import Result
-from syphon.transfer import destination, pump
+from syphon.transfer import destination, route
 from syphon.transfer.batches import Batch, encoded
-from syphon.transfer.destination import Destination, Progress
+from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.pump import Pump, PumpOptions
 from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
@@ -65,11 +65,11 @@ class CompletesBeforeSending(Pump):
     def _settled(self, settled: Settled) -> None:
         """Ignores completions: they come before the sends."""
 
-    def _note(self, destination: Destination, progress: Progress) -> None:
-        for transfer in progress.accepted:
-            self._account.finish(transfer.arrival, Result.FORWARDED)
-        progress.accepted.clear()
-        super()._note(destination, progress)
+    def _note(self, destination: Destination, results: SendResults) -> None:
+        for transfer in results.accepted:
+            self._unsettled.finish(transfer.arrival, Result.FORWARDED)
+        results.accepted.clear()
+        super()._note(destination, results)
 
 
 def test_a_transfer_that_completes_before_it_sends_is_caught(place: Site) -> None:  # S2
@@ -89,7 +89,7 @@ def test_a_transfer_that_drops_a_property_is_caught(place: Site, monkeypatch: py
         kept = section_bytes(Section.APPLICATION_PROPERTIES, Map(pairs[1:])) if len(pairs) > 1 else b""
         return restored._replace(payload=message.replace(Section.APPLICATION_PROPERTIES, kept))
 
-    monkeypatch.setattr(pump, "restore", careless)
+    monkeypatch.setattr(route, "restore", careless)
     verdict, problems = carried(place)
     assert [problem.partition(":")[0] for problem in problems] == ["lost", "unexpected"]
     assert all("application properties" in found for found in verdict.unexpected)
@@ -107,10 +107,10 @@ def test_a_transfer_that_forwards_twice_is_caught(place: Site, monkeypatch: pyte
 
 
 class SwallowsRefusals(Pump):
-    def _note(self, destination: Destination, progress: Progress) -> None:
-        progress.accepted += [transfer for transfer, _ in progress.refused]
-        progress.refused.clear()
-        super()._note(destination, progress)
+    def _note(self, destination: Destination, results: SendResults) -> None:
+        results.accepted += [transfer for transfer, _ in results.refused]
+        results.refused.clear()
+        super()._note(destination, results)
 
 
 def test_a_transfer_that_swallows_a_refusal_is_caught(place: Site) -> None:  # S4

@@ -14,7 +14,7 @@ from syphon.amqp.decoding import skip
 from syphon.amqp.frames import read_performative
 from syphon.backlog import NotForBacklog, Restored, Ttl, Unrestorable, restore, stamps_of, to_backlog
 from syphon.backlog.aliases import NOT_CARRIED
-from syphon.backlog.layout_cache import Layout, layout_of, walk
+from syphon.backlog.layout_cache import Layout, layout_of, parse_layout
 from syphon.backlog.section_edit import content, fields, keys
 from syphon.bus.fast_frames import match_disposition, match_transfer
 from tests.support.amqp_equality import assert_same
@@ -68,7 +68,7 @@ def a_frame_is_matched_as_it_is_decoded(data: bytes) -> None:
 
 def a_cached_layout_equals_a_parsed_one(data: bytes) -> None:
     found: list[Layout | None] = []
-    for find in (walk, layout_of):
+    for find in (parse_layout, layout_of):
         try:
             found.append(find(data))
         except Malformed:
@@ -83,7 +83,7 @@ def restoring_removes_the_aliases_and_nothing_else(data: bytes) -> None:  # M2, 
         if isinstance(back, Unrestorable):
             assert back.description.isprintable(), "the description goes into logs and terminals"
             continue
-        assert back.facts == facts
+        assert back.stamps == facts
         assert back.size == len(back.payload)
         _assert_the_same_but_for_aliases(data, back.payload)
         aliasing_is_undone_by_restoring(back.payload)

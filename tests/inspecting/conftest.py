@@ -19,7 +19,7 @@ from azure.servicebus import (
 from pydantic import SecretStr
 
 from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
-from syphon.backlog.queue_selection import SelectedQueue, choose
+from syphon.backlog.queue_selection import SelectedQueue, select_queues
 from syphon.bus.connection import Connection
 from syphon.config import DestinationSettings, NamespaceSettings, PairSettings, TimeToLive
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, PolicySettings, QueueDescription
@@ -67,7 +67,7 @@ class Bench:
         )
 
     def assignments(self, **options: Any) -> list[SelectedQueue]:
-        return choose([self.pair(**options)])
+        return select_queues([self.pair(**options)])
 
     def config(self, folder: Path, allow: str = "'*'") -> Path:
         """The same pair as a file."""

@@ -104,7 +104,7 @@ def test_credentials_that_are_refused_have_their_own_exit_code(
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--queue", "7", "No backlog queue fits '7'"),
+        ("--queue", "7", "No backlog queue matches '7'"),
         ("--pair", "fabrikam", "no pair 'fabrikam'"),
         ("--before", "soon", "is not a time"),
     ],
@@ -196,7 +196,7 @@ def test_messages_that_stay_are_reported_with_the_reason_and_an_exit_code(
     assert done.returncode == 1
     result = answer(done)
     assert (result["chosen"], result["replayed"], result["left"]) == (2, 0, 2)
-    assert sorted(one["why"].partition(":")[0] for one in result["why_left"]) == ["'gone'", "NoDestination"]
+    assert sorted(one["why"].partition(":")[0] for one in result["why_left"]) == ["DestinationMissing", "NoDestination"]
 
 
 def test_a_destination_can_be_set_but_none_that_is_not_allowed(

@@ -1,4 +1,4 @@
-"""Dead letters put back between real namespaces, and what the client finds afterwards."""
+"""Dead letters are put back between real namespaces; the real client checks the result."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ import pytest
 
 from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import Ttl
-from syphon.backlog.dead_letters import Wanted, dead_letter_path, read_dead_letters
+from syphon.backlog.dead_letters import DeadLetterFilter, dead_letter_path, read_dead_letters
 from syphon.bus.peeking import peek
 from syphon.emulator import Action, Fault, Kind, Operation
-from syphon.transfer.replay import Replay, ReplayTally, Route, to_backlog, to_destination
+from syphon.transfer.replay import Replay, ReplayResult
+from syphon.transfer.route import Route, to_backlog, to_destination
 from tests.inspecting.conftest import FIRST, Bench, aliased, received
 
-ALL = Wanted()
+ALL = DeadLetterFilter()
 
 
-def replay(bench: Bench, route: Route, wanted: Wanted = ALL, patience: float = 60.0) -> ReplayTally:
+def replay(bench: Bench, route: Route, wanted: DeadLetterFilter = ALL, patience: float = 60.0) -> ReplayResult:
     with bench.connection() as source, bench.connection("contoso", "") as primary:
-        chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST) if wanted.takes(letter)}
-        return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).run()
+        chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST) if wanted.matches(letter)}
+        return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).replay()
 
 
-def back(bench: Bench) -> ReplayTally:
-    """Into the backlog queue, over the connection that the dead letters come on."""
+def back(bench: Bench) -> ReplayResult:
+    """Puts dead letters into the backlog queue, over the connection that they are received on."""
     with bench.connection() as source:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
-        return Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0).run()
+        return Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0).replay()
 
 
-def home(bench: Bench, path: str | None = None, allow: tuple[str, ...] = ("*",)) -> Route:
+def restored_to(bench: Bench, path: str | None = None, allow: tuple[str, ...] = ("*",)) -> Route:
     return to_destination(bench.pair(allow=allow), Ttl.RESTORE, path)
 
 
 def test_back_in_the_backlog_a_message_is_what_it_was_before(bench: Bench) -> None:  # X4
     sent = aliased("hello", "orders", "m1", x_ms_sessionid="alice", colour="red")
     bench.bury(sent, reason="DestinationMissing", description="no orders")
-    tally = back(bench)
-    assert (tally.chosen, tally.replayed, tally.left) == (1, 1, 0)
+    result = back(bench)
+    assert (result.chosen, result.replayed, result.left) == (1, 1, 0)
     (message,) = bench.take(FIRST, 1, "contoso-dr")
     assert (str(message), message.message_id, message.subject, message.correlation_id) == ("hello", "m1", "s", "c")
     own = {b"x-ms-path": b"orders", b"x-ms-sessionid": b"alice", b"colour": b"red"}
@@ -59,7 +60,7 @@ def test_straight_to_the_destination_a_message_arrives_restored(bench: Bench) ->
     bench.queue("sessions", requires_session=True)
     sent = [aliased(f"{i}", "sessions", f"m{i}", x_ms_sessionid="alice") for i in range(3)]
     bench.bury(*sent, reason="DestinationMissing")
-    assert replay(bench, home(bench)).replayed == 3
+    assert replay(bench, restored_to(bench)).replayed == 3
     with bench.client("contoso").get_queue_receiver("sessions", session_id="alice") as receiver:
         arrived = received(receiver, 3)
         assert sorted(str(message.message_id) for message in arrived) == ["m0", "m1", "m2"]
@@ -70,29 +71,29 @@ def test_straight_to_the_destination_a_message_arrives_restored(bench: Bench) ->
 def test_a_message_can_be_given_the_destination_it_lacks(bench: Bench) -> None:  # M4, X4
     bench.queue("orders")
     bench.bury(aliased("whose?", None, "stray"), reason="NoDestination")
-    tally = replay(bench, home(bench))
-    assert (tally.replayed, tally.left) == (0, 1)
-    assert "x-ms-path is missing" in next(iter(tally.why_left))
-    assert replay(bench, home(bench, "orders")).replayed == 1
+    result = replay(bench, restored_to(bench))
+    assert (result.replayed, result.left) == (0, 1)
+    assert "x-ms-path is missing" in next(iter(result.why_left))
+    assert replay(bench, restored_to(bench, "orders")).replayed == 1
     assert [message.message_id for message in bench.take("orders", 1)] == ["stray"]
 
 
 def test_the_operators_patterns_hold_for_a_replay_too(bench: Bench) -> None:  # D13
     bench.queue("secret")
     bench.bury(aliased("x", "secret"), reason="DestinationNotAllowed")
-    tally = replay(bench, home(bench, allow=("orders",)))
-    assert (tally.replayed, tally.left) == (0, 1)
-    assert "'secret'" in next(iter(tally.why_left))
+    result = replay(bench, restored_to(bench, allow=("orders",)))
+    assert (result.replayed, result.left) == (0, 1)
+    assert "'secret'" in next(iter(result.why_left))
     assert bench.take("secret", 0) == []
     assert bench.counts() == (0, 1)
 
 
-def test_only_what_was_chosen_is_put_back_and_the_rest_can_be_had_at_once(bench: Bench) -> None:  # X4
+def test_only_chosen_dead_letters_are_put_back_and_the_others_can_be_received_at_once(bench: Bench) -> None:  # X4
     bench.queue("orders")
     bench.bury(*(aliased(f"a{i}", "orders") for i in range(20)), reason="MessageTooLarge")
     bench.bury(*(aliased(f"b{i}", "orders") for i in range(5)), reason="DestinationMissing")
-    tally = replay(bench, home(bench), Wanted(reason="*missing"))
-    assert (tally.chosen, tally.replayed, tally.left) == (5, 5, 0)
+    result = replay(bench, restored_to(bench), DeadLetterFilter(reason="*missing"))
+    assert (result.chosen, result.replayed, result.left) == (5, 5, 0)
     assert sorted(str(message) for message in bench.take("orders", 5)) == [f"b{i}" for i in range(5)]
     rest = bench.take(FIRST, 20, "contoso-dr", dead=True)
     assert sorted(str(message) for message in rest) == sorted(f"a{i}" for i in range(20))
@@ -101,7 +102,7 @@ def test_only_what_was_chosen_is_put_back_and_the_rest_can_be_had_at_once(bench:
 def test_many_are_put_back_in_batches_each_once(bench: Bench) -> None:
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders", f"m{i}") for i in range(1200)), reason="x")
-    assert replay(bench, home(bench)).replayed == 1200
+    assert replay(bench, restored_to(bench)).replayed == 1200
     assert bench.counts() == (0, 0)
     assert sorted(str(message.message_id) for message in bench.take("orders", 1200)) == sorted(
         f"m{i}" for i in range(1200)
@@ -111,9 +112,9 @@ def test_many_are_put_back_in_batches_each_once(bench: Bench) -> None:
 def test_a_missing_destination_leaves_its_dead_letters_and_the_others_arrive(bench: Bench) -> None:  # S3, S4
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders" if i % 2 else "gone") for i in range(20)), reason="DestinationMissing")
-    tally = replay(bench, home(bench))
-    assert (tally.chosen, tally.replayed, tally.left) == (20, 10, 10)
-    assert all("'gone'" in why for why in tally.why_left)
+    result = replay(bench, restored_to(bench))
+    assert (result.chosen, result.replayed, result.left) == (20, 10, 10)
+    assert all("'gone'" in why for why in result.why_left)
     assert len(bench.take("orders", 10)) == 10
     assert bench.counts() == (0, 10)
 
@@ -122,19 +123,19 @@ def test_one_message_that_is_refused_does_not_hold_up_its_neighbours(bench: Benc
     bench.queue("sessions", requires_session=True)
     bench.bury(aliased("without a session", "sessions"), reason="x")
     bench.bury(*(aliased(f"{i}", "sessions", x_ms_sessionid="alice") for i in range(700)), reason="x")
-    tally = replay(bench, home(bench))
-    assert (tally.chosen, tally.replayed, tally.left) == (701, 700, 1)
+    result = replay(bench, restored_to(bench))
+    assert (result.chosen, result.replayed, result.left) == (701, 700, 1)
     assert bench.counts() == (0, 1)
 
 
-def test_a_destination_that_cannot_just_now_is_waited_for(bench: Bench) -> None:  # S4
+def test_a_replay_waits_for_a_destination_that_cannot_take_messages_yet(bench: Bench) -> None:  # S4
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x")
     silent = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout", times=1)
     bench.emulator.call(lambda: bench.primary.faults.add(silent))
-    tally = replay(bench, home(bench))
+    result = replay(bench, restored_to(bench))
     assert silent.struck == 1
-    assert (tally.replayed, tally.left) == (3, 0)
+    assert (result.replayed, result.left) == (3, 0)
 
 
 def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
@@ -145,19 +146,19 @@ def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
     slow = Fault(Action.DELAY, Operation.SEND, "orders", seconds=6, times=1)
     bench.emulator.call(lambda: bench.primary.faults.add(slow))
     with bench.connection() as source, bench.connection("contoso", "") as primary:
-        tally = Replay(queue, {1, 2, 3}, source, primary, home(bench), lock=5.0).run()
+        result = Replay(queue, {1, 2, 3}, source, primary, restored_to(bench), lock=5.0).replay()
     assert slow.struck == 1
-    assert (tally.replayed, tally.left, tally.possible_duplicates) == (3, 0, 0)
+    assert (result.replayed, result.left, result.possible_duplicates) == (3, 0, 0)
 
 
-def test_a_destination_that_stays_busy_is_given_up_and_nothing_is_lost(bench: Bench) -> None:  # S4
+def test_messages_for_a_destination_that_stays_full_are_left_and_not_lost(bench: Bench) -> None:  # S4
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x")
     full = Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:resource-limit-exceeded")
     bench.emulator.call(lambda: bench.primary.faults.add(full))
-    tally = replay(bench, home(bench), patience=0.0)
-    assert (tally.replayed, tally.left) == (0, 3)
-    assert "resource-limit-exceeded" in next(iter(tally.why_left))
+    result = replay(bench, restored_to(bench), patience=0.0)
+    assert (result.replayed, result.left) == (0, 3)
+    assert "resource-limit-exceeded" in next(iter(result.why_left))
     assert bench.counts() == (0, 3)
 
 
@@ -170,9 +171,11 @@ def test_waiting_for_one_destination_does_not_end_the_search_for_the_rest(
     bench.bury(*(aliased("x", "full") for _ in range(2)), *(aliased("y", "orders") for _ in range(3)), reason="x")
     full = Fault(Action.ERROR, Operation.SEND, "full", condition="amqp:resource-limit-exceeded")
     bench.emulator.call(lambda: bench.primary.faults.add(full))
-    tally = replay(bench, home(bench), patience=1.5)  # longer than the second after which a queue counts as quiet
-    assert (tally.replayed, tally.left) == (3, 2)
-    assert all("'full'" in why for why in tally.why_left)
+    result = replay(
+        bench, restored_to(bench), patience=1.5
+    )  # longer than the second after which a queue counts as quiet
+    assert (result.replayed, result.left) == (3, 2)
+    assert all("'full'" in why for why in result.why_left)
 
 
 def test_a_dead_letter_is_completed_only_after_its_copy_was_accepted(bench: Bench) -> None:  # S2
@@ -180,11 +183,11 @@ def test_a_dead_letter_is_completed_only_after_its_copy_was_accepted(bench: Benc
     bench.bury(aliased("x", "orders"), reason="x")
     cut = Fault(Action.DROP, Operation.SEND, "orders")
     bench.emulator.call(lambda: bench.primary.faults.add(cut))
-    tally = replay(bench, home(bench))
-    assert (tally.chosen, tally.replayed, tally.left, tally.possible_duplicates) == (1, 0, 1, 1)
+    result = replay(bench, restored_to(bench))
+    assert (result.chosen, result.replayed, result.left, result.possible_duplicates) == (1, 0, 1, 1)
     settled = bench.emulator.call(lambda: bench.secondary.counters.of(dead_letter_path(FIRST), Kind.SETTLE))
     assert bench.counts() == (0, 1)
-    assert settled == 1  # given back, so that it can be had again at once
+    assert settled == 1  # released, so that it can be received again at once
     assert len(bench.take(FIRST, 1, "contoso-dr", dead=True)) == 1
 
 
@@ -195,46 +198,91 @@ def test_what_may_have_arrived_before_its_link_was_lost_is_a_possible_duplicate(
     bench.queue("orders")
     bench.bury(aliased("x", "orders", "m1"), reason="r", description="d")
     faults = [Fault(Action.DETACH, Operation.SEND, "orders", times=1)]
-    if patience == 0.0:  # and then it is not taken any more
+    if patience == 0.0:  # and then the destination takes it no more
         faults.append(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
     for fault in faults:
         bench.emulator.call(lambda fault=fault: bench.primary.faults.add(fault))  # type: ignore[misc]
-    tally = replay(bench, home(bench), patience=patience)
-    assert (tally.replayed, tally.left, tally.possible_duplicates) == told
+    result = replay(bench, restored_to(bench), patience=patience)
+    assert (result.replayed, result.left, result.possible_duplicates) == told
 
 
-def test_a_lock_that_is_lost_is_a_possible_duplicate_and_told(bench: Bench) -> None:  # S6
+def test_a_lost_lock_is_reported_as_a_possible_duplicate(bench: Bench) -> None:  # S6
     bench.queue("orders")
     bench.bury(aliased("x", "orders"), reason="x")
     lost = Fault(Action.LOSE_LOCK, Operation.SETTLE, f"{FIRST}/*", times=1)
     bench.emulator.call(lambda: bench.secondary.faults.add(lost))
-    tally = replay(bench, home(bench))
-    assert (tally.replayed, tally.left, tally.possible_duplicates) == (1, 0, 1)
+    result = replay(bench, restored_to(bench))
+    assert (result.replayed, result.left, result.possible_duplicates) == (1, 0, 1)
     assert len(bench.take("orders", 1)) == 1
 
 
-def test_what_somebody_else_has_taken_is_told_and_not_waited_for(bench: Bench) -> None:
+def test_a_dead_letter_that_another_receiver_has_taken_is_reported_and_not_waited_for(bench: Bench) -> None:
     bench.bury(aliased("x", "orders"), reason="x")
     with bench.connection() as source:
-        tally = Replay(FIRST, {1, 99}, source, source, to_backlog(FIRST), quiet=1.0).run()
-    assert (tally.chosen, tally.replayed, tally.left) == (2, 1, 1)
-    assert "not found" in next(iter(tally.why_left))
+        result = Replay(FIRST, {1, 99}, source, source, to_backlog(FIRST), quiet=1.0).replay()
+    assert (result.chosen, result.replayed, result.left) == (2, 1, 1)
+    assert "not found" in next(iter(result.why_left))
 
 
-def test_told_to_stop_it_finishes_what_is_in_hand(bench: Bench) -> None:
+def test_a_stopped_replay_leaves_the_messages_it_has_not_received(bench: Bench) -> None:
     bench.bury(*(aliased(f"{i}", "orders") for i in range(5)), reason="x")
     with bench.connection() as source:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
         replaying = Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0)
         replaying.stop()
-        tally = replaying.run()
-    assert (tally.chosen, tally.replayed, tally.left) == (5, 0, 5)
+        result = replaying.replay()
+    assert (result.chosen, result.replayed, result.left) == (5, 0, 5)
     assert bench.counts() == (0, 5)
 
 
-def test_a_dead_letter_that_is_no_amqp_stays_with_the_reason(bench: Bench) -> None:
+def test_a_dead_letter_that_is_not_amqp_stays_with_the_reason(bench: Bench) -> None:
     bench.put(b"\x00\x53\x74\xff\xff", queue=dead_letter_path(FIRST))
-    tally = back(bench)
-    assert (tally.replayed, tally.left) == (0, 1)
-    assert "not well-formed" in next(iter(tally.why_left))
+    result = back(bench)
+    assert (result.replayed, result.left) == (0, 1)
+    assert "not well-formed" in next(iter(result.why_left))
+    assert bench.counts() == (0, 1)
+
+
+def test_a_replay_that_is_stopped_finishes_the_messages_in_hand_and_releases_the_others(  # S2, X4
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syphon.transfer.replay.WINDOW", 5)
+    bench.queue("orders")
+    bench.bury(*(aliased(f"{i}", "orders") for i in range(40)), reason="x")
+    with bench.connection() as source, bench.connection("contoso", "") as primary:
+        replaying = Replay(FIRST, set(range(1, 41)), source, primary, restored_to(bench))
+
+        def stop_at_the_first(result: ReplayResult) -> None:
+            if result.replayed:
+                replaying.stop()
+
+        result = replaying.replay(stop_at_the_first)
+    assert 0 < result.replayed < 40
+    assert (result.replayed + result.left, result.possible_duplicates) == (40, 0)
+    assert list(result.why_left) == ["The replay was stopped before it came to this message."]
+    assert len(bench.take("orders", result.replayed)) == result.replayed
+    assert len(bench.take(FIRST, result.left, "contoso-dr", dead=True)) == result.left  # at once, not after a minute
+
+
+def test_a_replay_ends_with_its_connection_and_says_so(bench: Bench) -> None:  # D10
+    bench.queue("orders")
+    bench.bury(*(aliased(f"{i}", "orders") for i in range(3)), reason="x")
+    cut = Fault(Action.DROP, Operation.SETTLE, f"{FIRST}/*", times=1)
+    bench.emulator.call(lambda: bench.secondary.faults.add(cut))
+    with bench.connection() as source, bench.connection("contoso", "") as primary:
+        result = Replay(FIRST, {1, 2, 3, 99}, source, primary, restored_to(bench), quiet=60.0).replay()
+    assert cut.struck == 1
+    assert (result.chosen, result.replayed, result.left, result.possible_duplicates) == (4, 3, 1, 3)
+    assert "was lost" in next(iter(result.why_left))
+    assert len(bench.take("orders", 3)) == 3
+
+
+def test_a_source_that_cannot_be_received_from_ends_the_replay(bench: Bench) -> None:
+    bench.bury(aliased("x", "orders"), reason="x")
+    busy = Fault(Action.ERROR, Operation.ATTACH, f"{FIRST}/*", condition="com.microsoft:server-busy")
+    bench.emulator.call(lambda: bench.secondary.faults.add(busy))
+    with bench.connection() as source:
+        result = Replay(FIRST, {1}, source, source, to_backlog(FIRST), quiet=0.5, patience=1.0).replay()
+    assert (result.chosen, result.replayed, result.left) == (1, 0, 1)
+    assert next(iter(result.why_left)).startswith("The dead letters could not be received: ")
     assert bench.counts() == (0, 1)

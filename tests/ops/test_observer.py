@@ -189,7 +189,7 @@ def test_a_paused_queue_is_not_listened_to_and_is_again_afterwards(emulator: Bac
         eventually(lambda: not found.not_ready())
         watch = found.worker.pairs[0].listener
         assert watch is not None
-        bell = watch._bells[QUEUE]
+        bell = watch._doorbells[QUEUE]
         found.pauses.add([Pause(pair="contoso", queue=QUEUE)])
         eventually(lambda: bell.is_silent)
         first, second = found.look().pairs[0].queues

@@ -152,23 +152,3 @@ def api(request: pytest.FixtureRequest) -> str:
 def paired(api: str) -> Iterator[PairedEmulator]:
     with paired_emulator(api) as paired:
         yield paired
-
-
-# --- old names, for test_embedded.py alone -----------------------------------------------------------------------
-
-
-class Bench(PairedEmulator):
-    def pair(self, *, hand_clock: bool = True, **options: Any) -> Any:
-        return super().pair(manual_clock=hand_clock, **options)
-
-
-@pytest.fixture(params=list(APIS))
-def front(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def bench(front: str) -> Iterator[Bench]:
-    with paired_emulator(front, Bench) as paired:
-        assert isinstance(paired, Bench)
-        yield paired

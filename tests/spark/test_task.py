@@ -145,7 +145,7 @@ def during(running: Slot, strike: Callable[[], None]) -> Iterator[Any]:
     """The rows of a slot; `strike` is called as soon as it has a message."""
 
     def wait() -> None:
-        while not running._pump.tally.in_hand:
+        while not running._pump.counters.in_hand:
             time.sleep(0.01)
         strike()
 

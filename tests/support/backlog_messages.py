@@ -17,12 +17,12 @@ SCHEDULED = "x-opt-scheduled-enqueue-time"
 
 @dataclass(frozen=True)
 class Sent:
-    """A message, section by section, and what of it an alias will carry."""
+    """A message, section by section, and the values that become aliases."""
 
     header: list[Value] | None
     delivery_annotations: bytes
     annotations: list[tuple[bytes, bytes]]
-    """Encoded pairs, the scheduled time not among them."""
+    """Encoded pairs, without the scheduled time."""
     scheduled: int | None
     properties: bytes
     application: bytes
@@ -52,7 +52,7 @@ class Sent:
 
 
 def compound(code: int, count: int, body: bytes) -> bytes:
-    """A list or map in just this form, as some senders write even a small one in the long form."""
+    """A list or map in exactly this form: some senders write even a small one in the long form."""
     if code & 0x10:
         return bytes((code,)) + struct.pack(">II", len(body) + 4, count) + body
     return bytes((code, len(body) + 1, count)) + body
@@ -65,7 +65,7 @@ def long_string(text: str) -> bytes:
 
 _texts = st.text(max_size=12)
 _strings = st.one_of(_texts.map(encode), _texts.map(long_string))
-"""Encoded strings, some of them in the long form for no reason."""
+"""Encoded strings, some of them in the long form without need."""
 _times = st.integers(0, 2**41).map(Timestamp)
 _ids = st.one_of(_strings, amqp.ulongs.map(encode), amqp.uuids.map(encode), amqp.binaries.map(encode))
 

@@ -1,4 +1,4 @@
-"""One destination at a time, on a real connection, in a time that is moved by hand."""
+"""Tests one destination on a real connection, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from syphon.bus.links import Arrival
 from syphon.model.entity_path import EntityPath
 from syphon.transfer.batches import Transfer
 from syphon.transfer.breaker import BackingOff
-from syphon.transfer.destination import Destination, Progress, WindowShare
+from syphon.transfer.destination import Destination, SendResults, WindowShare
 from syphon.transfer.pump import PERMANENT
-from tests.transfer.conftest import Bench
+from tests.transfer.conftest import TwoNamespaces
 
 SHARE = WindowShare(2000, 8 * 1024 * 1024)
 
 
 @dataclass
 class Trial:
-    """A destination on a real connection, in a time that is moved by hand."""
+    """A destination on a real connection, with a clock that the test moves."""
 
-    bench: Bench
+    namespaces: TwoNamespaces
     connection: Connection
     destination: Destination
     now: float = 1000.0
-    progress: Progress = field(default_factory=Progress)
+    results: SendResults = field(default_factory=SendResults)
 
     def send(self) -> None:
-        """One message, until it is known what became of it."""
+        """Sends one message, and waits for its result."""
         before = self.answered()
         self.offer(None)
         self.turn(lambda: self.answered() > before)
 
     def answered(self) -> int:
-        return len(self.progress.accepted) + len(self.progress.left) + len(self.progress.refused)
+        return len(self.results.accepted) + len(self.results.left) + len(self.results.refused)
 
     def offer(self, key: str | None, payload: bytes = data_section(b"x"), message_id: str | None = None) -> None:
         restored = Restored(payload, EntityPath.of("orders"), message_id, None, key, len(payload), BrokerStamps())
@@ -49,21 +49,21 @@ class Trial:
     def turn(self, until: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 20
         while not until():
-            assert time.monotonic() < deadline, "it did not come to pass"
+            assert time.monotonic() < deadline, "it did not happen in time"
             self.turn_once()
 
     def turn_once(self) -> None:
         done = self.destination.work(self.connection, self.now, SHARE)
-        self.progress.accepted += done.accepted
-        self.progress.left += done.left
-        self.progress.refused += done.refused
-        self.progress.answers += done.answers
+        self.results.accepted += done.accepted
+        self.results.left += done.left
+        self.results.refused += done.refused
+        self.results.answers += done.answers
         self.connection.wire.flush()
         select.select([self.connection.wire], [], [], 0.02)
         self.connection.read()
 
     def pause(self) -> float:
-        """How long it is left alone after the next failure; time then moves on to the end of it."""
+        """Lets a send fail; returns how long the destination then backs off, and moves the clock to the end of that."""
         self.send()
         state = self.destination.state
         assert isinstance(state, BackingOff)
@@ -72,11 +72,11 @@ class Trial:
 
 
 @pytest.fixture
-def trial(bench: Bench) -> Iterator[Trial]:
-    bench.queue("orders")
-    namespace = bench.reach("contoso", "")
-    bench.wait(lambda: namespace.connection() is not None)
+def trial(namespaces: TwoNamespaces) -> Iterator[Trial]:
+    namespaces.queue("orders")
+    namespace = namespaces.namespace("contoso", "")
+    namespaces.wait(lambda: namespace.connection() is not None)
     connection = namespace.connection()
     assert connection is not None
-    yield Trial(bench, connection, Destination("orders", PERMANENT))
+    yield Trial(namespaces, connection, Destination("orders", PERMANENT))
     namespace.close()

@@ -1,4 +1,4 @@
-"""A primary and a secondary for the pump to work between: a real emulator, real sockets, the real client."""
+"""A primary and a secondary namespace for the pump: a real emulator, real sockets, the real client."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from syphon.transfer.pump import Pump, PumpOptions
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
 PATIENT = PumpOptions(quiet=20.0, lease=60.0, grace=20.0)
-"""For pumps that a test tells to stop: on a slow machine nothing may come for seconds, though there is more."""
+"""For pumps that the test stops: on a slow machine seconds may pass without a message although there are more."""
 
 
 @dataclass
-class Bench:
-    """Two namespaces, and what a test does with them."""
+class TwoNamespaces:
+    """Two namespaces of an emulator, and what a test does with them."""
 
     emulator: BackgroundEmulator
     now: Callable[[], float] = time.monotonic
-    """Time as the pump sees it."""
+    """The clock of the pump."""
     clients: list[ServiceBusClient] = field(default_factory=list)
 
     @property
@@ -61,17 +61,17 @@ class Bench:
         return client
 
     def queue(self, name: str, **options: Any) -> None:
-        """A destination."""
+        """Creates a destination."""
         self.emulator.call(lambda: self.primary.create_queue(QueueDescription(name, **options)))
 
     def put(self, *messages: ServiceBusMessage, queue: str = BACKLOG) -> None:
-        """Messages into the backlog, as a sender's failover leaves them there."""
+        """Puts messages into the backlog, as a sender's failover does."""
         with self.client("contoso-dr").get_queue_sender(queue) as sender:
             for start in range(0, len(messages), 100):
                 sender.send_messages(list(messages[start : start + 100]))
 
-    def smuggle(self, bare: bytes) -> None:
-        """A message into the backlog that no sender could put there, past the service's checks."""
+    def put_raw(self, bare: bytes) -> None:
+        """Puts bytes into the backlog that no sender could put there: the service would refuse them."""
 
         def put() -> None:
             message = BrokeredMessage()
@@ -81,7 +81,7 @@ class Bench:
         self.emulator.call(put)
 
     def take(self, queue: str, count: int) -> list[Any]:
-        """What has arrived at a destination, out of it; waits until there are so many."""
+        """Receives the messages that have arrived at a destination; waits until there are `count`."""
         found: list[Any] = []
         with self.client("contoso").get_queue_receiver(
             queue, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -95,23 +95,23 @@ class Bench:
         return found
 
     def locked(self, path: str = BACKLOG) -> int:
-        """How many messages of a backlog queue are under somebody's lock."""
+        """How many messages of a backlog queue are locked."""
         line = self.secondary.line(path)
         return self.emulator.call(lambda: sum(found.lock_token is not None for found in line.peek(0, 10_000)))
 
     def credit(self, path: str = BACKLOG) -> int:
-        """How many messages have been asked for on a backlog queue."""
+        """The credit of all receivers of a backlog queue."""
         links = self.secondary.entity(path).links
         return self.emulator.call(lambda: sum(getattr(link, "credit", 0) for link in links))
 
     def links(self, path: str = BACKLOG) -> int:
-        """How many receive from a backlog queue."""
+        """How many links a backlog queue has."""
         return self.emulator.call(lambda: len(self.secondary.entity(path).links))
 
     def wait(self, until: Callable[[], bool], within: float = 20) -> None:
         deadline = time.monotonic() + within
         while not until():
-            assert time.monotonic() < deadline, "it did not come to pass"
+            assert time.monotonic() < deadline, "it did not happen in time"
             time.sleep(0.01)
 
     def fault(self, fault: Fault, namespace: str = "contoso") -> Fault:
@@ -122,7 +122,7 @@ class Bench:
     def running(
         self, options: PumpOptions = PATIENT, queue: str = BACKLOG
     ) -> Iterator[tuple[Pump, list[Outcome], threading.Thread]]:
-        """A pump at work; it is told to stop in the end."""
+        """Runs a pump in a thread, and stops it at the end."""
         with self.pump(options, queue) as (pump, outcomes):
             thread = threading.Thread(target=pump.run)
             thread.start()
@@ -142,7 +142,7 @@ class Bench:
     @contextmanager
     def pump(self, options: PumpOptions = PATIENT, queue: str = BACKLOG) -> Iterator[tuple[Pump, list[Outcome]]]:
         outcomes: list[Outcome] = []
-        secondary, primary = self.reach("contoso-dr", queue), self.reach("contoso", "")
+        secondary, primary = self.namespace("contoso-dr", queue), self.namespace("contoso", "")
         pump = Pump(queue, secondary, primary, outcomes.append, options, self.now)
         try:
             yield pump, outcomes
@@ -150,31 +150,31 @@ class Bench:
             secondary.close()
             primary.close()
 
-    def reach(self, name: str, entity: str) -> Namespace:
-        """A namespace as the pump uses it."""
+    def namespace(self, name: str, entity: str) -> Namespace:
+        """A namespace object for a pump."""
         return namespace_of(Settings(connection_string=SecretStr(self.emulator[name].connection_string)), entity)
 
     def run(self, options: PumpOptions = PATIENT) -> tuple[Pump, list[Outcome]]:
-        """A pump from start to end."""
+        """Runs a pump from start to end."""
         with self.pump(options) as (pump, outcomes):
             self.finish(pump)
             return pump, outcomes
 
     def finish(self, pump: Pump) -> None:
-        """A pump at work until there is nothing more for it."""
+        """Runs a pump until the queue has no more messages for it."""
         for _ in self.turns(pump):
             pass
 
     def turns(self, pump: Pump) -> Iterator[None]:
-        """The same, a turn at a time. The queue is asked whether it has more: silence may be a slow machine."""
+        """The same, one turn at a time. It asks the broker whether there are more: silence may mean a slow machine."""
         before = self.received(pump.queue)
         for _ in pump.turns():
             yield
-            if not pump.tally.in_hand and self.has_given_all(pump.queue, before + pump.tally.received):
+            if not pump.counters.in_hand and self.has_given_all(pump.queue, before + pump.counters.received):
                 pump.stop()
 
     def has_given_all(self, path: str, received: int) -> bool:
-        """Whether what a backlog queue has is all under somebody's lock, and what it gave out has been received."""
+        """Whether all messages of a backlog queue are locked, and all that it delivered were received."""
         line = self.secondary.line(path)
 
         def look() -> bool:
@@ -185,7 +185,7 @@ class Bench:
         return self.emulator.call(look)
 
     def received(self, path: str) -> int:
-        """How many messages of a backlog queue have been given out."""
+        """How many messages a backlog queue has delivered."""
         return self.emulator.call(lambda: self.secondary.counters.of(path, Kind.RECEIVE))
 
     def close(self) -> None:
@@ -193,10 +193,10 @@ class Bench:
             client.close()
 
 
-class StillBench(Bench):
-    """In a time that moves only when a test says so, for the namespaces, the connections and the pump alike."""
+class ManualTimeNamespaces(TwoNamespaces):
+    """Namespaces, connections and pump share a clock that only the test moves."""
 
-    def reach(self, name: str, entity: str) -> Namespace:
+    def namespace(self, name: str, entity: str) -> Namespace:
         client = self.client(name)
         return Namespace(name, lambda: Connection(client, entity, now=self.now), self.now)
 
@@ -205,13 +205,13 @@ class StillBench(Bench):
 
 
 def aliased(body: str | bytes, path: str, **options: Any) -> ServiceBusMessage:
-    """A message as it lies in the backlog."""
+    """A message as it is in the backlog."""
     properties = {"x-ms-path": path, **options.pop("application_properties", {})}
     return ServiceBusMessage(body, application_properties=properties, **options)
 
 
 @contextmanager
-def two_namespaces(clock: FakeClock | None = None) -> Iterator[BackgroundEmulator]:
+def emulator_with_backlog(clock: FakeClock | None = None) -> Iterator[BackgroundEmulator]:
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")])
     with BackgroundEmulator(settings, clock=clock) as emulator:
         backlog = QueueDescription(BACKLOG, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True)
@@ -220,26 +220,26 @@ def two_namespaces(clock: FakeClock | None = None) -> Iterator[BackgroundEmulato
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    with two_namespaces() as emulator:
-        bench = Bench(emulator)
+def namespaces() -> Iterator[TwoNamespaces]:
+    with emulator_with_backlog() as emulator:
+        namespaces = TwoNamespaces(emulator)
         try:
-            yield bench
+            yield namespaces
         finally:
-            bench.close()
+            namespaces.close()
 
 
 @pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> Iterator[StillBench]:
-    clock = FakeClock(round(time.time() * 1000))  # tokens are dated by the machine's
+def manual(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManualTimeNamespaces]:
+    clock = FakeClock(round(time.time() * 1000))  # tokens use the clock of the machine
     monkeypatch.setattr(pumping, "wall_clock", clock.now)
-    monkeypatch.setattr(pumping, "TICK", 0.0)  # the pump looks around at each turn: time does not call it to
-    with two_namespaces(clock) as emulator:
-        bench = StillBench(emulator, lambda: clock.now() / 1000)
+    monkeypatch.setattr(pumping, "TICK", 0.0)  # at every turn, because the clock stands still
+    with emulator_with_backlog(clock) as emulator:
+        namespaces = ManualTimeNamespaces(emulator, lambda: clock.now() / 1000)
         try:
-            yield bench
+            yield namespaces
         finally:
-            bench.close()
+            namespaces.close()
 
 
 def in_an_hour() -> datetime:

@@ -25,7 +25,7 @@ from syphon.model.entity_path import EntityPath
 from syphon.model.outcome import Result
 from syphon.transfer.batches import Transfer, encoded
 from tests.support.destination_trial import Trial, trial
-from tests.transfer.conftest import Bench
+from tests.transfer.conftest import TwoNamespaces
 
 __all__ = ["trial"]
 
@@ -34,7 +34,7 @@ LIMIT = 262_144
 
 
 def sized(size: int) -> bytes:
-    """A message of just so many bytes."""
+    """A message of exactly so many bytes."""
     head = len(data_section(bytes(size))) - size
     return data_section(bytes(size - head))
 
@@ -43,16 +43,16 @@ def test_messages_go_together_as_far_as_the_link_allows(trial: Trial) -> None:
     for _ in range(12):
         trial.offer(None, sized(60_000))
     trial.turn(lambda: trial.answered() == 12)
-    assert [answer.error for answer in trial.progress.answers] == [None] * len(trial.progress.answers)
-    assert max(len(answer.batch) for answer in trial.progress.answers) == 4
+    assert [answer.error for answer in trial.results.answers] == [None] * len(trial.results.answers)
+    assert max(len(answer.batch) for answer in trial.results.answers) == 4
 
 
 def test_the_envelope_of_a_batch_counts_as_well(trial: Trial) -> None:
-    half = LIMIT // 2 - 100  # two of them fit, and an envelope with the first one's id and key does not
+    half = LIMIT // 2 - 100  # two of them fit, but not with an envelope that has the id and key of the first
     for _ in range(2):
         trial.offer("k" * 128, sized(half), message_id="i" * 128)
     trial.turn(lambda: trial.answered() == 2)
-    assert [(len(answer.batch), answer.error) for answer in trial.progress.answers] == [(1, None), (1, None)]
+    assert [(len(answer.batch), answer.error) for answer in trial.results.answers] == [(1, None), (1, None)]
 
 
 def test_the_envelope_of_a_batch_is_the_sdks() -> None:  # S8: by it a partitioned entity finds the partition
@@ -73,34 +73,34 @@ def test_the_envelope_of_a_batch_is_the_sdks() -> None:  # S8: by it a partition
 
 
 def test_a_batch_has_a_limit_of_its_own_where_messages_may_be_larger(trial: Trial) -> None:  # Premium: 1 MB
-    premium = trial.bench.primary
-    trial.bench.emulator.call(lambda: setattr(premium, "tier", Tier.PREMIUM))
-    trial.bench.emulator.call(lambda: premium.delete("orders"))
+    premium = trial.namespaces.primary
+    trial.namespaces.emulator.call(lambda: setattr(premium, "tier", Tier.PREMIUM))
+    trial.namespaces.emulator.call(lambda: premium.delete("orders"))
     large = QueueDescription("orders", max_message_size_in_kilobytes=4096)
-    trial.bench.emulator.call(lambda: premium.create_queue(large))
+    trial.namespaces.emulator.call(lambda: premium.create_queue(large))
     for _ in range(4):
         trial.offer(None, sized(400_000))
     trial.offer(None, sized(2_000_000))
     trial.turn(lambda: trial.answered() == 5)
-    assert [answer.error for answer in trial.progress.answers] == [None] * len(trial.progress.answers)
-    assert len(trial.progress.accepted) == 5
+    assert [answer.error for answer in trial.results.answers] == [None] * len(trial.results.answers)
+    assert len(trial.results.accepted) == 5
 
 
 @pytest.mark.parametrize(("size", "result"), [(LIMIT, Result.FORWARDED), (LIMIT + 1, Result.DEAD_LETTERED)])
 def test_a_message_of_the_limit_passes_and_one_byte_more_does_not(  # M7
-    bench: Bench, size: int, result: Result
+    namespaces: TwoNamespaces, size: int, result: Result
 ) -> None:
-    bench.queue("orders")
+    namespaces.queue("orders")
     aliases = section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"x-ms-path": "orders"}))
     head = properties_bytes(Properties(message_id="large"))
-    body = sized(size - len(head) - len(header_bytes(Header(durable=True))))  # which every broker adds
-    bench.smuggle(head + aliases + body)
-    _, outcomes = bench.run()
+    body = sized(size - len(head) - len(header_bytes(Header(durable=True))))  # every broker adds it
+    namespaces.put_raw(head + aliases + body)
+    _, outcomes = namespaces.run()
     assert [(outcome.result, outcome.message_id) for outcome in outcomes] == [(result, "large")]
     if result is Result.DEAD_LETTERED:
         assert outcomes[0].reason.startswith("MessageTooLarge: Destination 'orders': ")
-        assert f"It has {size} bytes, and 'orders' takes {LIMIT}" in outcomes[0].reason
-    arrived = bench.emulator.call(lambda: [found.bare for found in bench.primary.line("orders").peek(0, 9)])
+        assert f"The message has {size} bytes, and 'orders' takes {LIMIT}" in outcomes[0].reason
+    arrived = namespaces.emulator.call(lambda: [found.bare for found in namespaces.primary.line("orders").peek(0, 9)])
     assert arrived == ([Message(head + body).bare()] if result is Result.FORWARDED else [])
 
 
@@ -109,7 +109,7 @@ def test_a_long_line_of_one_key_lets_the_others_have_their_turn(trial: Trial) ->
         trial.offer("a")
     trial.offer("b")
     trial.turn(lambda: trial.answered() == 251)
-    assert [(answer.batch[0].restored.partition_key, len(answer.batch)) for answer in trial.progress.answers] == [
+    assert [(answer.batch[0].restored.partition_key, len(answer.batch)) for answer in trial.results.answers] == [
         ("a", 100),
         ("b", 1),
         ("a", 100),

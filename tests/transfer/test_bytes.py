@@ -1,4 +1,4 @@
-"""Every AMQP type and body kind passes byte for byte, those the SDK's own receiver cannot survive included."""
+"""Every AMQP type and body kind passes byte for byte, also those that crash the SDK's own receiver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syphon.backlog import to_backlog
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.model.outcome import Result
 from tests.support.property_kinds import BODIES, TYPES
-from tests.transfer.conftest import BACKLOG, Bench
+from tests.transfer.conftest import BACKLOG, TwoNamespaces
 
 
 def messages() -> dict[str, bytes]:
@@ -37,18 +37,18 @@ def messages() -> dict[str, bytes]:
     return made
 
 
-def test_every_type_and_body_arrives_byte_for_byte(bench: Bench) -> None:  # M2, D1
-    bench.queue("orders")
+def test_every_type_and_body_arrives_byte_for_byte(namespaces: TwoNamespaces) -> None:  # M2, D1
+    namespaces.queue("orders")
     sent = messages()
 
     def put() -> None:
-        line = bench.secondary.line(BACKLOG)
+        line = namespaces.secondary.line(BACKLOG)
         line.enqueue([BrokeredMessage.parse(to_backlog(payload, "orders")) for payload in sent.values()])
 
-    bench.emulator.call(put)
-    pump, outcomes = bench.run()
-    arrived = bench.emulator.call(lambda: [found.bare for found in bench.primary.line("orders").peek(0, 250)])
-    assert pump.tally.forwarded == len(sent) == len(arrived)
+    namespaces.emulator.call(put)
+    pump, outcomes = namespaces.run()
+    arrived = namespaces.emulator.call(lambda: [found.bare for found in namespaces.primary.line("orders").peek(0, 250)])
+    assert pump.counters.forwarded == len(sent) == len(arrived)
     assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
     expected = {Message(payload).bare(): name for name, payload in sent.items()}
     assert {expected.get(bare, bare.hex()) for bare in arrived} == set(sent)

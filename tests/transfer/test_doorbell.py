@@ -1,4 +1,4 @@
-"""The idle cost: one receive per queue and quarter of an hour, whatever the service does to idle links."""
+"""The cost of idle queues: one receive per queue and quarter of an hour, even if the service detaches idle links."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from syphon.transfer.doorbell import Doorbell
 QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(10)]
 
 
-class Street:
-    """Ten backlog queues with their doorbells on one connection, in a time that is moved by hand."""
+class IdleQueues:
+    """Ten backlog queues with their doorbells on one connection, and a clock that the test moves."""
 
     def __init__(self, emulator: BackgroundEmulator, clock: FakeClock, connection: Connection) -> None:
         self.emulator = emulator
@@ -43,11 +43,11 @@ class Street:
         self.bells = [Doorbell(queue, lambda: clock.now() / 1000) for queue in QUEUES]
 
     def turn(self, until: Callable[[], bool]) -> list[str]:
-        """Lets the bells listen until something is so; gives back who rang."""
+        """Lets the doorbells listen until a condition holds; returns the queues that rang."""
         rang: list[str] = []
         deadline = time.monotonic() + 20
         while not until():
-            assert time.monotonic() < deadline, "it did not come to pass"
+            assert time.monotonic() < deadline, "it did not happen in time"
             rang += [bell.queue for bell in self.bells if bell.listen(self.connection)]
             self.connection.wire.flush()
             select.select([self.connection.wire], [], [], 0.05)
@@ -55,7 +55,7 @@ class Street:
         return rang
 
     def listen(self) -> None:
-        """Each bell once: what is due now is done now."""
+        """Lets each doorbell listen once."""
         for bell in self.bells:
             bell.listen(self.connection)
         self.connection.wire.flush()
@@ -63,11 +63,11 @@ class Street:
     def wait(self, until: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 20
         while not until():
-            assert time.monotonic() < deadline, "it did not come to pass"
+            assert time.monotonic() < deadline, "it did not happen in time"
             time.sleep(0.01)
 
     def waiting(self) -> int:
-        """How many queues have a receiver waiting at them, with credit for a message."""
+        """How many queues have a receiver with credit for one message."""
         namespace = self.emulator["contoso-dr"].namespace
 
         def count() -> int:
@@ -81,8 +81,8 @@ class Street:
         return self.emulator.call(lambda: sum(counters.of(queue, kind) for queue in QUEUES))
 
     def only(self, worth: Callable[[bytes], bool] = lambda payload: b"stuck" not in payload) -> Doorbell:
-        """One bell alone, on the first queue; not every message is worth its ring."""
-        self.bells = [Doorbell(QUEUES[0], lambda: self.clock.now() / 1000, worth=worth)]
+        """Keeps one doorbell, on the first queue, for which not every message is worth a ring."""
+        self.bells = [Doorbell(QUEUES[0], lambda: self.clock.now() / 1000, is_worth_a_ring=worth)]
         return self.bells[0]
 
     def put(self, *bodies: str, queue: str = QUEUES[0]) -> None:
@@ -93,14 +93,14 @@ class Street:
             sender.send_messages([ServiceBusMessage(body) for body in bodies])
 
     def locked(self) -> list[str]:
-        """The bodies of the messages in the first queue that are under somebody's lock."""
+        """The bodies of the locked messages in the first queue."""
         line = self.emulator["contoso-dr"].namespace.line(QUEUES[0])
         found = self.emulator.call(lambda: [(m.bare, m.lock_token) for m in line.peek(0, 1000)])
         return [str(Message(bare).read(Section.DATA), "ascii") for bare, token in found if token is not None]  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def street() -> Iterator[Street]:
+def idle() -> Iterator[IdleQueues]:
     clock = FakeClock(round(time.time() * 1000))
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso-dr")])
     with BackgroundEmulator(settings, clock=clock) as emulator:
@@ -109,171 +109,173 @@ def street() -> Iterator[Street]:
             emulator.call(lambda queue=queue: namespace.create_queue(QueueDescription(queue)))  # type: ignore[misc]
         client = ServiceBusClient.from_connection_string(emulator["contoso-dr"].connection_string)
         connection = Connection(client, QUEUES[0])
-        yield Street(emulator, clock, connection)
+        yield IdleQueues(emulator, clock, connection)
         connection.close()
         client.close()
 
 
-def test_ten_idle_queues_cost_forty_receives_an_hour(street: Street) -> None:  # S1
-    street.turn(lambda: all(bell.polls == 1 for bell in street.bells))
+def test_ten_idle_queues_cost_forty_receives_an_hour(idle: IdleQueues) -> None:  # S1
+    idle.turn(lambda: all(bell.polls == 1 for bell in idle.bells))
     for minute in range(1, 61):
-        street.emulator.advance(60)
-        street.listen()
+        idle.emulator.advance(60)
+        idle.listen()
         ended = minute // 15
-        # Links that were idle for ten minutes have been detached: the poll goes on with a new one.
-        street.turn(lambda ended=ended: street.waiting() == 10 and street.count(Kind.EMPTY_RECEIVE) == 10 * ended)  # type: ignore[misc]
-        assert {bell.polls for bell in street.bells} == {1 + ended}
-    assert street.count(Kind.EMPTY_RECEIVE) == 40
-    assert street.count(Kind.RECEIVE) == 0
+        # Links that were idle for ten minutes have been detached: the poll continues on a new one.
+        idle.turn(lambda ended=ended: idle.waiting() == 10 and idle.count(Kind.EMPTY_RECEIVE) == 10 * ended)  # type: ignore[misc]
+        assert {bell.polls for bell in idle.bells} == {1 + ended}
+    assert idle.count(Kind.EMPTY_RECEIVE) == 40
+    assert idle.count(Kind.RECEIVE) == 0
 
 
-def test_a_message_rings_and_is_let_go_as_it_was(street: Street) -> None:  # D3
-    street.turn(lambda: all(bell.polls == 1 for bell in street.bells))
-    street.put("hello", queue=QUEUES[3])
-    assert street.turn(lambda: street.count(Kind.SETTLE) == 1) == [QUEUES[3]]
-    namespace = street.emulator["contoso-dr"].namespace
-    (message,) = street.emulator.call(lambda: namespace.line(QUEUES[3]).peek(0, 10))
+def test_a_message_rings_and_is_released_unchanged(idle: IdleQueues) -> None:  # D3
+    idle.turn(lambda: all(bell.polls == 1 for bell in idle.bells))
+    idle.put("hello", queue=QUEUES[3])
+    assert idle.turn(lambda: idle.count(Kind.SETTLE) == 1) == [QUEUES[3]]
+    namespace = idle.emulator["contoso-dr"].namespace
+    (message,) = idle.emulator.call(lambda: namespace.line(QUEUES[3]).peek(0, 10))
     assert message.delivery_count == 0
 
 
-def test_a_link_that_breaks_as_soon_as_it_is_open_is_opened_again_after_a_pause(street: Street) -> None:  # S9
+def test_a_link_that_breaks_as_soon_as_it_is_open_is_opened_again_after_a_pause(idle: IdleQueues) -> None:  # S9
     refused = Fault(Action.DETACH, Operation.ATTACH, QUEUES[0])
-    street.emulator.call(lambda: street.emulator["contoso-dr"].namespace.faults.add(refused))
-    bell = street.only()
+    idle.emulator.call(lambda: idle.emulator["contoso-dr"].namespace.faults.add(refused))
+    bell = idle.only()
     for struck, pause in ((2, 1), (3, 2), (4, 4)):  # the first time at once
-        street.turn(lambda struck=struck: refused.struck >= struck and bell._receiver is None)  # type: ignore[misc]
+        idle.turn(lambda struck=struck: refused.struck >= struck and bell._receiver is None)  # type: ignore[misc]
         turns = iter(range(100))
-        street.turn(lambda turns=turns: next(turns) > 20)  # type: ignore[misc]
+        idle.turn(lambda turns=turns: next(turns) > 20)  # type: ignore[misc]
         assert refused.struck == struck
-        street.emulator.advance(pause)
+        idle.emulator.advance(pause)
 
 
-def test_a_queue_that_is_not_there_is_told(street: Street) -> None:
-    street.bells = [Doorbell("no-such-queue", lambda: 0.0)]
+def test_a_queue_that_is_not_there_is_told(idle: IdleQueues) -> None:
+    idle.bells = [Doorbell("no-such-queue", lambda: 0.0)]
     with pytest.raises(DestinationMissing, match="no-such-queue"):
-        street.turn(lambda: False)
+        idle.turn(lambda: False)
 
 
-def test_a_message_that_is_not_worth_a_ring_is_kept_and_the_one_behind_it_rings(street: Street) -> None:  # S3
-    bell = street.only()
-    street.put("stuck 1", "stuck 2", "fresh", "stuck 3", "fresh too")
-    assert street.turn(lambda: not bell.is_armed) == [QUEUES[0]]
-    street.turn(lambda: bell.is_silent and street.count(Kind.SETTLE) >= 1)
-    assert {"fresh", "fresh too"}.isdisjoint(street.locked())
-    assert {"stuck 1", "stuck 2"} <= set(street.locked())
+def test_a_message_that_is_not_worth_a_ring_is_kept_and_the_one_behind_it_rings(idle: IdleQueues) -> None:  # S3
+    bell = idle.only()
+    idle.put("stuck 1", "stuck 2", "fresh", "stuck 3", "fresh too")
+    assert idle.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+    idle.turn(lambda: bell.is_silent and idle.count(Kind.SETTLE) >= 1)
+    assert {"fresh", "fresh too"}.isdisjoint(idle.locked())
+    assert {"stuck 1", "stuck 2"} <= set(idle.locked())
 
 
-def test_a_stuck_message_is_received_once_in_a_lock_period(street: Street) -> None:  # S3
-    bell = street.only()
-    street.put(*(f"stuck {number}" for number in range(5)))
-    assert street.turn(lambda: bell.kept == 5) == []
+def test_a_stuck_message_is_received_once_in_a_lock_period(idle: IdleQueues) -> None:  # S3
+    bell = idle.only()
+    idle.put(*(f"stuck {number}" for number in range(5)))
+    assert idle.turn(lambda: bell.kept == 5) == []
     for _ in range(59):
-        street.emulator.advance(1)
-        street.turn(lambda: street.waiting() == 1)
-    assert street.count(Kind.RECEIVE) == 5
-    street.emulator.advance(1)
-    assert street.turn(lambda: street.count(Kind.RECEIVE) == 10) == []
+        idle.emulator.advance(1)
+        idle.turn(lambda: idle.waiting() == 1)
+    assert idle.count(Kind.RECEIVE) == 5
+    idle.emulator.advance(1)
+    assert idle.turn(lambda: idle.count(Kind.RECEIVE) == 10) == []
 
 
-def test_what_was_stuck_rings_when_it_returns_and_its_destination_is_back(street: Street) -> None:
+def test_what_was_stuck_rings_when_it_returns_and_its_destination_is_back(idle: IdleQueues) -> None:
     stuck = True
-    bell = street.only(lambda payload: not stuck)  # noqa: ARG005
-    street.put("stuck")
-    street.turn(lambda: bell.kept == 1)
+    bell = idle.only(lambda payload: not stuck)  # noqa: ARG005
+    idle.put("stuck")
+    idle.turn(lambda: bell.kept == 1)
     stuck = False
-    street.emulator.advance(60)
-    assert street.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+    idle.emulator.advance(60)
+    assert idle.turn(lambda: not bell.is_armed) == [QUEUES[0]]
 
 
-def test_many_stuck_messages_are_read_past_in_large_steps_and_then_in_small_ones_again(street: Street) -> None:
-    bell = street.only()
-    namespace = street.emulator["contoso-dr"].namespace
+def test_many_stuck_messages_are_read_past_in_large_steps_and_then_in_small_ones_again(idle: IdleQueues) -> None:
+    bell = idle.only()
+    namespace = idle.emulator["contoso-dr"].namespace
     granted: set[int] = set()
 
     def read_past() -> bool:
         links = [link for link in namespace.entity(QUEUES[0]).links if isinstance(link, OutgoingEntityLink)]
-        granted.update(street.emulator.call(lambda: [link.credit for link in links]))
+        granted.update(idle.emulator.call(lambda: [link.credit for link in links]))
         return bell.kept == 400
 
     for start in range(0, 400, 100):
-        street.put(*(f"stuck {number}" for number in range(start, start + 100)))
-    street.turn(read_past)
+        idle.put(*(f"stuck {number}" for number in range(start, start + 100)))
+    idle.turn(read_past)
     assert bell.polls < 40
     assert max(granted) <= 100
-    street.emulator.advance(0.6)
-    street.turn(lambda: street.waiting() == 1)
+    idle.emulator.advance(0.6)
+    idle.turn(lambda: idle.waiting() == 1)
 
 
-def test_a_ring_lets_go_of_all_that_had_come_with_it(street: Street) -> None:  # D3
-    bell = street.only()
-    street.put(*(f"stuck {number}" for number in range(20)))
-    street.turn(lambda: bell.kept == 20)
-    street.put(*(f"fresh {number}" for number in range(50)))
-    assert street.turn(lambda: bell.is_silent) == [QUEUES[0]]
-    came = street.count(Kind.RECEIVE) - 20
-    street.turn(lambda: street.count(Kind.SETTLE) == came)
-    assert sorted(street.locked()) == sorted(f"stuck {number}" for number in range(20))
+def test_a_ring_lets_go_of_all_that_had_come_with_it(idle: IdleQueues) -> None:  # D3
+    bell = idle.only()
+    idle.put(*(f"stuck {number}" for number in range(20)))
+    idle.turn(lambda: bell.kept == 20)
+    idle.put(*(f"fresh {number}" for number in range(50)))
+    assert idle.turn(lambda: bell.is_silent) == [QUEUES[0]]
+    came = idle.count(Kind.RECEIVE) - 20
+    idle.turn(lambda: idle.count(Kind.SETTLE) == came)
+    assert sorted(idle.locked()) == sorted(f"stuck {number}" for number in range(20))
 
 
-def test_a_silent_bell_costs_nothing_and_arming_it_costs_one_receive(street: Street) -> None:  # S1
-    bell = street.only()
-    street.turn(lambda: street.waiting() == 1)
+def test_a_silent_bell_costs_nothing_and_arming_it_costs_one_receive(idle: IdleQueues) -> None:  # S1
+    bell = idle.only()
+    idle.turn(lambda: idle.waiting() == 1)
     bell.silence()
-    street.turn(lambda: bell.is_silent)
-    assert street.count(Kind.EMPTY_RECEIVE) == 1
-    street.emulator.advance(3600)
-    street.put("hello")
-    bell.listen(street.connection)
-    assert (street.count(Kind.RECEIVE), street.count(Kind.EMPTY_RECEIVE)) == (0, 1)
+    idle.turn(lambda: bell.is_silent)
+    assert idle.count(Kind.EMPTY_RECEIVE) == 1
+    idle.emulator.advance(3600)
+    idle.put("hello")
+    bell.listen(idle.connection)
+    assert (idle.count(Kind.RECEIVE), idle.count(Kind.EMPTY_RECEIVE)) == (0, 1)
     bell.arm()
-    assert street.turn(lambda: not bell.is_armed) == [QUEUES[0]]
-    assert (street.count(Kind.RECEIVE), street.count(Kind.EMPTY_RECEIVE)) == (1, 1)
+    assert idle.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+    assert (idle.count(Kind.RECEIVE), idle.count(Kind.EMPTY_RECEIVE)) == (1, 1)
 
 
-def test_closing_gives_back_what_the_bell_keeps(street: Street) -> None:
-    bell = street.only()
-    street.put("stuck 1", "stuck 2")
-    street.turn(lambda: bell.kept == 2)
-    assert len(street.locked()) == 2
+def test_closing_gives_back_what_the_bell_keeps(idle: IdleQueues) -> None:
+    bell = idle.only()
+    idle.put("stuck 1", "stuck 2")
+    idle.turn(lambda: bell.kept == 2)
+    assert len(idle.locked()) == 2
     bell.close()
-    street.turn(lambda: not street.locked())
+    idle.turn(lambda: not idle.locked())
 
 
-def test_a_peer_that_falls_silent_is_noticed_and_the_poll_goes_on_elsewhere(street: Street) -> None:  # S1, WIRE
+def test_a_peer_that_falls_silent_is_noticed_and_the_poll_goes_on_elsewhere(
+    idle: IdleQueues,
+) -> None:  # S1, WIRE
     later = 0.0
-    client = ServiceBusClient.from_connection_string(street.emulator["contoso-dr"].connection_string)
+    client = ServiceBusClient.from_connection_string(idle.emulator["contoso-dr"].connection_string)
     opened = [Connection(client, QUEUES[0], now=lambda: time.monotonic() + later)]
     namespace = Namespace("contoso-dr", lambda: opened.pop() if opened else Connection(client, QUEUES[0]))
-    faults = street.emulator["contoso-dr"].namespace.faults
+    faults = idle.emulator["contoso-dr"].namespace.faults
 
     def connected() -> bool:
         found = namespace.connection()
-        street.connection = found or street.connection
+        idle.connection = found or idle.connection
         return found is not None
 
-    bell = street.only()
-    street.wait(connected)
-    street.turn(lambda: street.waiting() == 1)
-    first = street.connection
-    street.emulator.call(lambda: faults.begin_outage(Outage.HANG))
+    bell = idle.only()
+    idle.wait(connected)
+    idle.turn(lambda: idle.waiting() == 1)
+    first = idle.connection
+    idle.emulator.call(lambda: faults.begin_outage(Outage.HANG))
     later = 2 * sdk_internals.IDLE_TIMEOUT - 5
     first.tick()
     assert first.wire.failure is None
     later = 2 * sdk_internals.IDLE_TIMEOUT + 5
     first.tick()
     assert "silent for 120 seconds" in str(first.wire.failure)
-    street.emulator.call(faults.end_outage)
-    street.wait(lambda: connected() and street.connection is not first)
-    street.put("hello")
-    assert street.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+    idle.emulator.call(faults.end_outage)
+    idle.wait(lambda: connected() and idle.connection is not first)
+    idle.put("hello")
+    assert idle.turn(lambda: not bell.is_armed) == [QUEUES[0]]
     assert bell.polls == 1
     namespace.close()
     client.close()
 
 
-def test_a_peer_is_asked_for_heartbeats(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:  # WIRE
+def test_a_peer_is_asked_for_heartbeats(idle: IdleQueues, monkeypatch: pytest.MonkeyPatch) -> None:  # WIRE
     monkeypatch.setattr(sdk_internals, "IDLE_TIMEOUT", 1)
-    with ServiceBusClient.from_connection_string(street.emulator["contoso-dr"].connection_string) as client:
+    with ServiceBusClient.from_connection_string(idle.emulator["contoso-dr"].connection_string) as client:
         connection = Connection(client, QUEUES[0])
         heard: list[bytes] = []
         monkeypatch.setattr(connection.wire, "_split", heard.append)
@@ -282,5 +284,5 @@ def test_a_peer_is_asked_for_heartbeats(street: Street, monkeypatch: pytest.Monk
             connection.wire.read()
             return any(EMPTY_FRAME in data for data in heard)
 
-        street.wait(beats)
+        idle.wait(beats)
         connection.close()

@@ -1,4 +1,4 @@
-"""What was not asked for stays as it is, and the account says so."""
+"""Messages outside the filter stay in the backlog, and the counters say so."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from syphon.backlog import Ttl
 from syphon.model.entity_path import PathPatterns
 from syphon.model.message_filter import MessageFilter
 from syphon.model.outcome import Result
-from tests.transfer.conftest import BACKLOG, PATIENT, Bench, aliased
+from tests.transfer.conftest import BACKLOG, PATIENT, TwoNamespaces, aliased
 
 
-def test_only_the_destinations_that_were_asked_for_are_served(bench: Bench) -> None:  # X2
+def test_only_the_destinations_that_were_asked_for_are_served(namespaces: TwoNamespaces) -> None:  # X2
     for name in ("orders", "billing/paid", "billing/open"):
-        bench.queue(name)
-    bench.put(*(aliased("x", path) for path in ("orders", "billing/paid", "billing/open", "gone", "", "a/$management")))
-    pump, outcomes = bench.run(replace(PATIENT, messages=MessageFilter(PathPatterns.of(["/Billing/*"]))))
-    tally = pump.tally
+        namespaces.queue(name)
+    namespaces.put(
+        *(aliased("x", path) for path in ("orders", "billing/paid", "billing/open", "gone", "", "a/$management"))
+    )
+    pump, outcomes = namespaces.run(replace(PATIENT, messages=MessageFilter(PathPatterns.of(["/Billing/*"]))))
+    tally = pump.counters
     assert (tally.received, tally.forwarded, tally.dead_lettered, tally.left, tally.outside) == (6, 2, 0, 4, 4)
     assert {(o.destination, o.reason) for o in outcomes if o.result is Result.LEFT} == {
         ("orders", "outside the filter"),
@@ -25,24 +27,26 @@ def test_only_the_destinations_that_were_asked_for_are_served(bench: Bench) -> N
         ("", "outside the filter"),
         ("a/$management", "outside the filter"),
     }
-    assert bench.active(BACKLOG, "contoso-dr") == 4
-    assert bench.dead(BACKLOG) == 0
+    assert namespaces.active(BACKLOG, "contoso-dr") == 4
+    assert namespaces.dead(BACKLOG) == 0
 
 
-def test_only_the_time_that_was_asked_for_is_served(bench: Bench) -> None:  # X2
-    bench.queue("orders")
-    bench.put(aliased("old", "orders"), aliased("", ""))
-    (old, *_) = bench.emulator.call(lambda: [m.enqueued_at for m in bench.secondary.line(BACKLOG).peek(0, 9)])
-    bench.wait(lambda: time.time() * 1000 > old + 100)
-    bench.put(aliased("new", "orders"))
-    pump, _ = bench.run(replace(PATIENT, messages=MessageFilter(after=old + 50)))
-    assert (pump.tally.forwarded, pump.tally.dead_lettered, pump.tally.outside) == (1, 0, 2)
-    assert [str(message) for message in bench.take("orders", 1)] == ["new"]
+def test_only_the_time_that_was_asked_for_is_served(namespaces: TwoNamespaces) -> None:  # X2
+    namespaces.queue("orders")
+    namespaces.put(aliased("old", "orders"), aliased("", ""))
+    (old, *_) = namespaces.emulator.call(lambda: [m.enqueued_at for m in namespaces.secondary.line(BACKLOG).peek(0, 9)])
+    namespaces.wait(lambda: time.time() * 1000 > old + 100)
+    namespaces.put(aliased("new", "orders"))
+    pump, _ = namespaces.run(replace(PATIENT, messages=MessageFilter(after=old + 50)))
+    assert (pump.counters.forwarded, pump.counters.dead_lettered, pump.counters.outside) == (1, 0, 2)
+    assert [str(message) for message in namespaces.take("orders", 1)] == ["new"]
 
 
-def test_what_has_expired_is_dead_lettered_if_its_destination_was_asked_for(bench: Bench) -> None:  # M5
+def test_what_has_expired_is_dead_lettered_if_its_destination_was_asked_for(namespaces: TwoNamespaces) -> None:  # M5
     for path in ("orders", "billing"):
-        bench.put(aliased("late", path, application_properties={"x-ms-timetolive": 1}))
-    pump, outcomes = bench.run(replace(PATIENT, messages=MessageFilter(PathPatterns.of(["orders"])), ttl=Ttl.REMAINING))
-    assert (pump.tally.dead_lettered, pump.tally.outside) == (1, 1)
+        namespaces.put(aliased("late", path, application_properties={"x-ms-timetolive": 1}))
+    pump, outcomes = namespaces.run(
+        replace(PATIENT, messages=MessageFilter(PathPatterns.of(["orders"])), ttl=Ttl.REMAINING)
+    )
+    assert (pump.counters.dead_lettered, pump.counters.outside) == (1, 1)
     assert "Expired" in next(outcome.reason for outcome in outcomes if outcome.result is Result.DEAD_LETTERED)

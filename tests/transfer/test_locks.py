@@ -1,115 +1,117 @@
-"""Locks: as long as the queue has them, renewed for all that is under way, and used to the last when completing."""
+"""Locks: the pump learns their duration, renews them for messages in hand, and completes messages until they end."""
 
 from __future__ import annotations
 
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcome import Result
-from tests.transfer.conftest import BACKLOG, Bench, StillBench, aliased
+from tests.transfer.conftest import BACKLOG, ManualTimeNamespaces, TwoNamespaces, aliased
 
 
-def short_locks(bench: Bench) -> str:
-    """A backlog queue that somebody made with locks of five seconds: it is used as it is (P3)."""
+def short_locks(namespaces: TwoNamespaces) -> str:
+    """A backlog queue that its owner created with locks of five seconds: it is used as it is (P3)."""
     queue = QueueDescription("contoso/x-servicebus-transfer/1", lock_duration=5_000)
-    bench.emulator.call(lambda: bench.secondary.create_queue(queue))
+    namespaces.emulator.call(lambda: namespaces.secondary.create_queue(queue))
     return queue.name
 
 
-def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(still: StillBench) -> None:  # S6
-    still.queue("orders")
-    short = short_locks(still)
-    still.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)), queue=short)
-    late = still.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
-    still.fault(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:message-lock-lost"), "contoso-dr")
-    with still.running(queue=short) as (pump, outcomes, _):
-        still.wait(lambda: pump.tally.received == 20 and late.struck == 1)
-        still.advance(4.6)
-        still.wait(lambda: pump.tally.left == 20)
-        still.advance(0.5)
-        still.wait(lambda: pump.tally.received == 40)
-        still.advance(1)
-        still.wait(lambda: pump.tally.forwarded == 20)
+def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(manual: ManualTimeNamespaces) -> None:  # S6
+    manual.queue("orders")
+    short = short_locks(manual)
+    manual.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)), queue=short)
+    late = manual.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
+    manual.fault(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:message-lock-lost"), "contoso-dr")
+    with manual.running(queue=short) as (pump, outcomes, _):
+        manual.wait(lambda: pump.counters.received == 20 and late.struck == 1)
+        manual.advance(4.6)
+        manual.wait(lambda: pump.counters.left == 20)
+        manual.advance(0.5)
+        manual.wait(lambda: pump.counters.received == 40)
+        manual.advance(1)
+        manual.wait(lambda: pump.counters.forwarded == 20)
     left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
     assert len(left) == 20
     assert all("about to run out" in outcome.reason for outcome in left)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (20, 0)
-    assert still.active("orders") == 20
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (20, 0)
+    assert manual.active("orders") == 20
 
 
-def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(still: StillBench) -> None:  # S6
-    still.queue("orders")
-    short = short_locks(still)
-    still.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(2)), queue=short)
-    still.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
-    line = still.secondary.line(short)
+def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(manual: ManualTimeNamespaces) -> None:  # S6
+    manual.queue("orders")
+    short = short_locks(manual)
+    manual.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(2)), queue=short)
+    manual.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
+    line = manual.secondary.line(short)
     lost = False
-    with still.pump(queue=short) as (pump, outcomes):
-        for _ in still.turns(pump):
-            if pump.tally.in_hand == 2 and not lost:
+    with manual.pump(queue=short) as (pump, outcomes):
+        for _ in manual.turns(pump):
+            if pump.counters.in_hand == 2 and not lost:
                 lost = True
-                still.emulator.call(lambda: line.lose_lock(line.peek(0, 2)[1].lock_token))  # type: ignore[arg-type]
-            elif pump.tally.received == 3 and not pump._locks._asked:  # who was asked to renew has answered
-                still.advance(0.5)
+                manual.emulator.call(lambda: line.lose_lock(line.peek(0, 2)[1].lock_token))  # type: ignore[arg-type]
+            elif pump.counters.received == 3 and not pump._locks._asked:  # the renewal was answered
+                manual.advance(0.5)
     (left,) = (outcome for outcome in outcomes if outcome.result is Result.LEFT)
     assert (left.message_id, "about to run out" in left.reason) == ("1", True)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (2, 0)
-    assert still.active("orders") == 2
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (2, 0)
+    assert manual.active("orders") == 2
 
 
-def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(still: StillBench) -> None:  # S6, P3
-    still.queue("slow")
-    short = short_locks(still)
-    still.put(*(aliased(f"{i}", "slow") for i in range(1400)), queue=short)
-    still.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=8))
-    with still.pump(queue=short) as (pump, _):
-        for _ in still.turns(pump):
-            if pump.tally.received == 1400 and not pump._locks._asked:  # who was asked to renew has answered
-                still.advance(0.5)
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (1400, 0)
-    assert (still.active(short, "contoso-dr"), still.active("slow")) == (0, 1400)
+def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(
+    manual: ManualTimeNamespaces,
+) -> None:  # S6, P3
+    manual.queue("slow")
+    short = short_locks(manual)
+    manual.put(*(aliased(f"{i}", "slow") for i in range(1400)), queue=short)
+    manual.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=8))
+    with manual.pump(queue=short) as (pump, _):
+        for _ in manual.turns(pump):
+            if pump.counters.received == 1400 and not pump._locks._asked:  # the renewal was answered
+                manual.advance(0.5)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (1400, 0)
+    assert (manual.active(short, "contoso-dr"), manual.active("slow")) == (0, 1400)
 
 
 def test_a_completion_that_a_busy_service_refuses_is_asked_for_again_when_it_has_had_its_quiet(  # S5, S6
-    still: StillBench,
+    manual: ManualTimeNamespaces,
 ) -> None:
-    still.queue("orders")
+    manual.queue("orders")
     busy = "com.microsoft:server-busy"
-    still.fault(Fault(Action.ERROR, Operation.SETTLE, BACKLOG, condition=busy, times=3), "contoso-dr")
-    again = still.fault(Fault(Action.ERROR, Operation.MANAGE, f"{BACKLOG}*", condition=busy, times=1), "contoso-dr")
-    still.put(*(aliased(f"{i}", "orders") for i in range(10)))
-    began, quiet = still.now(), 0.0
-    with still.pump() as (pump, outcomes):
-        for _ in still.turns(pump):
+    manual.fault(Fault(Action.ERROR, Operation.SETTLE, BACKLOG, condition=busy, times=3), "contoso-dr")
+    again = manual.fault(Fault(Action.ERROR, Operation.MANAGE, f"{BACKLOG}*", condition=busy, times=1), "contoso-dr")
+    manual.put(*(aliased(f"{i}", "orders") for i in range(10)))
+    began, quiet = manual.now(), 0.0
+    with manual.pump() as (pump, outcomes):
+        for _ in manual.turns(pump):
             if again.struck and not quiet:
-                quiet = still.now() - began
-            if pump.tally.forwarded == 7:
-                still.advance(1)
+                quiet = manual.now() - began
+            if pump.counters.forwarded == 7:
+                manual.advance(1)
     assert quiet >= 10
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (10, 0)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (10, 0)
     assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
-    assert still.active(BACKLOG, "contoso-dr") == 0
+    assert manual.active(BACKLOG, "contoso-dr") == 0
 
 
-def test_one_lost_lock_does_not_keep_the_others_from_being_completed(still: StillBench) -> None:  # D10
-    """What was completed when the connection went, and not confirmed, is asked for together with what was not."""
-    still.queue("orders")
-    still.put(*(aliased(f"{i}", "orders") for i in range(60)))
-    slow = still.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=1.0, times=1))
+def test_one_lost_lock_does_not_keep_the_others_from_being_completed(manual: ManualTimeNamespaces) -> None:  # D10
+    """Completions that were sent before the connection broke are repeated together with those that were not sent."""
+    manual.queue("orders")
+    manual.put(*(aliased(f"{i}", "orders") for i in range(60)))
+    slow = manual.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=1.0, times=1))
     is_lost = False
-    with still.pump() as (pump, _):
-        for _ in still.turns(pump):
+    with manual.pump() as (pump, _):
+        for _ in manual.turns(pump):
             if is_lost:
-                still.advance(0.6)
+                manual.advance(0.6)
             elif slow.struck:
                 is_lost = True
-                still.emulator.call(lambda: lose_link_and_one_lock(still))
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (61, 1)
-    assert still.active("orders") == 61
-    assert still.active(BACKLOG, "contoso-dr") == 0
+                manual.emulator.call(lambda: lose_link_and_one_lock(manual))
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (61, 1)
+    assert manual.active("orders") == 61
+    assert manual.active(BACKLOG, "contoso-dr") == 0
 
 
-def lose_link_and_one_lock(bench: Bench) -> None:
-    line = bench.secondary.line(BACKLOG)
-    for link in list(bench.secondary.entity(BACKLOG).links):
+def lose_link_and_one_lock(namespaces: TwoNamespaces) -> None:
+    line = namespaces.secondary.line(BACKLOG)
+    for link in list(namespaces.secondary.entity(BACKLOG).links):
         link.end("amqp:link:detach-forced", "for a test")  # type: ignore[attr-defined]
     token = line.peek(0, 1)[0].lock_token
     assert token is not None

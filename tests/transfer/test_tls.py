@@ -1,4 +1,4 @@
-"""The pump over TLS, as on Azure: its socket hands out records, and what looks quiet may not be."""
+"""The pump over TLS, as on Azure: TLS may hold decrypted bytes while the socket has nothing to read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import pytest
 from azure.servicebus import ServiceBusClient
 from pydantic import SecretStr
 
-from syphon.backlog.preflight import Level, looks, queue_names, secondary_administration
+from syphon.backlog.preflight import Level, preflight_checks, secondary_administration
 from syphon.backlog.provisioning import plan, provision
+from syphon.backlog.queue_selection import queue_names
 from syphon.bus.factory import client_of, namespace_of
 from syphon.bus.namespace import Namespace
 from syphon.config import DestinationSettings, PairSettings
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
-from tests.transfer.conftest import BACKLOG, Bench, aliased
+from tests.transfer.conftest import BACKLOG, TwoNamespaces, aliased
 
 
-class SecureBench(Bench):
-    """Two namespaces that are reached over TLS, and no other way."""
+class TlsNamespaces(TwoNamespaces):
+    """Two namespaces that can be reached only over TLS."""
 
     def settings(self, name: str) -> Settings:
         string = self.emulator[name].connection_string.replace("UseDevelopmentEmulator=true;", "")
@@ -32,23 +33,23 @@ class SecureBench(Bench):
         self.clients.append(client)
         return client
 
-    def reach(self, name: str, entity: str) -> Namespace:
+    def namespace(self, name: str, entity: str) -> Namespace:
         return namespace_of(self.settings(name), entity)
 
 
 @pytest.fixture
-def secure(tmp_path: Path) -> Iterator[SecureBench]:
-    namespaces = [NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")]
-    with BackgroundEmulator(EmulatorSettings(namespaces=namespaces, state=tmp_path, tls=True)) as emulator:
+def secure(tmp_path: Path) -> Iterator[TlsNamespaces]:
+    both = [NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")]
+    with BackgroundEmulator(EmulatorSettings(namespaces=both, state=tmp_path, tls=True)) as emulator:
         emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(BACKLOG)))
-        bench = SecureBench(emulator)
+        namespaces = TlsNamespaces(emulator)
         try:
-            yield bench
+            yield namespaces
         finally:
-            bench.close()
+            namespaces.close()
 
 
-def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: SecureBench) -> None:  # S2, M2
+def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: TlsNamespaces) -> None:  # S2, M2
     secure.queue("orders")
     chance = random.Random(7)
     bodies = {f"{number}": chance.randbytes(10 ** (number % 6)) for number in range(120)}
@@ -57,12 +58,12 @@ def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: SecureBe
         for name, body in bodies.items():
             sender.send_messages(aliased(body, "orders", message_id=name))
     pump, _ = secure.run()
-    assert (pump.tally.forwarded, pump.tally.possible_duplicates) == (len(bodies), 0)
+    assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (len(bodies), 0)
     arrived = {message.message_id: b"".join(message.body) for message in secure.take("orders", len(bodies))}
     assert arrived == bodies
 
 
-def test_queues_are_made_and_doors_are_tried(secure: SecureBench) -> None:  # P1, P6
+def test_queues_are_made_and_doors_are_tried(secure: TlsNamespaces) -> None:  # P1, P6
     secure.queue("orders")
     pair = PairSettings(
         name="contoso",
@@ -73,6 +74,6 @@ def test_queues_are_made_and_doors_are_tried(secure: SecureBench) -> None:  # P1
     administration = secondary_administration(pair)
     assert provision(administration, plan(administration, queue_names(pair))).count == 10
     administration.close()
-    found = [finding for look in looks(pair) for finding in look.findings()]
+    found = [finding for look in preflight_checks(pair) for finding in look.findings()]
     assert {finding.level for finding in found} <= {Level.FINE, Level.WARNING}
     assert {"can be received from", "can be sent to"} < {finding.text for finding in found}

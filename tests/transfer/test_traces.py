@@ -1,4 +1,4 @@
-"""Batches are traced if somebody wants it and a sender records: with true times, and no more of them than is good."""
+"""Batches are traced if traces are wanted and a sender records: with true times, and a bounded number of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syphon.amqp import Map, Section, section_bytes
 from syphon.backlog import TraceContext
 from syphon.transfer import traces
 from syphon.transfer.traces import BatchTrace, Traces
-from tests.transfer.conftest import Bench
+from tests.transfer.conftest import TwoNamespaces
 
 
 def sent(number: int, path: str = "orders", recorded: bool = True) -> ServiceBusMessage:
@@ -20,11 +20,11 @@ def sent(number: int, path: str = "orders", recorded: bool = True) -> ServiceBus
     return ServiceBusMessage(f"body {number}", message_id=f"m{number}", application_properties=properties)
 
 
-def traced(bench: Bench, wanted: bool = True) -> tuple[Traces, tuple[BatchTrace, ...]]:
-    """A pump at work until the backlog is empty, and what it has traced."""
-    with bench.pump() as (pump, _):
+def traced(namespaces: TwoNamespaces, wanted: bool = True) -> tuple[Traces, tuple[BatchTrace, ...]]:
+    """Runs a pump until the backlog is empty; returns its traces."""
+    with namespaces.pump() as (pump, _):
         pump.traces.are_wanted = wanted
-        bench.finish(pump)
+        namespaces.finish(pump)
     return pump.traces, pump.traces.take()
 
 
@@ -32,11 +32,11 @@ def senders(found: tuple[BatchTrace, ...]) -> list[int]:
     return sorted(int(sender.trace_id, 16) for trace in found for sender in trace.senders)
 
 
-def test_a_batch_is_traced_from_arrival_to_settlement_with_the_senders_that_record(bench: Bench) -> None:
-    bench.queue("orders")
+def test_a_batch_is_traced_from_arrival_to_settlement_with_the_senders_that_record(namespaces: TwoNamespaces) -> None:
+    namespaces.queue("orders")
     before = time.time_ns()
-    bench.put(*(sent(number, recorded=number % 2 == 0) for number in range(2, 12)))
-    _, found = traced(bench)
+    namespaces.put(*(sent(number, recorded=number % 2 == 0) for number in range(2, 12)))
+    _, found = traced(namespaces)
     after = time.time_ns()
     assert sum(trace.messages for trace in found) == 10
     assert senders(found) == [2, 4, 6, 8, 10]
@@ -47,14 +47,16 @@ def test_a_batch_is_traced_from_arrival_to_settlement_with_the_senders_that_reco
         assert before <= trace.received <= trace.sent <= trace.answered <= trace.settled <= after
 
 
-def test_a_refusal_is_traced_as_one_and_what_arrives_after_all_is_traced_again(bench: Bench) -> None:  # S4, D6
-    bench.queue("orders")
-    bench.put(*(sent(number) for number in range(1, 6)))
+def test_a_refusal_is_traced_as_one_and_what_arrives_after_all_is_traced_again(
+    namespaces: TwoNamespaces,
+) -> None:  # S4, D6
+    namespaces.queue("orders")
+    namespaces.put(*(sent(number) for number in range(1, 6)))
     refused = {"x-ms-path": "orders", "traceparent": f"00-{99:032x}-{1:016x}-01"}
-    bench.smuggle(
+    namespaces.put_raw(
         section_bytes(Section.PROPERTIES, ["x" * 129]) + section_bytes(Section.APPLICATION_PROPERTIES, Map.of(refused))
     )
-    _, found = traced(bench)
+    _, found = traced(namespaces)
     arrived = tuple(trace for trace in found if not trace.error)
     assert senders(arrived) == [1, 2, 3, 4, 5]
     errors = [trace for trace in found if trace.error]
@@ -63,22 +65,24 @@ def test_a_refusal_is_traced_as_one_and_what_arrives_after_all_is_traced_again(b
 
 
 @pytest.mark.parametrize(("wanted", "recorded"), [(False, True), (True, False)])
-def test_nothing_is_traced_that_nobody_wants_or_records(bench: Bench, wanted: bool, recorded: bool) -> None:
-    bench.queue("orders")
-    bench.put(sent(1, recorded=recorded))
-    assert traced(bench, wanted)[1] == ()
+def test_nothing_is_traced_unless_it_is_wanted_and_recorded(
+    namespaces: TwoNamespaces, wanted: bool, recorded: bool
+) -> None:
+    namespaces.queue("orders")
+    namespaces.put(sent(1, recorded=recorded))
+    assert traced(namespaces, wanted)[1] == ()
 
 
 def test_few_are_kept_until_they_are_taken_and_few_senders_of_each(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    namespaces: TwoNamespaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traces, "MOST", 3)
     monkeypatch.setattr(traces, "MOST_LINKS", 2)
     destinations = [f"d{number}" for number in range(5)]
     for path in destinations:
-        bench.queue(path)
-    bench.put(*(sent(number, path) for number in range(1, 6) for path in destinations))
-    book, found = traced(bench)
+        namespaces.queue(path)
+    namespaces.put(*(sent(number, path) for number in range(1, 6) for path in destinations))
+    book, found = traced(namespaces)
     assert len(found) == 3
     assert max(len(trace.senders) for trace in found) <= 2
     assert book.take() == ()

@@ -13,7 +13,7 @@ from ..backlog_queues import queue_options
 from ..options import Moment, config_option, millis_of
 
 if TYPE_CHECKING:
-    from syphon.backlog import DeadLetter, SelectedQueue, Wanted
+    from syphon.backlog import DeadLetter, DeadLetterFilter, SelectedQueue
     from syphon.bus import Connection
 
     from ..backlog_queues import UnreachableQueue
@@ -45,20 +45,20 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return config_option(queue_options(command))
 
 
-def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> Wanted:
+def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> DeadLetterFilter:
     """The filters as one object."""
-    from syphon.backlog import Wanted
+    from syphon.backlog import DeadLetterFilter
 
     if after is not None and before is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
-    return Wanted(reason, destination, millis_of(after), millis_of(before))
+    return DeadLetterFilter(reason, destination, millis_of(after), millis_of(before))
 
 
 class Search:
     """Finds the selected dead letters, queue after queue. A queue out of reach does not hide the others."""
 
     def __init__(
-        self, chosen: Sequence[SelectedQueue], wanted: Wanted, limit: int | None = None, start: int = 1
+        self, chosen: Sequence[SelectedQueue], wanted: DeadLetterFilter, limit: int | None = None, start: int = 1
     ) -> None:
         self.unreachable: list[UnreachableQueue] = []
         self._chosen = chosen
@@ -88,7 +88,7 @@ class Search:
 
         try:
             for letter in read_dead_letters(connection, selected.queue, self._start):
-                if self._wanted.takes(letter):
+                if self._wanted.matches(letter):
                     yield selected, letter
         except SyphonError as error:
             self.unreachable.append((selected, error))

@@ -25,7 +25,7 @@ from .listing import as_record, show_groups
 
 if TYPE_CHECKING:
     from syphon.backlog import Group, SelectedQueue
-    from syphon.transfer import ReplayTally, Route
+    from syphon.transfer import ReplayResult, Route
 
     from ..backlog_queues import UnreachableQueue
 
@@ -139,7 +139,7 @@ class _Plan:
     work: list[tuple[SelectedQueue, set[int]]] = field(default_factory=list)
     """The queues, each with the sequence numbers of the selected messages."""
     would_stay: Counter[str] = field(default_factory=Counter)
-    tallies: list[tuple[SelectedQueue, ReplayTally]] = field(default_factory=list)
+    tallies: list[tuple[SelectedQueue, ReplayResult]] = field(default_factory=list)
     unreachable: list[UnreachableQueue] = field(default_factory=list)
 
     @property
@@ -152,17 +152,17 @@ class _Plan:
 
     def look(self, search: Search) -> None:
         """Notes the sequence numbers of the selected dead letters, and finds out which could not be put back."""
-        from syphon.backlog import DeadLetter, NotPutBack, grouped
+        from syphon.backlog import DeadLetter, grouped
+        from syphon.transfer import wall_clock
 
         def noted() -> Iterator[DeadLetter]:
             for assignment, letter in search:
                 if not self.work or self.work[-1][0] is not assignment:
                     self.work.append((assignment, set()))
                 self.work[-1][1].add(letter.sequence_number)
-                try:
-                    self._route(assignment)(letter.payload)
-                except NotPutBack as error:
-                    self.would_stay[str(error)] += 1
+                why_not = self._route(assignment).why_not(letter.payload, wall_clock())
+                if why_not is not None:
+                    self.would_stay[why_not] += 1
                 yield letter
 
         self.groups = grouped(noted())
@@ -193,7 +193,7 @@ class _Plan:
                         replay.stop, "Stopping: the command finishes or releases the messages it has received."
                     )
                     with _Progress(assignment.queue) as progress:
-                        self.tallies.append((assignment, replay.run(progress)))
+                        self.tallies.append((assignment, replay.replay(progress)))
                     if replay.stopping:
                         return
             except SyphonError as error:
@@ -248,7 +248,7 @@ class _Progress:
     def __enter__(self) -> _Progress:
         return self
 
-    def __call__(self, tally: ReplayTally) -> None:
+    def __call__(self, tally: ReplayResult) -> None:
         on_terminal = sys.stderr.isatty()
         now = time.monotonic()
         if now - self._shown_at < (0.1 if on_terminal else 1.0):

@@ -46,10 +46,10 @@ def show(
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17 --body --json
     """
-    from syphon.backlog import Wanted
+    from syphon.backlog import DeadLetterFilter
 
     chosen = selected_queues(load_settings(config_file), pairs, queues)
-    searches = [Search([selected], Wanted(), limit=1, start=sequence_number) for selected in chosen]
+    searches = [Search([selected], DeadLetterFilter(), limit=1, start=sequence_number) for selected in chosen]
     found = [letter for search in searches for _, letter in search if letter.sequence_number == sequence_number]
     unreachable = [one for search in searches for one in search.unreachable]
     report_unreachable(unreachable)

@@ -1,10 +1,11 @@
-"""The account of a pump: each message that came in goes out once, with an outcome.
+"""The unsettled messages of a pump: each message that the pump receives leaves it once, with one outcome.
 
 At every moment: received = forwarded + dead-lettered + left + in hand.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,12 +15,11 @@ from syphon.bus import Arrival
 from syphon.model import Counters, Outcome, Result
 
 from .batches import Transfer
-from .clock import wall_clock
 from .traces import Traces
 
 
 class Ended(StrEnum):
-    """Why a pump stopped taking messages."""
+    """Why a pump stopped receiving messages."""
 
     QUIET = "quiet"
     LEASE = "lease"
@@ -35,16 +35,16 @@ class PumpCounters(Counters):
     bytes_in_hand: int = 0
     ended: Ended | None = None
     busy: bool = False
-    """Its lease was over while messages still came: there is more to do."""
+    """Messages were still arriving when the lease ended: there is more to do."""
 
 
-class InHand:
-    """What is in hand, and what became of the rest."""
+class Unsettled:
+    """Keeps the messages that are received and not settled, counts them, and records the outcome of each."""
 
     def __init__(self, queue: str, record: Callable[[Outcome], None], now: Callable[[], float], traces: Traces) -> None:
-        self.tally = PumpCounters()
-        self.in_hand: dict[Arrival, Transfer | None] = {}
-        """Oldest first. None: it has no way to go, and is only being settled."""
+        self.counters = PumpCounters()
+        self.transfers: dict[Arrival, Transfer | None] = {}
+        """The messages in hand, oldest first. None: the message cannot be forwarded and only waits to be settled."""
         self._queue = queue
         self._record = record
         self._now = now
@@ -52,35 +52,37 @@ class InHand:
         self._reasons: dict[Arrival, str] = {}
 
     def receive(self, arrival: Arrival) -> None:
-        self.in_hand[arrival] = None
-        self.tally.received += 1
-        self.tally.bytes_in_hand += len(arrival.payload)
-        self.tally.in_hand = len(self.in_hand)
+        """Adds a message that has just arrived."""
+        self.transfers[arrival] = None
+        self.counters.received += 1
+        self.counters.bytes_in_hand += len(arrival.payload)
+        self.counters.in_hand = len(self.transfers)
 
     def note(self, arrival: Arrival, reason: str) -> None:
-        """Why it is being settled as it is, for the time when it has been."""
+        """Keeps the reason of a settlement until the service has confirmed the settlement."""
         self._reasons[arrival] = reason
 
     def finish(
         self, arrival: Arrival, result: Result, reason: str | None = None, possible_duplicate: bool = False
     ) -> None:
-        transfer = self.in_hand.pop(arrival)
+        """Removes a message and records its outcome."""
+        transfer = self.transfers.pop(arrival)
         noted = self._reasons.pop(arrival, "")
         size = len(arrival.payload) if transfer is None else transfer.size
         duplicate = possible_duplicate or (transfer is not None and transfer.possible_duplicate)
         if transfer is not None and transfer.trace is not None:
             self._traces.settle(transfer.trace)
-        tally = self.tally
-        tally.in_hand = len(self.in_hand)
-        tally.bytes_in_hand -= size
-        tally.possible_duplicates += duplicate
+        counters = self.counters
+        counters.in_hand = len(self.transfers)
+        counters.bytes_in_hand -= size
+        counters.possible_duplicates += duplicate
         if result is Result.FORWARDED:
-            tally.forwarded += 1
-            tally.bytes_forwarded += size
+            counters.forwarded += 1
+            counters.bytes_forwarded += size
         elif result is Result.DEAD_LETTERED:
-            tally.dead_lettered += 1
+            counters.dead_lettered += 1
         else:
-            tally.left += 1
+            counters.left += 1
         self._record(self._outcome(arrival, transfer, size, result, noted if reason is None else reason, duplicate))
 
     def _outcome(
@@ -89,26 +91,31 @@ class InHand:
         wall = wall_clock()
         received_at = wall - round((self._now() - arrival.received_at) * 1000)
         if transfer is None:
-            facts = stamps_of(arrival.payload)
+            stamps = stamps_of(arrival.payload)
             message_id, destination, session_id, forwarded_at = "", "", None, None
         else:
-            _, path, found_id, session_id, _, _, facts = transfer.restored
+            _, path, found_id, session_id, _, _, stamps = transfer.restored
             message_id, destination = "" if found_id is None else str(found_id), path.name
             forwarded_at = transfer.forwarded_at
-        # By position, for every message comes here: names would cost as much as all else in it.
+        # By position, because this runs for every message: keywords would cost as much as the rest of the function.
         return Outcome(
             self._queue,
-            facts.sequence_number,
+            stamps.sequence_number,
             message_id,
             destination,
             session_id,
-            facts.enqueued_at,
+            stamps.enqueued_at,
             received_at,
             forwarded_at,
             wall,
             size,
-            facts.delivery_count,
+            stamps.delivery_count,
             result,
             reason,
             duplicate,
         )
+
+
+def wall_clock() -> int:
+    """The wall clock, for what is recorded: milliseconds since 1970. Waits and deadlines use a monotonic clock."""
+    return time.time_ns() // 1_000_000

@@ -1,12 +1,15 @@
-"""What backlog queues are called (P1), and where nothing is ever forwarded to (D13)."""
+"""The names of backlog queues (P1), their description (P2, P3), and paths that are never a destination (D13)."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.backlog import (
+    DOCUMENTED,
     BacklogQueue,
     backlog_queues,
     never_a_destination,
@@ -53,7 +56,7 @@ def test_capitals_make_no_difference_in_a_name() -> None:
         "contoso/x-servicebus-transfer/00",
     ],
 )
-def test_other_names_are_no_backlog_queues(name: str) -> None:  # P4: nobody else's queue is taken for an extra one
+def test_other_names_are_no_backlog_queues(name: str) -> None:  # P4: a queue of another owner does not count as extra
     assert parse_queue_name(name) is None
 
 
@@ -152,3 +155,30 @@ def test_the_operators_patterns_decide_whatever_the_capitals_and_never_beyond_na
     path: str, allow: list[str], allowed: bool
 ) -> None:
     assert (not_allowed(EntityPath.of(path), PathPatterns.of(allow)) is None) is allowed
+
+
+def test_the_documented_description_is_the_articles() -> None:  # P2
+    assert DOCUMENTED.written() == {
+        "max_size_in_megabytes": "5120",
+        "max_delivery_count": "2147483647",
+        "default_message_time_to_live": "P10675199DT2H48M5.4775807S",
+        "auto_delete_on_idle": "P10675199DT2H48M5.4775807S",
+        "lock_duration": "PT1M",
+        "dead_lettering_on_message_expiration": "true",
+        "enable_batched_operations": "true",
+    }
+
+
+def test_a_queue_as_documented_differs_in_nothing() -> None:  # P3
+    assert DOCUMENTED.differences(dataclasses.replace(DOCUMENTED)) == []
+
+
+def test_each_difference_is_told_by_its_property() -> None:  # P3
+    found = dataclasses.replace(
+        DOCUMENTED, max_delivery_count=10, lock_duration=30_000, dead_lettering_on_message_expiration=False
+    )
+    assert [str(difference) for difference in DOCUMENTED.differences(found)] == [
+        "max_delivery_count is 10, documented is 2147483647",
+        "lock_duration is PT30S, documented is PT1M",
+        "dead_lettering_on_message_expiration is false, documented is true",
+    ]

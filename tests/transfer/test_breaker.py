@@ -1,4 +1,4 @@
-"""A destination that does not work is left alone, longer each time, and the others never notice."""
+"""A destination that does not work backs off, longer each time, and does not affect the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syphon.transfer.options import PumpOptions
 from syphon.transfer.pump import PERMANENT
 from syphon.transfer.traces import Traces
 from tests.support.destination_trial import Trial, trial
-from tests.transfer.conftest import Bench, aliased
+from tests.transfer.conftest import TwoNamespaces, aliased
 
 __all__ = ["trial"]
 
@@ -39,36 +39,36 @@ __all__ = ["trial"]
 def test_each_failure_in_a_row_doubles_the_wait_up_to_two_minutes(  # S4, S5, S9
     trial: Trial, condition: str, pauses: list[float]
 ) -> None:
-    trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition))
+    trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition))
     assert [trial.pause() for _ in pauses] == pauses
 
 
 def test_a_success_starts_over(trial: Trial) -> None:  # S9
     busy = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy")
-    trial.bench.fault(busy)
+    trial.namespaces.fault(busy)
     assert [trial.pause(), trial.pause()] == [10, 20]
-    trial.bench.emulator.call(trial.bench.primary.faults.clear)
+    trial.namespaces.emulator.call(trial.namespaces.primary.faults.clear)
     trial.send()
-    assert len(trial.progress.accepted) == 1
+    assert len(trial.results.accepted) == 1
     assert isinstance(trial.destination.state, Available)
-    trial.bench.fault(busy)
+    trial.namespaces.fault(busy)
     assert trial.pause() == 10
 
 
 def test_after_a_failure_one_batch_goes_ahead_and_the_others_wait_for_its_answer(trial: Trial) -> None:  # S5
-    busy = trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
+    busy = trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
     trial.pause()
     for number in range(50):
         trial.offer(f"key {number}")  # fifty keys are fifty batches
-    trial.turn(lambda: len(trial.progress.left) == 51)
+    trial.turn(lambda: len(trial.results.left) == 51)
     assert busy.struck == 2
 
 
 def test_many_batches_that_fail_together_are_one_failure(trial: Trial) -> None:  # S5, S9
-    busy = trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
+    busy = trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
     for number in range(10):
         trial.offer(f"key {number}")
-    trial.turn(lambda: len(trial.progress.left) == 10)
+    trial.turn(lambda: len(trial.results.left) == 10)
     assert busy.struck == 10
     state = trial.destination.state
     assert isinstance(state, BackingOff)
@@ -77,29 +77,29 @@ def test_many_batches_that_fail_together_are_one_failure(trial: Trial) -> None: 
 
 def test_what_fails_beside_it_does_not_shorten_the_wait_of_a_busy_one(trial: Trial) -> None:  # S5
     for condition in ("com.microsoft:server-busy", "com.microsoft:timeout"):
-        trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition, times=1))
+        trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition, times=1))
     trial.offer("first")
     trial.offer("second")
-    trial.turn(lambda: len(trial.progress.left) == 2)
+    trial.turn(lambda: len(trial.results.left) == 2)
     state = trial.destination.state
     assert isinstance(state, BackingOff)
     assert (state.until - trial.now, type(state.because)) == (10, DestinationBusy)
 
 
-def test_who_may_not_send_there_tries_again_in_a_minute(trial: Trial) -> None:  # S4: no word about a message
-    trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="amqp:unauthorized-access"))
+def test_a_pump_without_the_right_to_send_tries_again_in_a_minute(trial: Trial) -> None:  # S4: no word about a message
+    trial.namespaces.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="amqp:unauthorized-access"))
     assert [trial.pause(), trial.pause()] == [60, 120]
 
 
 def test_what_the_operator_does_not_call_permanent_is_tried_again_in_half_a_minute(trial: Trial) -> None:  # S4
     trial.destination = Destination("orders", PERMANENT - {DestinationMissing})
-    missing = trial.bench.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:not-found"))
+    missing = trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:not-found"))
     assert [trial.pause(), trial.pause()] == [30, 60]
     assert missing.struck == 2
 
 
 def test_a_link_that_breaks_is_opened_again_at_once_but_not_for_ever(trial: Trial) -> None:  # S3: no hot loop
-    broken = trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders"))
+    broken = trial.namespaces.fault(Fault(Action.DETACH, Operation.ATTACH, "orders"))
     assert [trial.pause(), trial.pause()] == [1, 2]
     assert broken.struck == 6
 
@@ -126,26 +126,26 @@ def test_what_was_settled_without_a_word_is_not_sent_again_and_again(  # D10, S3
 
     monkeypatch.setattr(AmqpSession, "answer", say_nothing)
     trial.send()
-    ((left, _),) = trial.progress.left
+    ((left, _),) = trial.results.left
     assert left.possible_duplicate
-    assert trial.bench.active("orders") == 1
+    assert trial.namespaces.active("orders") == 1
 
 
 def test_a_destination_that_refused_everything_is_looked_at_again_in_half_a_minute(trial: Trial) -> None:  # S4
-    trial.bench.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="com.microsoft:entity-disabled"))
+    trial.namespaces.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="com.microsoft:entity-disabled"))
     trial.send()
     assert isinstance(trial.destination.state, Rejecting)
-    trial.bench.emulator.call(trial.bench.primary.faults.clear)
+    trial.namespaces.emulator.call(trial.namespaces.primary.faults.clear)
     trial.now += 29.9
     trial.send()
-    assert (len(trial.progress.refused), len(trial.progress.accepted)) == (2, 0)
+    assert (len(trial.results.refused), len(trial.results.accepted)) == (2, 0)
     trial.now += 0.1
     trial.send()
-    assert (len(trial.progress.refused), len(trial.progress.accepted)) == (2, 1)
+    assert (len(trial.results.refused), len(trial.results.accepted)) == (2, 1)
 
 
 def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Trial) -> None:  # S4, S8, D10
-    silent = trial.bench.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
+    silent = trial.namespaces.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
     before = time.monotonic()
     trial.offer(None)
     trial.turn(lambda: silent.struck == 1)
@@ -154,38 +154,38 @@ def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Tr
     trial.turn_once()
     assert isinstance(trial.destination.state, Available)
     trial.now = after + 60.001
-    trial.turn(lambda: len(trial.progress.left) == 1)
+    trial.turn(lambda: len(trial.results.left) == 1)
     state = trial.destination.state
     assert isinstance(state, BackingOff)
     assert isinstance(state.because, DestinationSilent)
     assert "'orders' has not answered for 60 seconds" in str(state.because)
-    assert trial.progress.left[0][0].possible_duplicate  # it has arrived, and nobody was told
+    assert trial.results.left[0][0].possible_duplicate  # it has arrived, and the answer was lost
 
 
 def test_a_few_messages_without_a_key_do_not_wait_for_those_with_keys(trial: Trial) -> None:  # S3
-    """They wait for company as long as something is under way; where others come and go, that may be for ever."""
-    unanswered = trial.bench.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
+    """A small batch waits while others are under way. If there are always others, that could be for ever."""
+    unanswered = trial.namespaces.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
     trial.offer("first")
     trial.turn(lambda: unanswered.struck == 1)
     trial.offer(None)
     trial.offer("second")
-    trial.turn(lambda: len(trial.progress.accepted) == 2)
+    trial.turn(lambda: len(trial.results.accepted) == 2)
 
 
 def test_one_that_was_stuck_when_it_failed_has_its_time_again_after_the_wait(trial: Trial) -> None:  # S3
     trial.destination._stuck_since = trial.now - 100
     trial.destination._fail(DestinationBusy(), trial.now)
     trial.now += 10
-    trial.send()  # over a link that has to be opened first
-    assert (len(trial.progress.accepted), len(trial.progress.left)) == (1, 0)
+    trial.send()  # the link must be opened first
+    assert (len(trial.results.accepted), len(trial.results.left)) == (1, 0)
 
 
 def test_a_link_that_is_owed_an_answer_is_watched_when_nothing_waits_for_it_any_more(trial: Trial) -> None:  # S3
-    """Nobody else would close it before the connection counts as dead, and all destinations with it."""
-    hung = trial.bench.fault(Fault(Action.HANG, Operation.ATTACH, "orders"))
-    destinations = Destinations(PumpOptions(), Traces())
+    """Otherwise it stays until the connection counts as dead, and all destinations with it."""
+    hung = trial.namespaces.fault(Fault(Action.HANG, Operation.ATTACH, "orders"))
+    destinations = Destinations(PumpOptions(), Traces(), lambda _: None)
     trial.offer(None)
-    (waits,) = trial.destination.give_up()
+    (waits,) = trial.destination.take_unsent()
     found = destinations.find(EntityPath.of("orders"))
     assert isinstance(found, Destination)
     destinations.offer(found, waits)
@@ -203,13 +203,15 @@ def test_a_link_that_is_owed_an_answer_is_watched_when_nothing_waits_for_it_any_
     assert (left(80), found.has_link()) == (0, False)
 
 
-def test_who_waits_is_told_with_the_reason_the_time_and_how_many_were_left(bench: Bench) -> None:  # D7
-    bench.queue("orders")
-    bench.queue("full")
-    bench.emulator.call(lambda: setattr(bench.primary.entity("full"), "quota_bytes", 0))
-    bench.put(*(aliased(f"{i}", "full" if i % 2 else "orders") for i in range(20)))
-    pump, _ = bench.run()
-    (waiting,) = pump.waiting()
+def test_a_destination_that_backs_off_is_shown_with_reason_time_and_messages_left(
+    namespaces: TwoNamespaces,
+) -> None:  # D7
+    namespaces.queue("orders")
+    namespaces.queue("full")
+    namespaces.emulator.call(lambda: setattr(namespaces.primary.entity("full"), "quota_bytes", 0))
+    namespaces.put(*(aliased(f"{i}", "full" if i % 2 else "orders") for i in range(20)))
+    pump, _ = namespaces.run()
+    (waiting,) = pump.backing_off()
     assert (waiting.path, waiting.left) == ("full", 10)
     assert 0 < waiting.seconds <= 30
     assert "amqp:resource-limit-exceeded" in waiting.reason

@@ -1,0 +1,133 @@
+"""Backlog queues: their names, their documented description, and the paths that can never be a destination.
+
+A backlog queue is `<primary>/x-servicebus-transfer/<n>` and lives in the secondary namespace (P1). Names of Service Bus
+are not case-sensitive, so reading a name here is not, either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import NewType
+
+from syphon.model import EntityPath, PathPatterns, first_label
+
+from .times import FOREVER, iso_duration
+
+QueueName = NewType("QueueName", str)
+
+NOT_ALLOWED = "DestinationNotAllowed"
+"""The DeadLetterReason of a message whose destination is not allowed (D13)."""
+MARK = "x-servicebus-transfer"
+_NOT_IN_A_NAME = frozenset("@?#*\\%")
+"""No entity has these characters in its name. Some of them, and dots, have a meaning in an address: `billing/../orders`
+matches `billing/*`, and a server that resolves it is at `orders`."""
+_NAME = re.compile(rf"([^/]+)/{MARK}/(0|[1-9][0-9]{{0,8}})", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BacklogQueue:
+    """One backlog queue: the label of its primary, and its index."""
+
+    primary: str
+    index: int
+
+    @property
+    def name(self) -> QueueName:
+        return QueueName(f"{self.primary}/{MARK}/{self.index}")
+
+
+def backlog_queues(primary: str, count: int) -> list[BacklogQueue]:
+    """The queues of a primary, index in [0, count) (P1)."""
+    return [BacklogQueue(primary, index) for index in range(count)]
+
+
+def parse_queue_name(name: str) -> BacklogQueue | None:
+    """The backlog queue of a name; None if the name is not that of a backlog queue. `07` is not an index."""
+    found = _NAME.fullmatch(name)
+    return BacklogQueue(found[1], int(found[2])) if found else None
+
+
+def primary_label(host: str, pair: str, override: str | None = None) -> str:
+    """The primary's label in the names of its queues: the first label of its host, `contoso` for contoso.servicebus…
+
+    An IP address or localhost has no such label: then it is the name of the pair. `override` always wins.
+    """
+    return override or first_label(host) or pair
+
+
+def never_a_destination(path: EntityPath) -> str | None:
+    """Why a path can never be a destination (D13), whatever the operator allows; None if it can."""
+    parts = path.key.split("/")
+    if not path.name.isprintable() or _NOT_IN_A_NAME & set(path.name) or not {"", ".", ".."}.isdisjoint(parts):
+        return "no queue or topic can be called that"
+    if parts[-2:-1] == [MARK]:
+        return "it is a backlog queue: the message would come back to the backlog"
+    if any(part.startswith("$") for part in parts):
+        return "it is a part of an entity ($…), not a queue or topic"
+    if "subscriptions" in parts[1:-1]:
+        return "it is a subscription: only its topic takes messages"
+    return None
+
+
+def not_allowed(path: EntityPath, allow: PathPatterns) -> str | None:
+    """Why no message may be forwarded to a path (D13): by its nature, or by the settings; None if one may."""
+    never = never_a_destination(path)
+    if never is None and not allow.fit(path):
+        return "the configuration does not allow it"
+    return never
+
+
+def not_allowed_text(path: EntityPath, why: str) -> str:
+    """The description of a dead letter whose destination is not allowed."""
+    return f"x-ms-path names {path.name!r} as the destination: {why}."
+
+
+# --- the documented description --------------------------------------------------------------------------------------
+
+_DURATIONS = frozenset({"default_message_time_to_live", "auto_delete_on_idle", "lock_duration"})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One property in which a queue differs from the documented description; both values as people write them."""
+
+    property: str
+    found: str
+    documented: str
+
+    def __str__(self) -> str:
+        return f"{self.property} is {self.found}, documented is {self.documented}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDescription:
+    """The properties that are set on a backlog queue; the others have their defaults. Durations in milliseconds."""
+
+    max_size_in_megabytes: int = 5120
+    max_delivery_count: int = 2**31 - 1
+    default_message_time_to_live: int = FOREVER
+    auto_delete_on_idle: int = FOREVER
+    lock_duration: int = 60_000
+    dead_lettering_on_message_expiration: bool = True
+    enable_batched_operations: bool = True
+
+    def differences(self, found: QueueDescription) -> list[Difference]:
+        """Each property in which `found` differs (P3): it is the owner's decision, but worth a warning."""
+        mine, theirs = self.written(), found.written()
+        return [Difference(name, theirs[name], mine[name]) for name in mine if mine[name] != theirs[name]]
+
+    def written(self) -> dict[str, str]:
+        """Every property by its name, as the service writes it."""
+        return {field.name: _written(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+def _written(name: str, value: int) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return iso_duration(value) if name in _DURATIONS else str(value)
+
+
+DOCUMENTED = QueueDescription()
+"""The description that P2 asks for."""

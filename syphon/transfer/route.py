@@ -1,0 +1,89 @@
+"""Routes: what the pump sends for a message that it has received, and where it may send it.
+
+There is one for the messages of a backlog queue, and two for dead letters: back into the backlog queue, or to the
+destination (X4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from syphon.backlog import (
+    NOT_ALLOWED,
+    NotPutBack,
+    Restored,
+    Ttl,
+    Unrestorable,
+    UnrestorableReason,
+    not_allowed,
+    not_allowed_text,
+    put_back,
+    restore,
+    stamps_of,
+)
+from syphon.config import PairSettings
+from syphon.model import EntityPath, PathPatterns
+
+
+class Restore(Protocol):
+    """Makes the message to send out of the message that was received: `syphon.backlog.restore`, or one like it."""
+
+    def __call__(self, payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl) -> Restored | Unrestorable: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a message gets from its queue to its destination."""
+
+    restore: Restore
+    objection: Callable[[EntityPath], str | None]
+    """Why nothing may be sent to a path (D13); None if it may."""
+    ttl: Ttl = Ttl.RESTORE
+
+    def why_not(self, payload: bytes, now: int) -> str | None:
+        """Why a message cannot take this route; None if it can. For a look beforehand: nothing is sent."""
+        restored = self.restore(payload, enqueued_at=None, now=now, ttl=self.ttl)
+        if isinstance(restored, Unrestorable):
+            return f"{restored.reason.value}: {restored.description}"
+        objection = self.objection(restored.destination)
+        return None if objection is None else f"{NOT_ALLOWED}: {not_allowed_text(restored.destination, objection)}"
+
+
+def from_backlog(ttl: Ttl, allow: PathPatterns) -> Route:
+    """The route of a backlog message: restored, to its destination, if the operator allows it (D13)."""
+    # `restore` itself: this runs for every message, and a function around it would cost a Python frame.
+    return Route(restore, lambda path: not_allowed(path, allow), ttl)
+
+
+def to_backlog(queue: str, path: str | None = None) -> Route:
+    """The route of a dead letter back into its backlog queue; from there the syphon forwards it."""
+    destination = EntityPath.of(queue)
+
+    def put_into_queue(payload: bytes, **_: object) -> Restored | Unrestorable:
+        try:
+            copy = put_back(payload, path)
+        except NotPutBack as error:
+            return Unrestorable(UnrestorableReason.MALFORMED, str(error))
+        return Restored(copy, destination, None, None, None, len(copy), stamps_of(payload))
+
+    return Route(put_into_queue, lambda _: None)
+
+
+def to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Route:
+    """The route of a dead letter to its destination: restored like a backlog message, and only where one may go (D13).
+
+    `path` is the destination to use instead of the one that the message names.
+    """
+
+    def restore_dead_letter(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl) -> Restored | Unrestorable:
+        stamps = stamps_of(payload)
+        try:
+            copy = put_back(payload, path)
+        except NotPutBack as error:
+            return Unrestorable(UnrestorableReason.MALFORMED, str(error))
+        restored = restore(copy, enqueued_at=enqueued_at or stamps.enqueued_at or None, now=now, ttl=ttl)
+        return restored if isinstance(restored, Unrestorable) else restored._replace(stamps=stamps)
+
+    return Route(restore_dead_letter, lambda found: not_allowed(found, pair.destinations.allowed), ttl)

@@ -1,0 +1,84 @@
+"""Routes: what is sent for a message, and where it may go."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from syphon.amqp import Map, Section, data_section, section_bytes
+from syphon.backlog import Restored, Ttl, Unrestorable, UnrestorableReason
+from syphon.config import DestinationSettings, NamespaceSettings, PairSettings
+from syphon.model import PathPatterns
+from syphon.transfer.route import Route, from_backlog, to_backlog, to_destination
+
+NOW = 1_700_000_000_000
+QUEUE = "contoso/x-servicebus-transfer/0"
+NO_MESSAGE = b"\x00\x53\x74\xff\xff"
+
+
+def pair(*allow: str) -> PairSettings:
+    settings = [
+        NamespaceSettings(connection_string=SecretStr(f"Endpoint=sb://{name}/;SharedAccessKeyName=a;SharedAccessKey=b"))
+        for name in ("contoso.example", "contoso-dr.example")
+    ]
+    return PairSettings(
+        name="contoso",
+        primary=settings[0],
+        secondary=settings[1],
+        destinations=DestinationSettings(allow=list(allow)),
+    )
+
+
+def message(path: str) -> bytes:
+    return section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"x-ms-path": path})) + data_section(b"x")
+
+
+def dead_letter(path: str) -> bytes:
+    properties = {"x-ms-path": path, "DeadLetterReason": "r", "DeadLetterErrorDescription": "d"}
+    return section_bytes(Section.APPLICATION_PROPERTIES, Map.of(properties)) + data_section(b"x")
+
+
+def sent(route: Route, payload: bytes) -> Restored:
+    restored = route.restore(payload, enqueued_at=None, now=NOW, ttl=route.ttl)
+    assert isinstance(restored, Restored)
+    return restored
+
+
+def test_a_backlog_message_goes_to_its_destination_without_its_aliases() -> None:  # M2
+    restored = sent(from_backlog(Ttl.RESTORE, PathPatterns()), message("orders"))
+    assert (restored.payload, restored.destination.name) == (data_section(b"x"), "orders")
+
+
+def test_a_dead_letter_goes_back_into_its_queue_with_its_aliases() -> None:  # X4
+    restored = sent(to_backlog(QUEUE), dead_letter("orders"))
+    assert (restored.payload, restored.destination.name) == (message("orders"), QUEUE)
+    assert to_backlog(QUEUE).why_not(dead_letter("orders"), NOW) is None  # no other route may end in a backlog queue
+
+
+def test_a_dead_letter_goes_to_its_destination_or_to_another_one() -> None:  # X4
+    restored = sent(to_destination(pair("*"), Ttl.RESTORE), dead_letter("orders"))
+    assert (restored.payload, restored.destination.name) == (data_section(b"x"), "orders")
+    restored = sent(to_destination(pair("*"), Ttl.RESTORE, "billing"), dead_letter("orders"))
+    assert restored.destination.name == "billing"
+
+
+@pytest.mark.parametrize("path", ["secret", QUEUE, "orders/$deadletterqueue", "events/subscriptions/all"])
+def test_no_route_leads_where_nothing_may_go(path: str) -> None:  # D13
+    routes = from_backlog(Ttl.RESTORE, PathPatterns.of(["orders*"])), to_destination(pair("orders*"), Ttl.RESTORE)
+    for route in routes:
+        why_not = route.why_not(dead_letter(path), NOW)
+        assert why_not is not None
+        assert why_not.startswith(f"DestinationNotAllowed: x-ms-path names '{path}' as the destination: ")
+        assert route.why_not(dead_letter("orders"), NOW) is None
+
+
+@pytest.mark.parametrize(
+    "route", [from_backlog(Ttl.RESTORE, PathPatterns()), to_backlog(QUEUE), to_destination(pair("*"), Ttl.RESTORE)]
+)
+def test_bytes_that_are_no_message_take_no_route(route: Route) -> None:  # M4
+    restored = route.restore(NO_MESSAGE, enqueued_at=None, now=NOW, ttl=route.ttl)
+    assert isinstance(restored, Unrestorable)
+    assert restored.reason is UnrestorableReason.MALFORMED
+    why_not = route.why_not(NO_MESSAGE, NOW)
+    assert why_not is not None
+    assert "not well-formed" in why_not
