@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -20,6 +19,7 @@ from syphon.config import Credential
 from syphon.config import NamespaceSettings as Settings
 from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, Operation, Outage
 from syphon.model.errors import DestinationBusy, DestinationUnreachable, Interrupted, NotAuthorized, SyphonError
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -33,17 +33,10 @@ def reached(emulator: BackgroundEmulator, connection_string: str | None = None) 
     return namespace_of(Settings(connection_string=SecretStr(string)), "")
 
 
-def until(so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not so():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
-
-
 def test_it_is_opened_in_the_background_without_waiting(emulator: BackgroundEmulator) -> None:
     namespace = reached(emulator)
     assert namespace.connection() is None
-    until(lambda: namespace.connection() is not None)
+    eventually(lambda: namespace.connection() is not None)
     was = namespace.status
     namespace.close()
     assert (was, namespace.status) == (NamespaceStatus.OPENED, NamespaceStatus.CLOSED)
@@ -54,7 +47,7 @@ def test_bytes_not_acknowledged_within_half_a_minute_break_the_connection(  # WI
     emulator: BackgroundEmulator,
 ) -> None:
     namespace = reached(emulator)
-    until(lambda: namespace.connection() is not None)
+    eventually(lambda: namespace.connection() is not None)
     connection = namespace.connection()
     assert connection is not None
     with socket.socket(fileno=os.dup(connection.wire.fileno())) as same:
@@ -64,7 +57,7 @@ def test_bytes_not_acknowledged_within_half_a_minute_break_the_connection(  # WI
 
 def test_a_broken_connection_is_opened_again(emulator: BackgroundEmulator) -> None:  # C3
     namespace = reached(emulator)
-    until(lambda: namespace.connection() is not None)
+    eventually(lambda: namespace.connection() is not None)
     first = namespace.connection()
     assert first is not None
     emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.REFUSE))
@@ -73,12 +66,12 @@ def test_a_broken_connection_is_opened_again(emulator: BackgroundEmulator) -> No
         first.read()
         return first.wire.failure is not None
 
-    until(broken)
-    until(lambda: namespace.connection() is None and namespace.error is not None)
+    eventually(broken)
+    eventually(lambda: namespace.connection() is None and namespace.error is not None)
     assert isinstance(namespace.error, DestinationUnreachable)
     assert namespace.status is NamespaceStatus.OPENED
     emulator.call(emulator["contoso"].namespace.faults.end_outage)
-    until(lambda: namespace.connection() is not None)
+    eventually(lambda: namespace.connection() is not None)
     assert namespace.error is None
     namespace.close()
 
@@ -94,8 +87,8 @@ def test_a_namespace_that_is_out_is_tried_again_after_pauses_that_double_up_to_t
     namespace = Namespace("contoso", connect, lambda: clock)
     for pause in (1, 2, 4, 8, 16, 32, 64, 120, 120):
         tries = len(tried) + 1
-        until(lambda tries=tries: namespace.connection() is None and len(tried) == tries and told(namespace))  # type: ignore[misc]
-        until(lambda: opening() == 0)  # a thread lives on for a moment after it has stored its result
+        eventually(lambda tries=tries: namespace.connection() is None and len(tried) == tries and told(namespace))  # type: ignore[misc]
+        eventually(lambda: opening() == 0)  # a thread lives on for a moment after it has stored its result
         clock += pause - 0.001
         assert namespace.connection() is None
         assert (opening(), len(tried)) == (0, tries), f"{pause} s are not over"
@@ -118,7 +111,7 @@ def test_an_opening_that_fails_is_not_repeated_by_the_sdk(emulator: BackgroundEm
     refused = Fault(Action.ERROR, Operation.CONNECT)
     emulator.call(lambda: emulator["contoso"].namespace.faults.add(refused))
     namespace = reached(emulator)
-    until(lambda: namespace.connection() is None and namespace.error is not None)
+    eventually(lambda: namespace.connection() is None and namespace.error is not None)
     assert refused.struck == 1
     namespace.close()
 
@@ -138,11 +131,11 @@ def test_one_that_breaks_as_soon_as_it_is_open_is_reopened_after_a_pause(  # S5,
 
     with ServiceBusClient.from_connection_string(emulator["contoso"].connection_string) as client:
         namespace = Namespace("contoso", connect, lambda: now[0])
-        until(lambda: namespace.connection() is not None)
+        eventually(lambda: namespace.connection() is not None)
         for pause in pauses:
             assert namespace.connection() is None
             now[0] += pause
-            until(lambda: namespace.connection() is not None)
+            eventually(lambda: namespace.connection() is not None)
         namespace.close()
     assert [later - earlier for earlier, later in pairwise(opened)] == pauses
 
@@ -151,7 +144,7 @@ def test_refused_credentials_are_a_fault_and_stay_one(emulator: BackgroundEmulat
     good = emulator["contoso"].connection_string
     namespace = reached(emulator, good.replace("SAS_KEY_VALUE", "another-key"))
     with pytest.raises(NotAuthorized, match="credentials were refused") as refused:
-        until(lambda: namespace.connection() is not None)
+        eventually(lambda: namespace.connection() is not None)
     assert (namespace.status, namespace.reason) == (NamespaceStatus.FAULTED, refused.value)
     with pytest.raises(NotAuthorized):
         namespace.connection()
@@ -161,7 +154,7 @@ def test_refused_credentials_are_a_fault_and_stay_one(emulator: BackgroundEmulat
 
 def test_a_closed_one_raises_when_it_is_used(emulator: BackgroundEmulator) -> None:  # C3
     namespace = reached(emulator)
-    until(lambda: namespace.connection() is not None)
+    eventually(lambda: namespace.connection() is not None)
     connection = namespace.connection()
     namespace.close()
     assert connection is not None
@@ -177,7 +170,7 @@ def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: 
 
     def connect() -> Connection:
         go_on.wait(20)
-        until(lambda: reachable.connection() is not None)
+        eventually(lambda: reachable.connection() is not None)
         connection = reachable.connection()
         assert connection is not None
         opened.append(connection)
@@ -199,7 +192,7 @@ def test_a_credential_that_cannot_be_made_is_a_fault_that_names_it(monkeypatch: 
     settings = Settings(namespace="contoso.servicebus.windows.net", credential=Credential.WORKLOAD_IDENTITY)
     namespace = namespace_of(settings, "orders")
     with pytest.raises(NotAuthorized, match="workload"):
-        until(lambda: namespace.connection() is not None)
+        eventually(lambda: namespace.connection() is not None)
     assert namespace.status is NamespaceStatus.FAULTED
     namespace.close()
 
@@ -210,4 +203,4 @@ def test_an_unexpected_error_is_raised_where_the_connection_is_requested() -> No
 
     namespace = Namespace("contoso", connect)
     with pytest.raises(ZeroDivisionError):
-        until(lambda: namespace.connection() is not None)
+        eventually(lambda: namespace.connection() is not None)

@@ -15,8 +15,9 @@ from syphon.cli import ExitCode
 from tests.faults.checker import Verdict
 from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
 from tests.faults.scenario import Ending, Scenario, Summary, kill
-from tests.support.processes import Running, eventually, parent_of, python_workers
+from tests.support.processes import Running, parent_of, python_workers
 from tests.support.spark_cluster import cluster
+from tests.support.waiting import eventually
 
 IN_HAND = 100
 """The messages that a transfer at this rate may have in hand: those of one second."""
@@ -110,7 +111,7 @@ class PythonWorkersEnded(OnDrain):
         self.ended = 0
         number = signal.SIGTERM if self.ending is Ending.CLEAN else signal.SIGKILL
         for _ in range(self.times):
-            victims = eventually(lambda: python_workers(running), explain=lambda: running.said)
+            victims = eventually(lambda: python_workers(running), what=lambda: running.said)
             for pid in victims:
                 os.kill(pid, number)
             self.ended += 1
@@ -118,7 +119,7 @@ class PythonWorkersEnded(OnDrain):
 
     def until_moved(self, more: int, running: Running) -> None:
         moment = min(self.site.moved() + more, self.volume)
-        eventually(lambda: self.site.moved() >= moment, explain=lambda: running.said)
+        eventually(lambda: self.site.moved() >= moment, what=lambda: running.said)
 
     def has_taken_effect(self, running: Running) -> bool:
         return self.ended == self.times
@@ -181,7 +182,7 @@ class OutagesOneAfterAnother(OnRun):
         change(SECONDARY, out=True)
         change(PRIMARY, out=False)
         self.heard = len(running.lines)
-        eventually(lambda: len(running.lines) > self.heard, explain=lambda: running.said)
+        eventually(lambda: len(running.lines) > self.heard, what=lambda: running.said)
         change(SECONDARY, out=False)
 
     def has_taken_effect(self, running: Running) -> bool:
@@ -248,7 +249,7 @@ class DriverEnded(OnDrain):
         children = [pid for pid, _ in running.descendants()]
         running.process.kill()
         running.process.wait()
-        eventually(lambda: not any(parent_of(pid) for pid in children), explain=lambda: children)
+        eventually(lambda: not any(parent_of(pid) for pid in children), what=lambda: children)
         return None
 
 

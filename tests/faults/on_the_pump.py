@@ -17,7 +17,8 @@ from tests.faults.environment import BACKLOG_QUEUE, PRIMARY, QUEUE, SECONDARY
 from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input, every_kind, mixed, plain, with_bad_aliases
 from tests.faults.pump_process import WINDOW
 from tests.faults.scenario import Ending, Scenario, Summary, kill
-from tests.support.processes import Running, eventually
+from tests.support.processes import Running
+from tests.support.waiting import eventually
 
 DEAD_LETTERS = f"{QUEUE}/$deadletterqueue"
 LARGEST = 262_144
@@ -66,7 +67,7 @@ class EndedManyTimes(Scenario):
 
     def until_moved(self, more: int) -> None:
         moment = min(self.site.moved() + more, self.volume)
-        eventually(lambda: self.site.moved() >= moment, explain=lambda: self.running.said)
+        eventually(lambda: self.site.moved() >= moment, what=lambda: self.running.said)
 
     def end_it(self) -> None:
         self.ended += 1

@@ -24,7 +24,8 @@ from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
 from tests.faults.messages import Input, mixed
 from tests.faults.pump_process import WINDOW
-from tests.support.processes import WITHIN, Running, eventually
+from tests.support.processes import WITHIN, Running
+from tests.support.waiting import eventually
 
 DRAINED_WITHIN = 120.0
 
@@ -180,7 +181,7 @@ def _run_phases(scenario: Scenario, place: Site) -> Verdict:
     running = _run(scenario, place, cut)
     if not at_once:
         place.load(inputs[cut:])
-    eventually(lambda: scenario.has_taken_effect(running), explain=lambda: f"the fault has not struck. {running.said}")
+    eventually(lambda: scenario.has_taken_effect(running), what=lambda: f"the fault has not struck. {running.said}")
     summary = scenario.end(running)
     scenario.heal()
     home = drain_backlog(place)
@@ -202,7 +203,7 @@ def _run(scenario: Scenario, place: Site, cut: int) -> Running:
     running = scenario.start()
     if not scenario.from_the_start:
         moment = scenario.rng.randrange(1, cut // 2)
-        eventually(lambda: place.moved() >= moment, scenario.starts_within, lambda: running.said)
+        eventually(lambda: place.moved() >= moment, what=lambda: running.said, within=scenario.starts_within)
     scenario.inject(running)
     return running
 
@@ -236,7 +237,7 @@ def drain_backlog(place: Site) -> Summary:
         summary.add(Summary.of(0, {name: getattr(tally, name, 0) for name in COUNTED}))
         return False
 
-    eventually(is_empty, DRAINED_WITHIN, lambda: f"the backlog is not empty: {summary}")
+    eventually(is_empty, what=lambda: f"the backlog is not empty: {summary}", within=DRAINED_WITHIN)
     return summary
 
 

@@ -11,9 +11,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from syphon.cli import ExitCode
 from tests.support.cli_process import Syphon, run_syphon, syphon
+from tests.support.waiting import eventually
 
 # The client does not close its sockets when the peer has gone.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<socket.socket:pytest.PytestUnraisableExceptionWarning")
@@ -83,13 +83,6 @@ def client_of(connection_string: str) -> ServiceBusClient:
 def kill(process: Syphon) -> None:
     process.process.send_signal(signal.SIGKILL)
     process.process.wait()
-
-
-def wait_until(done: Callable[[], bool], within: float = 60) -> None:
-    deadline = time.monotonic() + within
-    while not done():
-        assert time.monotonic() < deadline, "that took too long"
-        time.sleep(0.01)
 
 
 def made(message_id: str) -> ServiceBusMessage:
@@ -151,7 +144,7 @@ def test_every_acknowledged_send_is_there_after_kill_9(emulator: Killable) -> No
         senders = Senders(connection_string)
         for name, batch in (("a", 100), ("b", 50), ("c", 7), ("d", 1)):
             senders.start(name, batch)
-        wait_until(lambda: len(senders.acknowledged) >= ACKNOWLEDGED)
+        eventually(lambda: len(senders.acknowledged) >= ACKNOWLEDGED)
         kill(process)
         for thread in senders.threads:
             thread.join()
@@ -295,7 +288,7 @@ def test_when_files_cannot_grow_nothing_more_is_acknowledged_and_later_it_goes_o
                 return False
             return True
 
-        wait_until(is_well_again)
+        eventually(is_well_again)
         kill(process)
         assert process.process.stderr is not None
         assert b"It acknowledges nothing until the write succeeds" in process.process.stderr.read()

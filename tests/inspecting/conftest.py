@@ -95,7 +95,7 @@ class Bench:
         """Messages into a queue of the secondary, past sockets: quick, and whatever they are."""
 
         def put() -> None:
-            self.secondary.line(queue).enqueue([_brokered(message) for message in messages])
+            self.secondary.message_queue(queue).enqueue([_brokered(message) for message in messages])
 
         self.emulator.call(put)
 
@@ -105,7 +105,7 @@ class Bench:
         said: dict[str, Value] = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
 
         def bury() -> None:
-            line = self.secondary.line(queue)
+            line = self.secondary.message_queue(queue)
             undertaker = _Undertaker(len(messages))
             line.feed(undertaker)
             line.leave(undertaker)

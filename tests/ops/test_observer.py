@@ -30,7 +30,7 @@ from syphon.spark.jobs import Jobs
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pause, Pauses
 from syphon.worker.run import Worker
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 QUEUE = "contoso/x-servicebus-transfer/0"
 

@@ -26,8 +26,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from syphon.ops.metric_names import METRICS
 from syphon.ops.status import BacklogQueueState, DestinationState, DestinationStatus, QueueStatus, WorkerStatus
-from tests.support.processes import EmulatedPair, Running, aliased, emulated_pair, eventually
+from tests.support.processes import EmulatedPair, Running, aliased, emulated_pair
 from tests.support.tools import ROOT, run, said, tool
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -130,7 +131,7 @@ class Stage:
         self.site.config(status={"listen": "127.0.0.1:0", "token": TOKEN}, pair=pair)
         before = self.worker.said.count("are taken over")
         self.worker.process.send_signal(signal.SIGHUP)
-        eventually(lambda: self.worker.said.count("are taken over") > before, explain=lambda: self.worker.said)
+        eventually(lambda: self.worker.said.count("are taken over") > before, what=lambda: self.worker.said)
 
     def put(self, start: int, count: int, path: str, index: int = 0) -> None:
         self.site.put([aliased(FIRST + start + number, path) for number in range(count)], index)
@@ -156,13 +157,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         found.put(300, 7, "full", 1)
         found.put(400, 1, EVIL)
         site.put([aliased(FIRST + 500, "")])
-        eventually(lambda: found.has_arrived("orders", 30), explain=lambda: worker.said)
-        eventually(lambda: found.has_arrived("news", 20), explain=lambda: worker.said)
+        eventually(lambda: found.has_arrived("orders", 30), what=lambda: worker.said)
+        eventually(lambda: found.has_arrived("news", 20), what=lambda: worker.said)
         worker.until("destination full takes no messages")
-        eventually(lambda: found.forwarded("orders") == 30, explain=lambda: found.ask("/status"))
-        eventually(lambda: found.forwarded("news") == 20, explain=lambda: found.ask("/status"))
-        eventually(lambda: found.status().totals.dead_lettered == 7, explain=lambda: found.ask("/status"))
-        eventually(lambda: found.state_of("full") is DestinationState.BACKING_OFF, explain=lambda: found.ask("/status"))
+        eventually(lambda: found.forwarded("orders") == 30, what=lambda: found.ask("/status"))
+        eventually(lambda: found.forwarded("news") == 20, what=lambda: found.ask("/status"))
+        eventually(lambda: found.status().totals.dead_lettered == 7, what=lambda: found.ask("/status"))
+        eventually(lambda: found.state_of("full") is DestinationState.BACKING_OFF, what=lambda: found.ask("/status"))
         yield found
 
 
@@ -275,7 +276,7 @@ def test_a_destination_that_is_paused_gets_nothing_until_it_is_resumed_and_the_o
     assert (paused.returncode, paused.stdout) == (0, "paused: destination held of contoso\n")
     stage.put(1000, 3, "held")
     stage.put(1100, 3, "spare")
-    eventually(lambda: stage.has_arrived("spare", 3), explain=lambda: stage.worker.said)
+    eventually(lambda: stage.has_arrived("spare", 3), what=lambda: stage.worker.said)
     eventually(lambda: (found := stage.destination("held")) is not None and found.left == 3)
     assert stage.state_of("held") is DestinationState.PAUSED
     assert not stage.site.arrived("held")
@@ -283,7 +284,7 @@ def test_a_destination_that_is_paused_gets_nothing_until_it_is_resumed_and_the_o
     assert state == {"paused": [{"pair": "contoso", "destination": "held"}]}
     resumed = stage.command("resume", "--destination", "held")
     assert (resumed.returncode, resumed.stdout) == (0, "Nothing is paused.\n")
-    eventually(lambda: stage.has_arrived("held", 3), explain=lambda: stage.worker.said)
+    eventually(lambda: stage.has_arrived("held", 3), what=lambda: stage.worker.said)
 
 
 def test_a_queue_that_is_paused_keeps_its_messages_and_goes_on_when_it_is_resumed(stage: Stage) -> None:
@@ -293,10 +294,10 @@ def test_a_queue_that_is_paused_keeps_its_messages_and_goes_on_when_it_is_resume
     eventually(lambda: (queue := stage.queue(0)).state is BacklogQueueState.PAUSED and not queue.slots)
     stage.put(1200, 4, "orders", 0)
     stage.put(1300, 2, "orders", 1)
-    eventually(lambda: stage.has_arrived("orders", before + 2), explain=lambda: stage.worker.said)
+    eventually(lambda: stage.has_arrived("orders", before + 2), what=lambda: stage.worker.said)
     assert len(stage.site.in_backlog(0)) == 4
     assert stage.command("resume").stdout == "Nothing is paused.\n"
-    eventually(lambda: stage.has_arrived("orders", before + 6), explain=lambda: stage.worker.said)
+    eventually(lambda: stage.has_arrived("orders", before + 6), what=lambda: stage.worker.said)
 
 
 # --- the page --------------------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from syphon.ops.observer import STARTING
 from syphon.ops.server import PortTaken
 from syphon.ops.status import WorkerStatus
 from syphon.worker.pauses import Pause
-from tests.support.processes import eventually
 from tests.support.status_server import Served, answer_of, rest_of, served
+from tests.support.waiting import eventually
 
 TOKEN = "a-token-of-the-operator"
 HIDDEN = ("/", "/status", "/metrics")

@@ -22,8 +22,9 @@ from tests.faults.checker import imprint
 from tests.faults.environment import PRIMARY, QUEUE, Site, site
 from tests.faults.messages import ORDERS, Input, made
 from tests.support.otlp_collector import Collector, collector
-from tests.support.processes import Running, eventually
+from tests.support.processes import Running
 from tests.support.status_server import PAIRS
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(300)]
 
@@ -83,7 +84,7 @@ def test_the_batch_that_forwarded_a_message_links_to_its_senders_trace(place: Si
     with collector() as server:
         worker = patient(place, server.url)
         place.load(inputs)
-        eventually(lambda: len(links(server)) == 10 and are_whole(server.spans()), explain=lambda: worker.said)
+        eventually(lambda: len(links(server)) == 10 and are_whole(server.spans()), what=lambda: worker.said)
         spans = {operation: [s for s in server.spans() if s.name.startswith(operation)] for operation in OPERATIONS}
         raw = b"".join(body for _, body in server.got)
     # The collector has gone: its port is closed.
@@ -122,7 +123,7 @@ def test_a_collector_that_never_answers_delays_neither_messages_nor_the_end(plac
         place.load([sent(77)])
         call, _ = hole.accept()
         with call:  # an exporter waits for an answer now
-            eventually(lambda: has_arrived(place, 77), explain=lambda: worker.said)
+            eventually(lambda: has_arrived(place, 77), what=lambda: worker.said)
             assert worker.stop()[0] == 0, worker.said
 
 

@@ -88,7 +88,7 @@ class PairedEmulator:
         """The messages of a queue, as the bytes that the service keeps."""
 
         def look() -> list[bytes]:
-            messages = self.emulator[namespace].namespace.line(path).peek(0, 1000)
+            messages = self.emulator[namespace].namespace.message_queue(path).peek(0, 1000)
             return [message.to_bytes(locked=False) for message in messages]
 
         return self.emulator.call(look)

@@ -16,7 +16,8 @@ from azure.servicebus.exceptions import (
 
 from syphon.emulator import Action, Fault, Operation, Outage
 from tests.sender.conftest import QUEUE_0, PairedEmulator, leftovers
-from tests.support.sender_apis import eventually, in_thread
+from tests.support.sender_apis import in_thread
+from tests.support.waiting import eventually
 
 pytestmark = leftovers
 SOON = timedelta(seconds=3)

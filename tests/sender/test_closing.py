@@ -12,7 +12,8 @@ from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusError
 from syphon.emulator import Outage
 from syphon.sender import PairOptions, SenderClosed, aio, links, sync
 from tests.sender.conftest import PairedEmulator, leftovers
-from tests.support.sender_apis import eventually, in_thread
+from tests.support.sender_apis import in_thread
+from tests.support.waiting import eventually
 
 pytestmark = leftovers
 

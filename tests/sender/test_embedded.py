@@ -14,7 +14,7 @@ from syphon.model.errors import NotAuthorized
 from syphon.sender.embedded import EmbeddedSyphon
 from syphon.transfer.listener import Listener
 from tests.sender.conftest import PairedEmulator, leftovers
-from tests.support.sender_apis import eventually
+from tests.support.waiting import eventually
 
 pytestmark = leftovers
 QUICKLY: dict[str, Any] = {"enable_syphon": True, "ping_primary_interval": timedelta(seconds=1), "manual_clock": False}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
-from tests.support.sender_apis import eventually
+from tests.support.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -47,10 +47,10 @@ def test_the_paired_one_sends_all_its_orders_through_an_outage(emulator: Backgro
     home, away = emulator["contoso"].namespace, emulator["contoso-dr"].namespace
 
     def at_home() -> set[str]:
-        return emulator.call(lambda: {str(m.message_id) for m in home.line("orders").peek(0, 1000)})
+        return emulator.call(lambda: {str(m.message_id) for m in home.message_queue("orders").peek(0, 1000)})
 
     def in_backlog() -> set[str]:
-        lines = [away.line(queue.name) for queue in away.queues()]
+        lines = [away.message_queue(queue.name) for queue in away.queues()]
         return emulator.call(lambda: {str(m.message_id) for line in lines for m in line.peek(0, 1000)})
 
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -14,7 +14,7 @@ from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.sender import BothSidesFailed, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut
 from syphon.sender.failover import OUT_FOR, BacklogQueuePool
 from tests.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
-from tests.support.sender_apis import eventually
+from tests.support.waiting import eventually
 
 pytestmark = leftovers
 MINUTE = timedelta(minutes=1)

@@ -38,7 +38,7 @@ from syphon.model.outcome import Outcome, Result
 from syphon.transfer.pump import Pump, PumpOptions
 from tests.sender.conftest import QUEUE_0, QUEUE_1
 from tests.support import sender_load
-from tests.support.sender_apis import eventually
+from tests.support.waiting import eventually
 
 PLACES = ("orders", "invoices", "parts", "news/subscriptions/all")
 
@@ -131,7 +131,7 @@ def grows(measure: Callable[[], int], by: int) -> None:
 
 
 def count(emulator: BackgroundEmulator, namespace: str, path: str) -> int:
-    return emulator.call(lambda: len(emulator[namespace].namespace.line(path)))
+    return emulator.call(lambda: len(emulator[namespace].namespace.message_queue(path)))
 
 
 def at_home(emulator: BackgroundEmulator) -> int:
@@ -143,7 +143,7 @@ def backlog(emulator: BackgroundEmulator) -> int:
 
 
 def identities(emulator: BackgroundEmulator, path: str) -> list[str]:
-    line = emulator["contoso"].namespace.line(path)
+    line = emulator["contoso"].namespace.message_queue(path)
     return emulator.call(lambda: [str(message.message_id) for message in line.peek(0, len(line))])
 
 

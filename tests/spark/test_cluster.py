@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import EmulatedPair, aliased, emulated_pair, eventually
+from tests.support.processes import EmulatedPair, aliased, emulated_pair
 from tests.support.spark_cluster import cluster
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]
 
@@ -34,7 +35,7 @@ def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(pair: Emulated
             "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": 2},
         }
         drain = pair.drain("--json", "--rate", "300", config=pair.config(pipeline=settings))
-        eventually(lambda: drain.progress().get("moved", 0) > 200, within=120, explain=lambda: drain.said)
+        eventually(lambda: drain.progress().get("moved", 0) > 200, within=120, what=lambda: drain.said)
         executors = spark.executors()
         assert len(executors) == 2, "both workers take part"
         os.kill(executors[0], signal.SIGKILL)

@@ -8,10 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any
 
 import yaml
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from tests.support.waiting import eventually
 
 WITHIN = 180.0
 """Seconds that a step may take on a busy machine."""
@@ -58,7 +59,7 @@ class Running:
         def found() -> str | None:
             return next((line for line in self.lines if words in line), None)
 
-        line = eventually(lambda: found() or self.process.poll() is not None, within, lambda: self.said)
+        line = eventually(lambda: found() or self.process.poll() is not None, what=lambda: self.said, within=within)
         assert isinstance(line, str), f"ended with {self.process.poll()}: {self.said}"
         return line
 
@@ -127,15 +128,6 @@ def python_workers(running: Running) -> list[int]:
     """Spark's Python workers: children of the daemon they are forked from."""
     found = [pid for pid, command in running.descendants() if "syphon.spark.daemon" in command]
     return [pid for pid in found if parent_of(pid) in found]
-
-
-def eventually(condition: Callable[[], Any], within: float = WITHIN, explain: Callable[[], object] = lambda: "") -> Any:
-    """Waits until something is so."""
-    deadline = time.monotonic() + within
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not so within {within:.0f} s: {explain()}"
-        time.sleep(0.05)
-    return found
 
 
 def aliased(number: int, path: str, **options: Any) -> ServiceBusMessage:

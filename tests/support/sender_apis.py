@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -145,15 +144,6 @@ class _BlockingProxy:
 
 
 APIS: dict[str, type[SyncApi]] = {"sync": SyncApi, "aio": AioApi}
-
-
-def eventually(condition: Callable[[], Any], what: str = "", *, within: float = 20) -> Any:
-    """Waits until the condition holds, and returns its value. `what` names it if it never holds."""
-    deadline = time.monotonic() + within
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not so within {within} s: {what or condition}"
-        time.sleep(0.01)
-    return value
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from typing import Any
 import pyspark
 
 from syphon.spark.java import java_environment
-from tests.support.processes import command_line, eventually
+from tests.support.processes import command_line
+from tests.support.waiting import eventually
 
 
 def free_port() -> int:
@@ -105,7 +106,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             for _ in range(2)
         ]
         running = Cluster(url, f"http://127.0.0.1:{page}", workers)
-        eventually(lambda: _alive(running) == 2, explain=lambda: (folder / "spark-0.log").read_text()[-2000:])
+        eventually(lambda: _alive(running) == 2, what=lambda: (folder / "spark-0.log").read_text()[-2000:])
         yield running
     finally:
         for process in reversed(started):

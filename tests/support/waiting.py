@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 What = str | Callable[[], object]
 
-TIMEOUT = 60.0
+TIMEOUT = 180.0
 """Seconds after which a test gives up. It does not measure speed: it only ends a test that would otherwise hang, so it
-is long enough for the busiest machine."""
+is long enough for a start of Spark on the busiest machine."""
 _PAUSE = 0.01
 """Seconds between two looks at the condition."""
 

@@ -76,7 +76,7 @@ class TwoNamespaces:
         def put() -> None:
             message = BrokeredMessage()
             message.bare, message.size = bare, len(bare)
-            self.secondary.line(BACKLOG).enqueue([message])
+            self.secondary.message_queue(BACKLOG).enqueue([message])
 
         self.emulator.call(put)
 
@@ -96,7 +96,7 @@ class TwoNamespaces:
 
     def locked(self, path: str = BACKLOG) -> int:
         """How many messages of a backlog queue are locked."""
-        line = self.secondary.line(path)
+        line = self.secondary.message_queue(path)
         return self.emulator.call(lambda: sum(found.lock_token is not None for found in line.peek(0, 10_000)))
 
     def credit(self, path: str = BACKLOG) -> int:
@@ -175,7 +175,7 @@ class TwoNamespaces:
 
     def has_given_all(self, path: str, received: int) -> bool:
         """Whether all messages of a backlog queue are locked, and all that it delivered were received."""
-        line = self.secondary.line(path)
+        line = self.secondary.message_queue(path)
 
         def look() -> bool:
             return received == self.secondary.counters.of(path, Kind.RECEIVE) and all(

@@ -100,7 +100,9 @@ def test_a_message_of_the_limit_passes_and_one_byte_more_does_not(  # M7
     if result is Result.DEAD_LETTERED:
         assert outcomes[0].reason.startswith("MessageTooLarge: Destination 'orders': ")
         assert f"The message has {size} bytes, and 'orders' takes {LIMIT}" in outcomes[0].reason
-    arrived = namespaces.emulator.call(lambda: [found.bare for found in namespaces.primary.line("orders").peek(0, 9)])
+    arrived = namespaces.emulator.call(
+        lambda: [found.bare for found in namespaces.primary.message_queue("orders").peek(0, 9)]
+    )
     assert arrived == ([Message(head + body).bare()] if result is Result.FORWARDED else [])
 
 

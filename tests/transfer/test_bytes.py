@@ -42,12 +42,14 @@ def test_every_type_and_body_arrives_byte_for_byte(namespaces: TwoNamespaces) ->
     sent = messages()
 
     def put() -> None:
-        line = namespaces.secondary.line(BACKLOG)
+        line = namespaces.secondary.message_queue(BACKLOG)
         line.enqueue([BrokeredMessage.parse(to_backlog(payload, "orders")) for payload in sent.values()])
 
     namespaces.emulator.call(put)
     pump, outcomes = namespaces.run()
-    arrived = namespaces.emulator.call(lambda: [found.bare for found in namespaces.primary.line("orders").peek(0, 250)])
+    arrived = namespaces.emulator.call(
+        lambda: [found.bare for found in namespaces.primary.message_queue("orders").peek(0, 250)]
+    )
     assert pump.counters.forwarded == len(sent) == len(arrived)
     assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
     expected = {Message(payload).bare(): name for name, payload in sent.items()}

@@ -94,7 +94,7 @@ class IdleQueues:
 
     def locked(self) -> list[str]:
         """The bodies of the locked messages in the first queue."""
-        line = self.emulator["contoso-dr"].namespace.line(QUEUES[0])
+        line = self.emulator["contoso-dr"].namespace.message_queue(QUEUES[0])
         found = self.emulator.call(lambda: [(m.bare, m.lock_token) for m in line.peek(0, 1000)])
         return [str(Message(bare).read(Section.DATA), "ascii") for bare, token in found if token is not None]  # type: ignore[arg-type]
 
@@ -132,7 +132,7 @@ def test_a_message_rings_and_is_released_unchanged(idle: IdleQueues) -> None:  #
     idle.put("hello", queue=QUEUES[3])
     assert idle.turn(lambda: idle.count(Kind.SETTLE) == 1) == [QUEUES[3]]
     namespace = idle.emulator["contoso-dr"].namespace
-    (message,) = idle.emulator.call(lambda: namespace.line(QUEUES[3]).peek(0, 10))
+    (message,) = idle.emulator.call(lambda: namespace.message_queue(QUEUES[3]).peek(0, 10))
     assert message.delivery_count == 0
 
 

@@ -34,7 +34,9 @@ def test_only_the_destinations_that_were_asked_for_are_served(namespaces: TwoNam
 def test_only_the_time_that_was_asked_for_is_served(namespaces: TwoNamespaces) -> None:  # X2
     namespaces.queue("orders")
     namespaces.put(aliased("old", "orders"), aliased("", ""))
-    (old, *_) = namespaces.emulator.call(lambda: [m.enqueued_at for m in namespaces.secondary.line(BACKLOG).peek(0, 9)])
+    (old, *_) = namespaces.emulator.call(
+        lambda: [m.enqueued_at for m in namespaces.secondary.message_queue(BACKLOG).peek(0, 9)]
+    )
     namespaces.wait(lambda: time.time() * 1000 > old + 100)
     namespaces.put(aliased("new", "orders"))
     pump, _ = namespaces.run(replace(PATIENT, messages=MessageFilter(after=old + 50)))

@@ -40,7 +40,7 @@ def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(manual: Manual
     short = short_locks(manual)
     manual.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(2)), queue=short)
     manual.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
-    line = manual.secondary.line(short)
+    line = manual.secondary.message_queue(short)
     lost = False
     with manual.pump(queue=short) as (pump, outcomes):
         for _ in manual.turns(pump):
@@ -110,7 +110,7 @@ def test_one_lost_lock_does_not_keep_the_others_from_being_completed(manual: Man
 
 
 def lose_link_and_one_lock(namespaces: TwoNamespaces) -> None:
-    line = namespaces.secondary.line(BACKLOG)
+    line = namespaces.secondary.message_queue(BACKLOG)
     for link in list(namespaces.secondary.entity(BACKLOG).links):
         link.end("amqp:link:detach-forced", "for a test")  # type: ignore[attr-defined]
     token = line.peek(0, 1)[0].lock_token

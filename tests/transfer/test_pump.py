@@ -113,7 +113,7 @@ def test_time_to_live_and_schedule_are_the_senders_again(namespaces: TwoNamespac
         return BrokeredMessage.parse(to_backlog(sent + properties_bytes(Properties(message_id=message_id)), "orders"))
 
     messages = [message("overdue", now - hour), message("later", now + hour)]
-    namespaces.emulator.call(lambda: namespaces.secondary.line(BACKLOG).enqueue(messages))
+    namespaces.emulator.call(lambda: namespaces.secondary.message_queue(BACKLOG).enqueue(messages))
     pump, _ = namespaces.run()
     assert pump.counters.forwarded == 2
     with namespaces.client("contoso").get_queue_receiver("orders") as receiver:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import DESTINATIONS, EmulatedPair, aliased, emulated_pair, eventually
+from tests.support.processes import DESTINATIONS, EmulatedPair, aliased, emulated_pair
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
 
@@ -119,7 +120,7 @@ def test_a_destination_that_takes_nothing_does_not_hold_up_the_others(pair: Emul
 def test_ctrl_c_finishes_what_is_in_hand_and_gives_back_the_rest(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(2000)])
     drain = pair.drain("--json", "--rate", "100")
-    eventually(lambda: drain.progress().get("moved", 0) > 50, explain=lambda: drain.said)
+    eventually(lambda: drain.progress().get("moved", 0) > 50, what=lambda: drain.said)
     code, out = drain.stop(signal.SIGINT)
     result = json.loads(out)
     assert code == 1, drain.said

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import EmulatedPair, aliased, emulated_pair, eventually, parent_of, python_workers
+from tests.support.processes import EmulatedPair, aliased, emulated_pair, parent_of, python_workers
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
 
@@ -39,7 +40,7 @@ def check(pair: EmulatedPair) -> int:
 def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(MESSAGES)])
     drain = pair.drain("--json", "--rate", "300")
-    eventually(lambda: drain.progress().get("moved", 0) > 200, explain=lambda: drain.said)
+    eventually(lambda: drain.progress().get("moved", 0) > 200, what=lambda: drain.said)
     killed = python_workers(drain)
     assert killed
     for pid in killed:
@@ -57,7 +58,7 @@ def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: 
 def test_a_drain_whose_driver_is_killed_can_be_started_again(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(MESSAGES)])
     drain = pair.drain("--json", "--rate", "300")
-    eventually(lambda: drain.progress().get("moved", 0) > 200, explain=lambda: drain.said)
+    eventually(lambda: drain.progress().get("moved", 0) > 200, what=lambda: drain.said)
     children = [pid for pid, _ in drain.descendants()]
     drain.process.kill()
     drain.process.wait()
@@ -74,7 +75,7 @@ def test_a_drain_beside_a_running_worker_moves_every_message_once(pair: Emulated
     pair.put([aliased(number, "orders") for number in range(MESSAGES)])
     code, result = pair.drained(config=pair.config("drain.yaml"))
     assert code == 0, result
-    eventually(lambda: sum(pair.arrived("orders").values()) >= MESSAGES, explain=lambda: worker.said)
+    eventually(lambda: sum(pair.arrived("orders").values()) >= MESSAGES, what=lambda: worker.said)
     assert worker.stop()[0] == 0
     assert pair.arrived("orders") == Counter(f"m{number}" for number in range(MESSAGES))
     assert result["account"]["forwarded"] <= MESSAGES

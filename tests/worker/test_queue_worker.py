@@ -14,7 +14,7 @@ from syphon.spark.control_protocol import SlotReport
 from syphon.spark.jobs import JobResult, SparkLost
 from syphon.worker.pauses import Pauses
 from syphon.worker.queue_worker import PairJobs, QueueWorker
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 QUEUE = "contoso/x-servicebus-transfer/0"
 SIDE = {"connection_string": "Endpoint=sb://127.0.0.1;SharedAccessKeyName=k;SharedAccessKey=a2V5"}
@@ -70,7 +70,7 @@ def test_jobs_get_twice_the_slots_while_there_is_more_and_the_doorbell_is_armed_
     found.ring()
     assert jobs.slots == []  # no thread runs before start()
     found.start()
-    eventually(lambda: done, 10)
+    eventually(lambda: done, within=10)
     assert jobs.slots == [1, 2, 3, 3]
     assert (done, found.is_working, found.failure) == ([QUEUE], False, None)
 
@@ -80,7 +80,7 @@ def test_a_fault_that_a_job_finds_is_passed_on(stopping: threading.Event) -> Non
     found = worker(Results(JobResult((report(fault=FAULT),))), stopping, [], faults)
     found.start()
     found.ring()
-    eventually(lambda: faults, 10)
+    eventually(lambda: faults, within=10)
     assert faults == [FAULT]
 
 
@@ -89,7 +89,7 @@ def test_an_error_that_no_job_returns_ends_the_thread_and_is_kept_for_the_worker
     found = worker(Results(lost), stopping, done, [])
     found.start()
     found.ring()
-    eventually(lambda: found.failure, 10)
+    eventually(lambda: found.failure, within=10)
     assert found.failure is lost
     assert (found.is_working, done) == (False, [])
 

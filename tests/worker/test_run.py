@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import EmulatedPair, aliased, emulated_pair, eventually
+from tests.support.processes import EmulatedPair, aliased, emulated_pair
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
 
@@ -38,12 +39,12 @@ def is_dead(pair: EmulatedPair, message: str) -> bool:
 def test_a_worker_forwards_messages_as_they_come_and_ends_when_told_to(pair: EmulatedPair) -> None:  # S1, S2
     worker = pair.worker()
     pair.put([aliased(1, "orders")])
-    eventually(lambda: pair.arrived("orders") == Counter(["m1"]), explain=lambda: worker.said)
+    eventually(lambda: pair.arrived("orders") == Counter(["m1"]), what=lambda: worker.said)
     # once its bell is armed again, the next one comes home as well, and so does that of another queue
     pair.put([aliased(2, "orders")])
     pair.put([aliased(number, "news") for number in range(3, 300)], index=1)
-    eventually(lambda: pair.arrived("orders") == Counter(["m1", "m2"]), explain=lambda: worker.said)
-    eventually(lambda: len(pair.arrived("news")) == 297, explain=lambda: worker.said)
+    eventually(lambda: pair.arrived("orders") == Counter(["m1", "m2"]), what=lambda: worker.said)
+    eventually(lambda: len(pair.arrived("news")) == 297, what=lambda: worker.said)
     code, out = worker.stop()
     assert (code, out) == (0, ""), worker.said
     assert not pair.in_backlog(0)
@@ -61,13 +62,13 @@ def test_a_destination_that_is_down_does_not_start_job_after_job_and_delays_no_o
     # each of these rings: the stuck ones before them do not stand in the way
     for number in range(100, 103):
         pair.put([aliased(number, "news")])
-        eventually(partial(has_arrived, pair, "news", f"m{number}"), explain=lambda: worker.said)
+        eventually(partial(has_arrived, pair, "news", f"m{number}"), what=lambda: worker.said)
     rung_for_the_good = 3
     # the full one was tried again no more often than its own pace allows: 30 s at first, 60 s after
     assert attempts(pair) <= rung_for_the_good + 3, worker.said
     assert not pair.arrived("orders")
     pair.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 1_000_000_000})
-    eventually(lambda: len(pair.arrived("orders")) == 20, within=150, explain=lambda: worker.said)
+    eventually(lambda: len(pair.arrived("orders")) == 20, within=150, what=lambda: worker.said)
     assert worker.stop()[0] == 0
 
 
@@ -89,8 +90,8 @@ def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(pair: Em
         for each in (pair, other):
             each.put([aliased(1, "orders"), aliased(2, "news")])
         for each in (pair, other):
-            eventually(partial(has_arrived, each, "orders", "m1"), explain=lambda: worker.said)
-            eventually(partial(is_dead, each, "m2"), explain=lambda: worker.said)
+            eventually(partial(has_arrived, each, "orders", "m1"), what=lambda: worker.said)
+            eventually(partial(is_dead, each, "m2"), what=lambda: worker.said)
         for name in ("one", "two"):
             worker.until(f"{name}: 1 forwarded")  # a job that runs hears of other settings within a second
         pairs[1]["destinations"] = {"allow": ["orders", "news"]}
@@ -99,8 +100,8 @@ def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(pair: Em
         worker.until("are taken over")
         for each in (pair, other):
             each.put([aliased(3, "news")])
-        eventually(lambda: other.arrived("news") == Counter(["m3"]), explain=lambda: worker.said)
-        eventually(lambda: pair.in_backlog(0, dead=True) == Counter(["m2", "m3"]), explain=lambda: worker.said)
+        eventually(lambda: other.arrived("news") == Counter(["m3"]), what=lambda: worker.said)
+        eventually(lambda: pair.in_backlog(0, dead=True) == Counter(["m2", "m3"]), what=lambda: worker.said)
         # settings that are wrong are said, and change nothing
         config.write_text("pairs: 7\n")
         os.kill(worker.process.pid, signal.SIGHUP)
@@ -117,7 +118,7 @@ def test_an_outage_of_either_side_is_waited_for(pair: EmulatedPair) -> None:  # 
     worker.until("127.0.0.1", within=60)
     for name in ("contoso", "contoso-dr"):
         pair.control(name, "DELETE", "outage")
-    eventually(lambda: pair.arrived("orders") == Counter(["m1"]), within=150, explain=lambda: worker.said)
+    eventually(lambda: pair.arrived("orders") == Counter(["m1"]), within=150, what=lambda: worker.said)
     assert worker.process.poll() is None
     assert worker.stop()[0] == 0
 
@@ -148,7 +149,7 @@ def test_a_namespace_that_refuses_us_faults_the_pair_and_ends_the_worker(pair: E
 def test_a_second_signal_leaves_at_once_and_loses_nothing(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(500)])
     worker = pair.worker(config=pair.config(pair={"rate": 20}))
-    eventually(lambda: pair.arrived("orders"), explain=lambda: worker.said)
+    eventually(lambda: pair.arrived("orders"), what=lambda: worker.said)
     children = [pid for pid, _ in worker.descendants()]
     worker.process.send_signal(signal.SIGTERM)
     worker.until("Once more to leave at once")
