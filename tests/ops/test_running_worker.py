@@ -279,6 +279,8 @@ def test_a_destination_that_is_paused_gets_nothing_until_it_is_resumed_and_the_o
     eventually(lambda: stage.has_arrived("spare", 3), what=lambda: stage.worker.said)
     eventually(lambda: (found := stage.destination("held")) is not None and found.left == 3)
     assert stage.state_of("held") is DestinationState.PAUSED
+    in_state = re.findall(r"syphon_destination_state\{(.*)\} 1\.0", stage.ask("/metrics")[1])
+    assert [labels for labels in in_state if '"held"' in labels and '"paused"' in labels]
     assert not stage.site.arrived("held")
     state = json.loads((stage.site.folder / "syphon-state.json").read_text())
     assert state == {"paused": [{"pair": "contoso", "destination": "held"}]}
