@@ -29,7 +29,7 @@ from bench.task import asked
 from bench.usage import Usage, usage
 from bench.workloads import KB
 from syphon.bus.factory import namespace_of
-from syphon.config import NamespaceSettings
+from syphon.config import SideSettings
 from syphon.transfer.pump import Pump
 
 DESTINATIONS = 8
@@ -112,8 +112,8 @@ def pump(place: Place) -> Iterator[int]:
 
 def _pump_for_ever(place: Place) -> None:
     while True:
-        home = namespace_of(NamespaceSettings(connection_string=SecretStr(place.primary)), "")
-        away = namespace_of(NamespaceSettings(connection_string=SecretStr(place.secondary)), QUEUE)
+        home = namespace_of(SideSettings(connection_string=SecretStr(place.primary)), "")
+        away = namespace_of(SideSettings(connection_string=SecretStr(place.secondary)), QUEUE)
         Pump(QUEUE, away, home, lambda _: None).run()
         away.close()
         home.close()

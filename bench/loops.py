@@ -30,7 +30,7 @@ from bench.task import Task
 from bench.watch import Watch
 from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.config import NamespaceSettings
+from syphon.config import SideSettings
 from syphon.model.outcome import Result
 from syphon.transfer.pump import Pump, PumpOptions
 
@@ -106,7 +106,7 @@ def pump(task: Task, watch: Watch) -> None:
 def _namespace(connection_string: str, entity: str, task: Task) -> Namespace:
     ca_file = Path(task.ca_file) if task.ca_file is not None else None
     string = connection_string if ca_file is None else _encrypted(connection_string)
-    return namespace_of(NamespaceSettings(connection_string=SecretStr(string), ca_file=ca_file), entity)
+    return namespace_of(SideSettings(connection_string=SecretStr(string), ca_file=ca_file), entity)
 
 
 def pumps(task: Task, watch: Watch) -> None:

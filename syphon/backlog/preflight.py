@@ -22,7 +22,7 @@ from syphon.bus import (
     try_receiver,
     try_sender,
 )
-from syphon.config import NamespaceSettings, PairSettings, Via
+from syphon.config import PairSettings, SideSettings, Via
 from syphon.model import (
     DestinationDisabled,
     DestinationMissing,
@@ -110,7 +110,7 @@ class PreflightCheck:
         self.pair = pair
 
     @property
-    def settings(self) -> NamespaceSettings:
+    def settings(self) -> SideSettings:
         return self.pair.primary if self.side is Side.PRIMARY else self.pair.secondary
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from syphon.bus import Administration, AdministrationFailed, AdministrationUnreachable, EntityConflict, QueueInfo
 from syphon.model import SyphonError
 
-from .queues import DOCUMENTED, MARK, Difference, QueueDescription, QueueName, parse_queue_name
+from .queues import DOCUMENTED, MARK, BacklogQueueDescription, Difference, QueueName, parse_queue_name
 
 TRIES = 3
 """Tries for each queue (P5)."""
@@ -140,8 +140,8 @@ _LEFT_TO_THE_SERVICE: dict[str, str] = {
 
 def differences(facts: QueueInfo) -> tuple[Difference, ...]:
     """How a queue differs from one that `provision` creates: in what P2 sets, and in what it leaves to the service."""
-    described = (field.name for field in dataclasses.fields(QueueDescription))
-    found = QueueDescription(**{name: getattr(facts, name) for name in described})
+    described = (field.name for field in dataclasses.fields(BacklogQueueDescription))
+    found = BacklogQueueDescription(**{name: getattr(facts, name) for name in described})
     others = (
         Difference(name, _written(getattr(facts, name)), usual)
         for name, usual in _LEFT_TO_THE_SERVICE.items()

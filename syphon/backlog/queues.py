@@ -102,7 +102,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueDescription:
+class BacklogQueueDescription:
     """The properties that are set on a backlog queue; the others have their defaults. Durations in milliseconds."""
 
     max_size_in_megabytes: int = 5120
@@ -113,7 +113,7 @@ class QueueDescription:
     dead_lettering_on_message_expiration: bool = True
     enable_batched_operations: bool = True
 
-    def differences(self, found: QueueDescription) -> list[Difference]:
+    def differences(self, found: BacklogQueueDescription) -> list[Difference]:
         """Each property in which `found` differs (P3): it is the owner's decision, but worth a warning."""
         mine, theirs = self.written(), found.written()
         return [Difference(name, theirs[name], mine[name]) for name in mine if mine[name] != theirs[name]]
@@ -129,5 +129,5 @@ def _written(name: str, value: int) -> str:
     return iso_duration(value) if name in _DURATIONS else str(value)
 
 
-DOCUMENTED = QueueDescription()
+DOCUMENTED = BacklogQueueDescription()
 """The description that P2 asks for."""

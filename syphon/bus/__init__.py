@@ -12,7 +12,7 @@ from .administration import (
 from .connection import Backoff, Connection, try_receiver, try_sender, wait_for_traffic
 from .data_plane import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
-from .links import Arrival, LinkState, NodeReply, RawReceiver, RawSender, RequestLink, Sent, Settled
+from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, RequestLink, Sent, Settled
 from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
 from .peeking import MessageState, Peeked, peek
@@ -45,7 +45,7 @@ __all__ = [
     "QueueInfo",
     "RawReceiver",
     "RawSender",
-    "NodeReply",
+    "ManagementReply",
     "RequestLink",
     "RetryPolicy",
     "Sent",

@@ -11,7 +11,7 @@ from typing import Any
 from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient, TransportType
 
-from syphon.config import Credential, NamespaceSettings, Via
+from syphon.config import Credential, SideSettings, Via
 from syphon.model import ConnectionString, NotAuthorized
 
 from .administration import OPERATION_TIMEOUT, Administration
@@ -39,7 +39,7 @@ def credential_of(kind: Credential) -> TokenCredential:
     return made
 
 
-def client_of(side: NamespaceSettings) -> ServiceBusClient:
+def client_of(side: SideSettings) -> ServiceBusClient:
     """The SDK's client, with its retries turned off: the caller decides what to retry."""
     check_contract()
     options: dict[str, Any] = {"retry_total": 0, "connection_verify": _ca_file(side)}
@@ -53,11 +53,11 @@ def client_of(side: NamespaceSettings) -> ServiceBusClient:
     return ServiceBusClient.from_connection_string(text, **options)
 
 
-def _ca_file(side: NamespaceSettings) -> str | None:
+def _ca_file(side: SideSettings) -> str | None:
     return str(side.ca_file) if side.ca_file is not None else None
 
 
-def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] = time.monotonic) -> Namespace:
+def namespace_of(side: SideSettings, entity: str, now: Callable[[], float] = time.monotonic) -> Namespace:
     """A namespace whose first token is for `entity`. It opens a connection when one is first requested."""
     client = functools.cache(lambda: client_of(side))
 
@@ -68,9 +68,7 @@ def namespace_of(side: NamespaceSettings, entity: str, now: Callable[[], float] 
     return Namespace(side.host, lambda: Connection(client(), entity), now, close_client)
 
 
-def administration_of(
-    side: NamespaceSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT
-) -> Administration:
+def administration_of(side: SideSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT) -> Administration:
     """The namespace's administration: the data plane, or Resource Manager, where `name` is the resource's name."""
     if via is Via.ARM:
         from .arm import ArmAdministration
@@ -96,7 +94,7 @@ def administration_of(
 
 
 @contextmanager
-def connected(side: NamespaceSettings, entity: str) -> Iterator[Connection]:
+def connected(side: SideSettings, entity: str) -> Iterator[Connection]:
     """A connection that is closed at the end of the block. Raises if it cannot be opened."""
     with client_of(side) as client:
         connection = Connection(client, entity)

@@ -244,7 +244,7 @@ class RawReceiver(RawLink):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeReply:
+class ManagementReply:
     """The answer of a node to a request: its status and a body."""
 
     status: int
@@ -265,7 +265,7 @@ class RequestLink:
     def error(self) -> SyphonError | None:
         return self._replies.error or self._requests.error
 
-    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[NodeReply], None]) -> None:
+    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[ManagementReply], None]) -> None:
         request_id = str(uuid.uuid4())
         self._replies.expect(request_id, answered)
         self._queued.append(
@@ -291,11 +291,11 @@ class _ReplyLink(RawLink):
 
     def __init__(self, wire: Wire, node: str) -> None:
         super().__init__(wire, "replies", node)
-        self._expected: dict[str, tuple[Callable[[NodeReply], None], float]] = {}
+        self._expected: dict[str, tuple[Callable[[ManagementReply], None], float]] = {}
         self._count = 0
         wire.send(Attach(self.name, self.handle, RECEIVER, 1, 0, Source(node), Target(self.name)))
 
-    def expect(self, request_id: str, answered: Callable[[NodeReply], None]) -> None:
+    def expect(self, request_id: str, answered: Callable[[ManagementReply], None]) -> None:
         self._expected[request_id] = answered, self.wire.now()
 
     def on_attach(self, attach: Attach) -> None:
@@ -317,13 +317,13 @@ class _ReplyLink(RawLink):
         return super().awaits_answer_since()
 
 
-def _reply(message: Message) -> NodeReply:
+def _reply(message: Message) -> ManagementReply:
     properties = message.application_properties()
     status = properties.get("statusCode") if "statusCode" in properties else properties.get("status-code")
     text = properties.get("statusDescription") or properties.get("status-description") or ""
     condition = properties.get("errorCondition") or ""
     body = message.read(Section.VALUE)
-    return NodeReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
+    return ManagementReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
 
 
 def outcome_error(state: object, wanted: str) -> SyphonError | None:

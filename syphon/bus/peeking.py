@@ -14,7 +14,7 @@ from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
 from syphon.model import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
 
 from .connection import Connection, wait_for_traffic
-from .links import NodeReply, RequestLink
+from .links import ManagementReply, RequestLink
 
 PAGE = 250
 """The most messages that Service Bus returns at once."""
@@ -87,7 +87,7 @@ class _Node:
         self._path = path
         self._answer_within = answer_within
         self._link: RequestLink | None = None
-        self._reply: NodeReply | None = None
+        self._reply: ManagementReply | None = None
 
     def page(self, start: int, count: int) -> list[Peeked]:
         """Up to `count` messages; an empty list if there are none from `start` on."""
@@ -117,7 +117,7 @@ class _Node:
             self._link.close()
             self._connection.wire.flush()
 
-    def _answered(self, reply: NodeReply) -> None:
+    def _answered(self, reply: ManagementReply) -> None:
         self._reply = reply
 
     def _open(self) -> RequestLink:
@@ -143,7 +143,7 @@ class _Node:
                 self._link.work()
 
 
-def _messages(reply: NodeReply, path: str) -> list[Peeked]:
+def _messages(reply: ManagementReply, path: str) -> list[Peeked]:
     if reply.status in (202, 204):
         return []
     if reply.status != 200:

@@ -11,7 +11,7 @@ from typing import Any
 from syphon.amqp import Timestamp
 from syphon.model import DestinationMissing, NotAuthorized, SyphonError, Waits
 
-from .links import NodeReply, RequestLink
+from .links import ManagementReply, RequestLink
 from .sdk_internals import REFUSED
 from .wire import Wire
 
@@ -132,7 +132,7 @@ class Tokens:
             lambda reply: self._answered(path, token, reply),
         )
 
-    def _answered(self, path: str, token: _Token, reply: NodeReply) -> None:
+    def _answered(self, path: str, token: _Token, reply: ManagementReply) -> None:
         token.requested = False
         if 200 <= reply.status < 300:
             token.ready = True

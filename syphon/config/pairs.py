@@ -94,7 +94,7 @@ class ArmSettings(Settings):
     """The Resource Manager of another cloud than the public one, or of an emulator."""
 
 
-class NamespaceSettings(Settings):
+class SideSettings(Settings):
     """One side of a pair: a connection string, or a host name and a credential."""
 
     connection_string: Annotated[SecretStr, AfterValidator(_connection_string)] | None = None
@@ -119,7 +119,7 @@ class NamespaceSettings(Settings):
 
 def _check_access(side: Any) -> Iterator[Mistake]:
     string, namespace, credential = (given(side, key) for key in ("connection_string", "namespace", "credential"))
-    if not isinstance(side, dict | NamespaceSettings):
+    if not isinstance(side, dict | SideSettings):
         return
     if string is None and namespace is None:
         yield Mistake("has neither connection_string nor namespace", "add one of them")
@@ -129,7 +129,7 @@ def _check_access(side: Any) -> Iterator[Mistake]:
         yield Mistake("is given together with a connection_string, which has its own key", "remove it", ("credential",))
 
 
-Side = Annotated[NamespaceSettings, together(_check_access)]
+Side = Annotated[SideSettings, together(_check_access)]
 
 
 class PermanentError(StrEnum):

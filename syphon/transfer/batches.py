@@ -26,7 +26,7 @@ SECTION = 8
 
 
 @dataclass(slots=True, eq=False)
-class Transfer:
+class MessageTransfer:
     """One message on its way."""
 
     arrival: Arrival
@@ -39,7 +39,7 @@ class Transfer:
     """The trace of the batch it was accepted with, if that is traced."""
 
 
-Batch = list[Transfer]
+Batch = list[MessageTransfer]
 Key = tuple[str | None, str | None]
 """Session and partition key."""
 NO_KEY: Key = (None, None)
@@ -51,13 +51,13 @@ class PendingMessages:
     def __init__(self) -> None:
         self.batch_limit = MOST
         """How many messages may share one batch."""
-        self._queues: OrderedDict[Key, deque[Transfer]] = OrderedDict()
+        self._queues: OrderedDict[Key, deque[MessageTransfer]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, transfer: Transfer) -> None:
+    def add(self, transfer: MessageTransfer) -> None:
         key = transfer.restored.session_id, transfer.restored.partition_key
         queue = self._queues.get(key)
         if queue is None:
@@ -90,14 +90,14 @@ class PendingMessages:
             del self._queues[key]
         return batch
 
-    def _is_small(self, queue: deque[Transfer], sender: RawSender[Batch]) -> bool:
+    def _is_small(self, queue: deque[MessageTransfer], sender: RawSender[Batch]) -> bool:
         """Whether the next batch would be small: by count, and by bytes if all messages are as large as the first."""
         few = min(WORTH_SENDING, self.batch_limit)
         return len(queue) < few and len(queue) * queue[0].restored.size < sender.max_batch
 
-    def take(self, locked_before: float) -> list[Transfer]:
+    def take(self, locked_before: float) -> list[MessageTransfer]:
         """Removes and returns the messages that were last locked before then."""
-        taken: list[Transfer] = []
+        taken: list[MessageTransfer] = []
         for key, queue in list(self._queues.items()):
             old, fresh = split_by_age(queue, locked_before)
             taken += old
@@ -109,7 +109,7 @@ class PendingMessages:
         return taken
 
 
-def split_by_age(transfers: Iterable[Transfer], locked_before: float) -> tuple[Batch, Batch]:
+def split_by_age(transfers: Iterable[MessageTransfer], locked_before: float) -> tuple[Batch, Batch]:
     """The messages that were last locked before then, and the others."""
     old: Batch = []
     fresh: Batch = []

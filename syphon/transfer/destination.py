@@ -24,7 +24,7 @@ from syphon.model import (
     SyphonError,
 )
 
-from .batches import Batch, PendingMessages, Transfer, encoded, split_by_age
+from .batches import Batch, MessageTransfer, PendingMessages, encoded, split_by_age
 from .breaker import Available, BackingOff, Breaker, Rejecting, State
 
 ANSWER_WITHIN = 60.0
@@ -62,9 +62,9 @@ class Answer(NamedTuple):
 class SendResults:
     """The results of one round of work."""
 
-    accepted: list[Transfer] = field(default_factory=list)
-    refused: list[tuple[Transfer, SyphonError]] = field(default_factory=list)
-    left: list[tuple[Transfer, SyphonError]] = field(default_factory=list)
+    accepted: list[MessageTransfer] = field(default_factory=list)
+    refused: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
+    left: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
 
 
@@ -100,7 +100,7 @@ class Destination:
 
     # --- pending messages ----------------------------------------------------------------------------------------
 
-    def offer(self, transfer: Transfer) -> None:
+    def offer(self, transfer: MessageTransfer) -> None:
         self._pending.add(transfer)
 
     def has_work(self) -> bool:
@@ -274,7 +274,7 @@ class Destination:
     def _has_lost_its_link(self) -> bool:
         return self._sender is None or self._sender.state is LinkState.LOST
 
-    def _handle_single(self, transfer: Transfer, error: SyphonError, results: SendResults, now: float) -> None:
+    def _handle_single(self, transfer: MessageTransfer, error: SyphonError, results: SendResults, now: float) -> None:
         """Handles a message that failed alone. If the next ones fail too, the cause is the destination."""
         if self.breaker.is_permanent(error):
             results.refused.append((transfer, error))
@@ -317,7 +317,7 @@ class Destination:
     def _refuse_all(self, results: SendResults, because: SyphonError) -> None:
         results.refused += [(transfer, because) for transfer in self.take_unsent()]
 
-    def take_unsent(self, locked_before: float = math.inf) -> list[Transfer]:
+    def take_unsent(self, locked_before: float = math.inf) -> list[MessageTransfer]:
         """Removes and returns the messages that were not sent: all, or those that were last locked before then."""
         parts = [split_by_age(batch, locked_before) for batch in self._again]
         self._again = deque(fresh for _, fresh in parts if fresh)

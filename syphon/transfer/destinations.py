@@ -9,7 +9,7 @@ from typing import NamedTuple
 from syphon.bus import Connection
 from syphon.model import Durations, EntityPath, Waits
 
-from .batches import Transfer
+from .batches import MessageTransfer
 from .breaker import BackingOff, Rejecting
 from .destination import NO_LINK, Destination, SendResults, WindowShare
 from .options import PumpOptions
@@ -66,7 +66,7 @@ class Destinations:
             destination.pause(path in self._paused)
         return destination
 
-    def offer(self, destination: Destination, transfer: Transfer) -> None:
+    def offer(self, destination: Destination, transfer: MessageTransfer) -> None:
         destination.offer(transfer)
         self._busy[destination.path] = destination
 
@@ -107,7 +107,7 @@ class Destinations:
                 room += 1
         return room
 
-    def take_unsent(self, locked_before: float = math.inf) -> Iterator[Transfer]:
+    def take_unsent(self, locked_before: float = math.inf) -> Iterator[MessageTransfer]:
         """Removes and yields the messages that were not sent: all, or those that were last locked before then."""
         for destination in self._busy.values():
             yield from destination.take_unsent(locked_before)

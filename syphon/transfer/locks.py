@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from syphon.amqp import Array, Map, Value
-from syphon.bus import Arrival, Connection, NodeReply, RequestLink
+from syphon.bus import Arrival, Connection, ManagementReply, RequestLink
 from syphon.model import LockLost, SyphonError, from_condition
 
 TOKENS_PER_REQUEST = 100
@@ -89,7 +89,7 @@ class LockKeeper:
             some = arrivals[start : start + TOKENS_PER_REQUEST]
             tokens = Array(UUIDS, tuple(uuid.UUID(bytes_le=arrival.lock_token) for arrival in some))
 
-            def answered(reply: NodeReply, some: list[Arrival] = some) -> None:
+            def answered(reply: ManagementReply, some: list[Arrival] = some) -> None:
                 self._asked.difference_update(some)
                 error = None if reply.status == 200 else from_condition(reply.condition, reply.description)
                 if isinstance(error, LockLost) and len(some) > 1:

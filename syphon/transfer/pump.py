@@ -14,7 +14,7 @@ from syphon.backlog import NOT_ALLOWED, Unrestorable, destination_of, not_allowe
 from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled, wait_for_traffic
 from syphon.model import EntityPath, Faulted, Interrupted, Outcome, Result, SyphonError, Waits
 
-from .batches import Transfer
+from .batches import MessageTransfer
 from .completions import Completions
 from .destination import Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
@@ -242,7 +242,7 @@ class Pump:
                 self._dead_letter(arrival, restored.reason.value, restored.description)
             return
         self._locks.learn(restored.stamps.locked_until, wall)
-        transfer = self._unsettled.transfers[arrival] = Transfer(arrival, restored, len(arrival.payload))
+        transfer = self._unsettled.transfers[arrival] = MessageTransfer(arrival, restored, len(arrival.payload))
         arrival.payload = b""  # it has been restored: once in memory is enough
         if not self._options.messages.matches(restored.destination, restored.stamps.enqueued_at):
             self._leave_outside(arrival)
@@ -303,7 +303,7 @@ class Pump:
         for transfer in self.destinations.take_unsent():
             self._give_back(transfer.arrival)
 
-    def _leave(self, transfer: Transfer, error: SyphonError) -> None:
+    def _leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
         """Leaves a message locked in the queue: it returns by itself when the lock runs out."""
         self._unsettled.finish(transfer.arrival, Result.LEFT, str(error))
 

@@ -23,7 +23,7 @@ from syphon.backlog import dead_letter_path, stamps_of
 from syphon.bus import Arrival, Connection, Namespace
 from syphon.model import Faulted, Outcome, Result, SyphonError, Waits
 
-from .batches import Transfer
+from .batches import MessageTransfer
 from .destination import ANSWER_WITHIN, Destination, SendResults
 from .options import PumpOptions
 from .pump import Pump
@@ -170,7 +170,7 @@ class Replay(Pump):
         if self._fault is not None:
             super()._give_back_unsent()
 
-    def _leave(self, transfer: Transfer, error: SyphonError) -> None:
+    def _leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
         """Sends a message again if waiting may help and patience is left. Otherwise it stays a dead letter."""
         path = transfer.restored.destination
         destination = self.destinations.find(path)

@@ -14,7 +14,7 @@ from syphon.backlog import stamps_of
 from syphon.bus import Arrival
 from syphon.model import Counters, Outcome, Result
 
-from .batches import Transfer
+from .batches import MessageTransfer
 from .traces import Traces
 
 
@@ -43,7 +43,7 @@ class Unsettled:
 
     def __init__(self, queue: str, record: Callable[[Outcome], None], now: Callable[[], float], traces: Traces) -> None:
         self.counters = PumpCounters()
-        self.transfers: dict[Arrival, Transfer | None] = {}
+        self.transfers: dict[Arrival, MessageTransfer | None] = {}
         """The messages in hand, oldest first. None: the message cannot be forwarded and only waits to be settled."""
         self._queue = queue
         self._record = record
@@ -86,7 +86,13 @@ class Unsettled:
         self._record(self._outcome(arrival, transfer, size, result, noted if reason is None else reason, duplicate))
 
     def _outcome(
-        self, arrival: Arrival, transfer: Transfer | None, size: int, result: Result, reason: str, duplicate: bool
+        self,
+        arrival: Arrival,
+        transfer: MessageTransfer | None,
+        size: int,
+        result: Result,
+        reason: str,
+        duplicate: bool,
     ) -> Outcome:
         wall = wall_clock()
         received_at = wall - round((self._now() - arrival.received_at) * 1000)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, secondary_administration
 from syphon.bus import Connection, MessageState, Peeked, connected, peek
-from syphon.config import NamespaceSettings
+from syphon.config import SideSettings
 from syphon.model import SyphonError
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class PeekCount(NamedTuple):
 class EmptinessCheck:
     """Peeks into the backlog queues of one secondary, over a connection of the driver. Threads take turns."""
 
-    def __init__(self, settings: NamespaceSettings) -> None:
+    def __init__(self, settings: SideSettings) -> None:
         self._settings = settings
         self._connection: Connection | None = None
         self._held = ExitStack()

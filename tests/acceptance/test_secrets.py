@@ -19,7 +19,7 @@ from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
 from syphon.bus.pair import Pair
 from syphon.cli.root import main
-from syphon.config import NamespaceSettings, load_config
+from syphon.config import SideSettings, load_config
 from syphon.emulator import BackgroundEmulator, Claim, EmulatorSettings, Outage, PolicySettings, QueueDescription
 from syphon.emulator import NamespaceSettings as LocalNamespace
 from syphon.model.errors import SyphonError
@@ -112,4 +112,4 @@ def carried(primary: str, secondary: str) -> list[str]:
 
 
 def reach(connection_string: str, entity: str) -> Namespace:
-    return namespace_of(NamespaceSettings(connection_string=SecretStr(connection_string)), entity, time.monotonic)
+    return namespace_of(SideSettings(connection_string=SecretStr(connection_string)), entity, time.monotonic)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from syphon.backlog.queue_selection import NoQueueSelected, by_pair, select_queues
-from syphon.config import NamespaceSettings, PairSettings
+from syphon.config import PairSettings, SideSettings
 
 
 def pair(name: str, count: int = 12) -> PairSettings:
-    primary, secondary = (NamespaceSettings(namespace=f"{name}{end}.servicebus.windows.net") for end in ("", "-dr"))
+    primary, secondary = (SideSettings(namespace=f"{name}{end}.servicebus.windows.net") for end in ("", "-dr"))
     return PairSettings(name=name, primary=primary, secondary=secondary, backlog_queue_count=count)
 
 
@@ -53,6 +53,6 @@ def test_the_queues_of_a_pair_come_together() -> None:
 
 
 def test_a_primary_that_is_given_a_name_has_it_in_its_queues() -> None:  # P1
-    named = NamespaceSettings(namespace="10.0.0.1.example", name="shop")
+    named = SideSettings(namespace="10.0.0.1.example", name="shop")
     other = pair("contoso", 1).model_copy(update={"primary": named})
     assert [selected.queue for selected in select_queues([other])] == ["shop/x-servicebus-transfer/0"]

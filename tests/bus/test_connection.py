@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from syphon.bus.connection import wait_for_traffic
 from syphon.bus.factory import connected
 from syphon.bus.peeking import peek
-from syphon.config import NamespaceSettings as Side
+from syphon.config import SideSettings as Side
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 
 SELECT_ENDS_AT = 1024

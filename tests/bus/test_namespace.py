@@ -16,7 +16,7 @@ from syphon.bus.connection import Connection
 from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace, NamespaceClosed, NamespaceStatus
 from syphon.config import Credential
-from syphon.config import NamespaceSettings as Settings
+from syphon.config import SideSettings as Settings
 from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, Operation, Outage
 from syphon.model.errors import DestinationBusy, DestinationUnreachable, Interrupted, NotAuthorized, SyphonError
 from tests.support.waiting import eventually

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from syphon.bus import sdk_internals
 from syphon.bus.connection import Connection
 from syphon.bus.factory import client_of
-from syphon.config import NamespaceSettings as Settings
+from syphon.config import SideSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
 from syphon.emulator.broker.access import Grant
 from syphon.emulator.broker.refusals import Unauthorized

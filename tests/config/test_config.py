@@ -13,9 +13,9 @@ from syphon.config import (
     Credential,
     DestinationSettings,
     ListenAddress,
-    NamespaceSettings,
     PairSettings,
     PermanentError,
+    SideSettings,
     TimeToLive,
     Via,
     load_config,
@@ -200,7 +200,7 @@ def test_a_namespace_has_a_host(tmp_path: Path) -> None:
     only = load(tmp_path, text).pairs[0]
     assert (only.primary.host, only.secondary.host) == ("127.0.0.1:5672", "contoso.servicebus.windows.net")
     string = SecretStr("Endpoint=sb://[::1]:5673;SharedAccessKeyName=a;SharedAccessKey=b")
-    assert NamespaceSettings(connection_string=string).host == "[::1]:5673"
+    assert SideSettings(connection_string=string).host == "[::1]:5673"
 
 
 def test_two_ports_of_one_host_are_two_namespaces_of_an_emulator(tmp_path: Path) -> None:
@@ -447,15 +447,15 @@ def test_no_secret_is_in_the_repr_of_settings(tmp_path: Path) -> None:
 
 
 def test_in_python_mistakes_show_no_secret_either() -> None:
-    side = NamespaceSettings(namespace="a.example")
+    side = SideSettings(namespace="a.example")
     with pytest.raises(ValidationError) as caught:
-        NamespaceSettings(connection_string=SecretStr(f"SharedAccessKey={KEY}"))
+        SideSettings(connection_string=SecretStr(f"SharedAccessKey={KEY}"))
     assert KEY not in str(caught.value)
     with pytest.raises(ValidationError, match="same namespace"):
         Config(pairs=[PairSettings(name="x", primary=side, secondary=side)])
 
 
 def test_settings_are_not_changed_later() -> None:
-    side = NamespaceSettings(namespace="a.example")
+    side = SideSettings(namespace="a.example")
     with pytest.raises(ValidationError):
         side.namespace = "b.example"  # type: ignore[misc]

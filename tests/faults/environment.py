@@ -17,7 +17,7 @@ from syphon.bus.connection import Connection
 from syphon.bus.factory import connected
 from syphon.bus.links import LinkState, RawSender
 from syphon.bus.peeking import peek
-from syphon.config import NamespaceSettings
+from syphon.config import SideSettings
 from syphon.model.errors import DestinationMissing, SyphonError
 from tests.faults.checker import BACKLOG, DEAD, HOME, Found
 from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input
@@ -93,9 +93,9 @@ class Site(EmulatedPair):
         except DestinationMissing:
             return []
 
-    def side(self, name: str) -> NamespaceSettings:
+    def side(self, name: str) -> SideSettings:
         string = self.primary if name == PRIMARY else self.secondary
-        return NamespaceSettings(connection_string=SecretStr(string))
+        return SideSettings(connection_string=SecretStr(string))
 
     # --- control --------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
 from syphon.bus.pair import Pair
 from syphon.cli import ExitCode
-from syphon.config import NamespaceSettings
+from syphon.config import SideSettings
 from syphon.model.errors import Faulted
 
 
@@ -38,7 +38,7 @@ def main() -> ExitCode:
 
 
 def reach(name: str) -> Namespace:
-    return namespace_of(NamespaceSettings(connection_string=SecretStr(os.environ[name])), "")
+    return namespace_of(SideSettings(connection_string=SecretStr(os.environ[name])), "")
 
 
 def keep_open(side: Namespace) -> None:

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from syphon.bus import wire
 from syphon.bus.factory import namespace_of
 from syphon.cli import ExitCode
-from syphon.config import NamespaceSettings
+from syphon.config import SideSettings
 from syphon.model.errors import Faulted, NotAuthorized, SyphonError
 from syphon.model.outcome import Outcome
 from syphon.transfer import destination
@@ -45,7 +45,7 @@ def main(options: dict[str, Any]) -> int:
 
     queue = options["queue"]
     primary, secondary = (
-        namespace_of(NamespaceSettings(connection_string=SecretStr(os.environ[side])), entity)
+        namespace_of(SideSettings(connection_string=SecretStr(os.environ[side])), entity)
         for side, entity in (("PRIMARY", ""), ("SECONDARY", queue))
     )
     bounds = PumpOptions(

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
 from syphon.backlog.queue_selection import SelectedQueue, select_queues
 from syphon.bus.connection import Connection
-from syphon.config import DestinationSettings, NamespaceSettings, PairSettings, TimeToLive
+from syphon.config import DestinationSettings, PairSettings, SideSettings, TimeToLive
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, PolicySettings, QueueDescription
 from syphon.emulator import NamespaceSettings as Local
 from syphon.emulator.broker.message import BrokeredMessage
@@ -59,8 +59,8 @@ class Bench:
     def pair(self, time_to_live: TimeToLive = TimeToLive.RESTORE, allow: tuple[str, ...] = ("*",)) -> PairSettings:
         return PairSettings(
             name="contoso",
-            primary=NamespaceSettings(connection_string=SecretStr(self.string("contoso"))),
-            secondary=NamespaceSettings(connection_string=SecretStr(self.string("contoso-dr"))),
+            primary=SideSettings(connection_string=SecretStr(self.string("contoso"))),
+            secondary=SideSettings(connection_string=SecretStr(self.string("contoso-dr"))),
             backlog_queue_count=2,
             destinations=DestinationSettings(allow=list(allow)),
             time_to_live=time_to_live,

@@ -11,8 +11,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from pydantic import SecretStr
 
-from syphon.config import NamespaceSettings as Side
 from syphon.config import PairSettings
+from syphon.config import SideSettings as Side
 from syphon.emulator import (
     Action,
     BackgroundEmulator,

@@ -14,7 +14,7 @@ from syphon.backlog import BrokerStamps, Restored
 from syphon.bus.connection import Connection
 from syphon.bus.links import Arrival
 from syphon.model.entity_path import EntityPath
-from syphon.transfer.batches import Transfer
+from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import BackingOff
 from syphon.transfer.destination import Destination, SendResults, WindowShare
 from syphon.transfer.pump import PERMANENT
@@ -44,7 +44,7 @@ class Trial:
 
     def offer(self, key: str | None, payload: bytes = data_section(b"x"), message_id: str | None = None) -> None:
         restored = Restored(payload, EntityPath.of("orders"), message_id, None, key, len(payload), BrokerStamps())
-        self.destination.offer(Transfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
+        self.destination.offer(MessageTransfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
 
     def turn(self, until: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 20

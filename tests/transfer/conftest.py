@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from syphon.bus.connection import Connection
 from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.config import NamespaceSettings as Settings
+from syphon.config import SideSettings as Settings
 from syphon.emulator import (
     BackgroundEmulator,
     EmulatorSettings,

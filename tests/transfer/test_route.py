@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from syphon.amqp import Map, Section, data_section, section_bytes
 from syphon.backlog import Restored, Ttl, Unrestorable, UnrestorableReason
-from syphon.config import DestinationSettings, NamespaceSettings, PairSettings
+from syphon.config import DestinationSettings, PairSettings, SideSettings
 from syphon.model import PathPatterns
 from syphon.transfer.route import Route, from_backlog, to_backlog, to_destination
 
@@ -18,7 +18,7 @@ NO_MESSAGE = b"\x00\x53\x74\xff\xff"
 
 def pair(*allow: str) -> PairSettings:
     settings = [
-        NamespaceSettings(connection_string=SecretStr(f"Endpoint=sb://{name}/;SharedAccessKeyName=a;SharedAccessKey=b"))
+        SideSettings(connection_string=SecretStr(f"Endpoint=sb://{name}/;SharedAccessKeyName=a;SharedAccessKey=b"))
         for name in ("contoso.example", "contoso-dr.example")
     ]
     return PairSettings(

@@ -16,7 +16,7 @@ from syphon.backlog.queue_selection import queue_names
 from syphon.bus.factory import client_of, namespace_of
 from syphon.bus.namespace import Namespace
 from syphon.config import DestinationSettings, PairSettings
-from syphon.config import NamespaceSettings as Settings
+from syphon.config import SideSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from tests.transfer.conftest import BACKLOG, TwoNamespaces, aliased
 

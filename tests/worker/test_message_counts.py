@@ -8,7 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusClient
 from pydantic import SecretStr
 
-from syphon.config import NamespaceSettings as Side
+from syphon.config import SideSettings as Side
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from syphon.model import MessageFilter, PathPatterns
 from syphon.worker.message_counts import EmptinessCheck, PeekCount
