@@ -40,7 +40,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """The path of node. Without it tests are skipped at a desk and fail on a build server, where nobody reads skips."""
+    """The path of node. Without it tests are skipped on a laptop, and fail on a build server."""
     found = shutil.which("node")
     if found is None and os.environ.get("CI"):
         pytest.fail("node is missing, and this is a build server: install nodejs and npm")

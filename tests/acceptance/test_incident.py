@@ -1,4 +1,4 @@
-"""What every command shows and leaves behind, in success and in failure: no key, no body, and nobody's text at work."""
+"""What every command shows and leaves behind: no key, no body, and no text of a message that acts."""
 
 from __future__ import annotations
 

@@ -164,13 +164,13 @@ def test_destinations_are_queues_and_topics(here: Site, administration: Administ
 
 
 def test_queues_are_listed_by_how_they_begin_to_the_last_page(here: Site, administration: Administration) -> None:  # P4
-    def furnish(namespace: object) -> None:
+    def fill(namespace: object) -> None:
         for index in range(105):
             here.namespace.create_queue(QueueDescription(f"contoso/x-servicebus-transfer/{index}"))
         here.namespace.create_queue(QueueDescription("contoso"))
         here.namespace.create_queue(QueueDescription("zebra/x-servicebus-transfer/0"))
 
-    here.do(furnish)
+    here.do(fill)
     names = administration.queue_names("Contoso/X-ServiceBus-Transfer/")
     assert sorted(names) == sorted(f"contoso/x-servicebus-transfer/{index}" for index in range(105))
     assert administration.queue_names("nothing/") == []

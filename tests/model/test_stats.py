@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from syphon.model.outcome import Counters, Outcome, Result
-from syphon.model.stats import MOST_DESTINATIONS, OTHERS, SECONDS_BUCKETS, Durations, QueueKey, Stats
-from syphon.spark.control_protocol import SlotReport
-from syphon.spark.control_server import ControlServer
-
-KEY = QueueKey("contoso", "q")
+from syphon.model.outcome import Outcome, Result
+from syphon.model.stats import MOST_DESTINATIONS, OTHERS, SECONDS_BUCKETS, Durations, Stats
 
 
 def outcome(destination: str, result: Result = Result.FORWARDED, **more: Any) -> Outcome:
@@ -74,26 +70,6 @@ def test_durations_are_counted_in_their_bucket_and_keep_their_sum() -> None:
     durations.add(other)
     assert sum(durations.counts) == 5
     assert durations.seconds == pytest.approx(109.2101)
-
-
-def test_stats_come_with_a_slots_report_and_no_count_goes_down_when_a_job_ends() -> None:  # D7
-    def sheet(job: str, **counts: Any) -> SlotReport:
-        return SlotReport(pair="contoso", queue="q", job=job, slot=0, attempt=0, started_at=0, **counts)
-
-    with ControlServer() as desk:
-        for job in ("a", "b"):
-            desk.open_job(job)
-            census = stats_of(outcome("orders"), outcome("news", Result.LEFT))
-            sent = sheet(job, counters=Counters(received=2, forwarded=1, left=1), in_hand=0, stats=census)
-            desk.receive(SlotReport.model_validate_json(sent.model_dump_json()))
-            live = desk.queue_totals()[KEY]
-            desk.close_job(job)
-            ended = desk.queue_totals()[KEY]
-            assert (live.totals.forwarded, live.stats) == (ended.totals.forwarded, ended.stats)
-            assert (len(live.live), len(ended.live), len(ended.last)) == (1, 0, 1)
-        assert ended.totals.forwarded == 2
-        assert ended.stats.destinations["orders"].forwarded == 2
-        assert ended.stats.process.counts[SECONDS_BUCKETS.index(0.05)] == 2
 
 
 def test_a_message_that_is_left_counts_once_and_no_longer_when_its_destination_accepts_again() -> None:  # S4

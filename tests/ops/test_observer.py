@@ -128,7 +128,7 @@ def test_while_the_worker_creates_queues_readiness_says_so_and_health_is_green(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # P3
     asked, make = threading.Event(), PairWorker._queues
-    monkeypatch.setattr(PairWorker, "_queues", lambda duty: asked.wait() and make(duty))
+    monkeypatch.setattr(PairWorker, "_queues", lambda pair: asked.wait() and make(pair))
     with scene(emulator) as found:
         primary, secondary = found.not_ready()
         pair = found.look().pairs[0]
@@ -206,7 +206,7 @@ def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator
         assert found.observer.backlog_counts.counts == {}
         key = QueueKey("contoso", QUEUE)
         clock = 100.0
-        counts = BacklogCounts([duty.settings for duty in found.worker.pairs], lambda: {key: 5}, lambda: clock)
+        counts = BacklogCounts([pair.settings for pair in found.worker.pairs], lambda: {key: 5}, lambda: clock)
         counts.ask()
         assert counts.counts[key] == BacklogCount(left=0, moved=5)
         assert (counts.counts[key].after(5), counts.counts[key].after(6)) == (0, None)
@@ -225,7 +225,7 @@ def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_asked_for_again_
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
         key, clock, moved = QueueKey("contoso", QUEUE), 100.0, 5
-        counts = BacklogCounts([duty.settings for duty in found.worker.pairs], lambda: {key: moved}, lambda: clock)
+        counts = BacklogCounts([pair.settings for pair in found.worker.pairs], lambda: {key: moved}, lambda: clock)
         counts.ask()
         clock, moved = clock + ASK_AGAIN_AFTER, 7  # two more than the queue held
         assert counts.counts[key].after(moved) is None
