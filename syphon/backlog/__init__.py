@@ -19,7 +19,6 @@ from .provisioning import Dropped, Found, Made, Missing, Provisioned, Unknown, p
 from .queue_selection import NoQueueSelected, SelectedQueue, by_pair, queue_names, select_queues
 from .queues import (
     DOCUMENTED,
-    NOT_ALLOWED,
     BacklogQueue,
     BacklogQueueDescription,
     Difference,
@@ -50,7 +49,6 @@ __all__ = [
     "Made",
     "MessagePreview",
     "Missing",
-    "NOT_ALLOWED",
     "NoQueueSelected",
     "NotForBacklog",
     "NotPutBack",

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from syphon.amqp import Header, Malformed, Map, Message, Properties, Value
-from syphon.model import PathPatterns
+from syphon.model import DESTINATION_NOT_ALLOWED, PathPatterns
 
 from .aliases import PATH, SCHEDULED_TIME, TIME_TO_LIVE
 from .broker_stamps import stamps_of
-from .queues import NOT_ALLOWED, not_allowed, not_allowed_text
+from .queues import not_allowed, not_allowed_text
 from .restoring import Restored, Ttl, Unrestorable, restore
 from .times import FOREVER, InvalidValue, moment, timespan, whole_millis
 
@@ -75,7 +75,7 @@ def _objection(
         return found.reason.value, found.description
     forbidden = not_allowed(found.destination, rules.allow)
     if forbidden is not None:
-        return NOT_ALLOWED, not_allowed_text(found.destination, forbidden)
+        return DESTINATION_NOT_ALLOWED, not_allowed_text(found.destination, forbidden)
     return None, None
 
 

@@ -78,7 +78,7 @@ class Plan:
     """Why extra queues could not be listed, if they could not."""
 
     @property
-    def as_owed(self) -> tuple[Found, ...]:
+    def as_documented(self) -> tuple[Found, ...]:
         return tuple(queue for queue in self.queues if isinstance(queue, Found) and not queue.differences)
 
     @property
@@ -138,14 +138,14 @@ _LEFT_TO_THE_SERVICE: dict[str, str] = {
 """The defaults of the service. A queue that requires sessions or forwards its messages cannot be a backlog queue."""
 
 
-def differences(facts: QueueInfo) -> tuple[Difference, ...]:
+def differences(existing: QueueInfo) -> tuple[Difference, ...]:
     """How a queue differs from one that `provision` creates: in what P2 sets, and in what it leaves to the service."""
     described = (field.name for field in dataclasses.fields(BacklogQueueDescription))
-    found = BacklogQueueDescription(**{name: getattr(facts, name) for name in described})
+    found = BacklogQueueDescription(**{name: getattr(existing, name) for name in described})
     others = (
-        Difference(name, _written(getattr(facts, name)), usual)
+        Difference(name, _written(getattr(existing, name)), usual)
         for name, usual in _LEFT_TO_THE_SERVICE.items()
-        if _written(getattr(facts, name)) != usual
+        if _written(getattr(existing, name)) != usual
     )
     return (*DOCUMENTED.differences(found), *others)
 

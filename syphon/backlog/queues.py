@@ -17,8 +17,6 @@ from .times import FOREVER, iso_duration
 
 QueueName = NewType("QueueName", str)
 
-NOT_ALLOWED = "DestinationNotAllowed"
-"""The DeadLetterReason of a message whose destination is not allowed (D13)."""
 MARK = "x-servicebus-transfer"
 _NOT_IN_A_NAME = frozenset("@?#*\\%")
 """No entity has these characters in its name. Some of them, and dots, have a meaning in an address: `billing/../orders`

@@ -33,12 +33,12 @@ log = logging.getLogger("syphon")
 @click.option("--dry-run", is_flag=True, help="Show what would be moved, in what time and at what cost; move nothing.")
 @queue_options
 @click.option(
-    "--destination", "only", multiple=True, metavar="PATTERN", help="Only messages for destinations that match."
+    "--destination", "destinations", multiple=True, metavar="PATTERN", help="Only messages for destinations that match."
 )
 @click.option(
     "--before", type=Moment(), help="Only messages that came into the backlog before: a time, or 2h for 2 h ago."
 )
-@click.option("--after", type=Moment(), help="Only messages that came into the backlog since.")
+@click.option("--after", type=Moment(), help="Only messages that came into the backlog since then: a time, or 2h.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move at most N messages.")
 @click.option("--rate", type=Rate(), help="Take at most so many messages a second, from each pair.")
 @click.option("--timeout", type=Seconds(), help="Stop after this time; finish or give back messages in hand.")
@@ -50,7 +50,11 @@ log = logging.getLogger("syphon")
     help="Give up a queue when nothing has moved for this time.",
 )
 @click.option("--all-found", is_flag=True, help="Also backlog queues beyond backlog_queue_count (needs Manage).")
-@click.option("--ttl", type=click.Choice(["restore", "remaining"]), help="How to set the time to live.")
+@click.option(
+    "--ttl",
+    type=click.Choice(["restore", "remaining"]),
+    help="restore: the time to live starts again; remaining: less the time spent in the backlog.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more, with the output of Spark.")
@@ -59,7 +63,7 @@ def drain(
     dry_run: bool,
     pairs: tuple[str, ...],
     queues: tuple[str, ...],
-    only: tuple[str, ...],
+    destinations: tuple[str, ...],
     before: datetime | None,
     after: datetime | None,
     limit: int | None,
@@ -107,7 +111,7 @@ def drain(
     if before is not None and after is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
     options = DrainOptions(
-        messages=MessageFilter(PathPatterns.of(only or ["*"]), millis_of(before), millis_of(after)),
+        messages=MessageFilter(PathPatterns.of(destinations or ["*"]), millis_of(before), millis_of(after)),
         limit=limit,
         rate=rate,
         timeout=timeout,

@@ -100,7 +100,7 @@ def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict
         planned = plan(administration, queue_names(pair))
         result["extra"] = list(planned.extra)
         if dry_run:
-            result |= {"queues": _queues(planned.queues), "count": len(planned.as_owed) + len(planned.different)}
+            result |= {"queues": _queues(planned.queues), "count": len(planned.as_documented) + len(planned.different)}
             unseen = planned.unlisted or next((queue.because for queue in planned.unknown), None)
             return result, ExitCode.OK if unseen is None else ExitCode.UNAVAILABLE
         done = provision(administration, planned, reports=False)

@@ -32,7 +32,7 @@ def main() -> None:
     \b
     Exit codes, the same for every command:
        0  done                          70  the pair has faulted
-       1  something was left            77  not authorized
+       1  not everything is in order    77  not authorized
        2  usage                         78  the settings are wrong
       69  a namespace or port is unavailable
     """

@@ -30,7 +30,7 @@ class Transfers(Counters):
 
     @property
     def unaccounted(self) -> int:
-        """Transfers that a task had plural, and that are not on record because the task was lost."""
+        """Transfers that a task had counted, and that are not on record because the task was lost."""
         return self.without_outcome
 
 
@@ -143,7 +143,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Shortfall:
-    """An attempt of a task that had plural more transfers than it has rows."""
+    """An attempt of a task that had counted more transfers than it has rows."""
 
     pair: str
     queue: str
@@ -154,7 +154,7 @@ class Shortfall:
     received: int
     unaccounted: int
     forwarded: int
-    """How many of the unaccounted transfers it had plural as forwarded."""
+    """How many of the unaccounted transfers it had counted as forwarded."""
     error: str | None
 
 

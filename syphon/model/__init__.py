@@ -28,9 +28,19 @@ from .errors import (
 from .formatting import duration, plural, printable, utc_time, volume
 from .message_filter import MessageFilter
 from .outcome import Counters, Outcome, Result
-from .stats import MOST_DESTINATIONS, SECONDS_BUCKETS, DestinationStats, Durations, QueueKey, Stats, earliest
+from .stats import (
+    DESTINATION_NOT_ALLOWED,
+    MOST_DESTINATIONS,
+    SECONDS_BUCKETS,
+    DestinationStats,
+    Durations,
+    QueueKey,
+    Stats,
+    earliest,
+)
 
 __all__ = [
+    "DESTINATION_NOT_ALLOWED",
     "BadConnectionString",
     "CONDITIONS",
     "ConnectionString",

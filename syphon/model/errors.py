@@ -68,7 +68,7 @@ class Impossible(SyphonError):
 
 
 class DestinationMissing(Impossible):
-    """No queue or topic of that name in the primary namespace."""
+    """No queue or topic of that name in the namespace."""
 
     reason = "DestinationMissing"
 

@@ -16,7 +16,8 @@ from .outcome import Outcome, Result
 MOST_DESTINATIONS = 200
 OTHERS = "(others)"
 """Stands for all destinations beyond the bound. No entity can have this name."""
-NOT_ALLOWED = "DestinationNotAllowed"
+DESTINATION_NOT_ALLOWED = "DestinationNotAllowed"
+"""The DeadLetterReason of a message whose destination the operator does not allow (D13)."""
 
 SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """The bounds of a histogram of durations, as OpenTelemetry's conventions advise."""
@@ -101,7 +102,7 @@ class Stats:
             self.process.note((outcome.settled_at - outcome.received_at) / 1000)
         if outcome.forwarded_at is not None:
             self.settle.note((outcome.settled_at - outcome.forwarded_at) / 1000)
-        if not outcome.destination or reason == NOT_ALLOWED:
+        if not outcome.destination or reason == DESTINATION_NOT_ALLOWED:
             return  # a name that the operator has not allowed must not become a label of a metric
         stats = self._of(outcome.destination)
         if result is Result.FORWARDED:

@@ -28,13 +28,13 @@ LOOK_EVERY = 5.0
 
 
 class BacklogCount(NamedTuple):
-    """The number of messages in a queue at the moment when the worker had moved so many."""
+    """The namespace's count of a queue, and how many messages the worker had moved when it asked."""
 
     left: int
     moved: int
 
     def after(self, moved: int) -> int | None:
-        """The number that should be left now if no message came. None: some came, since more were moved than left."""
+        """How many are left now. None if more were moved than the count says: new messages have arrived."""
         left = self.left - (moved - self.moved)
         return left if left >= 0 else None
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from syphon.backlog import NOT_ALLOWED, Unrestorable, destination_of, not_allowed_text, stamps_of
+from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
 from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled, wait_for_traffic
-from syphon.model import EntityPath, Faulted, Interrupted, Outcome, Result, SyphonError, Waits
+from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, Result, SyphonError, Waits
 
 from .batches import MessageTransfer
 from .completions import Completions
@@ -249,7 +249,7 @@ class Pump:
             return
         destination = self.destinations.find(restored.destination)
         if isinstance(destination, str):
-            self._dead_letter(arrival, NOT_ALLOWED, not_allowed_text(restored.destination, destination))
+            self._dead_letter(arrival, DESTINATION_NOT_ALLOWED, not_allowed_text(restored.destination, destination))
             return
         self.destinations.offer(destination, transfer)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from syphon.backlog import (
-    NOT_ALLOWED,
     NotPutBack,
     Restored,
     Ttl,
@@ -24,7 +23,7 @@ from syphon.backlog import (
     stamps_of,
 )
 from syphon.config import PairSettings
-from syphon.model import EntityPath, PathPatterns
+from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, PathPatterns
 
 
 class Restore(Protocol):
@@ -48,7 +47,11 @@ class Route:
         if isinstance(restored, Unrestorable):
             return f"{restored.reason.value}: {restored.description}"
         objection = self.objection(restored.destination)
-        return None if objection is None else f"{NOT_ALLOWED}: {not_allowed_text(restored.destination, objection)}"
+        return (
+            None
+            if objection is None
+            else f"{DESTINATION_NOT_ALLOWED}: {not_allowed_text(restored.destination, objection)}"
+        )
 
 
 def from_backlog(ttl: Ttl, allow: PathPatterns) -> Route:

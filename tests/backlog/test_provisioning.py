@@ -130,7 +130,7 @@ def test_a_plan_says_what_is_there_what_differs_and_what_would_be_made(
         ),
         Missing(TWO),
     )
-    assert (planned.as_owed, planned.missing) == ((Found(ZERO),), (Missing(TWO),))
+    assert (planned.as_documented, planned.missing) == ((Found(ZERO),), (Missing(TWO),))
     assert [queue.name for queue in planned.different] == [ONE]
     assert queues_there(here) == before, "a plan changes nothing"
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
     here.arm(Fault(Action.DROP, Operation.MANAGE, entity=""))  # the list, in Resource Manager's words
     here.do(lambda namespace: namespace.create_queue(as_documented(ZERO)))
     planned = plan(administration, names(2))
-    assert planned.as_owed == (Found(ZERO),)
+    assert planned.as_documented == (Found(ZERO),)
     (unknown,) = planned.unknown
     assert isinstance(unknown, Unknown)
     assert unknown.name == ONE
