@@ -27,7 +27,7 @@ MOST_TRIED = 200
 def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     """Peeks into the backlog, on Spark, and shows the result."""
     from syphon.model import NotAuthorized, SyphonError
-    from syphon.spark import backlog_frame, looking, objections, spark_session, summary
+    from syphon.spark import backlog_frame, dead_letter_previews, looking, spark_session, summary
 
     click.echo(f"Peeking into {len(chosen)} backlog queues …", err=True)
     try:
@@ -36,7 +36,7 @@ def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOption
             with looking():
                 everything = active.count()
             frame = active.where(options.messages.sql())
-            destinations, refused = summary(frame), objections(frame)
+            destinations, refused = summary(frame), dead_letter_previews(frame)
         missing = _missing(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
     except SyphonError as error:
         click.echo(str(error), err=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from syphon.backlog import SelectedQueue
-    from syphon.spark import DestinationSummary, Objection
+    from syphon.spark import DeadLetterPreview, DestinationSummary
 
     from .backlog_queues import UnreachableQueue
 
@@ -121,9 +121,9 @@ def _reachable(selected: list[SelectedQueue]) -> tuple[list[SelectedQueue], list
 
 
 def _overview(frame: DataFrame, limit: int, as_json: bool, unreachable: list[dict[str, str]]) -> None:
-    from syphon.spark import objections, summary
+    from syphon.spark import dead_letter_previews, summary
 
-    waiting, refused = summary(frame), objections(frame)
+    waiting, refused = summary(frame), dead_letter_previews(frame)
     if as_json:
         result = {
             "destinations": [_plain(asdict(found)) for found in waiting[:limit]],
@@ -141,7 +141,7 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "oldest": oldest.isoformat(timespec="milliseconds")} if oldest is not None else record
 
 
-def _show(waiting: list[DestinationSummary], refused: list[Objection], limit: int) -> None:
+def _show(waiting: list[DestinationSummary], refused: list[DeadLetterPreview], limit: int) -> None:
     if not waiting:
         click.echo("The backlog is empty.")
         return

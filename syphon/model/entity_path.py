@@ -49,7 +49,7 @@ class PathPatterns:
         return PathPatterns(tuple(EntityPath.of(text).name for text in texts))
 
     def fit(self, path: EntityPath) -> bool:
-        return _expression(self.texts).search(path.key) is not None
+        return _expression(self.texts).fullmatch(path.key) is not None
 
     @property
     def fit_all(self) -> bool:
@@ -57,14 +57,19 @@ class PathPatterns:
         return "*" in self.texts
 
     @property
-    def regex(self) -> str:
-        """The patterns as a regular expression for a path's key, with the same meaning in Java and in Python."""
-        return "|".join(f"^(?:{_translated(text)})$" for text in self.texts) or "(?!)"
+    def java_regex(self) -> str:
+        """The patterns as a regular expression of Java, to search for in a path's key."""
+        return rf"(?s)^(?:{_alternatives(self.texts)})\z"
 
 
 @lru_cache(maxsize=256)
 def _expression(texts: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(PathPatterns(texts).regex, re.DOTALL)
+    return re.compile(_alternatives(texts), re.DOTALL)
+
+
+def _alternatives(texts: tuple[str, ...]) -> str:
+    """One expression for all patterns, for Python and Java. Without patterns it matches nothing."""
+    return "|".join(f"(?:{_translated(text)})" for text in texts) or "(?!)"
 
 
 def _translated(pattern: str) -> str:

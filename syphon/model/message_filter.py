@@ -42,7 +42,7 @@ class MessageFilter:
             conditions.append(f"unix_millis(enqueued_at) >= {self.after}")
         if self.needs_destination:
             key = "lower(trim(BOTH '/' FROM destination))"
-            conditions.append(f"coalesce({key} rlike {_literal(f'(?s){self.destinations.regex}')}, false)")
+            conditions.append(f"coalesce({key} rlike {_literal(self.destinations.java_regex)}, false)")
         return " and ".join(conditions)
 
 

@@ -1,29 +1,69 @@
-"""The transfer on Spark: the session, jobs, the task that Spark runs, and the control server that tasks report to."""
+"""The transfer on Spark: the session, jobs, the task that Spark runs, and the control server that tasks report to.
 
-from .backlog_rows import (
-    VIEW,
-    BadQuery,
-    DestinationSummary,
-    Objection,
-    asking,
-    backlog_frame,
-    looking,
-    objections,
-    summary,
-)
-from .control_protocol import SlotReport
-from .control_server import ControlServer, Traced
-from .jobs import JobResult, Jobs
-from .session import cores_of, spark_session
-from .totals import QueueTotals, Totals
+Its names are loaded when they are first asked for. A task on an executor imports this package, too, and an executor has
+neither the control server's libraries nor a use for them.
+"""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .backlog_rows import (
+        VIEW,
+        BadQuery,
+        DeadLetterPreview,
+        DestinationSummary,
+        asking,
+        backlog_frame,
+        dead_letter_previews,
+        looking,
+        summary,
+    )
+    from .control_protocol import SlotReport
+    from .control_server import ControlServer, Traced
+    from .jobs import JobResult, Jobs
+    from .session import cores_of, spark_session
+    from .totals import QueueTotals, Totals
+
+_MODULES = {
+    "backlog_rows": (
+        "BadQuery",
+        "DeadLetterPreview",
+        "DestinationSummary",
+        "VIEW",
+        "asking",
+        "backlog_frame",
+        "dead_letter_previews",
+        "looking",
+        "summary",
+    ),
+    "control_protocol": ("SlotReport",),
+    "control_server": (
+        "ControlServer",
+        "Traced",
+    ),
+    "jobs": (
+        "JobResult",
+        "Jobs",
+    ),
+    "session": (
+        "cores_of",
+        "spark_session",
+    ),
+    "totals": (
+        "QueueTotals",
+        "Totals",
+    ),
+}
 __all__ = [
     "BadQuery",
     "ControlServer",
+    "DeadLetterPreview",
     "DestinationSummary",
     "JobResult",
     "Jobs",
-    "Objection",
     "QueueTotals",
     "SlotReport",
     "Totals",
@@ -32,8 +72,16 @@ __all__ = [
     "asking",
     "backlog_frame",
     "cores_of",
+    "dead_letter_previews",
     "looking",
-    "objections",
     "spark_session",
     "summary",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(f".{module}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

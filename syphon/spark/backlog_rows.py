@@ -60,7 +60,7 @@ class DestinationSummary:
 
 
 @dataclass(frozen=True)
-class Objection:
+class DeadLetterPreview:
     """Why a drain would dead-letter messages for one destination, and how many."""
 
     pair: str
@@ -99,8 +99,8 @@ class _Row(NamedTuple):
 
 
 def _row(peeked: Peeked, rules: PreviewRules) -> _Row:
-    judged = preview_message(peeked.payload, time.time_ns() // 1_000_000, rules)
-    return _Row(judged, peeked.sequence_number, peeked.state.name.lower())
+    preview = preview_message(peeked.payload, time.time_ns() // 1_000_000, rules)
+    return _Row(preview, peeked.sequence_number, peeked.state.name.lower())
 
 
 def _batch(selected: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:
@@ -154,7 +154,7 @@ def summary(frame: DataFrame) -> list[DestinationSummary]:
     return [DestinationSummary(**{**row.asDict(), "oldest": _moment(row["oldest"])}) for row in rows]
 
 
-def objections(frame: DataFrame) -> list[Objection]:
+def dead_letter_previews(frame: DataFrame) -> list[DeadLetterPreview]:
     """The messages that a drain would dead-letter, by reason, the most first."""
     from pyspark.sql import functions as f
 
@@ -162,7 +162,9 @@ def objections(frame: DataFrame) -> list[Objection]:
     grouped = refused.groupBy("pair", "destination", f.col("dead_letter_reason").alias("reason")).agg(
         f.count("*").alias("messages"), f.min("dead_letter_description").alias("example")
     )
-    return [Objection(**row.asDict()) for row in grouped.orderBy("pair", f.desc("messages"), "reason").collect()]
+    return [
+        DeadLetterPreview(**row.asDict()) for row in grouped.orderBy("pair", f.desc("messages"), "reason").collect()
+    ]
 
 
 def _moment(seconds: float | None) -> datetime | None:

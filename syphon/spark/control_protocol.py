@@ -18,7 +18,7 @@ REPORT_PATH = "/report"
 """The path on the control server that tasks post their reports to."""
 
 
-class SlotKey(NamedTuple):
+class AttemptKey(NamedTuple):
     """One attempt of one task."""
 
     job: str
@@ -54,8 +54,8 @@ class SlotReport(BaseModel):
     fault: SideFault | None = None
 
     @property
-    def key(self) -> SlotKey:
-        return SlotKey(self.job, self.slot, self.attempt)
+    def key(self) -> AttemptKey:
+        return AttemptKey(self.job, self.slot, self.attempt)
 
     @property
     def queue_key(self) -> QueueKey:

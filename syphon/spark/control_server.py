@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from syphon.model import QueueKey
 from syphon.transfer import BatchTrace
 
-from .control_protocol import REPORT_PATH, ControlAddress, SlotKey, SlotOrder, SlotReport
+from .control_protocol import REPORT_PATH, AttemptKey, ControlAddress, SlotOrder, SlotReport
 from .totals import QueueTotals
 
 LARGEST_REPORT = 4 * 1024 * 1024
@@ -70,8 +70,8 @@ class ControlServer:
         self._listen = listen or host
         self._now = now
         self._secret = secrets.token_urlsafe(32)
-        self._reports: dict[SlotKey, SlotReport] = {}
-        self._heard: dict[SlotKey, float] = {}
+        self._reports: dict[AttemptKey, SlotReport] = {}
+        self._heard: dict[AttemptKey, float] = {}
         self._open_jobs: set[str] = set()
         self._superseded: dict[str, frozenset[str]] = {}
         self._stopping = False
@@ -118,7 +118,7 @@ class ControlServer:
         with self._lock:
             self._superseded[pair] = frozenset(self._open_jobs)
 
-    def limit(self, pair: str, rate: float | None) -> None:
+    def set_rate(self, pair: str, rate: float | None) -> None:
         """Sets the messages a second that all tasks of a pair may take together."""
         self._rates[pair] = rate
 

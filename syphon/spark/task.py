@@ -235,8 +235,8 @@ class Reporter:
             self._connection = None
 
     def _updated_report(self) -> SlotReport:
-        tally, report = self._pump.counters, self._slot_report
-        report.counters, report.in_hand, report.busy = tally.counters(), tally.in_hand, tally.busy
+        counters, report = self._pump.counters, self._slot_report
+        report.counters, report.in_hand, report.busy = counters.counters(), counters.in_hand, counters.busy
         report.backing_off = tuple(self._pump.backing_off()[:MOST_BACKING_OFF])
         report.traces = self._pump.traces.take()
         report.rejecting = tuple(self._pump.rejecting()[:MOST_DESTINATIONS])

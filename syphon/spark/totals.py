@@ -20,11 +20,11 @@ class Totals(Counters):
     unaccounted: int = 0
     """Messages that killed attempts had in hand. They are not lost: a message that was not completed comes again."""
 
-    def add(self, ended: Iterable[SlotReport]) -> Totals:
+    def with_ended(self, ended: Iterable[SlotReport]) -> Totals:
         """Returns these totals plus attempts that have ended."""
         return Totals.total((self, *(_ended(report) for report in ended)))
 
-    def plus(self, live: Iterable[SlotReport]) -> Totals:
+    def with_live(self, live: Iterable[SlotReport]) -> Totals:
         """Returns these totals plus attempts that still run."""
         return Totals.total((self, *(_live(report) for report in live)))
 
@@ -53,7 +53,7 @@ class QueueTotals:
     def end_job(self, reports: Iterable[SlotReport]) -> None:
         """Adds the last reports of a job that has ended."""
         self.last = tuple(reports)
-        self.totals = self.totals.add(self.last)
+        self.totals = self.totals.with_ended(self.last)
         for report in self.last:
             self.stats.add(report.stats)
 
@@ -62,4 +62,4 @@ class QueueTotals:
         stats, reports = Stats(), tuple(live)
         for part in (self.stats, *(report.stats for report in reports)):
             stats.add(part)
-        return QueueTotals(self.totals.plus(reports), stats, reports, self.last)
+        return QueueTotals(self.totals.with_live(reports), stats, reports, self.last)

@@ -6,7 +6,7 @@ from .listener import Listener
 from .options import PumpOptions
 from .pump import Pump
 from .replay import Replay, ReplayResult
-from .route import Route, to_backlog, to_destination
+from .route import Route, route_to_backlog, route_to_destination
 from .traces import BatchTrace
 from .unsettled import Ended, wall_clock
 
@@ -21,7 +21,7 @@ __all__ = [
     "Replay",
     "ReplayResult",
     "Route",
-    "to_backlog",
-    "to_destination",
+    "route_to_backlog",
+    "route_to_destination",
     "wall_clock",
 ]

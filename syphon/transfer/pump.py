@@ -185,7 +185,7 @@ class Pump:
             return self._primary.connection()
         except Faulted as fault:
             self._fault = fault
-            self.stop()
+            self.stopping = True
             return None
 
     def _check_locks(self, now: float) -> None:

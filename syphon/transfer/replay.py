@@ -78,6 +78,8 @@ class Replay(Pump):
         path = dead_letter_path(queue)
         super().__init__(queue, secondary, primary, self._record, options, now, source=path, route=route)
         self.result = ReplayResult(len(chosen))
+        self.was_stopped = False
+        """Whether `stop` was called. A lost connection stops a replay, too."""
         self._missing = set(chosen)
         self._patience = patience
         self._seen: set[int] = set()
@@ -96,13 +98,18 @@ class Replay(Pump):
                 on_turn(self.result)
         except SyphonError as error:
             self._leave_missing(str(error))
-        if self.stopping:
+        if self.was_stopped:
             self._leave_missing("The replay was stopped before it came to this message.")
         if self._trouble is not None:
             self._leave_missing(f"The dead letters could not be received: {self._trouble}")
         self._leave_missing("It was not found again: completed, deferred or locked by another receiver.")
         on_turn(self.result)
         return self.result
+
+    def stop(self) -> None:
+        """Receives no more dead letters; finishes those in hand."""
+        self.was_stopped = True
+        super().stop()
 
     def _record(self, outcome: Outcome) -> None:
         self.result.possible_duplicates += outcome.possible_duplicate
@@ -147,6 +154,13 @@ class Replay(Pump):
                 self._route(arrival, wall)
             else:
                 self._keep(arrival)
+
+    def _grant(self) -> None:
+        """Asks for no more once all chosen dead letters are found: each one received is locked until the end."""
+        if self._missing or self._intake.is_lost:
+            super()._grant()
+        else:
+            self._intake.drain()
 
     def _keep(self, arrival: Arrival) -> None:
         arrival.payload = b""  # the replay needs only its lock, which it releases at the end

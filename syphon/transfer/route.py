@@ -60,7 +60,7 @@ def from_backlog(ttl: Ttl, allow: PathPatterns) -> Route:
     return Route(restore, lambda path: not_allowed(path, allow), ttl)
 
 
-def to_backlog(queue: str, path: str | None = None) -> Route:
+def route_to_backlog(queue: str, path: str | None = None) -> Route:
     """The route of a dead letter back into its backlog queue; from there the syphon forwards it."""
     destination = EntityPath.of(queue)
 
@@ -74,7 +74,7 @@ def to_backlog(queue: str, path: str | None = None) -> Route:
     return Route(put_into_queue, lambda _: None)
 
 
-def to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Route:
+def route_to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Route:
     """The route of a dead letter to its destination: restored like a backlog message, and only where one may go (D13).
 
     `path` is the destination to use instead of the one that the message names.

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from syphon.backlog import destination_of, stamps_of
+from syphon.backlog import Unrestorable, destination_of, restore
 from syphon.model import EntityPath
 from syphon.transfer import DestinationBackoff
 
@@ -96,8 +96,10 @@ class Backoffs:
             backs_off = known is not None and known[0] > self._now()
             if not backs_off and not self._pauses.holds_destination(self._pair, path):
                 return True
-            enqueued_at = stamps_of(payload).enqueued_at
-            self._turned_away.append((self.turned_away_count, queue, path, enqueued_at))
+            restored = restore(payload, enqueued_at=None, now=0)
+            if isinstance(restored, Unrestorable):
+                return True
+            self._turned_away.append((self.turned_away_count, queue, path, restored.stamps.enqueued_at))
             self.turned_away_count += 1
         return False
 

@@ -82,7 +82,7 @@ class Drain:
         self.queues: list[QueueDrain] = []
         limit = SharedLimit(options.limit, len(selected))
         for pair, ours in by_pair(selected):
-            control_server.limit(pair.name, options.rate)
+            control_server.set_rate(pair.name, options.rate)
             emptiness, backoffs = EmptinessCheck(pair.secondary), Backoffs(pair.name)
             self._checks.append(emptiness)
             for _, queue in ours:
@@ -127,7 +127,9 @@ class Drain:
     def live(self, queue: QueueDrain) -> Totals:
         """The totals of a queue, with the job that runs now."""
         key = QueueKey(queue.pair.name, queue.queue)
-        return queue.totals.plus(report for report in self._control_server.live_reports() if report.queue_key == key)
+        return queue.totals.with_live(
+            report for report in self._control_server.live_reports() if report.queue_key == key
+        )
 
     def backing_off(self) -> list[DestinationBackoff]:
         """The destinations that accept nothing now."""

@@ -176,7 +176,7 @@ class QueueDrain:
         count = self._slots() if share.most is None else 1
         options = [self._options.pump_options(self.pair, share.most)] * count
         result = self._jobs.run(self.pair, self.queue, options, self.backoffs.now(), self._options.rate)
-        self.totals = self.totals.add(result.reports)
+        self.totals = self.totals.with_ended(result.reports)
         self.backoffs.learn(result.backing_off)
         self.error = result.error
         share.used = result.counters.moved

@@ -77,7 +77,7 @@ class Worker:
         for pair in self.pairs:
             settings = fresh.get(pair.settings.name, pair.settings)
             changed = pair.reload(settings)
-            self._control_server.limit(settings.name, settings.rate)
+            self._control_server.set_rate(settings.name, settings.rate)
             if changed:
                 self._control_server.supersede(settings.name)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.tools import ROOT
 
 PACKAGES = sorted(init.parent.name for init in (ROOT / "syphon").glob("*/__init__.py"))
-LAZY = ("ops", "worker")
+LAZY = ("ops", "spark", "worker")
 SHARED = {
     # Public classes of two modules that an application chooses between, as in the Azure SDK.
     "PairedClient": {"sender.aio", "sender.sync"},

@@ -14,7 +14,15 @@ from syphon.amqp import Timestamp
 from syphon.cli import main
 from syphon.config import PipelineSettings, TimeToLive
 from syphon.emulator import Action, Fault, Kind, Operation
-from syphon.spark.backlog_rows import BacklogUnseen, BadQuery, asking, backlog_frame, looking, objections, summary
+from syphon.spark.backlog_rows import (
+    BacklogUnseen,
+    BadQuery,
+    asking,
+    backlog_frame,
+    dead_letter_previews,
+    looking,
+    summary,
+)
 from syphon.spark.session import spark_session
 from tests.inspecting.conftest import FIRST, KEY, SECOND, Bench, aliased
 
@@ -73,19 +81,19 @@ def test_the_summary_counts_by_destination_what_waits_and_what_would_be_refused(
         assert orders.bytes > 300
         assert orders.oldest is not None
         assert abs(orders.oldest - datetime.now(UTC)) < timedelta(minutes=5)
-        assert {(found.destination, found.reason, found.messages) for found in objections(frame)} == {
+        assert {(found.destination, found.reason, found.messages) for found in dead_letter_previews(frame)} == {
             ("orders", "Expired", 1),
             ("orders", "BadAlias", 1),
             ("secret", "DestinationNotAllowed", 1),
         }
-        assert any("'soon'" in found.example for found in objections(frame))
+        assert any("'soon'" in found.example for found in dead_letter_previews(frame))
     finally:
         frame.unpersist()
 
 
 def test_an_empty_backlog_has_no_rows(bench: Bench, spark: SparkSession) -> None:
     frame = backlog_frame(spark, bench.assignments())
-    assert (summary(frame), objections(frame)) == ([], [])
+    assert (summary(frame), dead_letter_previews(frame)) == ([], [])
 
 
 def test_looking_costs_peeks_and_nothing_else(bench: Bench, spark: SparkSession) -> None:

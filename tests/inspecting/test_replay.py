@@ -9,8 +9,8 @@ from syphon.backlog import Ttl
 from syphon.backlog.dead_letters import DeadLetterFilter, dead_letter_path, read_dead_letters
 from syphon.bus.peeking import peek
 from syphon.emulator import Action, Fault, Kind, Operation
-from syphon.transfer.replay import Replay, ReplayResult
-from syphon.transfer.route import Route, to_backlog, to_destination
+from syphon.transfer.replay import WINDOW, Replay, ReplayResult
+from syphon.transfer.route import Route, route_to_backlog, route_to_destination
 from tests.inspecting.conftest import FIRST, Bench, aliased, received
 
 ALL = DeadLetterFilter()
@@ -26,11 +26,11 @@ def back(bench: Bench) -> ReplayResult:
     """Puts dead letters into the backlog queue, over the connection that they are received on."""
     with bench.connection() as source:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
-        return Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0).replay()
+        return Replay(FIRST, chosen, source, source, route_to_backlog(FIRST), quiet=1.0).replay()
 
 
 def restored_to(bench: Bench, path: str | None = None, allow: tuple[str, ...] = ("*",)) -> Route:
-    return to_destination(bench.pair(allow=allow), Ttl.RESTORE, path)
+    return route_to_destination(bench.pair(allow=allow), Ttl.RESTORE, path)
 
 
 def test_back_in_the_backlog_a_message_is_what_it_was_before(bench: Bench) -> None:  # X4
@@ -219,7 +219,7 @@ def test_a_lost_lock_is_reported_as_a_possible_duplicate(bench: Bench) -> None: 
 def test_a_dead_letter_that_another_receiver_has_taken_is_reported_and_not_waited_for(bench: Bench) -> None:
     bench.bury(aliased("x", "orders"), reason="x")
     with bench.connection() as source:
-        result = Replay(FIRST, {1, 99}, source, source, to_backlog(FIRST), quiet=1.0).replay()
+        result = Replay(FIRST, {1, 99}, source, source, route_to_backlog(FIRST), quiet=1.0).replay()
     assert (result.chosen, result.replayed, result.left) == (2, 1, 1)
     assert "not found" in next(iter(result.why_left))
 
@@ -228,7 +228,7 @@ def test_a_stopped_replay_leaves_the_messages_it_has_not_received(bench: Bench) 
     bench.bury(*(aliased(f"{i}", "orders") for i in range(5)), reason="x")
     with bench.connection() as source:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
-        replaying = Replay(FIRST, chosen, source, source, to_backlog(FIRST), quiet=1.0)
+        replaying = Replay(FIRST, chosen, source, source, route_to_backlog(FIRST), quiet=1.0)
         replaying.stop()
         result = replaying.replay()
     assert (result.chosen, result.replayed, result.left) == (5, 0, 5)
@@ -282,7 +282,34 @@ def test_a_source_that_cannot_be_received_from_ends_the_replay(bench: Bench) -> 
     busy = Fault(Action.ERROR, Operation.ATTACH, f"{FIRST}/*", condition="com.microsoft:server-busy")
     bench.emulator.call(lambda: bench.secondary.faults.add(busy))
     with bench.connection() as source:
-        result = Replay(FIRST, {1}, source, source, to_backlog(FIRST), quiet=0.5, patience=1.0).replay()
+        result = Replay(FIRST, {1}, source, source, route_to_backlog(FIRST), quiet=0.5, patience=1.0).replay()
     assert (result.chosen, result.replayed, result.left) == (1, 0, 1)
     assert next(iter(result.why_left)).startswith("The dead letters could not be received: ")
     assert bench.counts() == (0, 1)
+
+
+def test_a_replay_asks_for_no_more_once_it_has_found_all_that_were_chosen(bench: Bench) -> None:
+    """The others would be locked for nothing, however long the chosen one waits for its destination."""
+    bench.queue("orders")
+    bench.bury(*(aliased(f"{i}", "orders") for i in range(1200)), reason="x")
+    busy = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout", times=1)
+    bench.emulator.call(lambda: bench.primary.faults.add(busy))
+    with bench.connection() as source, bench.connection("contoso", "") as target:
+        (first, *_) = sorted(letter.sequence_number for letter in read_dead_letters(source, FIRST))
+        replaying = Replay(FIRST, {first}, source, target, restored_to(bench), quiet=1.0)
+        result = replaying.replay()
+        assert (result.replayed, result.left) == (1, 0)
+        assert len(replaying._seen) <= WINDOW
+
+
+def test_a_lost_connection_is_not_a_stop(bench: Bench) -> None:
+    """The command goes on with the next queue, over new connections."""
+    bench.queue("orders")
+    bench.bury(aliased("x", "orders"), reason="x")
+    cut = Fault(Action.DROP, Operation.SEND, "orders", times=1)
+    bench.emulator.call(lambda: bench.primary.faults.add(cut))
+    with bench.connection() as source, bench.connection("contoso", "") as target:
+        chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
+        replaying = Replay(FIRST, chosen, source, target, restored_to(bench), quiet=1.0)
+        result = replaying.replay()
+    assert (result.replayed, result.left, replaying.was_stopped) == (0, 1, False)

@@ -91,7 +91,7 @@ def test_the_rate_of_a_pair_is_shared_by_the_tasks_that_work() -> None:
     now = 100.0
     with ControlServer(now=lambda: now) as server:
         server.open_job("j")
-        server.limit("contoso", 300.0)
+        server.set_rate("contoso", 300.0)
         assert report(server, slot_report(slot=0)).rate == 300.0
         assert report(server, slot_report(slot=1)).rate == 150.0
         assert report(server, slot_report(slot=2)).rate == 100.0
@@ -99,7 +99,7 @@ def test_the_rate_of_a_pair_is_shared_by_the_tasks_that_work() -> None:
         assert report(server, slot_report(slot=0)).rate == 150.0
         now += 60.0  # slot 1 has not been heard of since: it was killed
         assert report(server, slot_report(slot=0)).rate == 300.0
-        server.limit("contoso", 0.0)
+        server.set_rate("contoso", 0.0)
         assert report(server, slot_report(slot=0)).rate == 0.0
 
 

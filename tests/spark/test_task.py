@@ -101,7 +101,7 @@ def test_an_attempt_that_ends_with_a_mistake_of_ours_counts_as_lost(
     with pytest.raises(RuntimeError, match="a mistake"):
         list(broken.rows())
     (report,) = server.close_job("j")
-    totals = Totals().add([report])
+    totals = Totals().with_ended([report])
     assert not report.finished
     assert totals.killed == 1
     assert totals.received == totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted

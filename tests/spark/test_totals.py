@@ -36,16 +36,16 @@ def reports(draw: st.DrawFn) -> SlotReport:
 
 @given(st.lists(reports()))
 def test_received_is_forwarded_and_dead_lettered_and_left_and_unaccounted(ended: list[SlotReport]) -> None:  # D9
-    totals = Totals().add(ended)
+    totals = Totals().with_ended(ended)
     assert totals.received == totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted
     assert totals.killed == sum(not report.finished for report in ended)
 
 
 @given(st.lists(reports()), st.lists(reports()))
 def test_what_is_under_way_is_shown_and_not_kept(ended: list[SlotReport], live: list[SlotReport]) -> None:
-    totals = Totals().add(ended)
+    totals = Totals().with_ended(ended)
     before = asdict(totals)
-    shown = totals.plus(live)
+    shown = totals.with_live(live)
     assert asdict(totals) == before
     assert shown.received == totals.received + sum(report.counters.received for report in live)
     assert shown.in_hand == sum(report.in_hand for report in live)

@@ -9,7 +9,7 @@ from syphon.amqp import Map, Section, data_section, section_bytes
 from syphon.backlog import Restored, Ttl, Unrestorable, UnrestorableReason
 from syphon.config import DestinationSettings, PairSettings, SideSettings
 from syphon.model import PathPatterns
-from syphon.transfer.route import Route, from_backlog, to_backlog, to_destination
+from syphon.transfer.route import Route, from_backlog, route_to_backlog, route_to_destination
 
 NOW = 1_700_000_000_000
 QUEUE = "contoso/x-servicebus-transfer/0"
@@ -50,21 +50,23 @@ def test_a_backlog_message_goes_to_its_destination_without_its_aliases() -> None
 
 
 def test_a_dead_letter_goes_back_into_its_queue_with_its_aliases() -> None:  # X4
-    restored = sent(to_backlog(QUEUE), dead_letter("orders"))
+    restored = sent(route_to_backlog(QUEUE), dead_letter("orders"))
     assert (restored.payload, restored.destination.name) == (message("orders"), QUEUE)
-    assert to_backlog(QUEUE).why_not(dead_letter("orders"), NOW) is None  # no other route may end in a backlog queue
+    assert (
+        route_to_backlog(QUEUE).why_not(dead_letter("orders"), NOW) is None
+    )  # no other route may end in a backlog queue
 
 
 def test_a_dead_letter_goes_to_its_destination_or_to_another_one() -> None:  # X4
-    restored = sent(to_destination(pair("*"), Ttl.RESTORE), dead_letter("orders"))
+    restored = sent(route_to_destination(pair("*"), Ttl.RESTORE), dead_letter("orders"))
     assert (restored.payload, restored.destination.name) == (data_section(b"x"), "orders")
-    restored = sent(to_destination(pair("*"), Ttl.RESTORE, "billing"), dead_letter("orders"))
+    restored = sent(route_to_destination(pair("*"), Ttl.RESTORE, "billing"), dead_letter("orders"))
     assert restored.destination.name == "billing"
 
 
 @pytest.mark.parametrize("path", ["secret", QUEUE, "orders/$deadletterqueue", "events/subscriptions/all"])
 def test_no_route_leads_where_nothing_may_go(path: str) -> None:  # D13
-    routes = from_backlog(Ttl.RESTORE, PathPatterns.of(["orders*"])), to_destination(pair("orders*"), Ttl.RESTORE)
+    routes = from_backlog(Ttl.RESTORE, PathPatterns.of(["orders*"])), route_to_destination(pair("orders*"), Ttl.RESTORE)
     for route in routes:
         why_not = route.why_not(dead_letter(path), NOW)
         assert why_not is not None
@@ -73,7 +75,8 @@ def test_no_route_leads_where_nothing_may_go(path: str) -> None:  # D13
 
 
 @pytest.mark.parametrize(
-    "route", [from_backlog(Ttl.RESTORE, PathPatterns()), to_backlog(QUEUE), to_destination(pair("*"), Ttl.RESTORE)]
+    "route",
+    [from_backlog(Ttl.RESTORE, PathPatterns()), route_to_backlog(QUEUE), route_to_destination(pair("*"), Ttl.RESTORE)],
 )
 def test_bytes_that_are_no_message_take_no_route(route: Route) -> None:  # M4
     restored = route.restore(NO_MESSAGE, enqueued_at=None, now=NOW, ttl=route.ttl)

@@ -51,3 +51,11 @@ def test_messages_that_start_no_job_are_counted_and_reading_them_changes_nothing
         assert backoffs.turned_away(0, 2) == {("q", "orders"): TurnedAway(2, 200)}
     assert backoffs.turned_away(1, 2) == {("q", "orders"): TurnedAway(1, 200)}
     assert backoffs.turned_away(2, 2) == {}
+
+
+def test_a_message_that_cannot_be_restored_is_worth_a_job_although_its_destination_backs_off() -> None:  # M4
+    backoffs = Backoffs("contoso")
+    backoffs.learn([waits("orders")])
+    aliases = Map.of({"x-ms-path": "orders", "x-ms-timetolive": "soon"})
+    assert backoffs.is_worth_a_job("q", section_bytes(Section.APPLICATION_PROPERTIES, aliases))
+    assert backoffs.turned_away_count == 0

@@ -139,7 +139,7 @@ class _Plan:
     work: list[tuple[SelectedQueue, set[int]]] = field(default_factory=list)
     """The queues, each with the sequence numbers of the selected messages."""
     would_stay: Counter[str] = field(default_factory=Counter)
-    tallies: list[tuple[SelectedQueue, ReplayResult]] = field(default_factory=list)
+    results: list[tuple[SelectedQueue, ReplayResult]] = field(default_factory=list)
     unreachable: list[UnreachableQueue] = field(default_factory=list)
 
     @property
@@ -148,7 +148,7 @@ class _Plan:
 
     @property
     def replayed(self) -> int:
-        return sum(tally.replayed for _, tally in self.tallies)
+        return sum(result.replayed for _, result in self.results)
 
     def look(self, search: Search) -> None:
         """Notes the sequence numbers of the selected dead letters, and finds out which could not be put back."""
@@ -169,11 +169,11 @@ class _Plan:
 
     def _route(self, assignment: SelectedQueue) -> Route:
         from syphon.backlog import Ttl
-        from syphon.transfer import to_backlog, to_destination
+        from syphon.transfer import route_to_backlog, route_to_destination
 
         if self.target == "backlog":
-            return to_backlog(assignment.queue, self.path)
-        return to_destination(assignment.pair, Ttl(self.ttl or assignment.pair.time_to_live.value), self.path)
+            return route_to_backlog(assignment.queue, self.path)
+        return route_to_destination(assignment.pair, Ttl(self.ttl or assignment.pair.time_to_live.value), self.path)
 
     def carry_out(self) -> None:
         from syphon.bus import connected
@@ -193,8 +193,8 @@ class _Plan:
                         replay.stop, "Stopping: the command finishes or releases the messages it has received."
                     )
                     with _Progress(assignment.queue) as progress:
-                        self.tallies.append((assignment, replay.replay(progress)))
-                    if replay.stopping:
+                        self.results.append((assignment, replay.replay(progress)))
+                    if replay.was_stopped:
                         return
             except SyphonError as error:
                 self.unreachable.append((assignment, error))
@@ -209,13 +209,13 @@ class _Plan:
             "chosen": self.chosen,
             "replayed": replayed,
             "left": self.chosen - replayed,
-            "possible_duplicates": sum(tally.possible_duplicates for _, tally in self.tallies),
+            "possible_duplicates": sum(result.possible_duplicates for _, result in self.results),
             "why_left": [{"why": why, "messages": count} for why, count in stay.most_common()],
             "groups": [as_record(group) for group in self.groups],
         }
 
     def _why_left(self) -> Counter[str]:
-        return sum((tally.why_left for _, tally in self.tallies), Counter())
+        return sum((result.why_left for _, result in self.results), Counter())
 
     def show(self, dry_run: bool) -> None:
         if not self.chosen:
@@ -227,7 +227,7 @@ class _Plan:
             return
         left = self.chosen - self.replayed
         click.echo(f"\n{self.chosen:,} chosen = {self.replayed:,} put back + {left:,} left.")
-        doubtful = sum(tally.possible_duplicates for _, tally in self.tallies)
+        doubtful = sum(result.possible_duplicates for _, result in self.results)
         if doubtful:
             click.echo(f"{doubtful:,} of them may exist twice, under the same message id.")
         _reasons("left", self._why_left())
@@ -248,17 +248,17 @@ class _Progress:
     def __enter__(self) -> _Progress:
         return self
 
-    def __call__(self, tally: ReplayResult) -> None:
+    def __call__(self, result: ReplayResult) -> None:
         on_terminal = sys.stderr.isatty()
         now = time.monotonic()
         if now - self._shown_at < (0.1 if on_terminal else 1.0):
             return
         self._shown_at = now
         if on_terminal:
-            done = f"{tally.replayed:,} put back, {tally.left:,} left, of {tally.chosen:,}"
+            done = f"{result.replayed:,} put back, {result.left:,} left, of {result.chosen:,}"
             click.echo(f"\r{self._queue}: {done}\033[K", nl=False, err=True)
         else:
-            counts = {"chosen": tally.chosen, "replayed": tally.replayed, "left": tally.left}
+            counts = {"chosen": result.chosen, "replayed": result.replayed, "left": result.left}
             click.echo(json.dumps({"progress": {"queue": self._queue, **counts}}), err=True)
 
     def __exit__(self, *_: object) -> None:
