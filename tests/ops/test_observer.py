@@ -72,13 +72,14 @@ def scene(emulator: BackgroundEmulator) -> Iterator[Scene]:
     }
     config = Config.model_validate({"pairs": [pair]})
     pauses = Pauses()
-    with ControlServer() as control_server:
+    with ControlServer(pauses=pauses) as control_server:
         spark = cast(Any, None)
         ledger_writer = LedgerWriter(Ledger(spark, "nowhere"))
         worker = Worker(config, Jobs(spark, control_server, ledger_writer), control_server, pauses=pauses)
         found = Scene(emulator, worker, cast(Any, None), pauses)
         found.observer = Observer(config, pauses, RecentEvents(), now=lambda: time.monotonic() + found.later)
         found.observer.attach(worker, control_server, ledger_writer)
+        worker.start()
         try:
             yield found
         finally:
