@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .logs import set_up_logging
@@ -37,10 +38,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Loads a module at the first use of one of its names: `syphon status` must not wait for Spark."""
-        for module, names in _MODULES.items():
-            if name in names:
-                return getattr(import_module(f".{module}", __name__), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_exports(__name__, _MODULES)

@@ -6,8 +6,9 @@ neither the control server's libraries nor a use for them.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .backlog_rows import (
@@ -79,9 +80,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        for module, names in _MODULES.items():
-            if name in names:
-                return getattr(import_module(f".{module}", __name__), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_exports(__name__, _MODULES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .backoffs import Backoffs, TurnedAway
@@ -58,10 +59,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Loads a module when one of its names is first used: `syphon status` must not wait for Spark."""
-        for module, names in _MODULES.items():
-            if name in names:
-                return getattr(import_module(f".{module}", __name__), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_exports(__name__, _MODULES)
