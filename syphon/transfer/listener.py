@@ -126,7 +126,7 @@ class Listener:
             if side.error is None:
                 log.info("%s: %s can be reached again", self.name, side.name)
             elif before is None:
-                log.warning("%s: %s cannot be reached; trying again: %s", self.name, side.name, side.error)
+                log.warning("%s: %s is out of reach; trying again: %s", self.name, side.name, side.error)
         return connection
 
     def _listen(self, connection: Connection) -> None:
