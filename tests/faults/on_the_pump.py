@@ -194,7 +194,7 @@ class ServerBusy(EmulatorFault):
     )
 
     def has_taken_effect(self, running: Running) -> bool:
-        return super().has_taken_effect(running) and "destination orders waits" in running.said
+        return super().has_taken_effect(running) and "destination orders backs off" in running.said
 
     def heal(self) -> None:
         tries = self.site.times_struck(self.side, self.fault_id) or 0
@@ -210,7 +210,7 @@ class PrimaryFull(Scenario):
         self.site.control(PRIMARY, "PUT", "quota", {"entity": ORDERS, "bytes": 0})
 
     def has_taken_effect(self, running: Running) -> bool:
-        return "destination orders waits" in running.said
+        return "destination orders backs off" in running.said
 
     def heal(self) -> None:
         self.site.control(PRIMARY, "PUT", "quota", {"entity": ORDERS, "bytes": None})
