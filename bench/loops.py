@@ -140,6 +140,7 @@ def drain_2(task: Task, watch: Watch) -> None:
 def _drain(task: Task, watch: Watch, slots: int) -> None:
     """A Spark job with so many slots. The start of Spark does not count."""
     from syphon.config import Config
+    from syphon.spark import HandOver
     from syphon.worker.engine import running_engine
 
     with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +154,7 @@ def _drain(task: Task, watch: Watch, slots: int) -> None:
             ready.jobs.warm_up()
             watch.begin()
             options = [PumpOptions(lease=None, limit=task.count // slots)] * slots
-            done = ready.jobs.run(config.pairs[0], task.queue, options)
+            done = ready.jobs.run(config.pairs[0], [HandOver(queue=task.queue)], options)
             watch.add(done.counters.forwarded)
             watch.end()
 

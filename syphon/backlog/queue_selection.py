@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from itertools import groupby
 from typing import NamedTuple
 
 from syphon.config import PairSettings
@@ -53,8 +52,10 @@ def select_queues(
 
 def by_pair(queues: Sequence[SelectedQueue]) -> list[tuple[PairSettings, list[SelectedQueue]]]:
     """Groups the queues by pair: the queues of a pair share a connection."""
-    groups = groupby(queues, key=lambda selected: selected.pair.name)
-    return [(ours[0].pair, ours) for ours in (list(group) for _, group in groups)]
+    groups: dict[str, list[SelectedQueue]] = {}
+    for selected in queues:
+        groups.setdefault(selected.pair.name, []).append(selected)
+    return [(ours[0].pair, ours) for ours in groups.values()]
 
 
 def _matches(queue: str, text: str) -> bool:

@@ -125,8 +125,8 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
 
     chosen = select_queues(config.pairs)
     counts = counts_of(chosen)
-    _say("\nThe syphon forwards the backlog:", "one Spark job for each queue.")
-    drain = Drain(chosen, ready.jobs, ready.control_server, DrainOptions(), counts)
+    _say("\nThe syphon forwards the backlog:", "one Spark job for all of its queues.")
+    drain = Drain(chosen, DrainOptions(), counts)
     shown = 0
 
     def show() -> None:
@@ -136,7 +136,8 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
             shown = moved
             click.echo(f"  {moved:,} of {sum(counts.values()):,} moved")
 
-    result = drain.run(show)
+    drain.run(ready.jobs, ready.control_server, show)
+    result = drain.result()
     ready.ledger_writer.catch_up()
     for queue in result.queues:
         totals = queue.totals

@@ -168,19 +168,24 @@ def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, a
 
     try:
         counts = counts_of(chosen)
-        if not as_json:
-            click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
-        with running_engine(config.pipeline) as ready:
-            drain = Drain(chosen, ready.jobs, ready.control_server, options, counts)
-            stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.")
-            total = sum(counts.values()) if len(counts) == len(drain.queues) else None
-            with drain_progress(drain, total) as show:
-                result = drain.run(show)
+        drain, ledger_error = Drain(chosen, options, counts), ""
+        if drain.look():
+            if not as_json:
+                click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
+            with running_engine(config.pipeline) as ready:
+                stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.")
+                total = sum(counts.values()) if len(counts) == len(drain.queues) else None
+                with drain_progress(drain, total) as show:
+                    drain.run(ready.jobs, ready.control_server, show)
+                result = drain.result()
+            ledger_error = ready.ledger_writer.error
+        else:
+            result = drain.result()
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
     code = _exit_code(result, options)
-    summary = _summary(config, result, ready.ledger_writer.error, code)
+    summary = _summary(config, result, ledger_error, code)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from syphon.model import MOST_DESTINATIONS, DestinationStats, EntityPath, QueueKey, Stats
-from syphon.spark import QueueTotals, SlotReport
+from syphon.spark import QueueAttempt, QueueTotals
 from syphon.transfer import DestinationBackoff
 from syphon.worker import BY_THE_OPERATOR, TurnedAway
 
@@ -53,7 +53,7 @@ class DestinationHistory:
 
     def __init__(self) -> None:
         self._records: dict[str, DestinationRecord] = {}
-        self._read: dict[str, tuple[SlotReport, ...]] = {}
+        self._read: dict[str, tuple[QueueAttempt, ...]] = {}
 
     def look(
         self,
@@ -110,15 +110,15 @@ class DestinationHistory:
             self._read_job(now, queue, totals.last)
         self._read_job(now, queue, totals.live)
 
-    def _read_job(self, now: float, queue: str, reports: Iterable[SlotReport]) -> None:
+    def _read_job(self, now: float, queue: str, attempts: Iterable[QueueAttempt]) -> None:
         """Reads the reports of one job. Two jobs in turn have left the same messages, so their counts do not add up."""
         left = Stats()
-        for report in reports:
-            left.add(report.stats)
-            for backoff in report.backing_off:
+        for attempt in attempts:
+            left.add(attempt.queue.stats)
+            for backoff in attempt.slot.backing_off:
                 if backoff.seconds > 0:
                     self._backs_off(now, backoff)
-            for rejection in report.rejecting:
+            for rejection in attempt.slot.rejecting:
                 record = self._record_of(rejection.path)
                 record.rejects_until, record.reason = now + rejection.seconds, rejection.reason
         for found in left.destinations.values():

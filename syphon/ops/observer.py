@@ -213,7 +213,7 @@ class PairView:
         )
         queues = [
             self._queue(QueueKey(self.name, queue), worker, queue_totals, pauses, backlog_counts)
-            for queue in (list(worker.queue_workers) if worker is not None and worker.queue_workers else self._queues)
+            for queue in (list(worker.queues) if worker is not None and worker.queues else self._queues)
         ]
         return PairStatus(
             name=self.name,
@@ -251,7 +251,7 @@ class PairView:
     ) -> QueueStatus:
         found = queue_totals.get(key, NO_TOTALS)
         totals = _status_totals(found.totals)
-        queue = worker.queue_workers.get(key.queue) if worker is not None else None
+        queue = worker.queues.get(key.queue) if worker is not None else None
         trouble = queue.trouble if queue is not None else ""
         if worker is not None and worker.listener is not None:
             trouble = trouble or worker.listener.trouble(key.queue)
@@ -272,7 +272,7 @@ class PairView:
             name=key.queue,
             state=state,
             reason=trouble or (None if queue is not None else "the worker does not listen to it yet"),
-            slots=sum(not report.finished for report in found.live),
+            slots=sum(attempt.is_running for attempt in found.live),
             in_flight=found.totals.in_hand,
             per_second=round(self._rates.setdefault(key.queue, RateMeter()).at(totals.forwarded), 1),
             left=None if left is None else max(at_least, left),
@@ -283,8 +283,8 @@ class PairView:
 
 def _oldest_in_flight(totals: QueueTotals) -> int | None:
     """When the oldest message in flight had come into the backlog, in milliseconds since 1970."""
-    fronts = [report.stats.front for report in totals.live if not report.finished and report.stats.front is not None]
-    return min(fronts, default=None)
+    fronts = (attempt.queue.stats.front for attempt in totals.live if attempt.is_running)
+    return min((front for front in fronts if front is not None), default=None)
 
 
 def _not_ready(pair: PairStatus) -> list[str]:

@@ -46,7 +46,7 @@ class Tracing:
     def export(self) -> None:
         """Makes the spans of all waiting batches."""
         while self.waiting:
-            (pair, queue), trace = self.waiting.popleft()
+            pair, trace = self.waiting.popleft()
             primary, secondary = self._hosts[pair]
             links = [_link(sender) for sender in trace.senders]
             ended = trace.answered if trace.settled is None else trace.settled
@@ -55,7 +55,7 @@ class Tracing:
                 "messaging.destination.name": trace.destination,
                 "server.address": primary,
             }
-            to_backlog = {"syphon.pair": pair, "messaging.destination.name": queue, "server.address": secondary}
+            to_backlog = {"syphon.pair": pair, "messaging.destination.name": trace.queue, "server.address": secondary}
             whole = self._span(metric_names.PROCESS, to_backlog, trace, trace.received, ended, NO_PARENT, links)
             self._span(metric_names.SEND, to_primary, trace, trace.sent, trace.answered, whole)
             if trace.settled is not None:

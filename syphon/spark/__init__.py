@@ -22,11 +22,11 @@ if TYPE_CHECKING:
         looking,
         summary,
     )
-    from .control_protocol import SlotReport
+    from .control_protocol import HandOver, QueueReport, SlotReport
     from .control_server import ControlServer, Traced
-    from .jobs import JobResult, Jobs
+    from .jobs import JobResult, Jobs, SparkLost, new_job
     from .session import cores_of, spark_session
-    from .totals import QueueTotals, Totals
+    from .totals import QueueAttempt, QueueTotals, Totals
 
 _MODULES = {
     "backlog_rows": (
@@ -40,7 +40,7 @@ _MODULES = {
         "looking",
         "summary",
     ),
-    "control_protocol": ("SlotReport",),
+    "control_protocol": ("HandOver", "QueueReport", "SlotReport"),
     "control_server": (
         "ControlServer",
         "Traced",
@@ -48,12 +48,15 @@ _MODULES = {
     "jobs": (
         "JobResult",
         "Jobs",
+        "SparkLost",
+        "new_job",
     ),
     "session": (
         "cores_of",
         "spark_session",
     ),
     "totals": (
+        "QueueAttempt",
         "QueueTotals",
         "Totals",
     ),
@@ -63,10 +66,14 @@ __all__ = [
     "ControlServer",
     "DeadLetterPreview",
     "DestinationSummary",
+    "HandOver",
     "JobResult",
     "Jobs",
+    "QueueAttempt",
+    "QueueReport",
     "QueueTotals",
     "SlotReport",
+    "SparkLost",
     "Totals",
     "Traced",
     "VIEW",
@@ -75,6 +82,7 @@ __all__ = [
     "cores_of",
     "dead_letter_previews",
     "looking",
+    "new_job",
     "spark_session",
     "summary",
 ]

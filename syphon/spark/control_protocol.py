@@ -1,7 +1,9 @@
-"""The messages between a task and the driver (D7).
+"""The messages between a slot and the driver (D7, D15).
 
-A task posts a report about once a second: what it has counted so far. The driver answers with an order: continue at
-this rate, or stop. The last report of an attempt says how the attempt ended. An attempt without one was killed.
+A slot posts a report about once a second: what it has counted so far, for each queue that it serves. The driver answers
+with an order: which queues to serve, at which rate, or stop. The driver may hold its answer for a moment, so that a
+queue that rings reaches a slot at once. The last report of an attempt says how the attempt ended. An attempt without
+one was killed.
 """
 
 from __future__ import annotations
@@ -15,61 +17,100 @@ from syphon.model import Counters, QueueKey, Stats
 from syphon.transfer import BatchTrace, DestinationBackoff, Ended
 
 REPORT_PATH = "/report"
-"""The path on the control server that tasks post their reports to."""
+"""The path on the control server that slots post their reports to."""
 
 
 class AttemptKey(NamedTuple):
-    """One attempt of one task."""
+    """One attempt of one slot."""
 
     job: str
     slot: int
     attempt: int
 
 
+class HandOver(BaseModel):
+    """A queue that the driver hands to a slot."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queue: str
+    number: int = 1
+    """Counts how often the driver has handed out this queue: a higher number is a new service."""
+    most_left: int | None = None
+    """The service ends after so many messages that had to be left, if none was accepted. None: it reads on."""
+
+
+class QueueReport(BaseModel):
+    """What one attempt of a slot has done with one queue so far."""
+
+    queue: str
+    number: int = 0
+    """The last hand-over that the slot has taken up."""
+    is_served: bool = True
+    ended: Ended | None = None
+    """Why its last service ended; None while it is served, or if an error ended it."""
+    counters: Counters = Field(default_factory=Counters)
+    in_hand: int = 0
+    stats: Stats = Field(default_factory=Stats)
+    error: str = ""
+
+
 class SlotReport(BaseModel):
-    """What one attempt of a task has done so far."""
+    """What one attempt of a slot has done so far."""
 
     pair: str
-    queue: str
     job: str
     slot: int
     attempt: int
     started_at: int
     """Milliseconds since 1970."""
-    counters: Counters = Field(default_factory=Counters)
-    in_hand: int = 0
+    queues: tuple[QueueReport, ...] = ()
+    """Every queue that it has served."""
     backing_off: tuple[DestinationBackoff, ...] = ()
     """Destinations that accept nothing now. Their messages stay in the backlog."""
     rejecting: tuple[DestinationBackoff, ...] = ()
     """Destinations whose messages go to the dead letters."""
-    stats: Stats = Field(default_factory=Stats)
     traces: tuple[BatchTrace, ...] = ()
     """Batches that were settled since the previous report."""
+    is_accepting: bool = True
+    """It can be handed another queue."""
+    is_saturated: bool = False
+    """Its window has been full, or it has used most of a core, for some seconds."""
+    is_primary_connected: bool = False
     finished: bool = False
-    ended: Ended | None = None
-    """Why the pump stopped taking messages; None if an error ended it."""
-    busy: bool = False
-    """The pump stopped while messages were still arriving: there is more to do."""
     error: str = ""
     fault: SideFault | None = None
+    hold: float = 0.0
+    """Seconds for which the driver may hold the answer until it has something new to say."""
 
     @property
     def key(self) -> AttemptKey:
         return AttemptKey(self.job, self.slot, self.attempt)
 
     @property
-    def queue_key(self) -> QueueKey:
-        return QueueKey(self.pair, self.queue)
+    def counters(self) -> Counters:
+        """The counters of all its queues."""
+        return Counters.total(queue.counters for queue in self.queues)
+
+    def of(self, queue: str) -> QueueReport | None:
+        return next((found for found in self.queues if found.queue == queue), None)
+
+    def key_of(self, queue: QueueReport) -> QueueKey:
+        return QueueKey(self.pair, queue.queue)
 
 
 class SlotOrder(BaseModel):
-    """What a task must do next."""
+    """What a slot must do next."""
 
     model_config = ConfigDict(frozen=True)
 
     stop: bool = False
+    queues: tuple[HandOver, ...] = ()
+    """The queues that it serves. A queue with a higher number than before is served again."""
+    released: tuple[str, ...] = ()
+    """Queues whose service it must end: the operator has paused them."""
     rate: float | None = None
-    """Messages a second that the task may take. None means no limit, 0 means pause."""
+    """Messages a second that the slot may take. None means no limit, 0 means pause."""
     paused: tuple[str, ...] = ()
     """Destinations that the operator has paused."""
     traces: bool = False

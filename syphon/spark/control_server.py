@@ -1,7 +1,8 @@
-"""The control server on the driver: tasks report to it while they work, and it answers with orders (D7).
+"""The control server on the driver: slots report to it while they work, and it answers with orders (D7, D15).
 
-Spark returns the rows of a task only when the task ends, and gives a task no notice that it should stop. So each task
-posts a report over HTTP about once a second. The server refuses requests that do not carry the secret of this run.
+Spark returns the rows of a task only when the task ends, and gives a task no notice that it should stop. So each slot
+posts a report over HTTP about once a second. The server holds its answer until it has something new to say, for as long
+as the slot allows. It refuses requests that do not carry the secret of this run.
 """
 
 from __future__ import annotations
@@ -12,28 +13,31 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from aiohttp import web
 from pydantic import ValidationError
 
-from syphon.model import QueueKey
+from syphon.model import Counters, QueueKey
 from syphon.transfer import BatchTrace
 
-from .control_protocol import REPORT_PATH, AttemptKey, ControlAddress, SlotOrder, SlotReport
-from .totals import QueueTotals
+from .control_protocol import REPORT_PATH, AttemptKey, ControlAddress, HandOver, SlotOrder, SlotReport
+from .totals import QueueAttempt, QueueTotals
 
-LARGEST_REPORT = 4 * 1024 * 1024
+LARGEST_REPORT = 16 * 1024 * 1024
 FRESH = 5.0
-"""Seconds after its last report in which a task still counts as one that shares the rate of its pair."""
+"""Seconds after its last report in which a slot still counts as one that shares the rate of its pair."""
+LONGEST_HOLD = 2.0
+"""Seconds for which an answer is held, whatever the slot allows: it must hear from the driver."""
 
 
 class Traced(NamedTuple):
-    """A batch that a task has traced, and its backlog queue."""
+    """A batch that a slot has traced, and its pair."""
 
-    queue: QueueKey
+    pair: str
     trace: BatchTrace
 
 
@@ -55,6 +59,10 @@ class NothingPaused:
         return ()
 
 
+def _ignore(job: str, counters: Mapping[str, Counters]) -> None:
+    """Nobody keeps the progress of jobs."""
+
+
 class ControlServer:
     """Keeps the reports of all attempts, and answers each with an order. The HTTP server has a thread of its own."""
 
@@ -64,16 +72,22 @@ class ControlServer:
         listen: str | None = None,
         now: Callable[[], float] = time.monotonic,
         pauses: PauseState | None = None,
+        on_progress: Callable[[str, Mapping[str, Counters]], None] = _ignore,
     ) -> None:
-        """Tasks connect to `host`. The server listens on `listen` if that is a different address."""
+        """Slots connect to `host`. The server listens on `listen` if that is a different address.
+
+        `on_progress` gets a job and what its slots have counted for each queue, with each report.
+        """
         self._host = host
         self._listen = listen or host
         self._now = now
+        self._on_progress = on_progress
         self._secret = secrets.token_urlsafe(32)
         self._reports: dict[AttemptKey, SlotReport] = {}
         self._heard: dict[AttemptKey, float] = {}
-        self._open_jobs: set[str] = set()
-        self._superseded: dict[str, frozenset[str]] = {}
+        self._jobs: dict[str, dict[str, HandOver]] = {}
+        """The open jobs, and the queues that the slots of each serve."""
+        self._stopped: set[str] = set()
         self._stopping = False
         self._rates: dict[str, float | None] = {}
         self._totals: dict[QueueKey, QueueTotals] = {}
@@ -81,45 +95,61 @@ class ControlServer:
         self._traces: deque[Traced] | None = None
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
+        self._news = asyncio.Event()
         self.address = ControlAddress(host, 0, self._secret)
 
     # --- for the driver ------------------------------------------------------------------------------------------
 
-    def open_job(self, job: str) -> None:
-        """Lets the tasks of this job work."""
+    def open_job(self, job: str, queues: tuple[HandOver, ...] = ()) -> None:
+        """Lets the slots of this job work on these queues."""
         with self._lock:
-            self._open_jobs.add(job)
+            self._jobs[job] = {handed.queue: handed for handed in queues}
+
+    def hand_over(self, job: str, handed: HandOver) -> None:
+        """Hands a queue to the slots of a job that runs."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs[job][handed.queue] = handed
+        self._tell()
+
+    def take_back(self, job: str, queue: str) -> None:
+        """The service of a queue has ended, as its slot has reported."""
+        with self._lock:
+            self._jobs.get(job, {}).pop(queue, None)
+
+    def stop_job(self, job: str) -> None:
+        """Orders the slots of a job to stop: they finish or give back what they have in hand."""
+        with self._lock:
+            self._stopped.add(job)
+        self._tell()
 
     def close_job(self, job: str) -> list[SlotReport]:
         """Ends a job and returns its reports.
 
-        A task of it that still runs (Spark lost its executor, but the process lives on) is told to stop.
+        A slot of it that still runs (Spark lost its executor, but the process lives on) is told to stop.
         """
         with self._lock:
-            self._open_jobs.discard(job)
+            self._jobs.pop(job, None)
+            self._stopped.discard(job)
             keys = [key for key in self._reports if key.job == job]
             for key in keys:
                 self._heard.pop(key, None)
             reports = [self._reports.pop(key) for key in sorted(keys)]
-            if reports:
-                self._totals.setdefault(reports[0].queue_key, QueueTotals()).end_job(reports)
+            for queue, attempts in _by_queue(reports).items():
+                self._totals.setdefault(queue, QueueTotals()).end_job(attempts)
             return reports
 
     def collect_traces(self, into: deque[Traced]) -> None:
-        """Asks tasks to trace their batches from now on, and appends the traces to `into`."""
+        """Asks slots to trace their batches from now on, and appends the traces to `into`."""
         self._traces = into
 
     def stop_all(self) -> None:
-        """Orders every task to stop, in the answer to its next report."""
+        """Orders every slot to stop. Safe in a signal handler."""
         self._stopping = True
-
-    def supersede(self, pair: str) -> None:
-        """Orders the running tasks of this pair to stop at their next report: the settings of the pair have changed."""
-        with self._lock:
-            self._superseded[pair] = frozenset(self._open_jobs)
+        self._tell()
 
     def set_rate(self, pair: str, rate: float | None) -> None:
-        """Sets the messages a second that all tasks of a pair may take together."""
+        """Sets the messages a second that all slots of a pair may take together."""
         self._rates[pair] = rate
 
     def live_reports(self) -> list[SlotReport]:
@@ -127,31 +157,41 @@ class ControlServer:
         with self._lock:
             return list(self._reports.values())
 
+    def report_of(self, job: str) -> SlotReport | None:
+        """The newest report of the newest attempt of a job with one slot; None if it has not reported yet."""
+        with self._lock:
+            newest = max((key for key in self._reports if key.job == job), default=None)
+            return None if newest is None else self._reports[newest]
+
     def queue_totals(self) -> dict[QueueKey, QueueTotals]:
         """The totals of each queue, with the jobs that run now. No count ever goes down."""
         with self._lock:
-            live: dict[QueueKey, list[SlotReport]] = {}
-            for report in self._reports.values():
-                live.setdefault(report.queue_key, []).append(report)
+            live = _by_queue(self._reports.values())
             return {
                 key: self._totals.get(key, QueueTotals()).including(live.get(key, ()))
                 for key in self._totals.keys() | live.keys()
             }
 
     def order_for(self, report: SlotReport) -> SlotOrder:
-        """What the task that sent this report must do next."""
+        """What the slot that sent this report must do next."""
         with self._lock:
             outdated = any(
                 key.job == report.job and key.slot == report.slot and key.attempt > report.attempt
                 for key in self._reports
             )
-            superseded = report.job in self._superseded.get(report.pair, ())
-            paused = self._pauses.holds_queue(report.pair, report.queue)
-            if self._stopping or report.job not in self._open_jobs or outdated or superseded or paused:
+            if self._stopping or report.job not in self._jobs or report.job in self._stopped or outdated:
                 return SlotOrder(stop=True)
             rate = self._rates.get(report.pair)
             share = None if rate is None else rate / max(1, self._working(report.pair))
-            return SlotOrder(rate=share, paused=self._pauses.destinations(report.pair), traces=self._traces is not None)
+            handed = self._jobs[report.job].values()
+            paused = tuple(each.queue for each in handed if self._pauses.holds_queue(report.pair, each.queue))
+            return SlotOrder(
+                queues=tuple(each for each in handed if each.queue not in paused),
+                released=paused,
+                rate=share,
+                paused=self._pauses.destinations(report.pair),
+                traces=self._traces is not None,
+            )
 
     def _working(self, pair: str) -> int:
         now = self._now()
@@ -163,13 +203,24 @@ class ControlServer:
     def receive(self, report: SlotReport) -> SlotOrder:
         """Keeps a report, and answers it with an order."""
         if self._traces is not None:
-            self._traces.extend(Traced(report.queue_key, trace) for trace in report.traces)
+            self._traces.extend(Traced(report.pair, trace) for trace in report.traces)
+        counted: dict[str, list[Counters]] = {}
         with self._lock:
-            if report.job in self._open_jobs:
+            if report.job in self._jobs:
                 # Each trace is passed on once; it is no part of the totals.
                 self._reports[report.key] = report.model_copy(update={"traces": ()})
                 self._heard[report.key] = self._now()
+                for each in (each for key, each in self._reports.items() if key.job == report.job):
+                    for queue in each.queues:
+                        counted.setdefault(queue.queue, []).append(queue.counters)
+        if counted:
+            self._on_progress(report.job, {queue: Counters.total(parts) for queue, parts in counted.items()})
         return self.order_for(report)
+
+    def _tell(self) -> None:
+        """Wakes the answers that are held."""
+        with suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(self._news.set)
 
     # --- the server ----------------------------------------------------------------------------------------------
 
@@ -222,4 +273,29 @@ class ControlServer:
             report = SlotReport.model_validate_json(await request.read())
         except ValidationError:
             return web.Response(status=400)
-        return web.Response(body=self.receive(report).model_dump_json(), content_type="application/json")
+        order = await self._held(self.receive(report), report)
+        return web.Response(body=order.model_dump_json(), content_type="application/json")
+
+    async def _held(self, order: SlotOrder, report: SlotReport) -> SlotOrder:
+        """Holds an order that says nothing new, until there is news or the time is over."""
+        deadline = self._loop.time() + min(report.hold, LONGEST_HOLD)
+        known = {queue.queue: queue.number for queue in report.queues}
+        while not _is_news(order, known) and (left := deadline - self._loop.time()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left)
+            self._news.clear()
+            order = self.order_for(report)
+        return order
+
+
+def _is_news(order: SlotOrder, known: Mapping[str, int]) -> bool:
+    """Whether an order must reach its slot at once: to stop, or to serve a queue that it does not serve yet."""
+    return order.stop or any(known.get(handed.queue, 0) < handed.number for handed in order.queues)
+
+
+def _by_queue(reports: Iterable[SlotReport]) -> dict[QueueKey, list[QueueAttempt]]:
+    found: dict[QueueKey, list[QueueAttempt]] = {}
+    for report in reports:
+        for queue in report.queues:
+            found.setdefault(report.key_of(queue), []).append(QueueAttempt(report, queue))
+    return found

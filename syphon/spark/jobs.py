@@ -1,4 +1,7 @@
-"""Spark jobs: a job runs slots on one backlog queue, passes their rows to the ledger, and returns their reports."""
+"""Spark jobs: a job runs slots on backlog queues of a pair, passes their rows to the ledger, and returns their reports.
+
+A job is on record in the ledger before its first receive, and closed there after its last (D17).
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,17 @@ from typing import TYPE_CHECKING
 
 from syphon.bus import SideFault
 from syphon.config import PairSettings
-from syphon.ledger import TRANSFERS, Attempt, LedgerWriter, unpersist_rows
+from syphon.ledger import PACKED, Attempt, LedgerWriter, OpenJob
 from syphon.model import Counters, SyphonError
-from syphon.transfer import DestinationBackoff, PumpOptions, wall_clock
+from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
-from .control_protocol import SlotReport
+from .control_protocol import HandOver, SlotReport
 from .control_server import ControlServer
 from .task import SlotAssignment, Task, slot_task, warm_up
+from .totals import QueueAttempt
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class SparkLost(SyphonError):
@@ -27,7 +31,7 @@ class SparkLost(SyphonError):
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How a job ended, as far as its tasks reported it to the driver."""
+    """How a job ended, as far as its slots reported it to the driver."""
 
     reports: tuple[SlotReport, ...]
     spark_error: str = ""
@@ -44,8 +48,12 @@ class JobResult:
 
     @property
     def error(self) -> str:
-        """What went wrong; empty if nothing did."""
+        """What went wrong with the whole job; empty if nothing did."""
         return self.spark_error or next((report.error for report in self.reports if report.error), "")
+
+    def error_of(self, queue: str) -> str:
+        """What went wrong with a queue; empty if nothing did."""
+        return self.error or next((each.queue.error for each in self.attempts(queue) if each.queue.error), "")
 
     @property
     def backing_off(self) -> tuple[DestinationBackoff, ...]:
@@ -59,12 +67,18 @@ class JobResult:
 
     @property
     def has_more(self) -> bool:
-        """A lease ended while messages were still arriving."""
-        return any(report.busy for report in self.reports)
+        """A lease ended while queues were still served."""
+        return any(queue.ended is Ended.LEASE for report in self.reports for queue in report.queues)
 
     @property
     def counters(self) -> Counters:
         return Counters.total(report.counters for report in self.reports)
+
+    def attempts(self, queue: str) -> list[QueueAttempt]:
+        """What the attempts of the job did with one queue."""
+        return [
+            QueueAttempt(report, found) for report in self.reports for found in report.queues if found.queue == queue
+        ]
 
 
 class Jobs:
@@ -74,68 +88,65 @@ class Jobs:
         self._spark = spark
         self._control_server = control_server
         self._ledger_writer = ledger_writer
-
-    @property
-    def most_slots(self) -> int:
+        self.most_slots = int(spark.sparkContext.defaultParallelism)
         """How many tasks Spark runs at once."""
-        return int(self._spark.sparkContext.defaultParallelism)
 
     def warm_up(self) -> None:
         """Runs a job without work: the first job takes seconds, and no message should have to wait for it."""
-        rows = self._rows(warm_up, self.most_slots)
-        _evaluate(rows)
-        unpersist_rows(rows)
+        self._collect(warm_up, 1)
 
     def run(
         self,
         pair: PairSettings,
-        queue: str,
+        queues: Sequence[HandOver],
         options: Sequence[PumpOptions],
         backing_off: Sequence[DestinationBackoff] = (),
         rate: float | None = None,
+        job: str = "",
     ) -> JobResult:
-        """Moves the messages of a queue with one slot for each of `options`, until all slots have ended.
+        """Moves the messages of these queues with one slot for each of `options`, until all slots have ended.
 
-        Raises `SparkLost`. The result holds every other error, and what the slots did before it.
+        Every slot serves every queue. Raises `SparkLost`. The result holds every other error, and what the slots did
+        before it.
         """
-        job = uuid.uuid4().hex[:12]
+        job = job or new_job()
         share = None if rate is None else rate / len(options)
         assignments = [
-            SlotAssignment(pair, queue, job, each, self._control_server.address, share, tuple(backing_off))
+            SlotAssignment(
+                pair, tuple(queues), job, each, self._control_server.address, share, tuple(backing_off)
+            )
             for each in options
         ]
-        self._control_server.open_job(job)
-        rows, failure = self._run(queue, assignments)
+        names = tuple(handed.queue for handed in queues)
+        self._ledger_writer.open_job(OpenJob(job, pair.name, names, len(options), wall_clock()))
+        self._control_server.open_job(job, tuple(queues))
+        files, failure = self._run(pair.name, names, assignments)
         reports = tuple(self._control_server.close_job(job))
-        self._ledger_writer.write(rows, [_attempt(report) for report in reports])
+        self._ledger_writer.close_job(job, files, [row for report in reports for row in _attempts(report)])
         return JobResult(reports, failure)
 
-    def _run(self, queue: str, assignments: list[SlotAssignment]) -> tuple[DataFrame | None, str]:
-        """Runs the slots. Returns their rows, or the reason why there are none."""
+    def _run(self, pair: str, queues: Sequence[str], assignments: list[SlotAssignment]) -> tuple[list[bytes], str]:
+        """Runs the slots. Returns their packed rows, and why there are none if Spark gave up."""
         context = self._spark.sparkContext
-        # Each queue has a scheduler pool of its own: in the common pool, jobs wait for each other.
-        context.setLocalProperty("spark.scheduler.pool", queue)
-        context.setJobDescription(f"syphon: {queue}")
-        rows = self._rows(slot_task(assignments), len(assignments))
+        # Each pair has a scheduler pool of its own: in the common pool, jobs wait for each other.
+        context.setLocalProperty("spark.scheduler.pool", pair)
+        what = queues[0] if len(queues) == 1 else f"{len(queues)} queues of {pair}"
+        context.setJobDescription(f"syphon: {what}")
         try:
-            _evaluate(rows)
+            return self._collect(slot_task(assignments), len(assignments)), ""
         except Exception as error:
             text = str(error).strip().partition("\n")[0]
             if self._is_lost():
-                raise SparkLost(f"Spark stopped while it worked on {queue}: {text}") from error
-            unpersist_rows(rows)
+                raise SparkLost(f"Spark stopped while it worked on {what}: {text}") from error
             return (
-                None,
-                f"Spark gave up a job on {queue}: {text}. Nothing is lost: messages that were in hand come again.",
+                [],
+                f"Spark gave up a job on {what}: {text}. Nothing is lost: messages that were in hand come again.",
             )
-        return rows, ""
 
-    def _rows(self, task: Task, count: int) -> DataFrame:
-        """The rows of `count` tasks, persisted: evaluating them a second time would be a second transfer."""
-        from pyspark import StorageLevel
-
-        rows = self._spark.range(0, count, 1, count).mapInArrow(task, TRANSFERS)
-        return rows.persist(StorageLevel.MEMORY_AND_DISK)
+    def _collect(self, task: Task, count: int) -> list[bytes]:
+        """The packed rows of `count` tasks. Spark evaluates them exactly once: each evaluation is a transfer."""
+        rows = self._spark.range(0, count, 1, count).mapInArrow(task, PACKED).collect()
+        return [bytes(row.file) for row in rows if row.rows]
 
     def _is_lost(self) -> bool:
         from py4j.protocol import Py4JError
@@ -146,22 +157,25 @@ class Jobs:
             return True
 
 
-def _attempt(report: SlotReport) -> Attempt:
-    """An attempt as the ledger records it."""
-    return Attempt(
-        report.pair,
-        report.queue,
-        report.job,
-        report.slot,
-        report.attempt,
-        report.started_at,
-        wall_clock(),
-        report.counters,
-        report.finished,
-        report.error or None,
-    )
+def new_job() -> str:
+    """The name of a new job."""
+    return uuid.uuid4().hex[:12]
 
 
-def _evaluate(rows: DataFrame) -> None:
-    """Evaluates rows once. count() would take two stages; writing all columns would read back the persisted rows."""
-    rows.selectExpr("1").write.format("noop").mode("overwrite").save()
+def _attempts(report: SlotReport) -> list[Attempt]:
+    """An attempt as the ledger records it: a row for each of its queues."""
+    return [
+        Attempt(
+            report.pair,
+            queue.queue,
+            report.job,
+            report.slot,
+            report.attempt,
+            report.started_at,
+            wall_clock(),
+            queue.counters,
+            report.finished,
+            report.error or queue.error or None,
+        )
+        for queue in report.queues
+    ]

@@ -7,7 +7,20 @@ from dataclasses import asdict, dataclass, field
 
 from syphon.model import Counters, Stats
 
-from .control_protocol import SlotReport
+from .control_protocol import QueueReport, SlotReport
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAttempt:
+    """What one attempt of a slot has done with one of its queues."""
+
+    slot: SlotReport
+    queue: QueueReport
+
+    @property
+    def is_running(self) -> bool:
+        """The attempt serves the queue now."""
+        return self.queue.is_served and not self.slot.finished
 
 
 @dataclass(slots=True)
@@ -20,23 +33,24 @@ class Totals(Counters):
     unaccounted: int = 0
     """Messages that killed attempts had in hand. They are not lost: a message that was not completed comes again."""
 
-    def with_ended(self, ended: Iterable[SlotReport]) -> Totals:
+    def with_ended(self, ended: Iterable[QueueAttempt]) -> Totals:
         """Returns these totals plus attempts that have ended."""
-        return Totals.total((self, *(_ended(report) for report in ended)))
+        return Totals.total((self, *(_ended(attempt) for attempt in ended)))
 
-    def with_live(self, live: Iterable[SlotReport]) -> Totals:
+    def with_live(self, live: Iterable[QueueAttempt]) -> Totals:
         """Returns these totals plus attempts that still run."""
-        return Totals.total((self, *(_live(report) for report in live)))
+        return Totals.total((self, *(_live(attempt) for attempt in live)))
 
 
-def _live(report: SlotReport) -> Totals:
-    return Totals(**asdict(report.counters), in_hand=report.in_hand)
+def _live(attempt: QueueAttempt) -> Totals:
+    return Totals(**asdict(attempt.queue.counters), in_hand=attempt.queue.in_hand)
 
 
-def _ended(report: SlotReport) -> Totals:
+def _ended(attempt: QueueAttempt) -> Totals:
     """An attempt that did not finish was killed: the messages it had in hand are still in the backlog, or forwarded."""
-    lost = 0 if report.finished else report.counters.without_outcome
-    return Totals(**asdict(report.counters), killed=int(not report.finished), unaccounted=lost)
+    counters, finished = attempt.queue.counters, attempt.slot.finished
+    lost = 0 if finished else counters.without_outcome
+    return Totals(**asdict(counters), killed=int(not finished), unaccounted=lost)
 
 
 @dataclass(slots=True)
@@ -45,21 +59,21 @@ class QueueTotals:
 
     totals: Totals = field(default_factory=Totals)
     stats: Stats = field(default_factory=Stats)
-    live: tuple[SlotReport, ...] = ()
-    """The reports of the job that runs now."""
-    last: tuple[SlotReport, ...] = ()
-    """The reports of the job that ended last."""
+    live: tuple[QueueAttempt, ...] = ()
+    """The attempts of jobs that run now."""
+    last: tuple[QueueAttempt, ...] = ()
+    """The attempts of the job that ended last."""
 
-    def end_job(self, reports: Iterable[SlotReport]) -> None:
+    def end_job(self, attempts: Iterable[QueueAttempt]) -> None:
         """Adds the last reports of a job that has ended."""
-        self.last = tuple(reports)
+        self.last = tuple(attempts)
         self.totals = self.totals.with_ended(self.last)
-        for report in self.last:
-            self.stats.add(report.stats)
+        for attempt in self.last:
+            self.stats.add(attempt.queue.stats)
 
-    def including(self, live: Iterable[SlotReport]) -> QueueTotals:
-        """Returns a copy of these totals that includes the job that runs now."""
-        stats, reports = Stats(), tuple(live)
-        for part in (self.stats, *(report.stats for report in reports)):
+    def including(self, live: Iterable[QueueAttempt]) -> QueueTotals:
+        """Returns a copy of these totals that includes the jobs that run now."""
+        stats, attempts = Stats(), tuple(live)
+        for part in (self.stats, *(attempt.queue.stats for attempt in attempts)):
             stats.add(part)
-        return QueueTotals(self.totals.with_live(reports), stats, reports, self.last)
+        return QueueTotals(self.totals.with_live(attempts), stats, attempts, self.last)

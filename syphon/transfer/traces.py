@@ -40,6 +40,8 @@ class BatchTrace:
     """When the last of its messages was settled. None after a refusal: its messages go into other batches, or become
     dead letters."""
     unsettled: int = 0
+    queue: str = ""
+    """The backlog queue of its oldest message."""
 
 
 class Traces:
@@ -62,15 +64,16 @@ class Traces:
         if not senders:
             return
         wall, error = time.time_ns(), answer.error
-        oldest = min(transfer.arrival.received_at for transfer in answer.batch)
+        oldest = min((transfer.arrival for transfer in answer.batch), key=lambda arrival: arrival.received_at)
         trace = BatchTrace(
             destination,
             len(answer.batch),
             senders,
-            wall - _nanoseconds(now - oldest),
+            wall - _nanoseconds(now - oldest.received_at),
             wall - _nanoseconds(answer.seconds),
             wall,
             "" if error is None else error.condition or type(error).__name__,
+            queue=oldest.link.path,
         )
         if error is not None:
             self._ended.append(trace)

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from syphon.backlog import SelectedQueue, by_pair
 from syphon.bus import SideFault
-from syphon.model import QueueKey
-from syphon.spark import ControlServer, Jobs, Totals
+from syphon.spark import ControlServer, Jobs, QueueAttempt, Totals
 from syphon.transfer import DestinationBackoff
 
-from .backoffs import Backoffs
-from .message_counts import EmptinessCheck, MessageCounts
+from .message_counts import MessageCounts
+from .pair_drain import PairDrain
 from .queue_drain import DrainOptions, DrainState, QueueDrain
 from .shared_limit import SharedLimit
 
@@ -66,59 +65,64 @@ class DrainResult:
 class Drain:
     """Drains all queues of all pairs, once."""
 
-    def __init__(
-        self,
-        selected: Sequence[SelectedQueue],
-        jobs: Jobs,
-        control_server: ControlServer,
-        options: DrainOptions,
-        counts: MessageCounts,
-    ) -> None:
-        self._control_server = control_server
+    def __init__(self, selected: Sequence[SelectedQueue], options: DrainOptions, counts: MessageCounts) -> None:
+        self._options = options
         self._stopping = threading.Event()
         self._began = time.monotonic()
         self._deadline = None if options.timeout is None else self._began + options.timeout
-        self._checks = []
+        self._control_server: ControlServer | None = None
         self.queues: list[QueueDrain] = []
-        limit = SharedLimit(options.limit, len(selected))
-        for pair, ours in by_pair(selected):
-            control_server.set_rate(pair.name, options.rate)
-            emptiness, backoffs = EmptinessCheck(pair.secondary), Backoffs(pair.name)
-            self._checks.append(emptiness)
-            for _, queue in ours:
-                expected = counts.get((pair.name, queue))
-                self.queues.append(
-                    QueueDrain(pair, queue, jobs, options, emptiness, backoffs, limit, self._stopping, expected)
-                )
+        self._pairs: list[PairDrain] = []
+        chosen = by_pair(selected)
+        limit = SharedLimit(options.limit, len(chosen))
+        for pair, ours in chosen:
+            queues = [QueueDrain(pair, queue, options, counts.get((pair.name, queue))) for _, queue in ours]
+            self.queues += queues
+            self._pairs.append(PairDrain(pair, queues, options, limit, self._stopping))
 
-    def run(self, show: Callable[[], None], every: float = 0.5) -> DrainResult:
+    def look(self) -> bool:
+        """Peeks into every queue. Returns whether there is something to move: only then is Spark needed."""
+        for pair in self._pairs:
+            pair.look()
+        return not self._is_over
+
+    def run(self, jobs: Jobs, control_server: ControlServer, show: Callable[[], None], every: float = 0.5) -> None:
         """Drains all queues. It calls `show` every half second, so that progress can be shown."""
-        for queue in self.queues:
-            queue.start()
-        while not all(queue.state.is_final for queue in self.queues):
+        self._control_server = control_server
+        if self._stopping.is_set():
+            control_server.stop_all()  # it was stopped while Spark started
+        for pair in self._pairs:
+            control_server.set_rate(pair.pair.name, self._options.rate)
+            pair.start(jobs)
+        while not self._is_over:
             show()
             if self._deadline is not None and time.monotonic() > self._deadline:
                 self.stop()
             if any(queue.fault is not None for queue in self.queues):
                 self.stop()
             self._wait(every)
-        for queue in self.queues:
-            queue.join(1.0)
-            queue.count_rest()
-        for check in self._checks:
-            check.close()
         show()
+
+    def result(self) -> DrainResult:
+        """How it ended. Counts what is left."""
+        for pair in self._pairs:
+            pair.finish()
         return DrainResult(tuple(self.queues), time.monotonic() - self._began, tuple(self.backing_off()))
+
+    @property
+    def _is_over(self) -> bool:
+        return all(queue.state.is_final for queue in self.queues)
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not all(queue.state.is_final for queue in self.queues):
+        while time.monotonic() < deadline and not self._is_over:
             time.sleep(0.05)
 
     def stop(self) -> None:
         """Takes no more messages, and finishes those in hand. Safe in a signal handler."""
         self._stopping.set()
-        self._control_server.stop_all()
+        if self._control_server is not None:
+            self._control_server.stop_all()
 
     @property
     def is_stopping(self) -> bool:
@@ -126,15 +130,16 @@ class Drain:
 
     def live(self, queue: QueueDrain) -> Totals:
         """The totals of a queue, with the job that runs now."""
-        key = QueueKey(queue.pair.name, queue.queue)
+        reports = self._control_server.live_reports() if self._control_server is not None else []
         return queue.totals.with_live(
-            report for report in self._control_server.live_reports() if report.queue_key == key
+            QueueAttempt(report, found)
+            for report in reports
+            if report.pair == queue.pair.name and (found := report.of(queue.queue)) is not None
         )
 
     def backing_off(self) -> list[DestinationBackoff]:
         """The destinations that accept nothing now."""
-        lists = {id(queue.backoffs): queue.backoffs for queue in self.queues}.values()
-        return [destination for each in lists for destination in each.now()]
+        return [destination for pair in self._pairs for destination in pair.backoffs.now()]
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

@@ -1,7 +1,7 @@
-"""One pair of a running worker: it finds or creates the backlog queues, and joins the listener and the queue workers.
+"""One pair of a running worker: it finds or creates the backlog queues, and joins the listener and the dispatcher.
 
-The listener hears that a queue has messages and rings its queue worker. The queue worker runs Spark jobs until the
-queue is quiet. Then the doorbell of the queue is armed again.
+The listener hears that a queue has messages and rings. The dispatcher hands the queue to a slot, which serves it until
+it is quiet. Then the doorbell of the queue is armed again.
 """
 
 from __future__ import annotations
@@ -14,14 +14,24 @@ from syphon.backlog import plan, provision, queue_names, secondary_administratio
 from syphon.bus import Administration, Pair, namespace_of
 from syphon.config import PairSettings, PipelineSettings
 from syphon.model import Faulted, SyphonError
-from syphon.spark import Jobs
-from syphon.transfer import Listener
+from syphon.spark import ControlServer, HandOver, JobResult, Jobs
+from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 
 from .backoffs import Backoffs
+from .dispatcher import FIRST_RETRY, LONGEST_RETRY, Dispatcher, QueueWork
 from .pauses import Pauses
-from .queue_worker import FIRST_RETRY, LONGEST_RETRY, PairJobs, QueueWorker
+from .slot_budget import SlotBudget
 
 log = logging.getLogger(__name__)
+
+TURN = 0.2
+"""Seconds between turns of the dispatcher while nothing happens."""
+LINGER = 5.0
+"""Seconds that a slot waits for another queue before it ends: to start one takes longer than to hand over a queue."""
+BACKSTOP = 30.0
+"""Seconds beyond its lease after which a slot ends by itself, whatever the driver does."""
+MOST_OUTCOMES = 200_000
+"""Outcomes after which a slot ends: they wait in its memory until then."""
 
 
 class PairWorker:
@@ -32,41 +42,48 @@ class PairWorker:
         settings: PairSettings,
         pipeline: PipelineSettings,
         jobs: Jobs,
+        control_server: ControlServer,
+        budget: SlotBudget,
         stopping: threading.Event,
         makes_queues: bool,
         pauses: Pauses,
     ) -> None:
+        self.settings = settings
         self.listener: Listener | None = None
         """None until the backlog queues are known to exist."""
-        self.queue_workers: dict[str, QueueWorker] = {}
         self.trouble: SyphonError | None = None
         """Why the backlog queues are not known yet."""
+        self.backoffs = Backoffs(settings.name, pauses)
+        self._dispatcher: Dispatcher | None = None
         self._failure: BaseException | None = None
-        self._jobs = PairJobs(settings, pipeline, jobs, pauses)
-        self._long_poll = pipeline.long_poll / 1000
+        self._pipeline = pipeline
+        self._jobs = jobs
+        self._control_server = control_server
+        self._budget = budget
         self._stopping = stopping
         self._makes_queues = makes_queues
-        self._thread = threading.Thread(target=self._open, name=f"open {settings.name}", daemon=True)
+        self._pauses = pauses
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"pair {settings.name}", daemon=True)
 
     @property
-    def settings(self) -> PairSettings:
-        return self._jobs.settings
-
-    @property
-    def backoffs(self) -> Backoffs:
-        return self._jobs.backoffs
+    def queues(self) -> dict[str, QueueWork]:
+        """The backlog queues, once they are known."""
+        return self._dispatcher.queues if self._dispatcher is not None else {}
 
     @property
     def is_working(self) -> bool:
-        return any(worker.is_working for worker in self.queue_workers.values())
+        return self._dispatcher is not None and self._dispatcher.is_working
 
     @property
     def failure(self) -> SyphonError | None:
         """The error that must end the worker: a refused namespace, a faulted pair, or a thread of ours that died."""
-        listener = self.listener
-        causes = [self._failure, *(worker.failure for worker in self.queue_workers.values())]
+        listener, dispatcher = self.listener, self._dispatcher
+        causes = [self._failure]
         if listener is not None:
             causes.append(listener.failure)
+        if dispatcher is not None:
+            causes.append(dispatcher.failure)
         for cause in causes:
             if cause is not None:
                 return cause if isinstance(cause, SyphonError) else SyphonError(f"{type(cause).__name__}: {cause}")
@@ -78,19 +95,47 @@ class PairWorker:
         """Begins to look for the backlog queues, and then to listen to them."""
         self._thread.start()
 
-    def reload(self, settings: PairSettings) -> bool:
-        """Takes over the rate and the destinations. The next job uses them. Returns whether the destinations differ."""
-        return self._jobs.reload(settings)
+    def reload(self, settings: PairSettings) -> None:
+        """Takes over the rate and the destinations. Slots with other destinations end early, and new ones start."""
+        changed = settings.destinations != self.settings.destinations
+        self.settings = self.settings.model_copy(
+            update={"destinations": settings.destinations, "rate": settings.rate}
+        )
+        if changed and self._dispatcher is not None:
+            self._dispatcher.renew()
 
     def silence(self) -> None:
         """Stops listening, so that no job begins."""
         if self.listener is not None:
             self.listener.silence()
+        if self._dispatcher is not None:
+            self._dispatcher.stop()
 
     def stop(self) -> None:
         """Ends the listener, and closes both sides of the pair."""
+        self._over.set()
         if self.listener is not None:
             self.listener.stop()
+
+    # --- its thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._open()
+            dispatcher = self._dispatcher
+            while dispatcher is not None and not self._over.is_set():
+                dispatcher.turn()
+                dispatcher.news.wait(TURN)
+        except BaseException as error:
+            self._failure = error
+            log.debug("the thread of the pair %s", self.settings.name, exc_info=True)
+
+    def _run_job(
+        self, job: str, queues: tuple[HandOver, ...], backing_off: tuple[DestinationBackoff, ...]
+    ) -> JobResult:
+        lease = self._pipeline.lease / 1000 + BACKSTOP
+        options = PumpOptions.for_pair(self.settings, lease=lease, linger=LINGER, most_outcomes=MOST_OUTCOMES)
+        return self._jobs.run(self.settings, queues, [options], backing_off, self.settings.rate, job)
 
     # --- opening -------------------------------------------------------------------------------------------------
 
@@ -110,9 +155,6 @@ class PairWorker:
                 log.warning("%s: %s; next try in %.0f s", self.settings.name, error, retry)
                 self._stopping.wait(retry)
                 retry = min(2 * retry, LONGEST_RETRY)
-            except BaseException as error:
-                self._failure = error
-                raise
 
     def _queues(self) -> Sequence[str]:
         if not self._makes_queues:
@@ -123,28 +165,38 @@ class PairWorker:
         self._stopping.wait(seconds)
 
     def _listen_to(self, queues: Sequence[str]) -> None:
-        listener = self._listener(queues)
-        self.queue_workers = {
-            queue: QueueWorker(queue, self._jobs, self._stopping, done=listener.arm, faulted=listener.fault)
-            for queue in queues
-        }
-        self.listener = listener
-        for worker in self.queue_workers.values():
-            worker.start()
-        listener.start()
-        log.info("%s: listening to %d backlog queues of %s", self.settings.name, len(queues), listener.name)
-
-    def _listener(self, queues: Sequence[str]) -> Listener:
         settings = self.settings
-        return Listener(
-            self.settings.name,
+        listener = Listener(
+            settings.name,
             Pair(namespace_of(settings.primary, settings.primary_entity), namespace_of(settings.secondary, queues[0])),
             queues,
-            on_message=lambda queue: self.queue_workers[queue].ring(),
-            is_worth_a_job=self.backoffs.is_worth_a_job,
-            long_poll=self._long_poll,
-            is_paused=self._jobs.is_paused,
+            on_message=lambda queue, ring: dispatcher.ring(queue, ring),
+            gate=self.backoffs,
+            long_poll=self._pipeline.long_poll / 1000,
+            is_paused=self._is_paused,
         )
+        dispatcher = Dispatcher(
+            settings.name,
+            tuple(queues),
+            listener,
+            self._control_server,
+            self._run_job,
+            self.backoffs,
+            self._budget,
+            self._pipeline.lease / 1000,
+            self._is_paused,
+            _in_a_thread,
+        )
+        self.listener, self._dispatcher = listener, dispatcher
+        listener.start()
+        log.info("%s: listening to %d backlog queues of %s", settings.name, len(queues), listener.name)
+
+    def _is_paused(self, queue: str) -> bool:
+        return self._pauses.holds_queue(self.settings.name, queue)
+
+
+def _in_a_thread(function: Callable[[], None]) -> None:
+    threading.Thread(target=function, name="spark job", daemon=True).start()
 
 
 def provisioned(pair: PairSettings, sleep: Callable[[float], None]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from syphon.spark import ControlServer, Jobs
 
 from .pair_worker import PairWorker
 from .pauses import Pauses
+from .slot_budget import SlotBudget
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,10 @@ class Worker:
         self._stopping = threading.Event()
         self._control_server = control_server
         pauses = pauses or Pauses()
+        budget = SlotBudget(jobs.most_slots)
         self.pairs = [
-            PairWorker(pair, config.pipeline, jobs, self._stopping, makes_queues, pauses) for pair in config.pairs
+            PairWorker(pair, config.pipeline, jobs, control_server, budget, self._stopping, makes_queues, pauses)
+            for pair in config.pairs
         ]
         self.reload(config)
 
@@ -76,10 +79,8 @@ class Worker:
         fresh = {pair.name: pair for pair in config.pairs}
         for pair in self.pairs:
             settings = fresh.get(pair.settings.name, pair.settings)
-            changed = pair.reload(settings)
+            pair.reload(settings)
             self._control_server.set_rate(settings.name, settings.rate)
-            if changed:
-                self._control_server.supersede(settings.name)
 
     # --- ending --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A limit on messages that all queues of a drain share, exact to the message."""
+"""A limit on messages that all pairs of a drain share, exact to the message."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class LimitShare:
-    """How many messages one queue may move now: 0 if the limit is used up, None if there is no limit."""
+    """How many messages one pair may move now: 0 if the limit is used up, None if there is no limit."""
 
     most: int | None
     used: int = 0
 
 
 class SharedLimit:
-    """How many messages all queues together may still move. Without a limit, any number."""
+    """How many messages all pairs together may still move. Without a limit, any number."""
 
-    def __init__(self, limit: int | None, queues: int) -> None:
+    def __init__(self, limit: int | None, pairs: int) -> None:
         self._left = limit
-        self._queues = queues
+        self._pairs = pairs
         self._lent = 0
         self._changed = threading.Condition()
 
     @contextmanager
     def share(self) -> Iterator[LimitShare]:
-        """Lends a share of the rest. The unused part returns however the block ends: other queues wait for it."""
+        """Lends a share of the rest. The unused part returns however the block ends: other pairs wait for it."""
         share = LimitShare(self._take())
         try:
             yield share
@@ -39,9 +39,9 @@ class SharedLimit:
         with self._changed:
             if self._left is None:
                 return None
-            # Another queue may return what it does not use: wait for it before saying that nothing is left.
+            # Another pair may return what it does not use: wait for it before saying that nothing is left.
             self._changed.wait_for(lambda: self._left or not self._lent)
-            share = -(-self._left // max(1, self._queues))
+            share = -(-self._left // max(1, self._pairs))
             self._left -= share
             self._lent += share
             return share
@@ -54,6 +54,6 @@ class SharedLimit:
                 self._changed.notify_all()
 
     def leave(self) -> None:
-        """A queue has ended: the others share the rest without it."""
+        """A pair has ended: the others share the rest without it."""
         with self._changed:
-            self._queues -= 1
+            self._pairs -= 1

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from syphon.model.stats import DestinationStats, QueueKey, Stats
 from syphon.ops.destination_history import FRESH, DestinationHistory
 from syphon.ops.status import DestinationState, DestinationStatus
-from syphon.spark.control_protocol import SlotReport
-from syphon.spark.totals import QueueTotals
+from syphon.spark.control_protocol import QueueReport, SlotReport
+from syphon.spark.totals import QueueAttempt, QueueTotals
 from syphon.transfer.pump import DestinationBackoff
 from syphon.worker.backoffs import TurnedAway
 
@@ -20,19 +20,19 @@ def job(
     queue: str = "q",
     waiting: Iterable[DestinationBackoff] = (),
     closed: Iterable[DestinationBackoff] = (),
-) -> SlotReport:
-    stats = Stats(destinations={each.path: each for each in destinations})
-    return SlotReport(
+) -> QueueAttempt:
+    found = QueueReport(queue=queue, stats=Stats(destinations={each.path: each for each in destinations}))
+    slot = SlotReport(
         pair="a",
-        queue=queue,
         job="j",
         slot=0,
         attempt=0,
         started_at=0,
-        stats=stats,
+        queues=(found,),
         backing_off=tuple(waiting),
         rejecting=tuple(closed),
     )
+    return QueueAttempt(slot, found)
 
 
 class Scene:
@@ -43,8 +43,8 @@ class Scene:
         self.queue_totals: dict[QueueKey, QueueTotals] = {}
         self.history = DestinationHistory()
 
-    def ends(self, report: SlotReport) -> None:
-        self.queue_totals.setdefault(QueueKey("a", report.queue), QueueTotals()).end_job([report])
+    def ends(self, attempt: QueueAttempt) -> None:
+        self.queue_totals.setdefault(QueueKey("a", attempt.queue.queue), QueueTotals()).end_job([attempt])
 
     def look(
         self,

@@ -132,8 +132,8 @@ def test_a_refused_batch_is_a_span_with_an_error_and_has_no_settlement() -> None
         config = Config.model_validate({"pairs": PAIRS, "telemetry": {"otlp_endpoint": server.url, "traces": True}})
         telemetry = Telemetry(config, Observer(config, Pauses(), RecentEvents()))
         assert telemetry.tracing is not None
-        trace = BatchTrace("orders", 1, [], 1000, 2000, 3000, "amqp:not-found")
-        telemetry.tracing.waiting.append(Traced(QueueKey("contoso", "q"), trace))
+        trace = BatchTrace("orders", 1, [], 1000, 2000, 3000, "amqp:not-found", queue="q")
+        telemetry.tracing.waiting.append(Traced("contoso", trace))
         telemetry.tracing.close()
         whole, send = sorted(server.spans(), key=lambda span: span.name)
         telemetry.close()

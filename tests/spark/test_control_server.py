@@ -6,6 +6,7 @@ import http.client
 import json
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 
 from syphon.backlog import TraceContext
 from syphon.model.outcome import Counters
-from syphon.spark.control_protocol import REPORT_PATH, SlotOrder, SlotReport
+from syphon.spark.control_protocol import REPORT_PATH, HandOver, QueueReport, SlotOrder, SlotReport
 from syphon.spark.control_server import ControlServer, Traced
 from syphon.transfer.traces import BatchTrace
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -25,9 +27,9 @@ def server() -> Iterator[ControlServer]:
 
 
 def slot_report(job: str = "j", slot: int = 0, attempt: int = 0, **counts: Any) -> SlotReport:
-    counters = Counters(received=counts.pop("received", 0))
+    queue = QueueReport(queue="q", number=1, counters=Counters(received=counts.pop("received", 0)))
     return SlotReport(
-        pair="contoso", queue="q", job=job, slot=slot, attempt=attempt, started_at=0, counters=counters, **counts
+        pair="contoso", job=job, slot=slot, attempt=attempt, started_at=0, queues=(queue,), **counts
     )
 
 
@@ -71,14 +73,74 @@ def test_a_task_that_was_started_again_elsewhere_is_told_to_stop(server: Control
     assert not report(server, slot_report(slot=1, attempt=0)).stop
 
 
-def test_tasks_with_old_settings_are_told_to_stop_and_later_ones_are_not(server: ControlServer) -> None:
+def test_one_job_can_be_stopped_and_others_go_on(server: ControlServer) -> None:
     server.open_job("j")
-    server.supersede("another pair")
-    assert not report(server, slot_report()).stop
-    server.supersede(slot_report().pair)
-    assert report(server, slot_report()).stop
     server.open_job("k")
+    server.stop_job("j")
+    assert report(server, slot_report()).stop
     assert not report(server, slot_report(job="k")).stop
+
+
+def test_a_slot_is_told_which_queues_it_serves(server: ControlServer) -> None:  # D15
+    first, second = HandOver(queue="q", most_left=200), HandOver(queue="r", number=3)
+    server.open_job("j", (first,))
+    assert report(server, slot_report()).queues == (first,)
+    server.hand_over("j", second)
+    assert report(server, slot_report()).queues == (first, second)
+    server.take_back("j", "q")
+    assert report(server, slot_report()).queues == (second,)
+    server.hand_over("gone", first)
+    assert report(server, slot_report(job="gone")).stop
+
+
+def test_an_answer_is_held_until_there_is_a_queue_for_the_slot(server: ControlServer) -> None:  # D15
+    """Without it, a queue that rings would wait for the next report."""
+    server.open_job("j", (HandOver(queue="q"),))
+    with ThreadPoolExecutor() as threads:
+        held = threads.submit(report, server, slot_report(hold=2.0))
+        eventually(lambda: server.live_reports(), within=10)
+        handed = HandOver(queue="r", number=1)
+        server.hand_over("j", handed)
+        assert handed in held.result(10).queues
+
+
+def test_an_answer_is_held_no_longer_than_the_slot_allows(server: ControlServer) -> None:
+    server.open_job("j", (HandOver(queue="q"),))
+    assert not report(server, slot_report(hold=0.01)).stop
+
+
+def test_a_held_answer_says_stop_at_once(server: ControlServer) -> None:
+    server.open_job("j", (HandOver(queue="q"),))
+    with ThreadPoolExecutor() as threads:
+        held = threads.submit(report, server, slot_report(hold=2.0))
+        eventually(lambda: server.live_reports(), within=10)
+        server.stop_all()
+        assert held.result(10).stop
+
+
+def test_a_paused_queue_is_released_and_the_others_are_served() -> None:
+    class Paused:
+        def holds_queue(self, pair: str, queue: str) -> bool:
+            return (pair, queue) == ("contoso", "q")
+
+        def destinations(self, pair: str) -> tuple[str, ...]:
+            return (f"orders of {pair}",)
+
+    with ControlServer(pauses=Paused()) as server:
+        server.open_job("j", (HandOver(queue="q"), HandOver(queue="r")))
+        order = report(server, slot_report())
+    assert ([handed.queue for handed in order.queues], order.released) == (["r"], ("q",))
+    assert order.paused == ("orders of contoso",)
+
+
+def test_what_the_slots_of_a_job_have_counted_is_passed_on_with_each_report() -> None:  # D17
+    told = list[tuple[str, dict[str, Counters]]]()
+    with ControlServer(on_progress=lambda job, counters: told.append((job, dict(counters)))) as server:
+        server.open_job("j")
+        report(server, slot_report(slot=0, received=7))
+        report(server, slot_report(slot=1, received=2))
+        report(server, slot_report(job="closed", received=5))
+    assert [(job, counters["q"].received) for job, counters in told] == [("j", 7), ("j", 9)]
 
 
 def test_when_everything_is_to_stop_every_task_hears_of_it(server: ControlServer) -> None:
@@ -117,8 +179,8 @@ def test_an_invalid_report_is_refused_and_the_server_continues(server: ControlSe
     assert not report(server, slot_report()).stop
 
 
-def test_a_report_of_five_megabytes_is_refused(server: ControlServer) -> None:
-    assert post(server, b" " * 5_000_000)[0] == 413
+def test_a_report_of_twenty_megabytes_is_refused(server: ControlServer) -> None:
+    assert post(server, b" " * 20_000_000)[0] == 413
 
 
 def test_the_secret_is_in_no_repr(server: ControlServer) -> None:
@@ -132,7 +194,7 @@ def test_tasks_trace_when_the_driver_collects_traces_and_each_trace_is_passed_on
     traces: deque[Traced] = deque()
     server.collect_traces(traces)
     assert report(server, slot_report(traces=(trace,))).traces
-    ((queue, told),) = traces
-    assert (queue.pair, queue.queue) == ("contoso", "q")
+    ((pair, told),) = traces
+    assert pair == "contoso"
     assert asdict(told) == asdict(trace)
     assert [found.traces for found in server.close_job("j")] == [()]

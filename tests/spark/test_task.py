@@ -26,10 +26,11 @@ from syphon.emulator import (
 from syphon.model.errors import NotAuthorized
 from syphon.model.outcome import Outcome
 from syphon.model.stats import Stats
-from syphon.spark.control_protocol import ControlAddress
+from syphon.spark.control_protocol import ControlAddress, HandOver
 from syphon.spark.control_server import ControlServer
-from syphon.spark.task import DriverUnreachable, Slot, SlotAssignment
-from syphon.spark.totals import Totals
+from syphon.spark.reporter import DriverUnreachable
+from syphon.spark.task import Slot, SlotAssignment
+from syphon.spark.totals import QueueAttempt, Totals
 from syphon.transfer.options import PumpOptions
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
@@ -48,7 +49,7 @@ def emulator() -> Iterator[BackgroundEmulator]:
 @pytest.fixture
 def server() -> Iterator[ControlServer]:
     with ControlServer() as server:
-        server.open_job("j")
+        server.open_job("j", (HandOver(queue=BACKLOG),))
         yield server
 
 
@@ -68,7 +69,7 @@ def slot(emulator: BackgroundEmulator, server: ControlAddress, **options: Any) -
     )
     pair = PairSettings(name="contoso", primary=primary, secondary=secondary)
     return Slot(
-        SlotAssignment(pair, BACKLOG, "j", PumpOptions.for_pair(pair, quiet=5.0, lease=60.0, **options), server), 0, 0
+        SlotAssignment(pair, (HandOver(queue=BACKLOG),), "j", PumpOptions.for_pair(pair, quiet=5.0, lease=60.0, **options), server), 0, 0
     )
 
 
@@ -101,7 +102,7 @@ def test_an_attempt_that_ends_with_a_mistake_of_ours_counts_as_lost(
     with pytest.raises(RuntimeError, match="a mistake"):
         list(broken.rows())
     (report,) = server.close_job("j")
-    totals = Totals().with_ended([report])
+    totals = Totals().with_ended([QueueAttempt(report, report.queues[0])])
     assert not report.finished
     assert totals.killed == 1
     assert totals.received == totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted

@@ -9,47 +9,42 @@ from hypothesis import strategies as st
 
 from syphon.model.outcome import Counters, Outcome, Result
 from syphon.model.stats import SECONDS_BUCKETS, QueueKey, Stats
-from syphon.spark.control_protocol import SlotReport
+from syphon.spark.control_protocol import QueueReport, SlotReport
 from syphon.spark.control_server import ControlServer
-from syphon.spark.totals import Totals
+from syphon.spark.totals import QueueAttempt, Totals
 
 COUNTS = st.integers(0, 1000)
 
 
 @st.composite
-def reports(draw: st.DrawFn) -> SlotReport:
+def attempts(draw: st.DrawFn) -> QueueAttempt:
     forwarded, dead, left, in_hand = (draw(COUNTS) for _ in range(4))
     finished = draw(st.booleans())
     held = 0 if finished else in_hand
-    return SlotReport(
-        pair="p",
-        queue="q",
-        job="j",
-        slot=draw(COUNTS),
-        attempt=0,
-        started_at=0,
-        finished=finished,
-        counters=Counters(forwarded + dead + left + held, forwarded, dead, left),
-        in_hand=held,
+    counters = Counters(forwarded + dead + left + held, forwarded, dead, left)
+    queue = QueueReport(queue="q", counters=counters, in_hand=held)
+    slot = SlotReport(
+        pair="p", job="j", slot=draw(COUNTS), attempt=0, started_at=0, finished=finished, queues=(queue,)
     )
+    return QueueAttempt(slot, queue)
 
 
-@given(st.lists(reports()))
-def test_received_is_forwarded_and_dead_lettered_and_left_and_unaccounted(ended: list[SlotReport]) -> None:  # D9
+@given(st.lists(attempts()))
+def test_received_is_forwarded_and_dead_lettered_and_left_and_unaccounted(ended: list[QueueAttempt]) -> None:  # D9
     totals = Totals().with_ended(ended)
     assert totals.received == totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted
-    assert totals.killed == sum(not report.finished for report in ended)
+    assert totals.killed == sum(not attempt.slot.finished for attempt in ended)
 
 
-@given(st.lists(reports()), st.lists(reports()))
-def test_what_is_under_way_is_shown_and_not_kept(ended: list[SlotReport], live: list[SlotReport]) -> None:
+@given(st.lists(attempts()), st.lists(attempts()))
+def test_what_is_under_way_is_shown_and_not_kept(ended: list[QueueAttempt], live: list[QueueAttempt]) -> None:
     totals = Totals().with_ended(ended)
     before = asdict(totals)
     shown = totals.with_live(live)
     assert asdict(totals) == before
-    assert shown.received == totals.received + sum(report.counters.received for report in live)
-    assert shown.in_hand == sum(report.in_hand for report in live)
-    assert shown.moved == totals.moved + sum(report.counters.moved for report in live)
+    assert shown.received == totals.received + sum(attempt.queue.counters.received for attempt in live)
+    assert shown.in_hand == sum(attempt.queue.in_hand for attempt in live)
+    assert shown.moved == totals.moved + sum(attempt.queue.counters.moved for attempt in live)
 
 
 def test_stats_come_with_a_slots_report_and_no_count_goes_down_when_a_job_ends() -> None:  # D7
@@ -61,9 +56,8 @@ def test_stats_come_with_a_slots_report_and_no_count_goes_down_when_a_job_ends()
             for each in (forwarded, forwarded._replace(destination="news", result=Result.LEFT)):
                 stats.note(each)
             counters = Counters(received=2, forwarded=1, left=1)
-            sent = SlotReport(
-                pair="p", queue="q", job=job, slot=0, attempt=0, started_at=0, counters=counters, stats=stats
-            )
+            queue = QueueReport(queue="q", counters=counters, stats=stats)
+            sent = SlotReport(pair="p", job=job, slot=0, attempt=0, started_at=0, queues=(queue,))
             control.receive(SlotReport.model_validate_json(sent.model_dump_json()))
             live = control.queue_totals()[QueueKey("p", "q")]
             control.close_job(job)

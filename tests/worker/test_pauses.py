@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syphon.spark.control_protocol import SlotReport
+from syphon.spark.control_protocol import HandOver, SlotReport
 from syphon.spark.control_server import ControlServer
 from syphon.worker.pauses import Pause, Pauses, StateUnreadable
 
@@ -65,17 +65,15 @@ def test_two_that_pause_at_once_are_both_remembered(tmp_path: Path) -> None:
     assert len(Pauses(tmp_path / "state.json").all()) == 8
 
 
-def test_a_task_on_a_paused_queue_is_told_to_stop_and_the_others_which_destinations_to_leave_alone() -> None:  # D7
+def test_a_slot_releases_a_paused_queue_and_hears_which_destinations_to_leave_alone() -> None:  # D7
     pauses = Pauses()
     with ControlServer(pauses=pauses) as server:
         pauses.add([QUEUE, DESTINATION])
-        server.open_job("j")
-        paused, other = (
-            SlotReport(pair="a", queue=queue, job="j", slot=0, attempt=0, started_at=0) for queue in ("q0", "q1")
-        )
-        assert server.order_for(paused).stop
-        order = server.order_for(other)
-        assert (order.stop, order.paused) == (False, ("Orders",))
+        server.open_job("j", (HandOver(queue="q0"), HandOver(queue="q1")))
+        slot = SlotReport(pair="a", job="j", slot=0, attempt=0, started_at=0)
+        order = server.order_for(slot)
+        assert (order.stop, order.released, order.paused) == (False, ("q0",), ("Orders",))
+        assert [handed.queue for handed in order.queues] == ["q1"]
         pauses.end([QUEUE, DESTINATION])
-        assert server.order_for(paused).paused == ()
-        assert not server.order_for(paused).stop
+        order = server.order_for(slot)
+        assert (order.released, order.paused, len(order.queues)) == ((), (), 2)

@@ -1,0 +1,375 @@
+"""The dispatcher of a pair: which slot serves which of its backlog queues (D15).
+
+A queue that rings is handed to a slot that runs and has room. If none has, a Spark job with one slot starts. Another
+slot starts only when every slot is saturated. At the end of its lease a slot is replaced before it stops, so that its
+queues are served all the time. Slots that have nothing to do end by themselves.
+
+One thread turns the dispatcher. Other threads only add events to it: a ring, the end of a job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from syphon.bus import SideFault
+from syphon.model import Counters, SyphonError, plural
+from syphon.spark import ControlServer, HandOver, JobResult, QueueReport, SlotReport, new_job
+from syphon.transfer import DestinationBackoff, Ended, Ring
+
+from .backoffs import Backoffs
+from .slot_budget import SlotBudget
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY, LONGEST_RETRY = 2.0, 120.0
+"""Seconds between tries while something fails: they double from the first to the longest."""
+MOST_QUEUES = 200
+"""Queues that one slot serves, at most: the service limits the links of a connection."""
+SHORT_LEASE = 10.0
+"""Seconds after which a slot makes room if another pair has none."""
+MOST_LEFT = {Ring.NEW: 200, Ring.TRY: 1, Ring.MIXED: None}
+"""How many messages may be left before the service of a queue ends, by the way it rang."""
+
+
+class Listening(Protocol):
+    """What a dispatcher needs of the pair's listener."""
+
+    def arm(self, queue: str, browse: bool = False) -> None: ...
+
+    def fault(self, fault: SideFault) -> None: ...
+
+    def reached_primary(self) -> None: ...
+
+
+RunJob = Callable[[str, tuple[HandOver, ...], tuple[DestinationBackoff, ...]], JobResult]
+"""Runs one job with one slot on some queues, until it has ended."""
+Background = Callable[[Callable[[], None]], None]
+"""Runs a function beside the others: a thread, or a simulated one."""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A job with one slot."""
+
+    job: str
+    queues: dict[str, HandOver]
+    """The queues that it was handed and has not reported as ended."""
+    began_at: float | None = None
+    """When it first reported."""
+    report: SlotReport | None = None
+    is_leaving: bool = False
+    successor: Slot | None = None
+    """The slot that takes over its queues. It stops when the successor serves them."""
+    before: dict[str, Counters] = field(default_factory=dict)
+    """What it had counted for a queue when the queue was handed to it."""
+
+    @property
+    def has_room(self) -> bool:
+        report = self.report
+        return (
+            report is not None
+            and report.is_accepting
+            and not report.is_saturated
+            and not self.is_leaving
+            and len(self.queues) < MOST_QUEUES
+        )
+
+
+@dataclass(slots=True)
+class QueueWork:
+    """One backlog queue, as the dispatcher sees it."""
+
+    name: str
+    number: int = 0
+    """How often it was handed out."""
+    slots: int = 0
+    """How many slots serve it."""
+    ring: Ring | None = None
+    """It has rung, and no slot serves it yet."""
+    trouble: str = ""
+    """Why its last service failed; empty if it did not."""
+    arm_at: float | None = None
+    """When to listen to it again, after a failure."""
+    retry: float = FIRST_RETRY
+
+    @property
+    def is_working(self) -> bool:
+        return self.slots > 0 or self.ring is not None
+
+
+class Dispatcher:
+    """Hands the queues of one pair to slots."""
+
+    def __init__(
+        self,
+        pair: str,
+        queues: tuple[str, ...],
+        listening: Listening,
+        control_server: ControlServer,
+        run_job: RunJob,
+        backoffs: Backoffs,
+        budget: SlotBudget,
+        lease: float,
+        is_paused: Callable[[str], bool],
+        background: Background,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.queues = {queue: QueueWork(queue) for queue in queues}
+        self.failure: BaseException | None = None
+        """The error that must end the worker."""
+        self._pair = pair
+        self._listening = listening
+        self._control_server = control_server
+        self._run_job = run_job
+        self._backoffs = backoffs
+        self._budget = budget
+        self._lease = lease
+        self._is_paused = is_paused
+        self._background = background
+        self._now = now
+        self._slots: dict[str, Slot] = {}
+        self._events: deque[Callable[[], None]] = deque()
+        self._is_stopping = False
+        self.news = threading.Event()
+        """Set when there is an event: the owner turns the dispatcher then, or after a short while."""
+
+    # --- for other threads ---------------------------------------------------------------------------------------
+
+    def ring(self, queue: str, ring: Ring) -> None:
+        """A queue has messages."""
+        self.queues[queue].ring = ring
+        self.news.set()
+
+    def renew(self) -> None:
+        """Replaces every slot: the settings of the pair have changed."""
+        self._events.append(self._renew)
+        self.news.set()
+
+    def stop(self) -> None:
+        """Starts no more jobs."""
+        self._is_stopping = True
+
+    @property
+    def is_working(self) -> bool:
+        return bool(self._slots)
+
+    # --- its own thread ------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Takes in what has happened, and hands out queues."""
+        self.news.clear()
+        while self._events:
+            self._events.popleft()()
+        for slot in list(self._slots.values()):
+            self._read(slot)
+        if not self._is_stopping:
+            self._hand_out()
+            self._relieve()
+            self._renew_leases()
+        self._arm_again()
+
+    def _read(self, slot: Slot) -> None:
+        """Takes in the newest report of a slot."""
+        report = self._control_server.report_of(slot.job)
+        if report is None or report is slot.report:
+            return
+        slot.report = report
+        if slot.began_at is None:
+            slot.began_at = self._now()
+        self._backoffs.learn(report.backing_off)
+        if report.is_primary_connected:
+            self._listening.reached_primary()
+        for handed in list(slot.queues.values()):
+            found = report.of(handed.queue)
+            if found is not None and found.number >= handed.number:
+                if not found.is_served:
+                    self._service_ended(slot, found)
+            elif not report.is_accepting:
+                self._take_back(slot, handed.queue)  # it came too late for this slot
+                self.queues[handed.queue].ring = Ring.NEW
+
+    def _service_ended(self, slot: Slot, report: QueueReport) -> None:
+        """A slot has ended the service of a queue: it listens to the queue again, or another slot goes on."""
+        work = self.queues[report.queue]
+        self._take_back(slot, report.queue)
+        if report.error:
+            self._fail(work, report.error)
+            return
+        work.retry, work.trouble = FIRST_RETRY, ""
+        if work.is_working:
+            return
+        if report.ended is Ended.PRIMARY_AWAY:
+            work.arm_at = self._now() + FIRST_RETRY
+        elif report.ended is Ended.LEASE or (slot.is_leaving and report.ended is Ended.STOPPED):
+            work.ring = Ring.NEW
+        else:
+            before = slot.before.get(report.queue, Counters())
+            # Nothing received: what is left is locked by others. Only a receive notices when those locks end.
+            self._listening.arm(report.queue, browse=report.counters.left > before.left)
+
+    def _take_back(self, slot: Slot, queue: str) -> None:
+        del slot.queues[queue]
+        self.queues[queue].slots -= 1
+        self._control_server.take_back(slot.job, queue)
+
+    def _fail(self, work: QueueWork, error: str) -> None:
+        work.trouble = error
+        log.warning("%s: %s: %s; next try in %.0f s", self._pair, work.name, error, work.retry)
+        work.arm_at = self._now() + work.retry
+        work.retry = min(2 * work.retry, LONGEST_RETRY)
+
+    def _arm_again(self) -> None:
+        for work in self.queues.values():
+            if work.arm_at is not None and self._now() >= work.arm_at:
+                work.arm_at = None
+                self._listening.arm(work.name)
+
+    # --- handing out ---------------------------------------------------------------------------------------------
+
+    def _hand_out(self) -> None:
+        waiting = [work for work in self.queues.values() if self._wants_a_slot(work)]
+        if not waiting:
+            self._budget.withdraw(self._pair)
+            return
+        if any(slot.report is None for slot in self._slots.values()):
+            return  # a slot that is being started takes them in a moment
+        slot = self._slot_with_room()
+        if slot is not None:
+            for work in waiting[: MOST_QUEUES - len(slot.queues)]:
+                self._hand_over(slot, work)
+        elif self._start(waiting[:MOST_QUEUES]) is None and not self._slots:
+            self._budget.ask(self._pair)
+
+    def _wants_a_slot(self, work: QueueWork) -> bool:
+        if work.ring is not None and work.slots:
+            work.ring = None  # a slot serves it already
+        elif work.ring is not None and self._is_paused(work.name):
+            work.ring = None
+            self._listening.arm(work.name)  # it listens again when the pause is over
+        return work.ring is not None
+
+    def _slot_with_room(self) -> Slot | None:
+        """The slot with the fewest queues that has room. If none has and no other may start, a saturated one."""
+        running = [slot for slot in self._slots.values() if not slot.is_leaving]
+        free = [slot for slot in running if slot.has_room]
+        if not free and not self._budget.has_room:
+            free = [slot for slot in running if slot.report is not None and slot.report.is_accepting]
+        return min(free, key=lambda slot: len(slot.queues), default=None)
+
+    def _hand_over(self, slot: Slot, work: QueueWork) -> None:
+        handed = self._next_hand_over(work)
+        slot.queues[work.name] = handed
+        found = slot.report.of(work.name) if slot.report is not None else None
+        slot.before[work.name] = found.counters if found is not None else Counters()
+        self._control_server.hand_over(slot.job, handed)
+
+    def _next_hand_over(self, work: QueueWork) -> HandOver:
+        ring, work.ring = work.ring or Ring.NEW, None
+        work.number += 1
+        work.slots += 1
+        return HandOver(queue=work.name, number=work.number, most_left=MOST_LEFT[ring])
+
+    def _start(self, works: list[QueueWork]) -> Slot | None:
+        """Starts a job with one slot on these queues; None if no more slots may run."""
+        if not works or not self._budget.take(self._pair):
+            return None
+        handed = {work.name: self._next_hand_over(work) for work in works}
+        job = new_job()
+        slot = self._slots[job] = Slot(job, dict(handed))
+        known = self._backoffs.now()
+
+        def run() -> None:
+            result: JobResult | BaseException
+            try:
+                result = self._run_job(job, tuple(handed.values()), known)
+            except BaseException as error:  # the worker must end with it; in this thread it would be lost
+                result = error
+            self._events.append(lambda: self._job_ended(slot, result))
+            self.news.set()
+
+        self._background(run)
+        return slot
+
+    def _relieve(self) -> None:
+        """Starts another slot if every slot has more to do than it can."""
+        running = [slot for slot in self._slots.values() if not slot.is_leaving]
+        reports = [slot.report for slot in running if slot.report is not None and slot.report.is_saturated]
+        if running and len(reports) == len(running):
+            busy = {queue.queue for report in reports for queue in report.queues if queue.is_served and queue.in_hand}
+            self._start([self.queues[queue] for queue in sorted(busy)])
+
+    # --- the end of slots ----------------------------------------------------------------------------------------
+
+    def _renew_leases(self) -> None:
+        lease = SHORT_LEASE if self._budget.is_short else self._lease
+        for slot in list(self._slots.values()):
+            if slot.successor is not None and self._is_taken_over(slot):
+                slot.successor = None
+                self._control_server.stop_job(slot.job)
+            elif not slot.is_leaving and slot.began_at is not None and self._now() - slot.began_at > lease:
+                self._replace(slot)
+
+    def _is_taken_over(self, slot: Slot) -> bool:
+        successor = slot.successor
+        return successor is not None and (successor.report is not None or successor.job not in self._slots)
+
+    def _replace(self, slot: Slot) -> None:
+        """Ends a slot. Another one takes over its queues first, if one may start."""
+        slot.is_leaving = True
+        if slot.queues and not self._budget.is_short:
+            slot.successor = self._start([self.queues[queue] for queue in slot.queues])
+        if slot.successor is None:
+            self._control_server.stop_job(slot.job)
+
+    def _renew(self) -> None:
+        for slot in self._slots.values():
+            slot.is_leaving = True
+            self._control_server.stop_job(slot.job)
+
+    def _job_ended(self, slot: Slot, result: JobResult | BaseException) -> None:
+        del self._slots[slot.job]
+        self._budget.give_back()
+        if isinstance(result, BaseException):
+            self.failure = result if isinstance(result, SyphonError) else SyphonError(f"{type(result).__name__}: {result}")
+            return
+        self._backoffs.learn(result.backing_off)
+        self._log(result)
+        if result.fault is not None:
+            self._listening.fault(result.fault)
+        last = result.reports[-1] if result.reports else None
+        for handed in list(slot.queues.values()):
+            found = last.of(handed.queue) if last is not None else None
+            if result.error:
+                self._take_back(slot, handed.queue)
+                if not self.queues[handed.queue].is_working:
+                    self._fail(self.queues[handed.queue], result.error)
+            elif found is not None and found.number >= handed.number:
+                self._service_ended(slot, found)
+            else:
+                self._take_back(slot, handed.queue)
+                self.queues[handed.queue].ring = Ring.NEW  # it was never served
+
+    def _log(self, result: JobResult) -> None:
+        counters = result.counters
+        if counters.moved:
+            served = {queue.queue for report in result.reports for queue in report.queues if queue.counters.moved}
+            log.info(
+                "%s: %d forwarded from %s, %d dead-lettered, %d left",
+                self._pair,
+                counters.forwarded,
+                next(iter(served)) if len(served) == 1 else plural(len(served), "queue"),
+                counters.dead_lettered,
+                counters.left,
+            )
+        for report in result.killed:
+            log.warning(
+                "%s: a slot was killed; of the %d messages it had received, those not completed come again",
+                self._pair,
+                report.counters.received,
+            )

@@ -1,0 +1,157 @@
+"""The drain of one pair: it peeks into the backlog queues and runs jobs until every queue is proven empty (X2, D4).
+
+Every slot of a job serves all queues that still have messages, so that a drain is as fast with ten queues as with one.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from syphon.bus import SideFault
+from syphon.config import PairSettings
+from syphon.model import Faulted, SyphonError
+from syphon.spark import HandOver, JobResult, Jobs
+
+from .backoffs import Backoffs
+from .message_counts import EmptinessCheck
+from .queue_drain import DrainOptions, DrainState, QueueDrain
+from .shared_limit import LimitShare, SharedLimit
+
+PER_SLOT = 5_000
+"""Messages that justify one more slot."""
+SHORTEST_REST, LONGEST_REST = 2.0, 15.0
+"""Seconds between jobs on queues whose messages are locked, or whose destinations back off."""
+
+
+class PairDrain:
+    """Drains the queues of one pair, in a thread of its own."""
+
+    def __init__(
+        self,
+        pair: PairSettings,
+        queues: list[QueueDrain],
+        options: DrainOptions,
+        limit: SharedLimit,
+        stopping: threading.Event,
+    ) -> None:
+        self.pair = pair
+        self.queues = queues
+        self.backoffs = Backoffs(pair.name)
+        self._options = options
+        self._limit = limit
+        self._stopping = stopping
+        self._emptiness = EmptinessCheck(pair.secondary)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def open_queues(self) -> list[QueueDrain]:
+        return [queue for queue in self.queues if not queue.state.is_final]
+
+    def look(self) -> None:
+        """Peeks into every queue once. A queue that cannot be looked at now stays open."""
+        for queue in self.open_queues:
+            try:
+                queue.look(self._emptiness)
+            except Faulted as error:
+                self._fail(SideFault.of("secondary", error))
+                return
+            except SyphonError as error:
+                queue.error = str(error)
+
+    def start(self, jobs: Jobs) -> None:
+        self._thread = threading.Thread(
+            target=self._run, args=(jobs,), name=f"drain {self.pair.name}", daemon=True
+        )
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Counts what is left, and closes the connection. The drain has ended."""
+        if self._thread is not None:
+            self._thread.join(1.0)
+        for queue in self.queues:
+            queue.count_rest(self._emptiness)
+        self._emptiness.close()
+
+    # --- its own thread ------------------------------------------------------------------------------------------
+
+    def _run(self, jobs: Jobs) -> None:
+        try:
+            self._drain(jobs)
+        except Faulted as error:
+            self._fail(SideFault.of("secondary", error))
+        except SyphonError as error:
+            self._end(DrainState.FAILED, str(error))
+        except BaseException as error:
+            self._end(DrainState.FAILED, f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self._limit.leave()
+
+    def _drain(self, jobs: Jobs) -> None:
+        """Peeks and runs jobs until every queue is proven empty, or something else ends the drain."""
+        while self._are_there_more():
+            if self._stopping.is_set():
+                return self._end(DrainState.STOPPED)
+            with self._limit.share() as share:
+                if share.most == 0:
+                    return self._end(DrainState.LIMIT)
+                result = self._run_job(jobs, share)
+            if result.fault is not None:
+                return self._fail(result.fault)
+            for queue in self.open_queues:
+                if queue.is_stuck:
+                    queue.end(DrainState.STUCK)
+            if not result.has_more:
+                self._rest(result)
+        return None
+
+    def _are_there_more(self) -> bool:
+        """Peeks into the queues, and tries again while the patience lasts: an unreachable secondary may come back."""
+        while self.open_queues:
+            try:
+                for queue in self.open_queues:
+                    queue.look(self._emptiness)
+                return bool(self.open_queues)
+            except Faulted:
+                raise
+            except SyphonError as error:
+                if self._stopping.is_set() or all(queue.is_stuck for queue in self.open_queues):
+                    raise
+                for queue in self.open_queues:
+                    queue.state, queue.error = DrainState.WAITING, str(error)
+                self._stopping.wait(SHORTEST_REST)
+        return False
+
+    def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
+        for queue in self.open_queues:
+            queue.state = DrainState.MOVING
+        queues = [HandOver(queue=queue.queue) for queue in self.open_queues]
+        count = self._slots(jobs.most_slots) if share.most is None else 1
+        options = [self._options.pump_options(self.pair, share.most)] * count
+        result = jobs.run(self.pair, queues, options, self.backoffs.now(), self._options.rate)
+        self.backoffs.learn(result.backing_off)
+        for queue in self.open_queues:
+            queue.note(result)
+        share.used = result.counters.moved
+        return result
+
+    def _slots(self, most: int) -> int:
+        """More slots for a deep backlog. The counts may be wrong; one slot is always enough to be correct."""
+        return max(1, min(most, sum(queue.left for queue in self.open_queues) // PER_SLOT))
+
+    def _rest(self, result: JobResult) -> None:
+        """Waits, because the rest is locked or its destinations back off. If the job left nothing, it does not wait."""
+        if result.counters.received and not result.counters.left:
+            return
+        for queue in self.open_queues:
+            queue.state = DrainState.WAITING
+        waits = [destination.seconds for destination in self.backoffs.now()]
+        self._stopping.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))
+
+    def _end(self, state: DrainState, error: str = "") -> None:
+        for queue in self.open_queues:
+            queue.end(state, error)
+
+    def _fail(self, fault: SideFault) -> None:
+        for queue in self.open_queues:
+            queue.fail(fault)
