@@ -23,9 +23,10 @@ if TYPE_CHECKING:
         summary,
     )
     from .control_protocol import HandOver, QueueReport, SlotReport
-    from .control_server import ControlServer, Traced
+    from .control_server import ControlServer
     from .jobs import JobResult, Jobs, SparkLost, new_job
     from .session import cores_of, spark_session
+    from .slot_control import SlotControl, Traced
     from .totals import QueueAttempt, QueueTotals, Totals
 
 _MODULES = {
@@ -41,10 +42,7 @@ _MODULES = {
         "summary",
     ),
     "control_protocol": ("HandOver", "QueueReport", "SlotReport"),
-    "control_server": (
-        "ControlServer",
-        "Traced",
-    ),
+    "control_server": ("ControlServer",),
     "jobs": (
         "JobResult",
         "Jobs",
@@ -54,6 +52,10 @@ _MODULES = {
     "session": (
         "cores_of",
         "spark_session",
+    ),
+    "slot_control": (
+        "SlotControl",
+        "Traced",
     ),
     "totals": (
         "QueueAttempt",
@@ -72,6 +74,7 @@ __all__ = [
     "QueueAttempt",
     "QueueReport",
     "QueueTotals",
+    "SlotControl",
     "SlotReport",
     "SparkLost",
     "Totals",

@@ -112,9 +112,7 @@ class Jobs:
         job = job or new_job()
         share = None if rate is None else rate / len(options)
         assignments = [
-            SlotAssignment(
-                pair, tuple(queues), job, each, self._control_server.address, share, tuple(backing_off)
-            )
+            SlotAssignment(pair, tuple(queues), job, each, self._control_server.address, share, tuple(backing_off))
             for each in options
         ]
         names = tuple(handed.queue for handed in queues)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from syphon.bus import SideFault
 from syphon.model import Counters, SyphonError, plural
-from syphon.spark import ControlServer, HandOver, JobResult, QueueReport, SlotReport, new_job
+from syphon.spark import HandOver, JobResult, QueueReport, SlotControl, SlotReport, new_job
 from syphon.transfer import DestinationBackoff, Ended, Ring
 
 from .backoffs import Backoffs
@@ -111,7 +111,7 @@ class Dispatcher:
         pair: str,
         queues: tuple[str, ...],
         listening: Listening,
-        control_server: ControlServer,
+        control: SlotControl,
         run_job: RunJob,
         backoffs: Backoffs,
         budget: SlotBudget,
@@ -125,7 +125,7 @@ class Dispatcher:
         """The error that must end the worker."""
         self._pair = pair
         self._listening = listening
-        self._control_server = control_server
+        self._control = control
         self._run_job = run_job
         self._backoffs = backoffs
         self._budget = budget
@@ -176,7 +176,7 @@ class Dispatcher:
 
     def _read(self, slot: Slot) -> None:
         """Takes in the newest report of a slot."""
-        report = self._control_server.report_of(slot.job)
+        report = self._control.report_of(slot.job)
         if report is None or report is slot.report:
             return
         slot.report = report
@@ -216,7 +216,7 @@ class Dispatcher:
     def _take_back(self, slot: Slot, queue: str) -> None:
         del slot.queues[queue]
         self.queues[queue].slots -= 1
-        self._control_server.take_back(slot.job, queue)
+        self._control.take_back(slot.job, queue)
 
     def _fail(self, work: QueueWork, error: str) -> None:
         work.trouble = error
@@ -267,7 +267,7 @@ class Dispatcher:
         slot.queues[work.name] = handed
         found = slot.report.of(work.name) if slot.report is not None else None
         slot.before[work.name] = found.counters if found is not None else Counters()
-        self._control_server.hand_over(slot.job, handed)
+        self._control.hand_over(slot.job, handed)
 
     def _next_hand_over(self, work: QueueWork) -> HandOver:
         ring, work.ring = work.ring or Ring.NEW, None
@@ -311,7 +311,7 @@ class Dispatcher:
         for slot in list(self._slots.values()):
             if slot.successor is not None and self._is_taken_over(slot):
                 slot.successor = None
-                self._control_server.stop_job(slot.job)
+                self._control.stop_job(slot.job)
             elif not slot.is_leaving and slot.began_at is not None and self._now() - slot.began_at > lease:
                 self._replace(slot)
 
@@ -325,18 +325,20 @@ class Dispatcher:
         if slot.queues and not self._budget.is_short:
             slot.successor = self._start([self.queues[queue] for queue in slot.queues])
         if slot.successor is None:
-            self._control_server.stop_job(slot.job)
+            self._control.stop_job(slot.job)
 
     def _renew(self) -> None:
         for slot in self._slots.values():
             slot.is_leaving = True
-            self._control_server.stop_job(slot.job)
+            self._control.stop_job(slot.job)
 
     def _job_ended(self, slot: Slot, result: JobResult | BaseException) -> None:
         del self._slots[slot.job]
         self._budget.give_back()
         if isinstance(result, BaseException):
-            self.failure = result if isinstance(result, SyphonError) else SyphonError(f"{type(result).__name__}: {result}")
+            self.failure = (
+                result if isinstance(result, SyphonError) else SyphonError(f"{type(result).__name__}: {result}")
+            )
             return
         self._backoffs.learn(result.backing_off)
         self._log(result)

@@ -59,9 +59,7 @@ class PairDrain:
                 queue.error = str(error)
 
     def start(self, jobs: Jobs) -> None:
-        self._thread = threading.Thread(
-            target=self._run, args=(jobs,), name=f"drain {self.pair.name}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(jobs,), name=f"drain {self.pair.name}", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:

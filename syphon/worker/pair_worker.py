@@ -98,9 +98,7 @@ class PairWorker:
     def reload(self, settings: PairSettings) -> None:
         """Takes over the rate and the destinations. Slots with other destinations end early, and new ones start."""
         changed = settings.destinations != self.settings.destinations
-        self.settings = self.settings.model_copy(
-            update={"destinations": settings.destinations, "rate": settings.rate}
-        )
+        self.settings = self.settings.model_copy(update={"destinations": settings.destinations, "rate": settings.rate})
         if changed and self._dispatcher is not None:
             self._dispatcher.renew()
 

@@ -10,12 +10,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
 from syphon.config import Config
-from syphon.model.stats import QueueKey
 from syphon.ops import metric_names
 from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import Observer
 from syphon.ops.telemetry import Telemetry
-from syphon.spark.control_server import Traced
+from syphon.spark.slot_control import Traced
 from syphon.transfer.traces import BatchTrace
 from syphon.worker.pauses import Pauses
 from tests.faults.checker import imprint

@@ -15,7 +15,8 @@ import pytest
 from syphon.backlog import TraceContext
 from syphon.model.outcome import Counters
 from syphon.spark.control_protocol import REPORT_PATH, HandOver, QueueReport, SlotOrder, SlotReport
-from syphon.spark.control_server import ControlServer, Traced
+from syphon.spark.control_server import ControlServer
+from syphon.spark.slot_control import Traced
 from syphon.transfer.traces import BatchTrace
 from tests.support.waiting import eventually
 
@@ -28,9 +29,7 @@ def server() -> Iterator[ControlServer]:
 
 def slot_report(job: str = "j", slot: int = 0, attempt: int = 0, **counts: Any) -> SlotReport:
     queue = QueueReport(queue="q", number=1, counters=Counters(received=counts.pop("received", 0)))
-    return SlotReport(
-        pair="contoso", job=job, slot=slot, attempt=attempt, started_at=0, queues=(queue,), **counts
-    )
+    return SlotReport(pair="contoso", job=job, slot=slot, attempt=attempt, started_at=0, queues=(queue,), **counts)
 
 
 def post(server: ControlServer, body: bytes, secret: str | None = None, path: str = REPORT_PATH) -> tuple[int, bytes]:

@@ -69,7 +69,11 @@ def slot(emulator: BackgroundEmulator, server: ControlAddress, **options: Any) -
     )
     pair = PairSettings(name="contoso", primary=primary, secondary=secondary)
     return Slot(
-        SlotAssignment(pair, (HandOver(queue=BACKLOG),), "j", PumpOptions.for_pair(pair, quiet=5.0, lease=60.0, **options), server), 0, 0
+        SlotAssignment(
+            pair, (HandOver(queue=BACKLOG),), "j", PumpOptions.for_pair(pair, quiet=5.0, lease=60.0, **options), server
+        ),
+        0,
+        0,
     )
 
 

@@ -23,9 +23,7 @@ def attempts(draw: st.DrawFn) -> QueueAttempt:
     held = 0 if finished else in_hand
     counters = Counters(forwarded + dead + left + held, forwarded, dead, left)
     queue = QueueReport(queue="q", counters=counters, in_hand=held)
-    slot = SlotReport(
-        pair="p", job="j", slot=draw(COUNTS), attempt=0, started_at=0, finished=finished, queues=(queue,)
-    )
+    slot = SlotReport(pair="p", job="j", slot=draw(COUNTS), attempt=0, started_at=0, finished=finished, queues=(queue,))
     return QueueAttempt(slot, queue)
 
 

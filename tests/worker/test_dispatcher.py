@@ -10,8 +10,8 @@ import pytest
 from syphon.bus import SideFault
 from syphon.model.outcome import Counters
 from syphon.spark.control_protocol import HandOver, QueueReport, SlotReport
-from syphon.spark.control_server import ControlServer
 from syphon.spark.jobs import JobResult, SparkLost
+from syphon.spark.slot_control import SlotControl
 from syphon.transfer import DestinationBackoff, Ended, Ring
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import FIRST_RETRY, SHORT_LEASE, Dispatcher
@@ -59,11 +59,11 @@ class Running:
         return self._order().stop
 
     def _order(self) -> Any:
-        return self._scene.server.order_for(self._report())
+        return self._scene.control.order_for(self._report())
 
     def reports(self, **more: Any) -> None:
         """It reports that it serves all that it was handed, unless told otherwise."""
-        self._scene.server.receive(self._report(**more))
+        self._scene.control.receive(self._report(**more))
         self._scene.dispatcher.turn()
 
     def ends_service(self, queue: str, ended: Ended, left: int = 0, error: str = "") -> None:
@@ -73,15 +73,15 @@ class Running:
 
     def ends(self, error: str = "", fault: SideFault | None = None, **more: Any) -> None:
         report = self._report(finished=True, fault=fault, error=error, **more)
-        self._scene.server.receive(report)
-        self._scene.results[self.job] = JobResult(tuple(self._scene.server.close_job(self.job)))
+        self._scene.control.receive(report)
+        self._scene.results[self.job] = JobResult(tuple(self._scene.control.close_job(self.job)))
         self._scene.jobs.remove(self)
         self._scene.background.pop(self.job)()
         self._scene.dispatcher.turn()
 
     def _report(self, over: dict[str, tuple[Ended, str]] | None = None, **more: Any) -> SlotReport:
         over = over or {}
-        handed = {**self.queues, **self._scene.server._jobs.get(self.job, {})}
+        handed = {**self.queues, **self._scene.control._jobs.get(self.job, {})}
         busy = more.pop("busy", 0)
         found = tuple(
             QueueReport(
@@ -96,9 +96,7 @@ class Running:
             for name, each in handed.items()
         )
         more.pop("ended", None)
-        return SlotReport(
-            pair="contoso", job=self.job, slot=0, attempt=0, started_at=0, **{"queues": found, **more}
-        )
+        return SlotReport(pair="contoso", job=self.job, slot=0, attempt=0, started_at=0, **{"queues": found, **more})
 
 
 class Scene:
@@ -106,7 +104,7 @@ class Scene:
         self.now = 1000.0
         self.paused = set[str]()
         self.listening = Listening()
-        self.server = ControlServer()
+        self.control = SlotControl()
         self.results = dict[str, JobResult | Exception]()
         self.jobs = list[Running]()
         self.background = dict[str, Callable[[], None]]()
@@ -116,7 +114,7 @@ class Scene:
             "contoso",
             QUEUES,
             self.listening,
-            self.server,
+            self.control,
             self._run_job,
             Backoffs("contoso", now=lambda: self.now),
             self.budget,
@@ -129,11 +127,14 @@ class Scene:
     def _start(self, run: Callable[[], None]) -> None:
         slot = list(self.dispatcher._slots.values())[-1]
         self.background[slot.job] = run
-        self.server.open_job(slot.job, tuple(slot.queues.values()))
+        self.control.open_job(slot.job, tuple(slot.queues.values()))
         self.jobs.append(Running(self, slot.job, tuple(slot.queues.values())))
 
     def _run_job(
-        self, job: str, queues: tuple[HandOver, ...], backing_off: tuple[DestinationBackoff, ...]  # noqa: ARG002
+        self,
+        job: str,
+        queues: tuple[HandOver, ...],
+        backing_off: tuple[DestinationBackoff, ...],
     ) -> JobResult:
         result = self.results[job]
         if isinstance(result, Exception):
