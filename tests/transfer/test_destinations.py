@@ -92,7 +92,7 @@ def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(hurried: Man
         hurried.queue(name)
     hurried.fault(Fault(Action.HANG, Operation.SEND, "dead"))
     hurried.put(*(aliased("x" * 2000, "dead" if i % 10 else "orders") for i in range(2000)))
-    most = UNDER_WAY * 3_000_000 + 256 * 1024
+    most = UNDER_WAY * 3_000_000 + 2 * 256 * 1024
     tally = run(
         hurried,
         replace(PATIENT, window_bytes=3_000_000),
