@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from syphon.bus import SideFault
 from syphon.config import PairSettings
-from syphon.ledger import TRANSFERS, Attempt, LedgerWriter, unpersist_rows
+from syphon.ledger import PACKED, Attempt, LedgerWriter, OpenJob
 from syphon.model import Counters, SyphonError
 from syphon.transfer import DestinationBackoff, PumpOptions, wall_clock
 
@@ -18,7 +18,7 @@ from .control_server import ControlServer
 from .task import SlotAssignment, Task, slot_task, warm_up
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class SparkLost(SyphonError):
@@ -82,9 +82,7 @@ class Jobs:
 
     def warm_up(self) -> None:
         """Runs a job without work: the first job takes seconds, and no message should have to wait for it."""
-        rows = self._rows(warm_up, self.most_slots)
-        _evaluate(rows)
-        unpersist_rows(rows)
+        self._collect(warm_up, self.most_slots)
 
     def run(
         self,
@@ -104,38 +102,34 @@ class Jobs:
             SlotAssignment(pair, queue, job, each, self._control_server.address, share, tuple(backing_off))
             for each in options
         ]
+        self._ledger_writer.open_job(OpenJob(job, pair.name, (queue,), len(options), wall_clock()))
         self._control_server.open_job(job)
-        rows, failure = self._run(queue, assignments)
+        files, failure = self._run(queue, assignments)
         reports = tuple(self._control_server.close_job(job))
-        self._ledger_writer.write(rows, [_attempt(report) for report in reports])
+        self._ledger_writer.close_job(job, files, [_attempt(report) for report in reports])
         return JobResult(reports, failure)
 
-    def _run(self, queue: str, assignments: list[SlotAssignment]) -> tuple[DataFrame | None, str]:
-        """Runs the slots. Returns their rows, or the reason why there are none."""
+    def _run(self, queue: str, assignments: list[SlotAssignment]) -> tuple[list[bytes], str]:
+        """Runs the slots. Returns their rows as files, or the reason why there are none."""
         context = self._spark.sparkContext
         # Each queue has a scheduler pool of its own: in the common pool, jobs wait for each other.
         context.setLocalProperty("spark.scheduler.pool", queue)
         context.setJobDescription(f"syphon: {queue}")
-        rows = self._rows(slot_task(assignments), len(assignments))
         try:
-            _evaluate(rows)
+            return self._collect(slot_task(assignments), len(assignments)), ""
         except Exception as error:
             text = str(error).strip().partition("\n")[0]
             if self._is_lost():
                 raise SparkLost(f"Spark stopped while it worked on {queue}: {text}") from error
-            unpersist_rows(rows)
             return (
-                None,
+                [],
                 f"Spark gave up a job on {queue}: {text}. Nothing is lost: messages that were in hand come again.",
             )
-        return rows, ""
 
-    def _rows(self, task: Task, count: int) -> DataFrame:
-        """The rows of `count` tasks, persisted: evaluating them a second time would be a second transfer."""
-        from pyspark import StorageLevel
-
-        rows = self._spark.range(0, count, 1, count).mapInArrow(task, TRANSFERS)
-        return rows.persist(StorageLevel.MEMORY_AND_DISK)
+    def _collect(self, task: Task, count: int) -> list[bytes]:
+        """Runs `count` tasks, once, and returns the files that they yield."""
+        rows = self._spark.range(0, count, 1, count).mapInArrow(task, PACKED)
+        return [bytes(row.file) for row in rows.collect()]
 
     def _is_lost(self) -> bool:
         from py4j.protocol import Py4JError
@@ -160,8 +154,3 @@ def _attempt(report: SlotReport) -> Attempt:
         report.finished,
         report.error or None,
     )
-
-
-def _evaluate(rows: DataFrame) -> None:
-    """Evaluates rows once. count() would take two stages; writing all columns would read back the persisted rows."""
-    rows.selectExpr("1").write.format("noop").mode("overwrite").save()

@@ -1,8 +1,8 @@
 """A slot: one pump on one backlog queue, as a task of a Spark job runs it.
 
 Spark ships this module to executors. A slot opens its own pair of namespaces, moves messages until its queue is quiet
-or its lease ends, reports to the driver about once a second, and yields one row per transfer. Messages never leave the
-process: neither into the JVM, nor into a shuffle, nor into a log (D2, D3).
+or its lease ends, reports to the driver about once a second, and yields its transfers as small Parquet files. Messages
+never leave the process: neither into the JVM, nor into a shuffle, nor into a log (D2, D3).
 
 Spark's Python daemon preloads this module, so nothing here may import pyspark, pyarrow or pandas at module level.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from syphon.bus import NamespaceStatus, Pair, SideFault, namespace_of
 from syphon.config import PairSettings
-from syphon.ledger import Origin, transfer_rows
+from syphon.ledger import Origin, packed_rows
 from syphon.model import MOST_DESTINATIONS, EntityPath, Faulted, Outcome, Stats, SyphonError
 from syphon.transfer import DestinationBackoff, Pump, PumpOptions, wall_clock
 
@@ -37,7 +37,7 @@ SILENCE = 5.0
 MOST_BACKING_OFF = 500
 """Destinations in a report that back off: a report must not exceed the size that the control server accepts."""
 ROWS = 2000
-"""Outcomes in one batch of rows."""
+"""Outcomes in one file."""
 
 
 class DriverUnreachable(SyphonError):
@@ -80,7 +80,7 @@ def warm_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     It reads its input to the end, as slots do: Spark throws away a Python worker that does not.
     """
     for _ in batches:
-        yield transfer_rows([], Origin("", "", 0, 0))
+        yield packed_rows([], Origin("", "", 0, 0))
 
 
 class Slot:
@@ -154,7 +154,7 @@ class Slot:
     def _next_rows(self) -> pa.RecordBatch:
         taken = self._outcomes[:ROWS]
         del self._outcomes[:ROWS]
-        return transfer_rows(taken, self._origin)
+        return packed_rows(taken, self._origin)
 
     def _fault(self, error: SyphonError) -> SideFault:
         """Names the side that faulted; the driver applies the rule of the pair (C1) and ends the worker."""

@@ -18,7 +18,7 @@ from syphon.ledger.schema import Origin
 from syphon.ledger.store import Ledger, LedgerUnreadable
 from syphon.model.outcome import Result
 from tests.support import ledger_incident
-from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, moment, outcome, record
+from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, moment, note, outcome, record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def ledger(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     ledger = Ledger(spark, str(tmp_path_factory.mktemp("ledger_incident") / "ledger"))
-    ledger_incident.put_on_record(ledger, spark)
+    ledger_incident.put_on_record(ledger)
     return ledger
 
 
@@ -117,7 +117,7 @@ def test_what_is_left_says_why_and_since_when(told: Report) -> None:
 
 def test_the_verdict_is_one_line(told: Report) -> None:
     assert told.verdict == (
-        "72 of 78 messages arrived. 3 went to the dead letters. 3 stayed in the backlog. 2 arrived more than once. "
+        "72 of 78 messages on record arrived. 3 went to the dead letters. 3 stayed in the backlog. 2 arrived more than once. "
         "5 receipts cannot be accounted for."
     )
     assert not told.complete
@@ -156,10 +156,10 @@ def test_all_pairs_are_told_of_unless_one_is_named(spark: SparkSession, ledger: 
 
 def test_a_clean_run_is_complete(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    record(ledger, spark, [outcome(1, result=Result.LEFT, reason="The pump was told to stop."), outcome(2)])
+    record(ledger, [outcome(1, result=Result.LEFT, reason="The pump was told to stop."), outcome(2)])
     again = Origin("contoso", "job-2", 0, 0)
-    record(ledger, spark, [outcome(1, at=NOON + MINUTE, waited=HOUR + MINUTE)], again)
-    ledger.note([attempt(2), attempt(1, origin=again)])
+    record(ledger, [outcome(1, at=NOON + MINUTE, waited=HOUR + MINUTE)], again)
+    note(ledger, [attempt(2), attempt(1, origin=again)])
     told = query_report(spark, ledger)
     assert told.complete
     assert told.verdict == "All 2 messages arrived. Every receipt is accounted for."
@@ -171,14 +171,14 @@ def test_a_queue_that_was_made_again_has_other_messages_under_the_same_numbers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    record(ledger, spark, [outcome(1), outcome(1, at=NOON + HOUR)])
+    record(ledger, [outcome(1), outcome(1, at=NOON + HOUR)])
     told = query_report(spark, ledger)
     assert (told.messages.total, told.messages.repeated) == (2, 0)
 
 
 def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    record(ledger, spark, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
+    record(ledger, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
     timeline = query_report(spark, ledger).timeline
     assert (timeline.seconds, len(timeline.steps)) == (86_400, 31)
     assert [step.forwarded for step in timeline.steps] == [1, *[0] * 29, 1]
@@ -186,7 +186,7 @@ def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path
 
 def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    ledger.note([attempt(7)])
+    note(ledger, [attempt(7)])
     told = query_report(spark, ledger)
     assert (told.transfers.received, told.transfers.unaccounted, told.empty) == (7, 7, False)
     assert told.verdict == "7 receipts cannot be accounted for."
@@ -194,7 +194,7 @@ def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(spark: SparkSession
 
 def test_a_file_of_the_ledger_that_is_broken_is_named(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    record(ledger, spark, [outcome(1)])
+    record(ledger, [outcome(1)])
     (tmp_path / "transfers" / "date=2026-10-05" / "part-broken.parquet").write_bytes(b"PAR1")
     told = query_report(spark, ledger)
     assert [Path(file).name for file in told.unreadable_files] == ["part-broken.parquet"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from syphon.ledger.merging import StoredFile
 from syphon.ledger.schema import Attempt
 from syphon.ledger.store import Ledger
-from syphon.ledger.writer import MOST_WAITING, LedgerWriter
+from syphon.ledger.writer import LedgerWriter
+from tests.support.ledger_rows import attempt
 
 
 class Stuck(Ledger):
@@ -17,16 +19,16 @@ class Stuck(Ledger):
         self.path = "/stuck"
         self.free = threading.Event()
 
-    def note(self, attempts: Sequence[Attempt]) -> None:
+    def put_attempts(self, name: str, attempts: Sequence[Attempt]) -> StoredFile:
         self.free.wait()
+        raise OSError
 
 
 def test_a_ledger_that_is_stuck_does_not_keep_a_worker_from_ending() -> None:
     ledger = Stuck()
     writer = LedgerWriter(ledger)
     writer.start()
-    for _ in range(MOST_WAITING + 1):
-        writer.write(None, ())  # now its queue is full
+    writer.close_job("job-1", (), [attempt(1)])
     ending = threading.Thread(target=writer.finish, args=(0.2,), daemon=True)
     ending.start()
     ending.join(10)
