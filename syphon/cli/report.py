@@ -60,7 +60,8 @@ def report(
     and why; which were left in the backlog, and which arrived more than once.
 
     The counts balance: received = forwarded + dead-lettered + left + unaccounted. Unaccounted are messages that a
-    killed task had received, and whose outcome it could not record.
+    killed task or driver had received, and whose outcome it could not record. A job whose driver was killed is shown
+    with what its last report had counted.
 
     \b
       syphon report -c config.yaml
@@ -73,8 +74,8 @@ def report(
     and a date after --to includes that day.
 
     \b
-    Exit codes: 0 every message arrived · 1 some were left, dead-lettered or unaccounted ·
-    69 the ledger cannot be read · 78 the settings are wrong
+    Exit codes: 0 every message arrived · 1 some were left, dead-lettered or unaccounted, or a job is
+    open, or a file of the ledger is broken · 69 the ledger cannot be read · 78 the settings are wrong
     """
     from syphon.model import SyphonError
 

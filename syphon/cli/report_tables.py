@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from syphon.ledger import DestinationReport, Hour, ReasonCount, Repeat, Report, Shortfall, Spread
+from syphon.ledger import DestinationReport, Hour, OpenJobReport, ReasonCount, Repeat, Report, Shortfall, Spread
 from syphon.model import duration, printable, utc_time, volume
 
 MOST_LINES = 20
@@ -70,6 +70,10 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
     yield "Arrived more than once", names, [_repeat(each) for each in report.repeats]
     names = "job #slot #attempt backlog_queue last_heard_of #unaccounted #of_these_forwarded error"
     yield "Unaccounted for: a lost task had counted it", names, [_shortfall(each) for each in report.shortfalls]
+    names = "job pair backlog_queue opened last_heard_of #received #forwarded #dead-lettered #left"
+    lost, running = _open_jobs(report.lost_jobs), _open_jobs(report.running_jobs)
+    yield "Opened and never closed: the driver ended first; this is what the last report had counted", names, lost
+    yield "May still be running: heard of within the last minute", names, running
     yield "Files of the ledger that cannot be read", "file", [(file,) for file in report.unreadable_files]
 
 
@@ -96,6 +100,22 @@ def _repeat(line: Repeat) -> tuple[str, ...]:
 def _shortfall(line: Shortfall) -> tuple[str, ...]:
     task = (line.job, str(line.slot), str(line.attempt), line.queue, utc_time(line.ended_at))
     return (*task, _number(line.unaccounted), _number(line.forwarded), line.error or "–")
+
+
+def _open_jobs(jobs: Sequence[OpenJobReport]) -> list[tuple[str, ...]]:
+    """A line for each queue of each job."""
+    return [
+        (
+            job.job,
+            job.pair,
+            each.queue,
+            utc_time(job.opened_at),
+            utc_time(job.heard_at),
+            *map(_number, (each.received, each.forwarded, each.dead_lettered, each.left)),
+        )
+        for job in jobs
+        for each in job.queues
+    ]
 
 
 def _times(spread: Spread | None) -> tuple[str, str, str]:

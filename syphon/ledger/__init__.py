@@ -1,11 +1,23 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
 from .html import html_page
+from .parquet import packed_rows
 from .queries import query_report
-from .report import DestinationReport, Hour, Period, ReasonCount, Repeat, Report, Shortfall, Spread, report_as_json
-from .schema import TRANSFERS, Attempt, Origin, transfer_rows
+from .report import (
+    DestinationReport,
+    Hour,
+    OpenJobReport,
+    Period,
+    ReasonCount,
+    Repeat,
+    Report,
+    Shortfall,
+    Spread,
+    report_as_json,
+)
+from .schema import PACKED, Attempt, OpenJob, Origin
 from .store import Ledger
-from .writer import LedgerWriter, unpersist_rows
+from .writer import LedgerWriter
 
 __all__ = [
     "Attempt",
@@ -13,17 +25,18 @@ __all__ = [
     "Hour",
     "Ledger",
     "LedgerWriter",
+    "OpenJob",
+    "OpenJobReport",
     "Origin",
+    "PACKED",
     "Period",
     "ReasonCount",
     "Repeat",
     "Report",
     "Shortfall",
     "Spread",
-    "TRANSFERS",
     "html_page",
+    "packed_rows",
     "query_report",
     "report_as_json",
-    "transfer_rows",
-    "unpersist_rows",
 ]

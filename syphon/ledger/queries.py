@@ -6,14 +6,19 @@ and created again starts its sequence numbers at one.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from .files import cause
+from .open_jobs import OpenRecord
 from .report import (
     Band,
     DestinationReport,
     Hour,
     Messages,
+    OpenJobReport,
+    OpenQueue,
     Period,
     ReasonCount,
     Repeat,
@@ -25,11 +30,12 @@ from .report import (
     Transfers,
 )
 from .schema import EPOCH
-from .store import Ledger, LedgerUnreadable, cause
+from .store import Ledger, LedgerUnreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
+DAY = timedelta(days=1)
 BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
 """Seconds in the backlog: the borders between the bands."""
 STEPS = (60, 300, 900, 3_600, 21_600, 86_400)
@@ -41,31 +47,52 @@ LONGEST_ATTEMPT = timedelta(days=2)
 """Longer than any attempt: a task lives no longer than its lease, and a lease is at most an hour."""
 
 
-def query_report(spark: SparkSession, ledger: Ledger, period: Period | None = None, pair: str | None = None) -> Report:
+LONGEST_JOB = timedelta(hours=1)
+"""A job moves no message for longer than this after it was last heard of: a lease is at most an hour."""
+HEARD = timedelta(minutes=1)
+"""A job that was heard of within this time may still be running."""
+TRIES = 3
+
+
+def query_report(
+    spark: SparkSession,
+    ledger: Ledger,
+    period: Period | None = None,
+    pair: str | None = None,
+    now: datetime | None = None,
+) -> Report:
     """The report on a period and a pair, or on everything. Raises LedgerUnreadable."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    try:
-        with _Queries(spark, ledger, period or Period(), pair) as queries:
-            return queries.report()
-    except (Py4JError, PySparkException) as error:
-        raise LedgerUnreadable(f"The ledger at {ledger.path} cannot be read: {cause(error)}.") from error
+    for last in (False,) * (TRIES - 1) + (True,):
+        try:
+            with _Queries(spark, ledger, period or Period(), pair, now or datetime.now(UTC)) as queries:
+                return queries.report()
+        except (Py4JError, PySparkException) as error:
+            # A file that is gone was merged into another one since Spark listed it.
+            if last or not re.search("FileNotFoundException|FILE_NOT_EXIST", str(error)):
+                raise LedgerUnreadable(f"The ledger at {ledger.path} cannot be read: {cause(error)}.") from error
+    raise AssertionError("unreachable")
 
 
 class _Queries:
     """Queries over the transfers of a period, and over the messages of these transfers."""
 
-    def __init__(self, spark: SparkSession, ledger: Ledger, period: Period, pair: str | None) -> None:
+    def __init__(self, spark: SparkSession, ledger: Ledger, period: Period, pair: str | None, now: datetime) -> None:
         from pyspark.sql.functions import col, expr
 
-        self._spark, self._ledger, self._period, self._pair = spark, ledger, period, pair
+        self._spark, self._ledger, self._period, self._pair, self._now = spark, ledger, period, pair, now
+        # In the opposite order of writing, so that a job that is closed meanwhile is seen at least once.
+        self._open, self._broken = ledger.open_jobs()
+        all_attempts = ledger.attempts()
         of_pair = expr("true") if pair is None else col("pair") == pair
         near = Period(period.since and period.since - LONGEST_ATTEMPT, period.until and period.until + LONGEST_ATTEMPT)
         everything = ledger.transfers()
         self._views = {
             "everything": everything,
-            "attempts": ledger.attempts().where(of_pair & _within(period, "ended_at")),
+            "all_attempts": all_attempts,
+            "attempts": all_attempts.where(of_pair & _within(period, "ended_at")),
             # An attempt may also have rows outside the borders of the period.
             "recorded": everything.where(of_pair & _within(near, "settled_at")),
             "transfers": everything.where(of_pair & _within(period, "settled_at")).selectExpr(*_TRANSFER).persist(),
@@ -80,7 +107,7 @@ class _Queries:
         self._views["transfers"].unpersist()
 
     def report(self) -> Report:
-        shortfalls = self.shortfalls()
+        shortfalls, open_jobs = self.missing()
         messages, in_backlog = self.messages()
         dead_letters, left = self.reasons()
         (totals,) = self._rows("""
@@ -95,11 +122,13 @@ class _Queries:
             ledger=self._ledger.path,
             period=self._period,
             pair=self._pair,
-            pairs=[row.pair for row in self._rows("select distinct pair from {everything} order by pair")],
+            pairs=self.pairs(),
             first=_when(totals.first),
             last=_when(totals.last),
             transfers=Transfers(
-                received=totals.recorded + sum(each.unaccounted for each in shortfalls),
+                received=totals.recorded
+                + sum(each.unaccounted for each in shortfalls)
+                + sum(each.received for each in open_jobs if not each.may_be_running),
                 forwarded=totals.forwarded,
                 dead_lettered=totals.dead_lettered,
                 left=totals.left,
@@ -116,8 +145,13 @@ class _Queries:
             left=left,
             repeats=self.repeats(),
             shortfalls=shortfalls,
-            unreadable_files=self._ledger.unreadable_files(),
+            open_jobs=open_jobs,
+            unreadable_files=sorted([*self._ledger.unreadable_files(), *self._broken]),
         )
+
+    def pairs(self) -> list[str]:
+        found = {row.pair for row in self._rows("select distinct pair from {everything}")}
+        return sorted(found | {job.pair for job in self._open})
 
     def messages(self) -> tuple[Messages, Spread | None]:
         (row,) = self._rows("""
@@ -226,21 +260,69 @@ class _Queries:
         )
         return [Repeat(*row) for row in rows]
 
+    def missing(self) -> tuple[list[Shortfall], list[OpenJobReport]]:
+        """Attempts and jobs of which rows are missing, each receipt once.
+
+        A job whose attempts are on record was being closed: its attempts say exactly what is missing, if anything. But
+        as long as its driver may be running, its rows may only be on their way.
+        """
+        shortfalls = self.shortfalls()
+        open_jobs = [self._open_job(job) for job in self._open if self._concerns(job)]
+        running = {(job.pair, job.job) for job in open_jobs if job.may_be_running}
+        short = {(each.pair, each.job) for each in shortfalls}
+        closing = self._with_attempts(open_jobs)
+        return (
+            [each for each in shortfalls if (each.pair, each.job) not in running],
+            [
+                job
+                for job in open_jobs
+                if (job.pair, job.job) not in closing or (job.may_be_running and (job.pair, job.job) in short)
+            ],
+        )
+
+    def _concerns(self, job: OpenRecord) -> bool:
+        """Whether an open job may have moved messages of this pair within the period."""
+        since, until = self._period.since, self._period.until
+        return (
+            self._pair in (None, job.pair)
+            and (until is None or job.opened_at < until)
+            and (since is None or job.heard_at + LONGEST_JOB >= since)
+        )
+
+    def _open_job(self, job: OpenRecord) -> OpenJobReport:
+        queues = [
+            OpenQueue(name, each.received, each.forwarded, each.dead_lettered, each.left)
+            for name, each in sorted(job.queues.items())
+        ]
+        may_be_running = self._now - job.heard_at <= HEARD
+        times = (job.opened_at, job.heard_at)
+        return OpenJobReport(job.pair, job.job, job.slots, *times, job.host, job.pid, may_be_running, queues)
+
+    def _with_attempts(self, jobs: list[OpenJobReport]) -> set[tuple[str, str]]:
+        """Those of these jobs that have attempts on record."""
+        from pyspark.sql.functions import array, lit
+
+        if not jobs:
+            return set()
+        names = array(*(lit(job.job) for job in jobs))
+        rows = self._rows("select distinct pair, job from {all_attempts} where array_contains(:jobs, job)", jobs=names)
+        return {(row.pair, row.job) for row in rows}
+
     def shortfalls(self) -> list[Shortfall]:
         rows = self._rows("""
             with counted as (
-                select pair, job, slot, attempt, max(queue) as queue, max(coalesce(ended_at, started_at)) as ended_at,
+                select pair, job, slot, attempt, queue, max(coalesce(ended_at, started_at)) as ended_at,
                        max(received) as received, max(forwarded) as forwarded, max(error) as error
-                from {attempts} group by pair, job, slot, attempt
+                from {attempts} group by pair, job, slot, attempt, queue
             ), found as (
-                select pair, job, slot, attempt, count(*) as rows, count_if(outcome = 'forwarded') as forwarded
-                from {recorded} group by pair, job, slot, attempt
+                select pair, job, slot, attempt, queue, count(*) as rows, count_if(outcome = 'forwarded') as forwarded
+                from {recorded} group by pair, job, slot, attempt, queue
             )
             select pair, queue, job, slot, attempt, unix_millis(ended_at) as ended_at, received,
                    received - coalesce(rows, 0) as unaccounted,
                    greatest(0, counted.forwarded - coalesce(found.forwarded, 0)) as forwarded, error
-            from counted left join found using (pair, job, slot, attempt)
-            where received > coalesce(rows, 0) order by ended_at, job, slot, attempt
+            from counted left join found using (pair, job, slot, attempt, queue)
+            where received > coalesce(rows, 0) order by ended_at, job, slot, attempt, queue
         """)
         return [Shortfall(**_values(row, ended_at=_at(row.ended_at))) for row in rows]
 
@@ -293,14 +375,17 @@ _MESSAGES = """
 
 
 def _within(period: Period, time: str) -> Column:
-    """The condition for rows of a period. It also compares the date, so that Spark skips folders of other days."""
+    """The condition for rows of a period. It also compares the date, so that Spark skips folders of other days.
+
+    The attempts of a job are all in the folder of the day on which the last of them ended.
+    """
     from pyspark.sql.functions import col, expr
 
     date, micros, found = col("date"), expr(f"unix_micros({time})"), expr("true")
     if period.since is not None:
         found &= (date >= period.since.astimezone(UTC).date()) & (micros >= _micros(period.since))
     if period.until is not None:
-        found &= (date <= period.until.astimezone(UTC).date()) & (micros < _micros(period.until))
+        found &= (date <= period.until.astimezone(UTC).date() + DAY) & (micros < _micros(period.until))
     return found
 
 

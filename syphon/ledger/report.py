@@ -30,7 +30,7 @@ class Transfers(Counters):
 
     @property
     def unaccounted(self) -> int:
-        """Transfers that a task had counted, and that are not on record because the task was lost."""
+        """Transfers that a task had counted, and that are not on record because the task or its driver was lost."""
         return self.without_outcome
 
 
@@ -159,6 +159,43 @@ class Shortfall:
 
 
 @dataclass(frozen=True)
+class OpenQueue:
+    """What the last report of an open job had counted of one queue."""
+
+    queue: str
+    received: int
+    forwarded: int
+    dead_lettered: int
+    left: int
+
+
+@dataclass(frozen=True)
+class OpenJobReport:
+    """A job that was opened and is not closed: none of its rows is on record."""
+
+    pair: str
+    job: str
+    slots: int
+    opened_at: datetime
+    heard_at: datetime
+    """When its driver last recorded what it had counted, or opened it."""
+    host: str
+    pid: int
+    """The process of its driver, on that host."""
+    may_be_running: bool
+    """It was heard of within the last minute."""
+    queues: list[OpenQueue]
+
+    @property
+    def received(self) -> int:
+        return sum(each.received for each in self.queues)
+
+    @property
+    def forwarded(self) -> int:
+        return sum(each.forwarded for each in self.queues)
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that a report says."""
 
@@ -180,16 +217,32 @@ class Report:
     left: list[ReasonCount]
     repeats: list[Repeat]
     shortfalls: list[Shortfall]
+    open_jobs: list[OpenJobReport]
     unreadable_files: list[str]
 
     @property
     def empty(self) -> bool:
-        return not self.transfers.received
+        return not (self.transfers.received or self.open_jobs or self.unreadable_files)
+
+    @property
+    def proven(self) -> bool:
+        """Every receipt is on record."""
+        return not (self.transfers.unaccounted or self.open_jobs or self.unreadable_files)
 
     @property
     def complete(self) -> bool:
         """Every message on record has arrived, and every receipt is on record."""
-        return not (self.messages.dead_lettered or self.messages.left or self.transfers.unaccounted)
+        return self.proven and not (self.messages.dead_lettered or self.messages.left)
+
+    @property
+    def lost_jobs(self) -> list[OpenJobReport]:
+        """Open jobs whose driver has not been heard of for a while."""
+        return [job for job in self.open_jobs if not job.may_be_running]
+
+    @property
+    def running_jobs(self) -> list[OpenJobReport]:
+        """Open jobs that may still be running."""
+        return [job for job in self.open_jobs if job.may_be_running]
 
     @property
     def slowest(self) -> list[DestinationReport]:
@@ -211,10 +264,13 @@ class Report:
         if self.empty:
             yield "Nothing is on record."
             return
+        # Where something is missing, the messages on record need not be all that there were.
+        noun = "message" if self.proven else "message on record"
+        many = "messages" if self.proven else "messages on record"
         if messages.total and messages.forwarded == messages.total:
-            yield "The message arrived." if messages.total == 1 else f"All {messages.total:,} messages arrived."
+            yield f"The {noun} arrived." if messages.total == 1 else f"All {messages.total:,} {many} arrived."
         elif messages.total:
-            yield f"{messages.forwarded:,} of {plural(messages.total, 'message')} arrived."
+            yield f"{messages.forwarded:,} of {messages.total:,} {noun if messages.total == 1 else many} arrived."
         if messages.dead_lettered:
             yield f"{messages.dead_lettered:,} went to the dead letters."
         if messages.left:
@@ -223,8 +279,27 @@ class Report:
             yield f"{messages.repeated:,} arrived more than once."
         if transfers.unaccounted:
             yield f"{plural(transfers.unaccounted, 'receipt')} cannot be accounted for."
-        else:
+        yield from self._open_sentences()
+        if self.unreadable_files:
+            files, them = (
+                plural(len(self.unreadable_files), "file"),
+                "it" if len(self.unreadable_files) == 1 else "them",
+            )
+            yield f"{files} of the ledger cannot be read: what is in {them} is missing here."
+        if self.proven:
             yield "Every receipt is accounted for."
+
+    def _open_sentences(self) -> Iterator[str]:
+        if lost := len(self.lost_jobs):
+            was, it = ("was", "it") if lost == 1 else ("were", "they")
+            yield (
+                f"{plural(lost, 'job')} {was} opened and never closed: "
+                f"what {it} did after the last report is not known."
+            )
+        if running := self.running_jobs:
+            its = "its" if len(running) == 1 else "their"
+            received = plural(sum(job.received for job in running), "receipt")
+            yield f"{plural(len(running), 'job')} may still be running: {its} {received} so far are not on record yet."
 
 
 TRANSFER_KEYS = (

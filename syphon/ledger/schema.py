@@ -1,19 +1,15 @@
-"""The rows of the ledger: one per transfer, one per attempt of a task. Neither holds message bodies.
+"""The rows of the ledger: one per transfer, one per attempt of a task and queue. Neither holds message bodies.
 
-The row of a transfer says what happened to one message. The row of an attempt says what a task had counted in its last
-report to the driver: the difference between the two is what a killed task did not record (D9).
+The row of a transfer says what happened to one message. The row of an attempt says what a task had counted of one queue
+in its last report to the driver: the difference between the two is what a killed task did not record (D9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import UTC, datetime
+from typing import NamedTuple
 
-from syphon.model import Counters, Outcome
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from syphon.model import Counters
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -29,11 +25,14 @@ ATTEMPTS = (
     "received bigint, forwarded bigint, dead_lettered bigint, left bigint, possible_duplicates bigint, "
     "finished boolean, error string"
 )
-"""The Spark schema of attempts: one row per attempt of a task. `finished` is false if it sent no last report."""
+"""The Spark schema of attempts: one row per attempt and queue. `finished` is false if the task sent no last report."""
+
+PACKED = "rows int, file binary"
+"""The Spark schema of what a task yields: each row is one small Parquet file of transfers, and how many rows it has."""
 
 
 class Attempt(NamedTuple):
-    """What a task had counted in one of its attempts, by its last report. Times are as in an Outcome."""
+    """What a task had counted of one queue in one of its attempts, by its last report. Times are as in an Outcome."""
 
     pair: str
     queue: str
@@ -56,65 +55,11 @@ class Origin(NamedTuple):
     attempt: int
 
 
-def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
-    """Outcomes as an Arrow batch, as Spark takes them from a task."""
-    import pyarrow as pa
+class OpenJob(NamedTuple):
+    """A job that begins. It is put on record before its first receive. The time is as in an Outcome."""
 
-    text, number, when = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
-    by_column = list(zip(*outcomes, strict=True)) or [()] * len(Outcome._fields)
-    by_name = dict(zip(Outcome._fields, by_column, strict=True))
-
-    def times(name: str) -> pa.Array:
-        return pa.array([value * 1000 if value else None for value in by_name[name]], number).cast(when)
-
-    def same(value: object, kind: pa.DataType) -> pa.Array:
-        return pa.repeat(pa.scalar(value, kind), len(outcomes))
-
-    def each(name: str, kind: pa.DataType) -> pa.Array:
-        return pa.array(by_name[name], kind)
-
-    columns = {
-        "pair": same(origin.pair, text),
-        "queue": each("queue", text),
-        "sequence_number": each("sequence_number", number),
-        "message_id": each("message_id", text),
-        "destination": each("destination", text),
-        "session_id": each("session_id", text),
-        "enqueued_at": times("enqueued_at"),
-        "received_at": times("received_at"),
-        "forwarded_at": times("forwarded_at"),
-        "settled_at": times("settled_at"),
-        "size": each("size", number),
-        "delivery_count": each("delivery_count", pa.int32()),
-        "outcome": each("result", text),
-        "reason": each("reason", text),
-        "possible_duplicate": each("possible_duplicate", pa.bool_()),
-        "job": same(origin.job, text),
-        "slot": same(origin.slot, pa.int32()),
-        "attempt": same(origin.attempt, pa.int32()),
-    }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
-def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[object, ...]]:
-    """Attempts as tuples, as Spark takes them from the driver."""
-
-    def when(millis: int) -> datetime:
-        return EPOCH + timedelta(milliseconds=millis)
-
-    def row(attempt: Attempt) -> tuple[object, ...]:
-        counters = attempt.counters
-        return (
-            *attempt[:5],
-            when(attempt.started_at),
-            when(attempt.ended_at),
-            counters.received,
-            counters.forwarded,
-            counters.dead_lettered,
-            counters.left,
-            counters.possible_duplicates,
-            attempt.finished,
-            attempt.error,
-        )
-
-    return [row(attempt) for attempt in attempts]
+    job: str
+    pair: str
+    queues: tuple[str, ...]
+    slots: int
+    opened_at: int

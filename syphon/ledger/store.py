@@ -1,33 +1,42 @@
-"""The ledger: what happened to every message, as Parquet on any path that Spark can write (D9, X3).
+"""The ledger: what happened to every message, as Parquet on any path that Spark can write (D9, D17, X3).
 
-    <path>/transfers/date=2026-10-05/part-….parquet     a row per transfer
-    <path>/attempts/date=2026-10-05/part-….parquet      a row per attempt of a task
-    <path>/_writing/<id>/                               files of a write that runs, or whose driver was killed
+    <path>/transfers/date=2026-10-05/….parquet     a row per transfer
+    <path>/attempts/date=2026-10-05/….parquet      a row per attempt of a task and queue
+    <path>/open/<job>.json                         jobs that are not closed: see `open_jobs`
+    <path>/merging/<id>.json                       merges of small files that are not over: see `merging`
+    <path>/_writing/                               files that are being written, or whose writer was killed
 
 Several workers, and several jobs of one worker, write to it at once. Spark's own append is not made for that: all
 writers of a path share its `_temporary` folder, and the first writer to finish removes the folder while the others use
-it. (Measured, 40 appends by 8 threads to one path: 4 of them failed, and 4,500 of 40,000 rows were gone.) So each write
-has a folder of its own, and moves its complete files into the tables: a file in a table is always whole. A folder for
-each write inside the tables would be safe as well, but slow to read: 5,000 writes took 20 s to list, and their files in
-a folder per day 0.1 s.
+it. (Measured, 40 appends by 8 threads to one path: 4 of them failed, and 4,500 of 40,000 rows were gone.) So the driver
+writes files itself, each whole and under a name of its own; Spark only reads them.
 
-Modules that are imported from here import pyspark inside functions: a task imports this package, and needs no pyspark.
+Modules that are imported from here import pyspark and Arrow inside functions: a task imports this package.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from syphon.model import SyphonError
+from syphon.model import Counters, SyphonError
 
-from .schema import ATTEMPTS, TRANSFERS, Attempt, attempt_rows
+from .files import LedgerFiles, cause, ledger_files
+from .merging import MERGED, StoredFile, replaced_files
+from .open_jobs import OpenRecord, delete_open, put_open, put_progress, read_open
+from .parquet import attempts_file
+from .schema import ATTEMPTS, EPOCH, TRANSFERS, Attempt, OpenJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+MOST_LISTINGS = 20
+"""How often a reader looks again at a table in which files are being merged."""
 
 
 class LedgerUnwritable(SyphonError):
@@ -45,105 +54,128 @@ class Ledger:
         self.path = path.rstrip("/") or "/"
         self._spark = spark
 
-    def write(self, transfers: DataFrame) -> None:
-        """Records transfers. Raises LedgerUnwritable; an error of the transfer itself is raised unchanged.
+    @cached_property
+    def files(self) -> LedgerFiles:
+        return ledger_files(self._spark, self.path)
 
-        The rows come from running pumps, and are counted before they are written: a full disk must not end a pump.
-        So the rows must be persisted, or Spark would run the pumps twice.
-        """
-        if not transfers.is_cached:
-            raise ValueError("transfers must be persisted: each evaluation of them is another transfer")
-        if transfers.count():
-            self._append(transfers, "transfers", "settled_at")
+    # --- writing -------------------------------------------------------------------------------------------------
 
-    def note(self, attempts: Sequence[Attempt]) -> None:
-        """Records what tasks had counted. Raises LedgerUnwritable."""
-        if attempts:
-            rows = self._spark.createDataFrame(attempt_rows(attempts), ATTEMPTS)
-            self._append(rows.coalesce(1), "attempts", "ended_at")
+    def put_transfers(self, day: str, name: str, file: bytes) -> StoredFile:
+        """Records transfers of one UTC day. The name makes it safe to try again. Raises LedgerUnwritable."""
+        return self._put("transfers", day, name, file)
+
+    def put_attempts(self, name: str, attempts: Sequence[Attempt]) -> StoredFile:
+        """Records what tasks had counted, all in one step. Raises LedgerUnwritable."""
+        ended = EPOCH + timedelta(milliseconds=max(attempt.ended_at for attempt in attempts))
+        return self._put("attempts", f"{ended:%Y-%m-%d}", name, attempts_file(attempts))
+
+    def open_job(self, job: OpenJob) -> None:
+        """Puts a job on record before it begins. Raises LedgerUnwritable."""
+        with self._writing("A job"):
+            put_open(self.files, job)
+
+    def put_progress(self, job: str, heard_at: int, queues: Mapping[str, Counters]) -> None:
+        """Records what an open job has counted so far. Raises LedgerUnwritable."""
+        with self._writing("The progress of a job"):
+            put_progress(self.files, job, heard_at, queues)
+
+    def close_job(self, job: str) -> None:
+        """Notes that everything about a job is on record. Raises LedgerUnwritable."""
+        with self._writing("The end of a job"):
+            delete_open(self.files, job)
+
+    def _put(self, table: str, day: str, name: str, content: bytes) -> StoredFile:
+        stored = StoredFile(f"{table}/date={day}", f"part-{name}.parquet", len(content))
+        with self._writing(f"A file of {table}"):
+            self.files.put(f"{stored.folder}/{stored.name}", content)
+        return stored
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LedgerUnwritable(
+                f"The ledger at {self.path} cannot be written: {cause(error)}. "
+                f"The transfer itself continued. {what} is not on record."
+            ) from error
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def open_jobs(self) -> tuple[list[OpenRecord], list[str]]:
+        """The jobs that are not closed, and the files of such jobs that cannot be read. Raises LedgerUnreadable."""
+        try:
+            found, broken = read_open(self.files)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return found, [f"{self.path}/{place}" for place in broken]
 
     def transfers(self) -> DataFrame:
         """All transfers on record, and the UTC `date` each was settled on."""
-        return self._read("transfers", TRANSFERS)
+        return self._read("transfers", TRANSFERS)[0]
 
     def attempts(self) -> DataFrame:
-        """All attempts on record, and the UTC `date` each ended on."""
-        return self._read("attempts", ATTEMPTS)
+        """All attempts on record, and the UTC `date` on which the last of their job ended."""
+        return self._read("attempts", ATTEMPTS)[0]
 
     def unreadable_files(self) -> list[str]:
         """The files that Spark skips because they are broken. Every file that syphon writes has at least one row."""
         from pyspark.sql.functions import col
 
-        broken = []
-        for rows in (self.transfers(), self.attempts()):
-            if files := {file.rpartition("/")[2]: file for file in rows.inputFiles()}:
+        broken: list[str] = []
+        for table, schema in (("transfers", TRANSFERS), ("attempts", ATTEMPTS)):
+            rows, files = self._read(table, schema)
+            if files:
                 readable = rows.select(col("_metadata.file_name")).distinct().collect()
                 broken += [files[name] for name in files.keys() - {row[0] for row in readable}]
         return sorted(broken)
 
-    # --- files ---------------------------------------------------------------------------------------------------
+    def _read(self, table: str, schema: str) -> tuple[DataFrame, dict[str, str]]:
+        """The rows of a table, and the files they are in, by name: each row once, whatever is merged meanwhile.
 
-    def _append(self, rows: DataFrame, table: str, time: str) -> None:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-        from pyspark.sql.functions import expr
-
-        own = f"{self.path}/_writing/{uuid4().hex}"
-        # The date in UTC: the session of a managed cluster may have another time zone.
-        date = expr(f"date_from_unix_date(cast(floor(unix_seconds({time}) / 86400) as int))")
-        try:
-            rows.withColumn("date", date).write.partitionBy("date").parquet(own)
-            self._move(own, table)
-        except (Py4JError, PySparkException, OSError) as error:
-            raise LedgerUnwritable(
-                f"The ledger at {self.path} cannot be written: {cause(error)}. "
-                f"The transfer itself continued; not all of its {table} are on record."
-            ) from error
-        finally:
-            with suppress(Py4JError):
-                files, path = self._hadoop()
-                files.delete(path(own), True)
-
-    def _move(self, own: str, table: str) -> None:
-        files, path = self._hadoop()
-        for day in files.listStatus(path(own)):
-            if not day.isDirectory():
-                continue  # _SUCCESS
-            place = path(f"{self.path}/{table}/{day.getPath().getName()}")
-            files.mkdirs(place)
-            for file in files.listStatus(day.getPath()):
-                if not files.rename(file.getPath(), path(place, file.getPath().getName())):
-                    raise OSError(f"{file.getPath()} cannot be moved to {place}")
-
-    def _hadoop(self) -> tuple[Any, Any]:
-        """The file system of the ledger, and Hadoop's class for paths: PySpark itself cannot move a file."""
-        path = self._spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
-        return path(self.path).getFileSystem(self._spark._jsc.hadoopConfiguration()), path
-
-    def _read(self, table: str, schema: str) -> DataFrame:
+        Spark lists the files when the table is opened. What the listing shows is a state that the table was in, if a
+        second listing has every file of the first and no merged file that the first has not.
+        """
         from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, PySparkException
 
         schema = f"{schema}, date date"
-        reader = self._spark.read.schema(schema).option("ignoreCorruptFiles", "true")
         try:
-            return reader.parquet(_literal(f"{self.path}/{table}"))
+            for _ in range(MOST_LISTINGS):
+                rows = self._open(table, schema)
+                files = self._listed(rows)
+                replaced = replaced_files(self.files, set(files))
+                again = self._listed(self._open(table, schema)).keys()
+                if files.keys() <= again and not any(name.startswith(MERGED) for name in again - files.keys()):
+                    return self._without(rows, replaced), {n: f for n, f in files.items() if n not in replaced}
         except AnalysisException as error:
             if "PATH_NOT_FOUND" in str(error):
-                return self._spark.createDataFrame([], schema)
-            raise LedgerUnreadable(f"The ledger at {self.path} cannot be read: {cause(error)}.") from error
-        except (Py4JError, PySparkException) as error:
-            raise LedgerUnreadable(f"The ledger at {self.path} cannot be read: {cause(error)}.") from error
+                return self._spark.createDataFrame([], schema), {}
+            raise self._unreadable(error) from error
+        except (Py4JError, PySparkException, OSError, ValueError, KeyError) as error:
+            raise self._unreadable(error) from error
+        raise LedgerUnreadable(f"The ledger at {self.path} cannot be read: its files change all the time.")
+
+    def _open(self, table: str, schema: str) -> DataFrame:
+        reader = self._spark.read.schema(schema).option("ignoreCorruptFiles", "true")
+        return reader.parquet(_literal(f"{self.path}/{table}"))
+
+    def _listed(self, rows: DataFrame) -> dict[str, str]:
+        """The files of a table as Spark has listed them, by name."""
+        jvm: Any = self._spark._jvm
+        # As one text, because PySpark makes a call for each element of an array of the JVM.
+        text = jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(rows._jdf.inputFiles())
+        return {str(file).rpartition("/")[2]: str(file) for file in json.loads(text)}
+
+    def _without(self, rows: DataFrame, replaced: set[str]) -> DataFrame:
+        from pyspark.sql.functions import col
+
+        return rows.where(~col("_metadata.file_name").isin(sorted(replaced))) if replaced else rows
+
+    def _unreadable(self, error: Exception) -> LedgerUnreadable:
+        return LedgerUnreadable(f"The ledger at {self.path} cannot be read: {cause(error)}.")
 
 
 def _literal(path: str) -> str:
     """Escapes a path for reading: Spark reads it as a pattern, although not when it writes."""
     return re.sub(r"([\[\]{}*?,\\])", r"\\\1", path)
-
-
-def cause(error: Exception) -> str:
-    """Why Spark failed, in one line: the deepest cause of the error that it reports."""
-    text = str(error).strip()
-    found = re.findall(r"^(?:\s*Caused by)?: (.+)$", text, re.MULTILINE)
-    line = found[-1] if found else text.partition("\n")[0]
-    return re.sub(r"^(?:[\w$]+\.)+([\w$]+): ", r"\1: ", line).strip().rstrip(".")

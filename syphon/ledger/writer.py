@@ -1,90 +1,296 @@
-"""The ledger writer: it writes the ledger in a thread of its own, so that no transfer waits for the ledger (D9)."""
+"""The ledger writer: it writes the ledger in a thread of its own, so that no transfer waits for the ledger (D9, D17).
+
+A job is on record before it begins (`open_job`), while it runs (`progress`) and when it has ended (`close_job`): first
+its attempts, then its transfers, and last the note that it is open is deleted. Rows that cannot be written are tried
+again. Rows that are given up, or that a killed driver takes with it, are missing in the report, and the report says so:
+the job's attempts have counted them, or the job is still open.
+"""
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
-from .schema import Attempt
+from syphon.model import Counters, plural
+
+from .merging import Merger, StoredFile
+from .parquet import files_by_day
+from .schema import Attempt, OpenJob
 from .store import Ledger, LedgerUnwritable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 32
-"""Jobs whose rows wait to be written. With more, the next job waits: Spark holds the rows until they are written."""
+MOST_WAITING = 256 * 1024 * 1024
+"""Bytes of rows that wait to be written, about eight million transfers. With more, the next job waits."""
+RETRY_AFTER = 5.0
+"""Seconds after which rows that could not be written are tried again."""
+STALLED = 30.0
+"""Seconds without one file written after which `finish` gives up, if it has no other limit."""
+MERGE_NEEDS = 2.0
+"""Seconds that must be left for the last merge: it makes reading quicker, and may be left out."""
+TICK = 0.5
+
+
+@dataclass
+class _ClosingJob:
+    """A job that has ended, and what of it is not on record yet."""
+
+    job: str
+    files: list[bytes]
+    attempts: Sequence[Attempt]
+    by_day: deque[tuple[str, str, bytes]] | None = None
+    """The rows as they are written: day, name, file."""
+    failed: bool = False
+    """The last try to write it failed."""
+    given_up: bool = False
+    """Its rows were dropped."""
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.files)) + sum(len(file) for _, _, file in self.by_day or ())
+
+
+@dataclass
+class _RunningJob:
+    """An open job: its record, what is not on record of its progress, and when it was last written."""
+
+    job: OpenJob
+    on_record: bool
+    written_at: float
+    heard_at: int = 0
+    queues: dict[str, Counters] = field(default_factory=dict)
+    changed: bool = False
 
 
 class LedgerWriter:
-    """Writes the rows of one job after the other, in a thread of its own."""
+    """Records jobs one after the other, in a thread of its own. An error is kept and logged; it stops no transfer."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.error = ""
-        """Why the last rows could not be written; empty if they were written."""
-        self._ledger = ledger
-        self._work: queue.Queue[tuple[DataFrame | None, Sequence[Attempt]] | None] = queue.Queue(MOST_WAITING)
+    def __init__(self, ledger: Ledger, now: Callable[[], float] = time.monotonic) -> None:
+        self._ledger, self._now = ledger, now
+        self._error = ""
+        self._lost = ""
+        self._running: dict[str, _RunningJob] = {}
+        self._waiting: deque[_ClosingJob] = deque()
+        self._unwritable: list[_ClosingJob] = []
+        """Jobs that could not be written when the writer ended."""
+        self._steps = 0
+        """Files written: the progress that `finish` waits for."""
+        self._ending = False
+        self._deadline: float | None = None
+        self._changed = threading.Condition()
+        self._merger: Merger | None = None
         self._thread = threading.Thread(target=self._run, name="ledger writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def write(self, transfers: DataFrame | None, attempts: Sequence[Attempt]) -> None:
-        """Queues a job to be recorded. Its rows, if there are any, must be persisted; the writer unpersists them."""
-        self._work.put((transfers, attempts))
+    @property
+    def error(self) -> str:
+        """Why the ledger is not complete: rows were given up, or the last ones are not written. Empty if it is."""
+        return self._lost or self._error
+
+    # --- for jobs ------------------------------------------------------------------------------------------------
+
+    def open_job(self, job: OpenJob) -> None:
+        """Puts a job on record. When it returns, the record is on disk, or `error` says why not."""
+        done = self._try(partial(self._ledger.open_job, job))
+        with self._changed:
+            self._running[job.job] = _RunningJob(job, done, self._now())
+
+    def progress(self, job: str, queues: Mapping[str, Counters]) -> None:
+        """Notes what an open job has counted so far. It never waits; the thread writes it every few seconds."""
+        with self._changed:
+            running = self._running.get(job)
+            if running is not None:
+                running.queues = {queue: counters.counters() for queue, counters in queues.items()}
+                running.heard_at, running.changed = int(time.time() * 1000), True
+
+    def close_job(self, job: str, files: Sequence[bytes], attempts: Sequence[Attempt]) -> None:
+        """Queues the rows of a job that has ended. It waits while too many rows wait already."""
+        with self._changed:
+            self._running.pop(job, None)
+            self._waiting.append(_ClosingJob(job, list(files), attempts))
+            self._changed.notify_all()
+            self._changed.wait_for(self._has_room)
 
     def catch_up(self) -> None:
-        """Waits until every job that was queued so far is written."""
-        self._work.join()
+        """Waits until every job that was queued so far is written, or cannot be written."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting or bool(self.error))
 
-    def finish(self, within: float) -> None:
-        """Writes the jobs that are still queued, and ends the thread."""
-        deadline = time.monotonic() + within
-        with suppress(queue.Full):  # the writer is too far behind to finish in time
-            self._work.put(None, timeout=within)
-        self._thread.join(max(0.0, deadline - time.monotonic()))
-        if self._thread.is_alive():
-            self._log_error(f"The ledger at {self._ledger.path} was not written in time: it is not complete.")
+    def finish(self, within: float | None = None, say: Callable[[str], None] | None = None) -> bool:
+        """Writes what waits, ends the thread, and returns whether everything is on record.
+
+        With `within`, it ends after so many seconds. Without, it waits as long as files are being written. `say` is
+        called with a line for a progress display while it waits. Jobs that it gives up stay open in the ledger.
+        """
+        started = moved_at = self._now()
+        steps, said = self._steps, ""
+        with self._changed:
+            self._ending, self._deadline = True, None if within is None else started + within
+            self._changed.notify_all()
+        while self._thread.is_alive():
+            now = self._now()
+            if self._steps != steps:
+                steps, moved_at = self._steps, now
+            left = moved_at + STALLED - now if within is None else started + within - now
+            if left <= 0:
+                break
+            if say is not None and (line := self._waiting_line()) != said:
+                say(line)
+                said = line
+            self._thread.join(min(TICK, left))
+        return self._is_complete()
+
+    def _waiting_line(self) -> str:
+        waiting = len(self._waiting)
+        return (
+            f"Writing the ledger: {plural(waiting, 'job')} to go" if waiting else "Writing the ledger: the last files"
+        )
+
+    def _is_complete(self) -> bool:
+        with self._changed:
+            unwritten = len(self._waiting) + len(self._unwritable)
+            if unwritten and not self._error:
+                self._set_error(
+                    f"The ledger at {self._ledger.path} was not written in time: it is not complete. "
+                    f"{plural(unwritten, 'job')} not on record; the report shows what is open."
+                )
+            return not unwritten and not self.error
+
+    def _has_room(self) -> bool:
+        """Whether the next job may begin. While nothing can be written, the oldest rows make room for new ones."""
+        for closing in self._waiting if self._error else ():
+            if self._bytes_waiting() <= MOST_WAITING:
+                break
+            self._give_up(closing, self._error)
+        return self._ending or self._bytes_waiting() <= MOST_WAITING
+
+    def _bytes_waiting(self) -> int:
+        return sum(closing.size for closing in self._waiting)
+
+    # --- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            transfers, attempts = work
-            written = transfers is None or self._try(partial(self._ledger.write, transfers))
-            # Attempts are recorded even if their rows are not: the difference between the two is what is missing.
-            noted = self._try(partial(self._ledger.note, attempts))
-            if written and noted:
-                self.error = ""
-            unpersist_rows(transfers)
-            self._work.task_done()
+        while (closing := self._next_job()) is not None or not self._ending:
+            if closing is not None and self._try(partial(self._write, closing)):
+                self._remove(closing)
+            elif closing is not None and self._ending:
+                self._unwritable.append(closing)  # it was the last try
+                self._remove(closing)
+            elif closing is not None:
+                closing.failed = True
+                self._wait(RETRY_AFTER)
+            self._write_progress()
+            self._try(self._merge)
+        self._write_progress(everything=True)
+        if self._deadline is None or self._deadline - self._now() > MERGE_NEEDS:
+            self._try(partial(self._merge, everything=True))
+
+    def _next_job(self) -> _ClosingJob | None:
+        with self._changed:
+            if not self._waiting and not self._ending:
+                self._changed.wait(TICK)
+            return self._waiting[0] if self._waiting else None
+
+    def _remove(self, closing: _ClosingJob) -> None:
+        with self._changed:
+            self._waiting.remove(closing)
+            self._changed.notify_all()
+        self._recover()
+
+    def _wait(self, seconds: float) -> None:
+        """Waits before the next try, unless the writer is to end."""
+        with self._changed:
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._ending, seconds)
+
+    def _write(self, closing: _ClosingJob) -> None:
+        """Writes what is not written of a job. It may be called again after an error."""
+        if closing.attempts:
+            self._written(self._ledger.put_attempts(closing.job, closing.attempts))
+            closing.attempts = ()
+        if closing.by_day is None:
+            self._arrange(closing)
+        while closing.by_day:
+            day, name, file = closing.by_day[0]
+            self._written(self._ledger.put_transfers(day, name, file))
+            with self._changed:
+                if closing.by_day:  # the rows may have been given up meanwhile
+                    closing.by_day.popleft()
+        if not closing.given_up:
+            self._ledger.close_job(closing.job)
+
+    def _arrange(self, closing: _ClosingJob) -> None:
+        try:
+            found = [(f"{day}", file) for day, file in files_by_day(closing.files)]
+        except ValueError as error:  # not a Parquet file: a bug, which must not keep others from being written
+            with self._changed:
+                self._give_up(closing, f"{error}")
+            return
+        with self._changed:
+            parts = [(day, f"{closing.job}-{number}", file) for number, (day, file) in enumerate(found)]
+            closing.by_day = deque(() if closing.given_up else parts)
+            closing.files = []
+
+    def _give_up(self, closing: _ClosingJob, why: str) -> None:
+        """Drops the rows of a job. The job stays open in the ledger, so that the report says what is missing."""
+        if closing.size:
+            closing.files, closing.by_day, closing.given_up = [], deque(), True
+            self._lost = f"The rows of job {closing.job} were given up, and are missing in the ledger. {why}"
+            log.error("%s", self._lost)
+
+    def _write_progress(self, everything: bool = False) -> None:
+        now = self._now()
+        with self._changed:
+            changed = [running for running in self._running.values() if running.changed]
+        for running in changed:
+            if everything or now - running.written_at >= self._ledger.files.progress_every:
+                self._try(partial(self._put_progress, running))
+
+    def _put_progress(self, running: _RunningJob) -> None:
+        with self._changed:
+            heard_at, queues = running.heard_at, running.queues
+            running.changed, running.written_at = False, self._now()
+        if not running.on_record:
+            self._ledger.open_job(running.job)
+            running.on_record = True
+        self._ledger.put_progress(running.job.job, heard_at, queues)
+        self._recover()
+
+    def _written(self, stored: StoredFile) -> None:
+        self._steps += 1
+        if self._merger is None:
+            self._merger = Merger(self._ledger.files, self._now)
+        self._merger.add(stored)
+
+    def _merge(self, everything: bool = False) -> None:
+        if self._merger is not None:
+            self._merger.merge(everything)
 
     def _try(self, step: Callable[[], None]) -> bool:
         try:
             step()
-            return True
         except LedgerUnwritable as error:
-            self._log_error(str(error))
-        except Exception as error:  # Spark has stopped: the next job fails, and says so
-            self._log_error(f"The ledger at {self._ledger.path} could not be written: {type(error).__name__}.")
+            self._set_error(str(error))
+            return False
+        except Exception as error:  # a bug: the next job may fare better
+            self._set_error(f"The ledger at {self._ledger.path} could not be written: {type(error).__name__}.")
             log.debug("error while writing the ledger", exc_info=True)
-        return False
+            return False
+        return True
 
-    def _log_error(self, text: str) -> None:
-        if text != self.error:
+    def _recover(self) -> None:
+        """Forgets an error, if nothing waits that could not be written."""
+        if not self._unwritable and not any(closing.failed for closing in self._waiting):
+            self._error = ""
+
+    def _set_error(self, text: str) -> None:
+        if text != self._error:
             log.error("%s", text)
-        self.error = text
-
-
-def unpersist_rows(transfers: DataFrame | None) -> None:
-    """Frees persisted rows. An error is ignored: if Spark has stopped, the rows are gone as well."""
-    try:
-        if transfers is not None:
-            transfers.unpersist()
-    except Exception:
-        log.debug("error while unpersisting rows", exc_info=True)
+        self._error = text

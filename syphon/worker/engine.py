@@ -16,9 +16,6 @@ from .pauses import Pauses
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LAST_ROWS = 30.0
-"""Seconds to write the last rows, after everything else has ended."""
-
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -45,4 +42,4 @@ def running_engine(pipeline: PipelineSettings, pauses: Pauses | None = None) -> 
             try:
                 yield Engine(spark, control_server, Jobs(spark, control_server, writer), ledger, writer)
             finally:
-                writer.finish(LAST_ROWS)
+                writer.finish()

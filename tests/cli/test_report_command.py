@@ -17,8 +17,9 @@ from click.testing import CliRunner
 
 from syphon.cli import ExitCode, main
 from syphon.cli.report_tables import show
+from syphon.ledger.parquet import transfer_rows
 from syphon.ledger.report import report_as_json
-from syphon.ledger.schema import Origin, transfer_rows
+from syphon.ledger.schema import Origin
 from syphon.model.outcome import Outcome, Result
 from tests.support.cli_process import run_syphon
 from tests.support.reports import a_report, an_empty_report
@@ -160,6 +161,7 @@ def test_the_tables_say_what_matters_most_first(capsys: pytest.CaptureFixture[st
         "Left in the backlog",
         "Arrived more than once",
         "Unaccounted for: a lost task had counted it",
+        "Opened and never closed: the driver ended first; this is what the last report had counted",
         "Files of the ledger that cannot be read",
     )
     assert [line.rstrip() for line in lines if line.rstrip() in titles] == list(titles)

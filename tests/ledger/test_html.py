@@ -34,7 +34,7 @@ def test_it_begins_with_the_verdict() -> None:
     assert header is not None
     assert header.get("class") == "attention"
     assert words(header).startswith("Syphon report · contoso · 2026-10-05 12:00:00 UTC to 2026-10-05 12:02:00 UTC")
-    assert header.findtext("h1") == "1,199 of 1,209 messages arrived."
+    assert header.findtext("h1") == "1,199 of 1,209 messages on record arrived."
 
 
 def test_it_has_the_account_and_every_number_that_matters() -> None:
@@ -138,6 +138,7 @@ def test_a_clean_run_says_so_and_has_no_section_of_trouble() -> None:
         left=[],
         repeats=[],
         shortfalls=[],
+        open_jobs=[],
         unreadable_files=[],
     )
     document = parsed(clean)

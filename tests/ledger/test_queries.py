@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,22 +13,23 @@ import pytest
 
 from syphon.cli import ExitCode
 from syphon.cli.report import report as report_command
+from syphon.ledger.merging import merge
 from syphon.ledger.queries import BANDS, query_report
-from syphon.ledger.report import Period, Report, report_as_json
-from syphon.ledger.schema import Origin
+from syphon.ledger.report import OpenQueue, Period, Report, report_as_json
+from syphon.ledger.schema import OpenJob, Origin
 from syphon.ledger.store import Ledger, LedgerUnreadable
-from syphon.model.outcome import Result
+from syphon.model.outcome import Counters, Result
 from tests.support import ledger_incident
-from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, moment, outcome, record
+from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, moment, note, outcome, record
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(scope="module")
 def ledger(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     ledger = Ledger(spark, str(tmp_path_factory.mktemp("ledger_incident") / "ledger"))
-    ledger_incident.put_on_record(ledger, spark)
+    ledger_incident.put_on_record(ledger)
     return ledger
 
 
@@ -117,8 +119,8 @@ def test_what_is_left_says_why_and_since_when(told: Report) -> None:
 
 def test_the_verdict_is_one_line(told: Report) -> None:
     assert told.verdict == (
-        "72 of 78 messages arrived. 3 went to the dead letters. 3 stayed in the backlog. 2 arrived more than once. "
-        "5 receipts cannot be accounted for."
+        "72 of 78 messages on record arrived. 3 went to the dead letters. 3 stayed in the backlog. "
+        "2 arrived more than once. 5 receipts cannot be accounted for."
     )
     assert not told.complete
 
@@ -156,10 +158,10 @@ def test_all_pairs_are_told_of_unless_one_is_named(spark: SparkSession, ledger: 
 
 def test_a_clean_run_is_complete(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    record(ledger, spark, [outcome(1, result=Result.LEFT, reason="The pump was told to stop."), outcome(2)])
+    record(ledger, [outcome(1, result=Result.LEFT, reason="The pump was told to stop."), outcome(2)])
     again = Origin("contoso", "job-2", 0, 0)
-    record(ledger, spark, [outcome(1, at=NOON + MINUTE, waited=HOUR + MINUTE)], again)
-    ledger.note([attempt(2), attempt(1, origin=again)])
+    record(ledger, [outcome(1, at=NOON + MINUTE, waited=HOUR + MINUTE)], again)
+    note(ledger, [attempt(2), attempt(1, origin=again)])
     told = query_report(spark, ledger)
     assert told.complete
     assert told.verdict == "All 2 messages arrived. Every receipt is accounted for."
@@ -171,14 +173,14 @@ def test_a_queue_that_was_made_again_has_other_messages_under_the_same_numbers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    record(ledger, spark, [outcome(1), outcome(1, at=NOON + HOUR)])
+    record(ledger, [outcome(1), outcome(1, at=NOON + HOUR)])
     told = query_report(spark, ledger)
     assert (told.messages.total, told.messages.repeated) == (2, 0)
 
 
 def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    record(ledger, spark, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
+    record(ledger, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
     timeline = query_report(spark, ledger).timeline
     assert (timeline.seconds, len(timeline.steps)) == (86_400, 31)
     assert [step.forwarded for step in timeline.steps] == [1, *[0] * 29, 1]
@@ -186,7 +188,7 @@ def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path
 
 def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    ledger.note([attempt(7)])
+    note(ledger, [attempt(7)])
     told = query_report(spark, ledger)
     assert (told.transfers.received, told.transfers.unaccounted, told.empty) == (7, 7, False)
     assert told.verdict == "7 receipts cannot be accounted for."
@@ -194,7 +196,7 @@ def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(spark: SparkSession
 
 def test_a_file_of_the_ledger_that_is_broken_is_named(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
-    record(ledger, spark, [outcome(1)])
+    record(ledger, [outcome(1)])
     (tmp_path / "transfers" / "date=2026-10-05" / "part-broken.parquet").write_bytes(b"PAR1")
     told = query_report(spark, ledger)
     assert [Path(file).name for file in told.unreadable_files] == ["part-broken.parquet"]
@@ -208,6 +210,138 @@ def test_a_ledger_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -
         (folder / "part-0.parquet").write_bytes(b"PAR1")
     with pytest.raises(LedgerUnreadable, match=str(tmp_path)):
         query_report(spark, Ledger(spark, str(tmp_path)))
+
+
+# --- jobs that are open -----------------------------------------------------------------------------------------------
+
+QUEUE = outcome().queue
+LATER = moment(NOON + HOUR)
+
+
+def open_job(ledger: Ledger, job: str, at: int = NOON, pair: str = "contoso") -> None:
+    """A job that has counted ten messages, and whose driver then ended."""
+    ledger.open_job(OpenJob(job, pair, (QUEUE, "idle"), 2, at))
+    ledger.put_progress(job, at + 5000, {QUEUE: Counters(10, 8, 1)})
+
+
+def test_a_job_that_was_never_closed_is_told_with_what_it_had_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:  # D17, X7
+    ledger = Ledger(spark, str(tmp_path))
+    record(ledger, [outcome(1)])
+    note(ledger, [attempt(1)])
+    open_job(ledger, "job-2")
+    told = query_report(spark, ledger, now=LATER)
+    (job,) = told.open_jobs
+    assert (job.job, job.pair, job.slots, job.pid, job.may_be_running) == ("job-2", "contoso", 2, os.getpid(), False)
+    assert (job.opened_at, job.heard_at) == (moment(NOON), moment(NOON + 5000))
+    assert job.queues == [OpenQueue(QUEUE, 10, 8, 1, 0), OpenQueue("idle", 0, 0, 0, 0)]
+    assert (told.transfers.received, told.transfers.unaccounted, told.complete) == (11, 10, False)
+    assert told.verdict == (
+        "The message on record arrived. 10 receipts cannot be accounted for. "
+        "1 job was opened and never closed: what it did after the last report is not known."
+    )
+
+
+def test_a_job_that_is_open_and_has_counted_nothing_is_told_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    ledger.open_job(OpenJob("job-1", "contoso", (QUEUE,), 1, NOON))
+    told = query_report(spark, ledger, now=LATER)
+    assert (told.empty, told.complete, told.pairs) == (False, False, ["contoso"])
+    assert told.verdict == "1 job was opened and never closed: what it did after the last report is not known."
+
+
+def test_a_job_that_was_just_heard_of_may_be_running(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    open_job(ledger, "job-1")
+    told = query_report(spark, ledger, now=moment(NOON + 64_000))
+    assert (told.transfers.received, told.complete) == (0, False)
+    assert told.verdict == "1 job may still be running: its 10 receipts so far are not on record yet."
+    assert query_report(spark, ledger, now=moment(NOON + 66_000)).running_jobs == []
+
+
+def test_a_job_whose_rows_are_on_record_counts_once_although_it_was_not_closed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    open_job(ledger, "job-1")
+    record(ledger, [outcome(number) for number in range(10)])
+    note(ledger, [attempt(10)])
+    told = query_report(spark, ledger, now=LATER)
+    assert (told.open_jobs, told.shortfalls, told.transfers.received) == ([], [], 10)
+    assert told.verdict == "All 10 messages arrived. Every receipt is accounted for."
+
+
+def test_a_job_that_was_cut_off_while_it_was_written_is_short_of_rows_and_counts_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    open_job(ledger, "job-1")
+    note(ledger, [attempt(12)])
+    record(ledger, [outcome(number) for number in range(4)])
+    told = query_report(spark, ledger, now=LATER)
+    assert (told.open_jobs, [each.unaccounted for each in told.shortfalls]) == ([], [8])
+    assert (told.transfers.received, told.transfers.unaccounted) == (12, 8)
+    # As long as its driver may be writing, nothing is said to be missing.
+    told = query_report(spark, ledger, now=moment(NOON + 6000))
+    assert ([each.job for each in told.running_jobs], told.shortfalls, told.transfers.received) == (["job-1"], [], 4)
+
+
+def test_a_task_counts_each_of_its_queues(spark: SparkSession, tmp_path: Path) -> None:  # D15
+    ledger = Ledger(spark, str(tmp_path))
+    record(ledger, [outcome(1), outcome(2)._replace(queue="other")])
+    note(ledger, [attempt(1), attempt(5)._replace(queue="other")])
+    told = query_report(spark, ledger)
+    assert [(each.queue, each.unaccounted) for each in told.shortfalls] == [("other", 4)]
+
+
+def test_an_open_job_concerns_its_pair_and_the_time_in_which_it_may_have_worked(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    open_job(ledger, "job-1")
+
+    def told_of(period: Period, pair: str | None = None) -> bool:
+        return bool(query_report(spark, ledger, period, pair, now=LATER).open_jobs)
+
+    assert told_of(Period(moment(NOON + HOUR)), "contoso")
+    assert not told_of(Period(), "fabrikam")
+    assert not told_of(Period(moment(NOON + 2 * HOUR)))
+    assert not told_of(Period(until=moment(NOON)))
+
+
+def test_a_ledger_with_a_file_that_cannot_be_read_proves_nothing(spark: SparkSession, tmp_path: Path) -> None:  # X7
+    ledger = Ledger(spark, str(tmp_path))
+    record(ledger, [outcome(1)])
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "job-1.json").write_bytes(b"{")
+    told = query_report(spark, ledger)
+    assert told.unreadable_files == [f"{tmp_path}/open/job-1.json"]
+    assert not told.complete
+    assert told.verdict == (
+        "The message on record arrived. 1 file of the ledger cannot be read: what is in it is missing here."
+    )
+
+
+def test_files_that_are_merged_while_the_report_reads_are_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    class Merging(Ledger):
+        """Its files are merged right after Spark has listed them, once."""
+
+        merged = False
+
+        def transfers(self) -> DataFrame:
+            rows = super().transfers()
+            if not self.merged:
+                self.merged = True
+                folder = "transfers/date=2026-10-05"
+                merge(self.files, folder, self.files.names(folder))
+            return rows
+
+    ledger = Merging(spark, str(tmp_path))
+    record(ledger, [outcome(1)])
+    record(ledger, [outcome(2)])
+    told = query_report(spark, ledger)
+    assert (told.messages.total, told.unreadable_files) == (2, [])
 
 
 # --- the command, in this process and on its Spark -------------------------------------------------------------------

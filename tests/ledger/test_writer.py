@@ -1,35 +1,273 @@
-"""The ledger writer ends when it is told to, even if the ledger does not answer (D9)."""
+"""The ledger writer: a job is on record before it begins, and no row is dropped unseen (D9, D17)."""
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
-from syphon.ledger.schema import Attempt
+import pyarrow.parquet as pq
+import pytest
+
+from syphon.ledger import writer as writer_module
+from syphon.ledger.files import LocalFiles
+from syphon.ledger.merging import StoredFile
+from syphon.ledger.schema import Attempt, OpenJob, Origin
 from syphon.ledger.store import Ledger
-from syphon.ledger.writer import MOST_WAITING, LedgerWriter
+from syphon.ledger.writer import LedgerWriter
+from syphon.model.outcome import Counters
+from tests.support.ledger_rows import HOUR, NOON, attempt, outcome, packed_file
+from tests.support.waiting import eventually
+
+JOB = OpenJob("job-1", "contoso", ("orders",), 1, NOON)
 
 
-class Stuck(Ledger):
-    """A ledger on a disk that does not answer."""
+class Faulty(LocalFiles):
+    """Plain files on a disk that may be full, and that notes its changes."""
 
-    def __init__(self) -> None:
-        self.path = "/stuck"
-        self.free = threading.Event()
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root))
+        self.full = False
+        self.changes: list[str] = []
 
-    def note(self, attempts: Sequence[Attempt]) -> None:
-        self.free.wait()
+    def put(self, place: str, content: bytes, durable: bool = True) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device", place)
+        super().put(place, content, durable)
+        self.changes.append(f"put {place.partition('/')[0]}")
+
+    def delete(self, folder: str, names: Sequence[str]) -> None:
+        super().delete(folder, names)
+        self.changes.append(f"delete {folder}")
 
 
-def test_a_ledger_that_is_stuck_does_not_keep_a_worker_from_ending() -> None:
-    ledger = Stuck()
+@pytest.fixture
+def files(tmp_path: Path) -> Faulty:
+    return Faulty(tmp_path)
+
+
+@pytest.fixture
+def ledger(files: Faulty, tmp_path: Path) -> Ledger:
+    found = Ledger(None, f"file:{tmp_path}")  # type: ignore[arg-type]
+    found.files = files
+    return found
+
+
+@pytest.fixture
+def writer(ledger: Ledger) -> LedgerWriter:
+    found = LedgerWriter(ledger)
+    found.start()
+    return found
+
+
+def numbers(folder: Path) -> list[int]:
+    files = (folder / "transfers").rglob("*.parquet")
+    return sorted(number for file in files for number in pq.read_table(file)["sequence_number"].to_pylist())
+
+
+def test_a_job_is_on_record_before_it_begins_and_until_its_rows_are(
+    writer: LedgerWriter, files: Faulty, tmp_path: Path
+) -> None:  # D17
+    writer.open_job(JOB)
+    on_record = json.loads((tmp_path / "open" / "job-1.json").read_bytes())
+    assert (on_record["pair"], on_record["queues"], on_record["slots"]) == ("contoso", ["orders"], 1)
+    writer.close_job("job-1", [packed_file([outcome(1)]), packed_file([outcome(2)])], [attempt(2)])
+    assert writer.finish()
+    assert files.changes == ["put open", "put attempts", "put transfers", "delete open"]
+    assert (numbers(tmp_path), list((tmp_path / "open").iterdir())) == ([1, 2], [])
+
+
+def test_rows_of_two_days_are_in_the_folders_of_their_days(writer: LedgerWriter, tmp_path: Path) -> None:
+    late = NOON + 12 * HOUR
+    writer.close_job("job-1", [packed_file([outcome(1, at=late - 1), outcome(2, at=late), outcome(3)])], [attempt(3)])
+    assert writer.finish()
+    days = {file.parent.name: pq.read_table(file).num_rows for file in (tmp_path / "transfers").rglob("*.parquet")}
+    assert days == {"date=2026-10-05": 2, "date=2026-10-06": 1}
+
+
+def test_what_a_job_has_counted_is_on_record_while_it_runs(
+    writer: LedgerWriter, files: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "progress_every", 0.0)
+    writer.open_job(JOB)
+    writer.progress("job-1", {"orders": Counters(10, 7), "other": Counters(1)})
+    progress = tmp_path / "open" / "job-1.progress"
+    eventually(progress.exists, what="the progress is written")
+    writer.progress("unknown", {"orders": Counters(1)})
+    writer.close_job("job-1", [], [])
+    assert writer.finish()
+    assert not progress.exists()
+
+
+def test_the_last_progress_of_jobs_that_never_end_is_on_record(writer: LedgerWriter, ledger: Ledger) -> None:
+    writer.open_job(JOB)
+    writer.progress("job-1", {"orders": Counters(10, 7), "other": Counters(1)})
+    writer.finish()
+    ((job,), broken) = ledger.open_jobs()
+    assert (job.queues, broken) == ({"orders": Counters(10, 7), "other": Counters(1)}, [])
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from syphon.ledger.schema import OpenJob
+from syphon.ledger.store import Ledger
+from syphon.ledger.writer import LedgerWriter
+from syphon.model.outcome import Counters
+writer = LedgerWriter(Ledger(None, "file:" + sys.argv[1]))
+writer._ledger.files.progress_every = 0.0
+writer.start()
+writer.open_job(OpenJob("job-1", "contoso", ("orders",), 1, 0))
+writer.progress("job-1", {"orders": Counters(10, 7)})
+sys.stdin.readline()
+"""
+
+
+def test_a_job_stays_open_when_its_driver_is_killed(tmp_path: Path, ledger: Ledger) -> None:  # X7
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], stdin=subprocess.PIPE) as driver:
+        try:
+            eventually((tmp_path / "open" / "job-1.progress").exists, what="the driver has written the progress")
+        finally:
+            driver.send_signal(signal.SIGKILL)
+    ((job,), _) = ledger.open_jobs()
+    assert (job.job, job.pid, job.queues) == ("job-1", driver.pid, {"orders": Counters(10, 7)})
+
+
+# --- a disk that is full ---------------------------------------------------------------------------------------------
+
+
+def test_rows_that_could_not_be_written_are_tried_again(
+    writer: LedgerWriter, files: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    files.full = True
+    writer.open_job(JOB)
+    assert "cannot be written: No space left on device" in writer.error
+    writer.close_job("job-1", [packed_file([outcome(1)])], [attempt(1)])
+    writer.catch_up()
+    assert "cannot be written" in writer.error
+    files.full = False
+    eventually(lambda: not writer.error, what="the rows are written")
+    assert writer.finish()
+    assert numbers(tmp_path) == [1]
+
+
+def test_a_ledger_that_cannot_be_written_does_not_keep_a_worker_from_ending(
+    writer: LedgerWriter, files: Faulty, ledger: Ledger, tmp_path: Path
+) -> None:
+    writer.open_job(JOB)
+    files.full = True
+    writer.close_job("job-1", [packed_file([outcome(1)])], [attempt(1)])
+    assert not writer.finish()
+    assert "No space left" in writer.error
+    assert [job.job for job in ledger.open_jobs()[0]] == ["job-1"]
+
+
+def test_where_nothing_can_be_written_the_oldest_rows_make_room_and_their_job_stays_open(
+    writer: LedgerWriter, files: Faulty, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = packed_file([outcome(1)]), packed_file([outcome(2)], Origin("contoso", "job-2", 0, 0))
+    monkeypatch.setattr(writer_module, "MOST_WAITING", len(first) + 10)
+    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    for job in ("job-1", "job-2"):
+        writer.open_job(JOB._replace(job=job))
+    files.full = True
+    writer.close_job("job-1", [first], [attempt(1)])
+    writer.catch_up()
+    writer.close_job("job-2", [second], [attempt(1, origin=Origin("contoso", "job-2", 0, 0))])
+    files.full = False
+    assert not writer.finish()
+    assert "rows of job job-1 were given up" in writer.error
+    assert numbers(tmp_path) == [2]
+    assert [job.job for job in ledger.open_jobs()[0]] == ["job-1"]
+
+
+def test_rows_that_are_no_file_keep_no_others_from_being_written(writer: LedgerWriter, tmp_path: Path) -> None:
+    writer.close_job("job-1", [b"no file"], [attempt(1)])
+    writer.close_job("job-2", [packed_file([outcome(2)])], [attempt(1)])
+    assert not writer.finish()
+    assert "job-1 were given up" in writer.error
+    assert numbers(tmp_path) == [2]
+
+
+# --- a disk that is slow ---------------------------------------------------------------------------------------------
+
+
+class Slow(Ledger):
+    """A ledger whose disk lets one file of attempts through at a time."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(None, f"file:{path}")  # type: ignore[arg-type]
+        self.free = threading.Semaphore(0)
+
+    def put_attempts(self, name: str, attempts: Sequence[Attempt]) -> StoredFile:
+        self.free.acquire()
+        return super().put_attempts(name, attempts)
+
+
+def test_a_writer_with_a_limit_ends_in_time_and_says_that_the_ledger_is_not_complete(tmp_path: Path) -> None:
+    ledger = Slow(tmp_path)
     writer = LedgerWriter(ledger)
     writer.start()
-    for _ in range(MOST_WAITING + 1):
-        writer.write(None, ())  # now its queue is full
-    ending = threading.Thread(target=writer.finish, args=(0.2,), daemon=True)
-    ending.start()
-    ending.join(10)
-    assert not ending.is_alive()
+    writer.open_job(JOB)
+    writer.close_job("job-1", (), [attempt(1)])
+    assert not writer.finish(0.2)
     assert "not written in time" in writer.error
-    ledger.free.set()
+    assert [job.job for job in ledger.open_jobs()[0]] == ["job-1"]
+    ledger.free.release()
+
+
+def test_a_writer_without_a_limit_waits_as_long_as_files_are_written_and_says_so(tmp_path: Path) -> None:
+    ledger, now = Slow(tmp_path), [0.0]
+    writer = LedgerWriter(ledger, lambda: now[0])
+    writer.start()
+    for number in range(3):
+        writer.close_job(f"job-{number}", (), [attempt(1)])
+    lines: list[str] = []
+
+    def said(line: str) -> None:
+        """Each job takes almost as long as the writer waits for one."""
+        lines.append(line)
+        now[0] += writer_module.STALLED - 1
+        ledger.free.release()
+
+    assert writer.finish(say=said)
+    assert now[0] > writer_module.STALLED
+    assert lines[0] == "Writing the ledger: 3 jobs to go"
+
+
+def test_a_writer_without_a_limit_gives_up_when_nothing_is_written_any_more(tmp_path: Path) -> None:
+    ledger, now = Slow(tmp_path), [0.0]
+    writer = LedgerWriter(ledger, lambda: now[0])
+    writer.start()
+    writer.close_job("job-1", (), [attempt(1)])
+
+    def said(_: str) -> None:
+        now[0] += writer_module.STALLED
+
+    assert not writer.finish(say=said)
+    assert "not written in time" in writer.error
+    ledger.free.release()
+
+
+def test_a_job_waits_while_too_many_rows_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MOST_WAITING", 10)
+    ledger = Slow(tmp_path)
+    writer = LedgerWriter(ledger)
+    writer.start()
+    closed = threading.Event()
+
+    def close() -> None:
+        writer.close_job("job-1", [packed_file([outcome(1)])], [attempt(1)])
+        closed.set()
+
+    threading.Thread(target=close, daemon=True).start()
+    assert not closed.wait(0.2)
+    ledger.free.release()
+    assert closed.wait(60)
+    assert writer.finish()
+    assert numbers(tmp_path) == [1]

@@ -12,15 +12,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from syphon.ledger.schema import Origin
 from syphon.ledger.store import Ledger
 from syphon.model.outcome import Outcome, Result
-from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, outcome, record
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, note, outcome, record
 
 FULL = "amqp:resource-limit-exceeded: The queue 'orders' is full. TrackingId:{}"
 TOO_LARGE = "MessageTooLarge: Destination 'invoices': amqp:link:message-size-exceeded: {} bytes"
@@ -28,16 +23,17 @@ NO_PATH = "NoDestination: x-ms-path is string '', expected is the path of an ent
 FIRST, SECOND, KILLED = (Origin("contoso", job, 0, 0) for job in ("job-1", "job-2", "job-3"))
 
 
-def put_on_record(ledger: Ledger, spark: SparkSession) -> None:
-    record(ledger, spark, list(_first()), FIRST)
-    record(ledger, spark, list(_second()), SECOND)
-    record(ledger, spark, [outcome(1, destination="elsewhere")], Origin("fabrikam", "job-4", 0, 0))
-    ledger.note(
+def put_on_record(ledger: Ledger) -> None:
+    record(ledger, list(_first()), FIRST)
+    record(ledger, list(_second()), SECOND)
+    record(ledger, [outcome(1, destination="elsewhere")], Origin("fabrikam", "job-4", 0, 0))
+    note(
+        ledger,
         [
             attempt(76, 60, dead_lettered=3, left=13, origin=FIRST, at=NOON + MINUTE),
             attempt(14, origin=SECOND, at=NOON + HOUR, possible_duplicates=4),
             attempt(5, 3, origin=KILLED, at=NOON + HOUR, finished=False, error="the Python worker exited"),
-        ]
+        ],
     )
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from syphon.ledger.schema import TRANSFERS, Attempt, Origin, transfer_rows
+from syphon.ledger.parquet import files_by_day, packed_rows
+from syphon.ledger.schema import Attempt, Origin
 from syphon.ledger.store import Ledger
 from syphon.model.outcome import Counters, Outcome, Result
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -72,23 +69,22 @@ def attempt(
     )
 
 
-def rows_of(
-    spark: SparkSession, outcomes: Sequence[Outcome], origin: Origin = ORIGIN, work: Callable[[], object] = str
-) -> DataFrame:
-    """Persisted rows as a job has them: a task makes them when they are needed, and calls `work` each time."""
-
-    def pump(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            work()
-            yield transfer_rows(outcomes, origin)
-
-    return spark.range(0, 1, 1, 1).mapInArrow(pump, TRANSFERS).persist()
+def record(ledger: Ledger, outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> None:
+    """Puts transfers on record, as the writer does it."""
+    packed = packed_rows(outcomes, origin)
+    for day, file in files_by_day(packed.column("file").to_pylist()):
+        ledger.put_transfers(f"{day}", uuid4().hex, file)
 
 
-def record(ledger: Ledger, spark: SparkSession, outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> None:
-    rows = rows_of(spark, outcomes, origin)
-    ledger.write(rows)
-    rows.unpersist()
+def note(ledger: Ledger, attempts: Sequence[Attempt]) -> None:
+    """Puts attempts on record, as the writer does it."""
+    ledger.put_attempts(uuid4().hex, attempts)
+
+
+def packed_file(outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> bytes:
+    """Transfers as a task packs them."""
+    (file,) = packed_rows(outcomes, origin).column("file").to_pylist()
+    return bytes(file)
 
 
 def moment(millis: int) -> datetime:

@@ -9,6 +9,8 @@ from syphon.ledger.report import (
     DestinationReport,
     Hour,
     Messages,
+    OpenJobReport,
+    OpenQueue,
     Period,
     ReasonCount,
     Repeat,
@@ -50,7 +52,14 @@ def a_report(destination: str = "orders", reason: str = "MessageTooLarge", messa
         left=[line],
         repeats=[Repeat("contoso", QUEUE, 42, message_id, destination, 2)],
         shortfalls=[Shortfall("contoso", QUEUE, "job-3", 1, 0, NOON, 5, 5, 3, reason)],
+        open_jobs=[an_open_job(destination)],
         unreadable_files=["file:/var/lib/syphon/ledger/part-1.parquet"],
+    )
+
+
+def an_open_job(queue: str = QUEUE, may_be_running: bool = False) -> OpenJobReport:
+    return OpenJobReport(
+        "contoso", "job-5", 2, NOON, NOON, "worker-1", 4711, may_be_running, [OpenQueue(queue, 12, 10, 1, 0)]
     )
 
 
@@ -67,6 +76,7 @@ def an_empty_report() -> Report:
         None,
         [],
         Timeline(60, []),
+        [],
         [],
         [],
         [],

@@ -63,7 +63,7 @@ def _footer(report: Report, made_at: datetime) -> Markup:
             "moved to the dead letters of the backlog queue, with the reason, because it can never arrive as it is",
         ),
         ("left", "not forwarded that time; it returns to the backlog when its lock ends"),
-        ("unaccounted", "counted by a task that was lost before its rows were on record"),
+        ("unaccounted", "counted by a task or a job that was lost before its rows were on record"),
     )
     return tag(
         "footer",

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from syphon.model import duration, plural, utc_time, volume
 
-from ..report import DestinationReport, Hour, ReasonCount, Report, Timeline, TimelineStep
+from ..report import DestinationReport, Hour, OpenJobReport, ReasonCount, Report, Timeline, TimelineStep
 from .elements import Bar, BarPart, Markup, columns, rows, tag, together
 
 MOST_BARS = 12
@@ -19,12 +19,14 @@ def sections(report: Report) -> Iterator[Markup]:
     """All sections that have something to say, the most important first."""
     if report.empty:
         return
-    yield _numbers(report)
-    yield _account(report)
-    yield _over_time(report.timeline)
+    if report.transfers.received:
+        yield _numbers(report)
+        yield _account(report)
+        yield _over_time(report.timeline)
     if report.in_backlog is not None:
         yield _waits(report)
-    yield _destinations(report)
+    if report.destinations:
+        yield _destinations(report)
     if report.dead_letters:
         about = "They can never arrive as they are, and are in the dead letters of their backlog queues."
         yield _section("Dead letters", about, _reasons(report.dead_letters))
@@ -35,6 +37,16 @@ def sections(report: Report) -> Iterator[Markup]:
         yield _repeats(report)
     if report.shortfalls or report.unreadable_files:
         yield _unaccounted(report)
+    if report.lost_jobs:
+        about = (
+            "The driver of these jobs ended before it had written their rows. What they had counted at their last "
+            "report is unaccounted for above; what they did after it is not known. No message is lost with them: one "
+            "that was forwarded is at its destination, and every other one is still in the backlog or its dead letters."
+        )
+        yield _section("Opened and never closed", about, _open_jobs(report.lost_jobs))
+    if report.running_jobs:
+        about = "These jobs were heard of within the last minute. Their rows follow when they end."
+        yield _section("May still be running", about, _open_jobs(report.running_jobs))
 
 
 def _numbers(report: Report) -> Markup:
@@ -252,6 +264,34 @@ def _unaccounted(report: Report) -> Markup:
         _table(names, lines, numbers=range(4, 6)) if lines else None,
         together(tag("p", "Files of the ledger that cannot be read:"), broken) if report.unreadable_files else None,
     )
+
+
+def _open_jobs(jobs: Sequence[OpenJobReport]) -> Markup:
+    """The jobs, with a line for each queue."""
+    lines = [
+        (
+            f"{job.job}, {plural(job.slots, 'slot')}, {job.host} process {job.pid}",
+            job.pair,
+            each.queue,
+            _time(job.opened_at),
+            _time(job.heard_at),
+            *(f"{count:,}" for count in (each.received, each.forwarded, each.dead_lettered, each.left)),
+        )
+        for job in jobs
+        for each in job.queues
+    ]
+    names = (
+        "job",
+        "pair",
+        "backlog queue",
+        "opened",
+        "last heard of",
+        "received",
+        "forwarded",
+        "dead-lettered",
+        "left",
+    )
+    return _table(names, lines, numbers=range(5, 9))
 
 
 # --- parts of sections -----------------------------------------------------------------------------------------------

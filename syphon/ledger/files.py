@@ -1,0 +1,199 @@
+"""The files of a ledger: written as a whole or not at all, on this machine or wherever Spark can write.
+
+A file is written under `_writing` and moved to its place in one step, so a reader never sees a part of it. Files on
+this machine are plain files: they can be written while Spark is busy, and after it has gone. All others go through
+Hadoop's file systems, in the JVM of Spark's driver. New files have the permissions that the umask gives them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_WRITING = "_writing"
+
+
+class LedgerFiles(Protocol):
+    """Files in folders below the ledger's path. Every method raises OSError. A place is `folder/name`."""
+
+    progress_every: float
+    """Seconds between two records of a running job's progress."""
+
+    def put(self, place: str, content: bytes, durable: bool = True) -> None:
+        """Writes a whole file in one step, or replaces it. A durable file survives a power cut after that."""
+
+    def read(self, place: str) -> bytes: ...
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in a folder, which may not exist."""
+
+    def delete(self, folder: str, names: Sequence[str]) -> None:
+        """Deletes files, which may not exist. They stay deleted after a power cut."""
+
+
+def ledger_files(spark: SparkSession, path: str) -> LedgerFiles:
+    """The files of a ledger at a path as Spark understands it: it may be relative, or have a scheme."""
+    scheme = re.match(r"([A-Za-z][\w+.-]*):", path)
+    if scheme is None:
+        return LocalFiles(path) if _default_is_local(spark) else HadoopFiles(spark, path)
+    if scheme[1].lower() == "file":
+        return LocalFiles(re.sub(r"^[^:]*:(?://[^/]*)?", "", path))
+    return HadoopFiles(spark, path)
+
+
+def _default_is_local(spark: SparkSession) -> bool:
+    """Whether a path without a scheme is on this machine: on a cluster it may be anywhere."""
+    from py4j.protocol import Py4JError
+
+    try:
+        default = spark._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
+    except (Py4JError, OSError, AttributeError) as error:
+        raise OSError(cause(error)) from error
+    return str(default).startswith("file:")
+
+
+class LocalFiles:
+    """Plain files on this machine."""
+
+    progress_every = 5.0
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root).absolute()
+
+    def put(self, place: str, content: bytes, durable: bool = True) -> None:
+        target, own = self._root / place, self._root / _WRITING / uuid4().hex
+        own.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with own.open("xb") as file:
+                file.write(content)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            own.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                own.unlink()
+            raise
+        if durable:
+            _sync_folder(target.parent)
+
+    def read(self, place: str) -> bytes:
+        return (self._root / place).read_bytes()
+
+    def names(self, folder: str) -> list[str]:
+        with suppress(FileNotFoundError):
+            return [entry.name for entry in os.scandir(self._root / folder) if entry.is_file()]
+        return []
+
+    def delete(self, folder: str, names: Sequence[str]) -> None:
+        for name in names:
+            (self._root / folder / name).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            _sync_folder(self._root / folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the names in a folder survive a power cut. Some file systems cannot, and need not."""
+    with suppress(PermissionError):
+        found = os.open(folder, os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                os.fsync(found)
+        finally:
+            os.close(found)
+
+
+def _as_os_error(method: Callable[P, T]) -> Callable[P, T]:
+    """Raises errors of the JVM, and of the connection to it, as OSError."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        from py4j.protocol import Py4JError
+
+        try:
+            return method(*args, **kwargs)
+        except (Py4JError, AttributeError, TypeError) as error:  # the last two: the session has been stopped
+            raise OSError(cause(error)) from error
+
+    return call
+
+
+class HadoopFiles:
+    """Files on any file system that Hadoop knows, through the JVM of Spark's driver."""
+
+    progress_every = 20.0
+    """Longer than for plain files: storage in a cloud charges for each write."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark, self._root = spark, root
+
+    @_as_os_error
+    def put(self, place: str, content: bytes, durable: bool = True) -> None:  # noqa: ARG002
+        files, path = self._hadoop()
+        target, own = path(f"{self._root}/{place}"), path(f"{self._root}/{_WRITING}/{uuid4().hex}")
+        try:
+            stream = files.create(own, False)
+            try:
+                stream.write(bytearray(content))
+            finally:
+                stream.close()
+            files.mkdirs(target.getParent())
+            # Most of these file systems do not replace a file by moving another one to its place.
+            if not files.rename(own, target) and not (files.delete(target, False) and files.rename(own, target)):
+                raise OSError(f"{own} cannot be moved to {target}")
+        except BaseException:
+            with suppress(Exception):
+                files.delete(own, False)
+            raise
+
+    @_as_os_error
+    def read(self, place: str) -> bytes:
+        files, path = self._hadoop()
+        stream = files.open(path(f"{self._root}/{place}"))
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    @_as_os_error
+    def names(self, folder: str) -> list[str]:
+        files, path = self._hadoop()
+        place = path(f"{self._root}/{folder}")
+        found = files.listStatus(place) if files.exists(place) else ()
+        return [str(each.getPath().getName()) for each in found if each.isFile()]
+
+    @_as_os_error
+    def delete(self, folder: str, names: Sequence[str]) -> None:
+        files, path = self._hadoop()
+        for name in names:
+            place = path(f"{self._root}/{folder}/{name}")
+            if not files.delete(place, False) and files.exists(place):
+                raise OSError(f"{place} cannot be deleted")
+
+    def _hadoop(self) -> tuple[Any, Any]:
+        """The file system of the ledger, and Hadoop's class for paths."""
+        path = self._spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+        return path(self._root).getFileSystem(self._spark._jsc.hadoopConfiguration()), path
+
+
+def cause(error: Exception) -> str:
+    """Why an operation failed, in one line: the deepest cause of an error that Spark reports."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    text = str(error).strip()
+    found = re.findall(r"^(?:\s*Caused by)?: (.+)$", text, re.MULTILINE)
+    line = found[-1] if found else text.partition("\n")[0]
+    return re.sub(r"^(?:[\w$]+\.)+([\w$]+): ", r"\1: ", line).strip().rstrip(".")

@@ -1,0 +1,182 @@
+"""The Parquet files of the ledger, made with Arrow: by a task for its transfers, by the driver for attempts.
+
+A task packs its transfers into a file, and the driver only moves the bytes: so neither the JVM nor a Spark job handles
+single rows. Spark's daemon preloads this module, so Arrow is imported inside functions.
+
+Measured with 2,000 rows a file: zstd and delta encodings take 30 bytes a row and 0.6 ms a thousand rows; snappy with
+Arrow's own choice of encodings takes 67 bytes and 0.8 ms. Statistics of columns that no query selects by cost a third
+of a small file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from syphon.model import Outcome
+
+from .schema import Attempt, Origin
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of small files that are put together into one: about 140,000 rows, which take 30 MB in memory."""
+_RISING = ("sequence_number", "enqueued_at", "received_at", "forwarded_at", "settled_at", "size")
+"""Columns whose values differ little from row to row: only the differences are stored."""
+_UNIQUE = "message_id"
+
+
+def packed_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
+    """Outcomes as a batch with the schema PACKED: one row with a file of all of them, or none if there are none."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    files = [_file(pa.Table.from_batches([transfer_rows(outcomes, origin)]))] if outcomes else []
+    return pa.RecordBatch.from_arrays(
+        [pa.array([len(outcomes)] * len(files), pa.int32()), pa.array(files, pa.binary())], names=["rows", "file"]
+    )
+
+
+def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
+    """Outcomes as an Arrow batch with the columns TRANSFERS."""
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.int64()
+    by_column = list(zip(*outcomes, strict=True)) or [()] * len(Outcome._fields)
+    by_name = dict(zip(Outcome._fields, by_column, strict=True))
+
+    def same(value: object, kind: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, kind), len(outcomes))
+
+    def each(name: str, kind: pa.DataType) -> pa.Array:
+        return pa.array(by_name[name], kind)
+
+    columns = {
+        "pair": same(origin.pair, text),
+        "queue": each("queue", text),
+        "sequence_number": each("sequence_number", number),
+        "message_id": each("message_id", text),
+        "destination": each("destination", text),
+        "session_id": each("session_id", text),
+        "enqueued_at": _times(by_name["enqueued_at"]),
+        "received_at": _times(by_name["received_at"]),
+        "forwarded_at": _times(by_name["forwarded_at"]),
+        "settled_at": _times(by_name["settled_at"]),
+        "size": each("size", number),
+        "delivery_count": each("delivery_count", pa.int32()),
+        "outcome": each("result", text),
+        "reason": each("reason", text),
+        "possible_duplicate": each("possible_duplicate", pa.bool_()),
+        "job": same(origin.job, text),
+        "slot": same(origin.slot, pa.int32()),
+        "attempt": same(origin.attempt, pa.int32()),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def attempts_file(attempts: Sequence[Attempt]) -> bytes:
+    """A file of attempts."""
+    import pyarrow as pa
+
+    text, number, small = pa.string(), pa.int64(), pa.int32()
+    counters = [attempt.counters for attempt in attempts]
+    columns = {
+        "pair": pa.array([each.pair for each in attempts], text),
+        "queue": pa.array([each.queue for each in attempts], text),
+        "job": pa.array([each.job for each in attempts], text),
+        "slot": pa.array([each.slot for each in attempts], small),
+        "attempt": pa.array([each.attempt for each in attempts], small),
+        "started_at": _times([each.started_at for each in attempts]),
+        "ended_at": _times([each.ended_at for each in attempts]),
+        "received": pa.array([each.received for each in counters], number),
+        "forwarded": pa.array([each.forwarded for each in counters], number),
+        "dead_lettered": pa.array([each.dead_lettered for each in counters], number),
+        "left": pa.array([each.left for each in counters], number),
+        "possible_duplicates": pa.array([each.possible_duplicates for each in counters], number),
+        "finished": pa.array([each.finished for each in attempts], pa.bool_()),
+        "error": pa.array([each.error for each in attempts], text),
+    }
+    return _file(pa.table(columns))
+
+
+def files_by_day(files: Sequence[bytes]) -> Iterator[tuple[date, bytes]]:
+    """The rows of these files of transfers as few files, each with the transfers of one UTC day.
+
+    Raises ValueError if one is no such file.
+    """
+    by_day: dict[date, list[bytes]] = {}
+    for file in files:
+        for day, part in _split_by_day(file):
+            by_day.setdefault(day, []).append(part)
+    for day, parts in by_day.items():
+        while parts:
+            taken = [parts.pop(0)]
+            while parts and sum(map(len, taken)) + len(parts[0]) <= LARGEST:
+                taken.append(parts.pop(0))
+            yield day, joined(taken)
+
+
+def joined(files: Sequence[bytes]) -> bytes:
+    """One file with the rows of all these files."""
+    import pyarrow as pa
+
+    if len(files) == 1:
+        return files[0]
+    return _file(pa.concat_tables([_table(file) for file in files]))
+
+
+def _split_by_day(file: bytes) -> Iterator[tuple[date, bytes]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    found = pq.read_metadata(pa.BufferReader(file))
+    place = found.schema.names.index("settled_at")
+    days: set[date] = set()
+    for group in range(found.num_row_groups):
+        statistics = found.row_group(group).column(place).statistics
+        days |= {_day(statistics.min), _day(statistics.max)}
+    if len(days) == 1:
+        yield days.pop(), file
+        return
+    table = _table(file)
+    dates = pc.cast(table["settled_at"], pa.date32())
+    for day in sorted(filter(None, pc.unique(dates).to_pylist())):
+        yield day, _file(table.filter(pc.equal(dates, pa.scalar(day, pa.date32()))))
+
+
+def _day(when: datetime) -> date:
+    return when.date()
+
+
+def _times(millis: Sequence[int | None]) -> pa.Array:
+    import pyarrow as pa
+
+    micros = pa.array([value * 1000 if value else None for value in millis], pa.int64())
+    return micros.cast(pa.timestamp("us", tz="UTC"))
+
+
+def _table(file: bytes) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.read_table(pa.BufferReader(file))
+
+
+def _file(table: pa.Table) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rising = [name for name in table.column_names if name in _RISING]
+    stream = pa.BufferOutputStream()
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "use_dictionary": [name for name in table.column_names if name not in (*_RISING, _UNIQUE)],
+        "column_encoding": dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+        "write_statistics": [name for name in ("settled_at", "ended_at") if name in table.column_names],
+        "store_schema": False,
+    }
+    pq.write_table(table, stream, **options)
+    return bytes(stream.getvalue())
