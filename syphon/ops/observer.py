@@ -170,7 +170,7 @@ class SideView:
         self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float
     ) -> SideStatus:
         if side is not None:
-            state, connected, error = SideState(side.status), side.is_connected, side.reason or side.error
+            state, connected, error = SideState(side.status), side.is_reachable, side.reason or side.error
         else:
             state, connected, error = SideState.STARTING if trouble is None else SideState.OPENED, False, trouble
         if (state, connected) != self.seen:
