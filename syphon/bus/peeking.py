@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
@@ -85,6 +86,7 @@ class Peeker:
         self._start = 1
         self._link: RequestLink | None = None
         self._is_asked = False
+        self._requests = 0
         self._reply: ManagementReply | None = None
 
     def ask(self, start: int) -> None:
@@ -128,18 +130,25 @@ class Peeker:
             self._link = RequestLink(self.connection.wire, f"{self.path}/$management")
         if not self._is_asked:
             self._is_asked = True
+            self._requests += 1
             timeout = UInt(int(self.answer_within * 1000))
             self._link.ask(
                 {"operation": "com.microsoft:peek-message", "com.microsoft:server-timeout": timeout},
                 Map.of({"from-sequence-number": Long(self._start), "message-count": Int(self._count)}),
-                self._answered,
+                partial(self._answered, self._requests),
             )
         self._link.work()
         if self._reply is None and self._link.error is not None:
             raise self._link.error
 
-    def _answered(self, reply: ManagementReply) -> None:
-        self._reply = reply
+    def _answered(self, request: int, reply: ManagementReply) -> None:
+        if request == self._requests:  # and not to one that its owner has dropped
+            self._reply = reply
+
+    def drop(self) -> None:
+        """The owner no longer wants the page that it asked for."""
+        self._requests += 1
+        self.is_waiting, self._is_asked, self._reply = False, False, None
 
 
 def _wait_for_page(peeker: Peeker, start: int, busy_pause: float) -> list[Peeked]:

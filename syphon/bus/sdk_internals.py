@@ -145,7 +145,8 @@ def open_socket(
 
     def is_in_handshake() -> bool:
         with suppress(AttributeError):
-            return handler._connection._transport.sock.fileno() >= 0 and handler._connection.state.name != "OPENED"
+            connection = handler._connection
+            return bool(connection._transport.sock.fileno() >= 0 and connection.state.name != "OPENED")
         return False  # no socket yet: the name is being looked up; or TLS has it, which has its own limit
 
     browser._create_handler = create_handler_with_heartbeats

@@ -4,6 +4,7 @@ from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .listener import Listener
 from .options import PumpOptions
+from .peek_watch import Gate, OpenGate, Ring, Waiting
 from .pump import Pump
 from .replay import Replay, ReplayResult
 from .route import Route, route_to_backlog, route_to_destination
@@ -15,12 +16,16 @@ __all__ = [
     "DestinationBackoff",
     "Doorbell",
     "Ended",
+    "Gate",
     "Listener",
+    "OpenGate",
     "Pump",
     "PumpOptions",
     "Replay",
     "ReplayResult",
+    "Ring",
     "Route",
+    "Waiting",
     "route_to_backlog",
     "route_to_destination",
     "wall_clock",

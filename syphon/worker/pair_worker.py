@@ -138,10 +138,13 @@ class PairWorker:
         settings = self.settings
         return Listener(
             self.settings.name,
-            Pair(namespace_of(settings.primary, settings.primary_entity), namespace_of(settings.secondary, queues[0])),
+            Pair(
+                namespace_of(settings.primary, settings.primary_entity, notices_return=True),
+                namespace_of(settings.secondary, queues[0], notices_return=True),
+            ),
             queues,
-            on_message=lambda queue: self.queue_workers[queue].ring(),
-            is_worth_a_job=self.backoffs.is_worth_a_job,
+            on_message=lambda queue, _: self.queue_workers[queue].ring(),
+            gate=self.backoffs,
             long_poll=self._long_poll,
             is_paused=self._jobs.is_paused,
         )
