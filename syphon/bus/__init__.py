@@ -9,13 +9,21 @@ from .administration import (
     EntityConflict,
     QueueInfo,
 )
-from .connection import Backoff, Connection, try_receiver, try_sender, wait_for_traffic
+from .connection import (
+    HANDSHAKE_WITHIN,
+    NOTICING_PAUSE,
+    Backoff,
+    Connection,
+    try_receiver,
+    try_sender,
+    wait_for_traffic,
+)
 from .data_plane import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
 from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, RequestLink, Sent, Settled
 from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
-from .peeking import MessageState, Peeked, peek
+from .peeking import MessageState, Peeked, Peeker, peek
 from .sdk_internals import (
     ConnectionDetails,
     RetryPolicy,
@@ -35,6 +43,8 @@ __all__ = [
     "Backoff",
     "EntityConflict",
     "Connection",
+    "HANDSHAKE_WITHIN",
+    "NOTICING_PAUSE",
     "DataPlaneAdministration",
     "LinkState",
     "MessageState",
@@ -42,6 +52,7 @@ __all__ = [
     "OPERATION_TIMEOUT",
     "Pair",
     "Peeked",
+    "Peeker",
     "QueueInfo",
     "RawReceiver",
     "RawSender",

@@ -20,10 +20,16 @@ from .tokens import Tokens
 from .wire import Wire
 
 OPEN_WITHIN = 30.0
+HANDSHAKE_WITHIN = 2.5
+"""Seconds for each answer of the peer until AMQP is open, where the end of an outage must be noticed soon. A peer that
+works answers in milliseconds; one that accepts connections and is silent would hold up the next try for OPEN_WITHIN."""
 ATTACH_WITHIN = 15.0
 STABLE_AFTER = 10.0
 """Seconds. A link or connection that was open for this long has worked."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
+NOTICING_PAUSE = 3.0
+"""The longest pause where the end of an outage must be noticed within five seconds (D16). The other two seconds are for
+the opening itself, and for two turns of the listener."""
 
 # Not select(): in a process with a thousand open files it cannot watch further sockets.
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
@@ -38,10 +44,11 @@ class Connection:
         entity: str,
         timeout: float = OPEN_WITHIN,
         now: Callable[[], float] = time.monotonic,
+        handshake_within: float | None = None,
     ) -> None:
         sdk: Any = client  # it keeps the credential from the connection string in a private attribute
         self.host: str = client.fully_qualified_namespace
-        self.wire = Wire(open_socket(client, entity, timeout), self.host, now)
+        self.wire = Wire(open_socket(client, entity, timeout, handshake_within), self.host, now)
         self.tokens = Tokens(self.wire, self.host, sdk._credential)
 
     def read(self) -> None:
@@ -65,13 +72,18 @@ class Backoff:
     times a second.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = LONGEST_PAUSE) -> None:
+        self._longest = longest
+        self._pause = 0.0
+
+    def reset(self) -> None:
+        """Starts over with the shortest pause."""
         self._pause = 0.0
 
     def pause(self, lasted: float, shortest: float = 0.0) -> float:
         """The seconds to wait before the next opening, after one that lasted so many seconds."""
         pause = max(shortest, self._pause if lasted < STABLE_AFTER else 0.0)
-        self._pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
+        self._pause = min(max(FIRST_PAUSE, 2 * pause), self._longest)
         return pause
 
 

@@ -15,7 +15,7 @@ from syphon.config import Credential, SideSettings, Via
 from syphon.model import ConnectionString, NotAuthorized
 
 from .administration import OPERATION_TIMEOUT, Administration
-from .connection import Connection
+from .connection import HANDSHAKE_WITHIN, LONGEST_PAUSE, NOTICING_PAUSE, Connection
 from .namespace import Namespace
 from .sdk_internals import check_contract
 
@@ -57,15 +57,25 @@ def _ca_file(side: SideSettings) -> str | None:
     return str(side.ca_file) if side.ca_file is not None else None
 
 
-def namespace_of(side: SideSettings, entity: str, now: Callable[[], float] = time.monotonic) -> Namespace:
-    """A namespace whose first token is for `entity`. It opens a connection when one is first requested."""
+def namespace_of(
+    side: SideSettings, entity: str, now: Callable[[], float] = time.monotonic, *, notices_return: bool = False
+) -> Namespace:
+    """A namespace whose first token is for `entity`. It opens a connection when one is first requested.
+
+    With `notices_return` the end of an outage is noticed within five seconds, however long the outage was (D16). It is
+    for a listener: one connection for a pair may try that often, and not each slot.
+    """
     client = functools.cache(lambda: client_of(side))
 
     def close_client() -> None:
         if client.cache_info().currsize:
             client().close()
 
-    return Namespace(side.host, lambda: Connection(client(), entity), now, close_client)
+    handshake = HANDSHAKE_WITHIN if notices_return else None
+    longest_pause = NOTICING_PAUSE if notices_return else LONGEST_PAUSE
+    return Namespace(
+        side.host, lambda: Connection(client(), entity, handshake_within=handshake), now, close_client, longest_pause
+    )
 
 
 def administration_of(side: SideSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT) -> Administration:

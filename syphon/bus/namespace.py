@@ -13,9 +13,13 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from syphon.model import Faulted, SyphonError, Waits
+from syphon.model import DestinationUnreachable, Faulted, Interrupted, SyphonError, Waits
 
-from .connection import FIRST_PAUSE, Backoff, Connection
+from .connection import FIRST_PAUSE, LONGEST_PAUSE, Backoff, Connection
+
+HEARSAY = 5.0
+"""Seconds for which a namespace counts as reachable after another connection has reached it. Slots report once a
+second."""
 
 
 class NamespaceStatus(StrEnum):
@@ -44,7 +48,9 @@ class Namespace:
         connect: Callable[[], Connection],
         now: Callable[[], float] = time.monotonic,
         close_client: Callable[[], None] = _nothing,
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
+        """Tries begin at most `longest_pause` seconds apart, unless the service asks for more or a try takes longer."""
         self.name = name
         self.now = now
         self.error: SyphonError | None = None
@@ -58,8 +64,12 @@ class Namespace:
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
         self._opening = False
-        self._opened_at = self._next_try = self.since
-        self._backoff = Backoff()
+        self._opened_at = self._tried_at = self._next_try = self.since
+        self._reached_at: float | None = None
+        """When another connection was last known to have reached the namespace."""
+        self._told: bool | None = None
+        """What another thread has found since the last look: that the namespace can be reached, or that it cannot."""
+        self._backoff = Backoff(longest_pause)
         self._lock = threading.Lock()
 
     # --- the connection ------------------------------------------------------------------------------------------
@@ -69,11 +79,12 @@ class Namespace:
         if self.has_ended:
             self._release()
             raise self.reason or NamespaceClosed(f"{self.name} was closed; open it again.")
+        self._take_told()
         self._notice_break()
         if self._connection is None and not self._opening:
             self._take_opened()
         if self._connection is None and not self._opening and self.now() >= self._next_try:
-            self._opening = True
+            self._opening, self._tried_at = True, self.now()
             threading.Thread(target=self._open, name=f"open {self.name}", daemon=True).start()
         return self._connection
 
@@ -82,7 +93,7 @@ class Namespace:
             # Connections break; only one that cannot be opened again is an error.
             failure, now = self._connection.wire.failure, self.now()
             self._connection.close()
-            self._connection = None
+            self._connection = self._reached_at = None
             pause = self._backoff.pause(now - self._opened_at)
             self._next_try = now + max(pause, failure.retry_after if isinstance(failure, Waits) else 0.0)
 
@@ -90,12 +101,15 @@ class Namespace:
         opened, self._opened = self._opened, None
         if isinstance(opened, Connection):
             self._connection, self.error, self._opened_at = opened, None, self.now()
+            self._reached_at = None
         elif isinstance(opened, Faulted):
             self.fault(opened)
             raise opened
         elif isinstance(opened, SyphonError):
-            self.error = opened
-            self._next_try = self.now() + self._backoff.pause(0.0, FIRST_PAUSE)
+            self.error = None if self._is_reached_elsewhere else opened
+            # From the beginning of the try: one that took long has waited already.
+            pause = self._tried_at + self._backoff.pause(0.0, FIRST_PAUSE)
+            self._next_try = max(self.now(), pause, self.now() + _asked_for(opened))
         elif opened is not None:
             raise opened
 
@@ -109,6 +123,36 @@ class Namespace:
             self._opened, self._opening = opened, False
         if self.has_ended:
             self._release()
+
+    def _take_told(self) -> None:
+        told, self._told = self._told, None
+        if told and self._connection is None:
+            self._backoff.reset()
+            self._next_try = self.now()
+        elif told is False and self._connection is not None:
+            self._connection.wire.fail(Interrupted(f"{self.name} may be out of reach: connecting again."))
+
+    # --- for other threads ---------------------------------------------------------------------------------------
+
+    def reached_elsewhere(self) -> None:
+        """Another connection has reached the namespace: it counts as reachable, and the next try begins at once."""
+        if not self._is_reached_elsewhere:  # at the first of many reports
+            self._told = True
+        self._reached_at, self.error = self.now(), None
+
+    def missed_elsewhere(self) -> None:
+        """Another connection cannot reach the namespace. Ours is replaced: it may look alive for two more minutes."""
+        self._reached_at, self._told = None, False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether there is a connection, here or elsewhere."""
+        return not self.has_ended and (self.is_connected or self._is_reached_elsewhere)
+
+    @property
+    def _is_reached_elsewhere(self) -> bool:
+        reached_at = self._reached_at
+        return reached_at is not None and self.now() < reached_at + HEARSAY
 
     # --- the status ----------------------------------------------------------------------------------------------
 
@@ -150,3 +194,8 @@ class Namespace:
                 connection.close()
         if not opening:
             self._close_client()
+
+
+def _asked_for(error: SyphonError) -> float:
+    """The seconds of quiet that the service asked for (S5). A peer without an answer has asked for nothing."""
+    return error.retry_after if isinstance(error, Waits) and not isinstance(error, DestinationUnreachable) else 0.0

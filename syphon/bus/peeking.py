@@ -6,12 +6,13 @@ needs the memory of one page. Locked messages are returned like other active one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
-from syphon.model import DestinationBusy, DestinationSilent, Interrupted, SyphonError, from_condition
+from syphon.model import DestinationBusy, DestinationSilent, SyphonError, from_condition
 
 from .connection import Connection, wait_for_traffic
 from .links import ManagementReply, RequestLink
@@ -59,88 +60,128 @@ def peek(
     throttled, it waits as long as Service Bus asks for (S5), once for each page: a deep queue has more messages than a
     Standard namespace returns in a second.
     """
-    node = _Node(connection, path, answer_within)
+    peeker = Peeker(connection, path, most=most, answer_within=answer_within)
     try:
-        count = min(most, FIRST_PAGE)
-        while page := _page(node, start, count, busy_pause):
+        while page := _wait_for_page(peeker, start, busy_pause):
             yield from page
             start = max(message.sequence_number for message in page) + 1
-            size = max(len(message.payload) for message in page)
-            count = min(most, PAGE, max(1, PAGE_BYTES // size))
     finally:
-        node.close()
+        peeker.close()
+        connection.wire.flush()
 
 
-def _page(node: _Node, start: int, count: int, pause: float) -> list[Peeked]:
-    try:
-        return node.page(start, count)
-    except DestinationBusy:
-        node.rest(pause)
-        return node.page(start, count)
+class Peeker:
+    """Peeks at one entity without waiting: its owner asks for a page, and takes it in a later turn."""
 
-
-class _Node:
-    """The management node of one entity."""
-
-    def __init__(self, connection: Connection, path: str, answer_within: float) -> None:
-        self._connection = connection
-        self._path = path
-        self._answer_within = answer_within
+    def __init__(
+        self, connection: Connection, path: str, *, most: int = PAGE, answer_within: float = ANSWER_WITHIN
+    ) -> None:
+        self.connection = connection
+        self.path = path
+        self.is_waiting = False
+        """Whether a page was asked for and not taken yet."""
+        self.answer_within = answer_within
+        self._most = most
+        self._count = min(most, FIRST_PAGE)
+        self._start = 1
         self._link: RequestLink | None = None
+        self._is_asked = False
+        self._requests = 0
         self._reply: ManagementReply | None = None
 
-    def page(self, start: int, count: int) -> list[Peeked]:
-        """Up to `count` messages; an empty list if there are none from `start` on."""
-        link = self._open()
-        self._reply = None
-        link.ask(
-            {
-                "operation": "com.microsoft:peek-message",
-                "com.microsoft:server-timeout": UInt(int(self._answer_within * 1000)),
-            },
-            Map.of({"from-sequence-number": Long(start), "message-count": Int(count)}),
-            self._answered,
-        )
-        self._converse(lambda: self._reply is not None or link.error is not None)
-        if self._reply is None:
-            raise link.error or Interrupted()
-        return _messages(self._reply, self._path)
+    def ask(self, start: int) -> None:
+        """Asks for the next messages from a sequence number on."""
+        self._start, self.is_waiting, self._is_asked, self._reply = start, True, False, None
 
-    def rest(self, seconds: float) -> None:
-        """Sends no request for a while, and keeps the connection alive."""
-        now = self._connection.wire.now
-        until = now() + seconds
-        self._converse(lambda: now() >= until, seconds + TURN)
+    def take(self) -> list[Peeked] | None:
+        """The page that was asked for, empty if there are no messages; None while there is no answer.
+
+        To be called every turn. Raises if the entity cannot be peeked at, or the link was lost; the next page that is
+        asked for uses a new link.
+        """
+        if not self.is_waiting:
+            return None
+        try:
+            self._work()
+            if self._reply is None:
+                return None
+            page = _messages(self._reply, self.path)
+        except SyphonError:
+            self.close()
+            raise
+        self.is_waiting, self._reply = False, None
+        if page:
+            size = max(len(message.payload) for message in page)
+            self._count = min(self._most, PAGE, max(1, PAGE_BYTES // size))
+        return page
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._connection.wire.flush()
+        link, self._link, self.is_waiting = self._link, None, False
+        if link is not None:
+            link.close()
 
-    def _answered(self, reply: ManagementReply) -> None:
-        self._reply = reply
-
-    def _open(self) -> RequestLink:
+    def _work(self) -> None:
+        if self._link is not None and not self._is_asked and self._link.error is not None:
+            self._link.close()  # lost while nothing was asked for: the service detaches idle links
+            self._link = None
         if self._link is None:
-            self._converse(lambda: self._connection.tokens.allow(self._path))
-            self._link = RequestLink(self._connection.wire, f"{self._path}/$management")
-        return self._link
+            if not self.connection.tokens.allow(self.path):
+                return
+            self._link = RequestLink(self.connection.wire, f"{self.path}/$management")
+        if not self._is_asked:
+            self._is_asked = True
+            self._requests += 1
+            timeout = UInt(int(self.answer_within * 1000))
+            self._link.ask(
+                {"operation": "com.microsoft:peek-message", "com.microsoft:server-timeout": timeout},
+                Map.of({"from-sequence-number": Long(self._start), "message-count": Int(self._count)}),
+                partial(self._answered, self._requests),
+            )
+        self._link.work()
+        if self._reply is None and self._link.error is not None:
+            raise self._link.error
 
-    def _converse(self, done: Callable[[], bool], within: float | None = None) -> None:
-        """Reads and writes until `done` returns true."""
-        wire = self._connection.wire
-        deadline = wire.now() + (self._answer_within if within is None else within)
-        while not done():
-            if wire.failure is not None:
-                raise wire.failure
-            if wire.now() >= deadline:
-                text = f"{wire.name}: '{self._path}' has not answered for {self._answer_within:.0f} seconds."
-                raise DestinationSilent(text)
-            wait_for_traffic([wire], TURN)
-            self._connection.read()
-            self._connection.tick()
-            if self._link is not None:
-                self._link.work()
+    def _answered(self, request: int, reply: ManagementReply) -> None:
+        if request == self._requests:  # and not to one that its owner has dropped
+            self._reply = reply
+
+    def drop(self) -> None:
+        """The owner no longer wants the page that it asked for."""
+        self._requests += 1
+        self.is_waiting, self._is_asked, self._reply = False, False, None
+
+
+def _wait_for_page(peeker: Peeker, start: int, busy_pause: float) -> list[Peeked]:
+    try:
+        return _page(peeker, start)
+    except DestinationBusy:
+        now = peeker.connection.wire.now
+        until = now() + busy_pause
+        while now() < until:
+            _turn(peeker)
+        return _page(peeker, start)
+
+
+def _page(peeker: Peeker, start: int) -> list[Peeked]:
+    wire = peeker.connection.wire
+    deadline = wire.now() + peeker.answer_within
+    peeker.ask(start)
+    while (page := peeker.take()) is None:
+        if wire.now() >= deadline:
+            text = f"{wire.name}: '{peeker.path}' has not answered for {peeker.answer_within:.0f} seconds."
+            raise DestinationSilent(text)
+        _turn(peeker)
+    return page
+
+
+def _turn(peeker: Peeker) -> None:
+    """Reads and writes for a moment."""
+    connection = peeker.connection
+    if connection.wire.failure is not None:
+        raise connection.wire.failure
+    wait_for_traffic([connection.wire], TURN)
+    connection.read()
+    connection.tick()
 
 
 def _messages(reply: ManagementReply, path: str) -> list[Peeked]:

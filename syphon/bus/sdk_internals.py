@@ -44,6 +44,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus._pyamqp.client:AMQPClient": ("_connection", "_shutdown", "_idle_timeout", "_ssl_opts"),
     "azure.servicebus._pyamqp._connection:Connection": (
         "_transport",
+        "state",
         "_remote_max_frame_size",
         "_remote_idle_timeout",
     ),
@@ -113,8 +114,16 @@ class OpenSocket:
     """The peer was asked to send something at least once in so many seconds."""
 
 
-def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSocket:
-    """Lets the SDK open a connection for an entity, and takes its socket over."""
+def open_socket(
+    client: ServiceBusClient, entity: str, timeout: float, handshake_within: float | None = None
+) -> OpenSocket:
+    """Lets the SDK open a connection for an entity, and takes its socket over.
+
+    `timeout` limits the whole opening; an identity service may need much of it. `handshake_within` is a shorter limit
+    for the parts that only the peer can delay: for each answer during TLS, and then for SASL and the AMQP open. The SDK
+    itself limits the TCP connect, to one second for each address.
+    """
+    handshake_within = min(timeout, handshake_within or timeout)
     sdk: Any = client  # private attributes have no types
     browser = sdk._create_session_browser(entity, keep_alive=0)
     create_handler = browser._create_handler
@@ -127,22 +136,31 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
         handler._idle_timeout = IDLE_TIMEOUT
         handler.close = partial(_close_with_socket, handler, handler.close)
         if (ca_file := handler._ssl_opts.pop("ca_certs", None)) is not None:
-            handler._ssl_opts["context"] = _HandshakeInTime(ca_file, timeout)
+            handler._ssl_opts["context"] = _HandshakeInTime(ca_file, handshake_within)
 
     def cut_off() -> None:
         # There may be no handler or socket yet, or none any more. The watchdog must continue in all cases.
         with suppress(AttributeError, TypeError, OSError):
             socket.socket.shutdown(handler._connection._transport.sock, socket.SHUT_RDWR)
 
+    def is_in_handshake() -> bool:
+        with suppress(AttributeError):
+            connection = handler._connection
+            return bool(connection._transport.sock.fileno() >= 0 and connection.state.name != "OPENED")
+        return False  # no socket yet: the name is being looked up; or TLS has it, which has its own limit
+
     browser._create_handler = create_handler_with_heartbeats
-    watchdog = _Watchdog(timeout, cut_off)
+    watchdog = _Watchdog(timeout, cut_off, handshake_within, is_in_handshake)
     began = time.monotonic()
     watchdog.start()
     try:
         browser._open(timeout)
     except Exception as failed:
-        is_late = time.monotonic() - began >= timeout  # by the watchdog, or by the handshake's own limit
-        error = TimeoutError(f"no answer within {timeout:g} s") if is_late else failed
+        took = time.monotonic() - began
+        # Cut off by the watchdog, or by the handshake's own limit.
+        is_late = took >= timeout or watchdog.is_handshake_late or (took >= handshake_within and _is_timeout(failed))
+        limit = timeout if took >= timeout else handshake_within
+        error = TimeoutError(f"no answer within {limit:g} s") if is_late else failed
         raise explain(error, client.fully_qualified_namespace, entity) from None
     finally:
         watchdog.stop()
@@ -159,6 +177,15 @@ def open_socket(client: ServiceBusClient, entity: str, timeout: float) -> OpenSo
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
     largest, idle = connection._remote_max_frame_size or 65536, connection._remote_idle_timeout
     return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
+
+
+def _is_timeout(error: BaseException | None) -> bool:
+    """Whether a socket's time limit is the cause of an error. The SDK wraps it."""
+    while error is not None:
+        if isinstance(error, TimeoutError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _close_with_socket(handler: Any, close: Callable[[], None]) -> None:
@@ -194,17 +221,42 @@ class _Watchdog(threading.Thread):
     A load balancer whose service is down is such a peer. Without the watchdog the opening would never be tried again.
     """
 
-    def __init__(self, timeout: float, cut_off: Callable[[], None]) -> None:
+    LOOK = 0.25
+    """Seconds between two looks at the handshake."""
+
+    def __init__(
+        self, timeout: float, cut_off: Callable[[], None], handshake: float, is_in_handshake: Callable[[], bool]
+    ) -> None:
         super().__init__(name="watchdog", daemon=True)
+        self.is_handshake_late = False
         self._timeout = timeout
         self._cut_off = cut_off
+        self._handshake = handshake
+        self._is_in_handshake = is_in_handshake
         self._over = threading.Event()
 
     def run(self) -> None:
-        timeout = self._timeout
-        while not self._over.wait(timeout):
-            timeout = 1.0
+        if self._handshake < self._timeout:
+            self._watch_handshake()
+        else:
+            self._over.wait(self._timeout)
+        while not self._over.is_set():
             self._cut_off()
+            self._over.wait(1.0)
+
+    def _watch_handshake(self) -> None:
+        """Returns when one of the two limits is over."""
+        now = began = time.monotonic()
+        since: float | None = None
+        while now < began + self._timeout and not self._over.wait(self.LOOK):
+            now = time.monotonic()
+            if not self._is_in_handshake():
+                since = None
+            elif since is None:
+                since = now
+            elif now - since >= self._handshake:
+                self.is_handshake_late = True
+                return
 
     def stop(self) -> None:
         self._over.set()

@@ -18,7 +18,8 @@ from syphon.worker import BY_THE_OPERATOR, TurnedAway
 from .status import DestinationState, DestinationStatus
 
 FRESH = 150.0
-"""Seconds after which a message that was seen and left counts as gone: each is delivered again once a lock period."""
+"""Seconds after which a message that was seen and left counts as gone. Until then a job has received it again, or the
+listener has said that it waits still."""
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from syphon.config import Config, PairSettings
 from syphon.ledger import LedgerWriter
 from syphon.model import QueueKey, SyphonError, earliest
 from syphon.spark import ControlServer, QueueTotals, Totals
-from syphon.worker import Backoffs, PairWorker, Pauses, TurnedAway, Worker
+from syphon.worker import PairWorker, Pauses, TurnedAway, Worker
 
 from .backlog_counts import BacklogCounts
 from .destination_history import DestinationHistory, moment
@@ -170,7 +170,7 @@ class SideView:
         self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float
     ) -> SideStatus:
         if side is not None:
-            state, connected, error = SideState(side.status), side.is_connected, side.reason or side.error
+            state, connected, error = SideState(side.status), side.is_reachable, side.reason or side.error
         else:
             state, connected, error = SideState.STARTING if trouble is None else SideState.OPENED, False, trouble
         if (state, connected) != self.seen:
@@ -208,7 +208,7 @@ class PairView:
             wall,
             queue_totals,
             worker.backoffs.now() if worker else (),
-            self._turned_away(worker.backoffs) if worker else {},
+            self._turned_away(worker) if worker else {},
             pauses.destinations(self.name),
         )
         queues = [
@@ -228,10 +228,16 @@ class PairView:
             destinations=destinations,
         )
 
-    def _turned_away(self, backoffs: Backoffs) -> Mapping[tuple[str, str], TurnedAway]:
-        """Messages that started no job since the last look."""
+    def _turned_away(self, worker: PairWorker) -> Mapping[tuple[str, str], TurnedAway]:
+        """Messages that started no job since the last look, and all those that the listener knows to wait still."""
+        backoffs, listener = worker.backoffs, worker.listener
         first, self._turned_away_read = self._turned_away_read, backoffs.turned_away_count
-        return backoffs.turned_away(first, self._turned_away_read)
+        found = backoffs.turned_away(first, self._turned_away_read)
+        if listener is not None:
+            for queue in worker.queue_workers:
+                for path, waiting in listener.waiting(queue).items():
+                    found[queue, path] = TurnedAway(*waiting)
+        return found
 
     def _side(self, role: Literal["primary", "secondary"], worker: PairWorker | None) -> SideStatus:
         listener = worker.listener if worker is not None else None

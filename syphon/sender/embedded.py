@@ -1,7 +1,8 @@
 """The syphon inside an application (`enable_syphon`): the listener and the pump, without Spark.
 
-It is for small deployments, and ends with the application. While the primary cannot be reached it does not even listen:
-messages in the backlog are best left there. The pump has connections of its own, which are open only while it works.
+It is for small deployments, and ends with the application. While the primary cannot be reached it does not even listen
+(`Listener`): messages in the backlog are best left there. The pump has connections of its own, which are open only
+while it works.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import QueueName
-from syphon.bus import Connection, Namespace, Pair, SideFault
+from syphon.bus import HANDSHAKE_WITHIN, NOTICING_PAUSE, Connection, Namespace, Pair, SideFault
 from syphon.model import Faulted, MessageTooLarge, NotAllowedByEntity, Outcome, Result, SyphonError
 from syphon.transfer import Listener, Pump, PumpOptions
 
@@ -52,8 +53,7 @@ class EmbeddedSyphon:
             f"the backlog of {primary.fully_qualified_namespace}",
             self._new_pair(now),
             queues,
-            on_message=self._waiting.put,
-            is_paused=lambda _: not self._listener.pair.primary.is_connected,
+            on_message=lambda name, _: self._waiting.put(name),
             now=now,
         )
         self._pump: Pump | None = None
@@ -128,8 +128,8 @@ class EmbeddedSyphon:
         """Both namespaces, with connections of their own."""
         primary, secondary = self._clients
         return Pair(
-            Namespace(primary.fully_qualified_namespace, lambda: Connection(primary, ""), now),
-            Namespace(secondary.fully_qualified_namespace, lambda: Connection(secondary, self._queues[0]), now),
+            _namespace(primary, "", now),
+            _namespace(secondary, self._queues[0], now),
         )
 
     def _note(self, outcome: Outcome) -> None:
@@ -138,3 +138,13 @@ class EmbeddedSyphon:
         if outcome.result is Result.DEAD_LETTERED:
             self.dead_lettered += 1
             log.warning("A message of %s was dead-lettered: %s", outcome.queue, outcome.reason)
+
+
+def _namespace(client: ServiceBusClient, entity: str, now: Callable[[], float]) -> Namespace:
+    """A namespace whose return after an outage is noticed within five seconds (D16)."""
+    return Namespace(
+        client.fully_qualified_namespace,
+        lambda: Connection(client, entity, handshake_within=HANDSHAKE_WITHIN),
+        now,
+        longest_pause=NOTICING_PAUSE,
+    )

@@ -4,6 +4,7 @@ from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .listener import Listener
 from .options import PumpOptions
+from .peek_watch import Gate, OpenGate, Ring, Waiting
 from .pump import Pump
 from .queue_transfer import QueueTransfer
 from .replay import Replay, ReplayResult
@@ -16,14 +17,18 @@ __all__ = [
     "DestinationBackoff",
     "Doorbell",
     "Ended",
+    "Gate",
     "Listener",
+    "OpenGate",
     "Pump",
     "PumpCounters",
     "PumpOptions",
     "QueueTransfer",
     "Replay",
     "ReplayResult",
+    "Ring",
     "Route",
+    "Waiting",
     "route_to_backlog",
     "route_to_destination",
     "wall_clock",

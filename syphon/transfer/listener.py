@@ -1,6 +1,8 @@
 """The listener of one pair: a doorbell at every backlog queue, and the five-second rule (C1, D3, D8).
 
-It has a thread and two connections of its own. It costs four receives an hour for a queue, and hardly any CPU.
+It has a thread and two connections of its own. It costs four receives an hour for a queue, and hardly any CPU. While
+the primary cannot be reached it does not listen at all: no message could be moved, so it receives and peeks at none
+(D16).
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from syphon.bus import Connection, Namespace, Pair, SideFault, wait_for_traffic
 from syphon.model import Faulted, SyphonError
 
 from .doorbell import LONG_POLL, Doorbell
+from .peek_watch import Gate, Ring, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +36,8 @@ class Listener:
         name: str,
         pair: Pair,
         queues: Iterable[str],
-        on_message: Callable[[str], None],
-        is_worth_a_job: Callable[[str, bytes], bool] = lambda queue, payload: True,  # noqa: ARG005
+        on_message: Callable[[str, Ring], None],
+        gate: Gate | None = None,
         long_poll: float = LONG_POLL,
         is_paused: Callable[[str], bool] = lambda queue: False,  # noqa: ARG005
         now: Callable[[], float] = time.monotonic,
@@ -47,10 +49,12 @@ class Listener:
         self._now = now
         self._on_message = on_message
         self._is_paused = is_paused
-        self._doorbells = {queue: Doorbell(queue, now, long_poll, partial(is_worth_a_job, queue)) for queue in queues}
-        self._to_arm: set[str] = set()
+        self._doorbells = {queue: Doorbell(queue, now, gate, long_poll) for queue in queues}
+        self._to_arm: dict[str, bool] = {}
         self._is_silent = False
         self._troubled: dict[str, tuple[float, str]] = {}
+        self._out_of_reach: set[Namespace] = set()
+        """The sides that the log last called out of reach."""
         self._ticked_at = now()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"listen {name}", daemon=True)
@@ -66,9 +70,26 @@ class Listener:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
-    def arm(self, queue: str) -> None:
-        """Listens to a queue again."""
-        self._to_arm.add(queue)
+    def arm(self, queue: str, browse: bool = False) -> None:
+        """Listens to a queue again.
+
+        `browse`: messages were left for destinations that back off. The listener then looks through the queue by
+        peeking before it receives again. If the transfer received nothing, it must be false: a message that can be
+        moved and is locked (by a slot that was killed) would be peeked at and ring again and again.
+        """
+        self._to_arm[queue] = browse
+
+    def reached_primary(self) -> None:
+        """A slot has just talked to the primary: it counts as reachable, and our own side tries again at once."""
+        self.pair.primary.reached_elsewhere()
+
+    def missed_primary(self) -> None:
+        """A slot cannot reach the primary: our own side connects again before any doorbell rings."""
+        self.pair.primary.missed_elsewhere()
+
+    def waiting(self, queue: str) -> dict[str, Waiting]:
+        """The messages of a queue that wait for destinations which cannot take them, by destination (its key)."""
+        return self._doorbells[queue].waiting
 
     def silence(self) -> None:
         """Listens to no queue any more: the owner stops."""
@@ -116,36 +137,33 @@ class Listener:
     def _connection(self, side: Namespace) -> Connection | None:
         if side.has_ended:
             return None
-        before = side.error
         try:
             connection = side.connection()
         except Faulted as error:
             log.error("%s: %s is faulted and cannot be used any more: %s", self.name, side.name, error)
             return None
-        if side.error is not before:
-            if side.error is None:
-                log.info("%s: %s can be reached again", self.name, side.name)
-            elif before is None:
-                log.warning("%s: %s is out of reach; trying again: %s", self.name, side.name, side.error)
+        why = side.error  # other threads may set it to None
+        if side in self._out_of_reach and side.is_reachable:
+            self._out_of_reach.discard(side)
+            log.info("%s: %s can be reached again", self.name, side.name)
+        elif side not in self._out_of_reach and why is not None:
+            self._out_of_reach.add(side)
+            log.warning("%s: %s is out of reach; trying again: %s", self.name, side.name, why)
         return connection
 
     def _listen(self, connection: Connection) -> None:
-        now = self._now()
+        now, is_away = self._now(), not self.pair.primary.is_reachable
         for queue, doorbell in self._doorbells.items():
-            if self._is_silent:
-                doorbell.silence()
-            elif self._is_paused(queue):
-                if doorbell.is_armed:
-                    self._to_arm.add(queue)  # for the end of the pause
-                doorbell.silence()
-            elif queue in self._to_arm:
-                self._to_arm.discard(queue)
-                doorbell.arm()
+            if (browse := self._to_arm.pop(queue, None)) is not None:
+                doorbell.arm(browse)
+            if is_away or self._is_silent or self._is_paused(queue):
+                doorbell.hold()
+                continue
             if queue in self._troubled and now < self._troubled[queue][0]:
                 continue
             try:
-                if doorbell.listen(connection):
-                    self._on_message(queue)
+                if (ring := doorbell.listen(connection)) is not None:
+                    self._on_message(queue, ring)
                 self._troubled.pop(queue, None)
             except Faulted as error:
                 self.pair.secondary.fault(error)

@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 MOST_REMEMBERED = 2000
 """Destinations that are remembered, so that each back-off is logged once. With more, only those that still back off."""
 MOST_TURNED_AWAY = 10_000
-"""Messages that started no job and are remembered. Each of them returns once in a lock period."""
+"""Messages that started no job and are remembered. The listener looks at each of them once, by peeking, and says how
+many still wait (`Listener.waiting`)."""
 
 
 class TurnedAway(NamedTuple):
@@ -37,7 +38,7 @@ class TurnedAway(NamedTuple):
 
 
 class Backoffs:
-    """The destinations of one pair that back off, each until a moment. Safe for threads."""
+    """The destinations of one pair that back off, each until a moment: the `Gate` of its listener. Safe for threads."""
 
     def __init__(self, pair: str, pauses: Pauses | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._pair = pair
@@ -91,17 +92,22 @@ class Backoffs:
         if destination is None:
             return True
         path = destination.key
+        if self.can_move(path):
+            return True
         with self._lock:
-            known = self._until.get(path)
-            backs_off = known is not None and known[0] > self._now()
-            if not backs_off and not self._pauses.holds_destination(self._pair, path):
-                return True
             restored = restore(payload, enqueued_at=None, now=0)
             if isinstance(restored, Unrestorable):
                 return True
             self._turned_away.append((self.turned_away_count, queue, path, restored.stamps.enqueued_at))
             self.turned_away_count += 1
         return False
+
+    def can_move(self, destination: str) -> bool:
+        """Whether a destination (the key of its path) neither backs off nor is paused."""
+        with self._lock:
+            known = self._until.get(destination)
+            backs_off = known is not None and known[0] > self._now()
+        return not backs_off and not self._pauses.holds_destination(self._pair, destination)
 
     def turned_away(self, first: int, end: int) -> dict[tuple[str, str], TurnedAway]:
         """The messages with these numbers (`end` excluded) that started no job, by queue and destination.

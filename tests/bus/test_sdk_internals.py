@@ -185,14 +185,14 @@ def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C
     find = socket.getaddrinfo
 
     class Watchdog(sdk_internals._Watchdog):
-        def __init__(self, timeout: float, cut_off: Callable[[], None]) -> None:
+        def __init__(self, timeout: float, cut_off: Callable[[], None], *handshake: Any) -> None:
             def cut_off_and_count() -> None:
                 try:
                     cut_off()
                 finally:
                     cut.set()
 
-            super().__init__(timeout, cut_off_and_count)
+            super().__init__(timeout, cut_off_and_count, *handshake)
 
     def find_late(*arguments: Any, **options: Any) -> Any:
         cut.wait()

@@ -19,7 +19,9 @@ def listening(
 ) -> Iterator[tuple[Listener, list[str]]]:
     heard: list[str] = []
     pair = Pair(namespaces.namespace("contoso", ""), namespaces.namespace("contoso-dr", queues[0]))
-    listener = Listener("contoso", pair, queues, heard.append, is_paused=lambda queue: queue in paused)
+    listener = Listener(
+        "contoso", pair, queues, lambda queue, _: heard.append(queue), is_paused=lambda queue: queue in paused
+    )
     assert not listener.is_running  # no thread starts before `start`
     listener.start()
     try:
