@@ -234,7 +234,7 @@ class PairView:
         first, self._turned_away_read = self._turned_away_read, backoffs.turned_away_count
         found = backoffs.turned_away(first, self._turned_away_read)
         if listener is not None:
-            for queue in worker.queue_workers:
+            for queue in worker.queues:
                 for path, waiting in listener.waiting(queue).items():
                     found[queue, path] = TurnedAway(*waiting)
         return found

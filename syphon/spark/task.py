@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from syphon.bus import NamespaceStatus, Pair, SideFault, namespace_of
 from syphon.config import PairSettings
 from syphon.ledger import Origin, packed_rows
-from syphon.model import MOST_DESTINATIONS, EntityPath, Faulted, Outcome, Stats, SyphonError
+from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
 from syphon.transfer import DestinationBackoff, Pump, PumpOptions, QueueTransfer, wall_clock
 
 from .control_protocol import ControlAddress, HandOver, QueueReport, SlotOrder, SlotReport
@@ -186,8 +186,8 @@ class Slot:
             return
         self._taken_up[handed.queue] = handed.number
         # How long destinations take to answer is counted for the whole slot: it is kept with its first queue.
-        send = {} if self._stats else {"send": self._pump.destinations.send_times}
-        self._stats.setdefault(handed.queue, Stats(**send))
+        send = Durations() if self._stats else self._pump.destinations.send_times
+        self._stats.setdefault(handed.queue, Stats(send=send))
         self._pump.serve(handed.queue, most_left=handed.most_left)
 
     # --- outcomes and reports ------------------------------------------------------------------------------------
@@ -219,12 +219,12 @@ class Slot:
 
     def _queue_report(self, queue: QueueTransfer) -> QueueReport:
         return QueueReport(
-            queue=queue.name,
-            number=self._taken_up[queue.name],
+            queue=queue.queue,
+            number=self._taken_up[queue.queue],
             is_served=queue.is_served,
             ended=queue.ended,
             counters=queue.counters.counters(),
             in_hand=queue.counters.in_hand,
-            stats=self._stats[queue.name],
+            stats=self._stats[queue.queue],
             error="" if queue.error is None else str(queue.error),
         )

@@ -46,6 +46,8 @@ class Listening(Protocol):
 
     def reached_primary(self) -> None: ...
 
+    def missed_primary(self) -> None: ...
+
 
 RunJob = Callable[[str, tuple[HandOver, ...], tuple[DestinationBackoff, ...]], JobResult]
 """Runs one job with one slot on some queues, until it has ended."""
@@ -205,6 +207,7 @@ class Dispatcher:
         if work.is_working:
             return
         if report.ended is Ended.PRIMARY_AWAY:
+            self._listening.missed_primary()
             work.arm_at = self._now() + FIRST_RETRY
         elif report.ended is Ended.LEASE or (slot.is_leaving and report.ended is Ended.STOPPED):
             work.ring = Ring.NEW

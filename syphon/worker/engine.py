@@ -35,9 +35,9 @@ def running_engine(pipeline: PipelineSettings, pauses: Pauses | None = None) -> 
         # Executors of a cluster reach the control server at the address of Spark's driver, so it listens there.
         host = "127.0.0.1" if cores_of(pipeline.master) is not None else str(spark.conf.get("spark.driver.host"))
         listen = str(spark.conf.get("spark.driver.bindAddress", host))
-        with ControlServer(host, listen, pauses=pauses) as control_server:
-            ledger = Ledger(spark, pipeline.ledger)
-            writer = LedgerWriter(ledger)
+        ledger = Ledger(spark, pipeline.ledger)
+        writer = LedgerWriter(ledger)
+        with ControlServer(host, listen, pauses=pauses, on_progress=writer.progress) as control_server:
             writer.start()
             try:
                 yield Engine(spark, control_server, Jobs(spark, control_server, writer), ledger, writer)

@@ -166,7 +166,10 @@ class PairWorker:
         settings = self.settings
         listener = Listener(
             settings.name,
-            Pair(namespace_of(settings.primary, settings.primary_entity), namespace_of(settings.secondary, queues[0])),
+            Pair(
+                namespace_of(settings.primary, settings.primary_entity, notices_return=True),
+                namespace_of(settings.secondary, queues[0], notices_return=True),
+            ),
             queues,
             on_message=lambda queue, ring: dispatcher.ring(queue, ring),
             gate=self.backoffs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +20,6 @@ from syphon.emulator import (
     Fault,
     NamespaceSettings,
     Operation,
-    Outage,
     QueueDescription,
 )
 from syphon.model.errors import NotAuthorized
@@ -118,8 +117,9 @@ def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
 ) -> None:
     """A report that is too large is refused, and a slot without answers stops: any sender could cause that."""
     put(emulator, *(f"{'𝒙' * 240}{number}" for number in range(700)))
-    emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.BUSY))
-    rows = sum(batch.num_rows for batch in slot(emulator, server.address).rows())
+    busy = Fault(Action.ERROR, Operation.ATTACH, condition="com.microsoft:server-busy")
+    emulator.call(lambda: emulator["contoso"].namespace.faults.add(busy))
+    rows = counted(slot(emulator, server.address).rows())
     (report,) = server.close_job("j")
     assert report.finished
     assert (rows, report.counters.received) == (700, 700)
@@ -132,18 +132,22 @@ def test_the_five_second_rule_holds_in_a_slot_as_well(
     put(emulator, "orders")
     hung = Fault(Action.HANG, Operation.SETTLE, BACKLOG)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.add(hung))
-    emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.HANG))
+    silent = Fault(Action.HANG, Operation.SEND, "orders")
+    emulator.call(lambda: emulator["contoso"].namespace.faults.add(silent))
     running = slot(emulator, server.address)
     primary, secondary = running._pair.sides
-    rows = 0
-    for batch in during(running, lambda: primary.fault(NotAuthorized("the key was refused"))):
-        rows += batch.num_rows
+    rows = counted(during(running, lambda: primary.fault(NotAuthorized("the key was refused"))))
     (report,) = server.close_job("j")
     assert hung.struck == 1
     assert "the key was refused" in str(secondary.reason)
     assert secondary.since - primary.since >= 5.0
     assert report.fault is not None
     assert (report.fault.side, report.fault.denied, rows) == ("primary", True, 1)
+
+
+def counted(batches: Iterable[Any]) -> int:
+    """How many outcomes the packed rows of a slot hold."""
+    return sum(sum(batch.column(0).to_pylist()) for batch in batches)
 
 
 def during(running: Slot, strike: Callable[[], None]) -> Iterator[Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from syphon.bus import SideFault
 from syphon.model.outcome import Counters
-from syphon.spark.control_protocol import HandOver, QueueReport, SlotReport
+from syphon.spark.control_protocol import HandOver, QueueReport, SlotOrder, SlotReport
 from syphon.spark.jobs import JobResult, SparkLost
 from syphon.spark.slot_control import SlotControl
 from syphon.transfer import DestinationBackoff, Ended, Ring
@@ -28,7 +28,7 @@ class Listening:
     def __init__(self) -> None:
         self.armed = list[tuple[str, bool]]()
         self.faults = list[SideFault]()
-        self.times_reached = 0
+        self.times_reached = self.times_missed = 0
 
     def arm(self, queue: str, browse: bool = False) -> None:
         self.armed.append((queue, browse))
@@ -38,6 +38,9 @@ class Listening:
 
     def reached_primary(self) -> None:
         self.times_reached += 1
+
+    def missed_primary(self) -> None:
+        self.times_missed += 1
 
 
 class Running:
@@ -58,7 +61,7 @@ class Running:
     def is_told_to_stop(self) -> bool:
         return self._order().stop
 
-    def _order(self) -> Any:
+    def _order(self) -> SlotOrder:
         return self._scene.control.order_for(self._report())
 
     def reports(self, **more: Any) -> None:
@@ -321,7 +324,7 @@ def test_without_the_primary_a_queue_is_listened_to_again_soon_and_not_at_once(s
     scene.rings(FIRST)
     scene.jobs[0].reports()
     scene.jobs[0].ends_service(FIRST, Ended.PRIMARY_AWAY)
-    assert scene.listening.armed == []
+    assert (scene.listening.armed, scene.listening.times_missed) == ([], 1)
     scene.passes(FIRST_RETRY)
     assert scene.listening.armed == [(FIRST, False)]
 
