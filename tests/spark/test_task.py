@@ -127,7 +127,8 @@ def test_the_five_second_rule_holds_in_a_slot_as_well(
     put(emulator, "orders")
     hung = Fault(Action.HANG, Operation.SETTLE, BACKLOG)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.add(hung))
-    emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.HANG))
+    unsent = Fault(Action.HANG, Operation.ATTACH, "orders")
+    emulator.call(lambda: emulator["contoso"].namespace.faults.add(unsent))
     running = slot(emulator, server.address)
     primary, secondary = running._pair.sides
     rows = 0
