@@ -8,10 +8,10 @@ accepted, completed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
-from syphon.bus import Arrival, Connection, Namespace, wait_for_traffic
+from syphon.bus import Arrival, Namespace
 from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, SyphonError, Waits
 
 from .batches import MessageTransfer
@@ -20,6 +20,7 @@ from .destinations import DestinationBackoff, Destinations
 from .options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
+from .sides import Sides
 from .traces import Traces
 from .unsettled import Ended, PumpCounters, wall_clock
 from .window import RateLimiter, SharedLimit, SharedWindow
@@ -28,10 +29,6 @@ __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "Destina
 
 TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
-TURN = 0.2
-"""Seconds for which the pump waits for traffic at most."""
-OPENING_TURN = 0.02
-"""The same while a connection is being opened: no socket announces that it is there."""
 PRIMARY_AWAY_AFTER = 5.0
 """Seconds without a connection to the primary after which the service of every queue ends."""
 STOPPED_TAKING = "The pump had stopped taking messages."
@@ -62,8 +59,7 @@ class Pump:
         """All queues that it has served so far. Another thread may read it: the pump replaces it, and changes none."""
         self._served: dict[str, QueueTransfer] = {}
         self._options = options or PumpOptions()
-        self._secondary = secondary
-        self._primary = primary
+        self._sides = Sides(secondary, primary, now)
         self._record_outcome = record
         self._now = now
         self.traces = Traces()
@@ -72,12 +68,11 @@ class Pump:
         self.destinations = Destinations(self._options, self.traces, route.objection)
         self._window = SharedWindow(self._options.window, self._options.window_bytes)
         self._limit = SharedLimit(self._options.limit)
-        self._started = self._idle_since = self._away_since = now()
+        self._started = self._idle_since = now()
         self._limiter = RateLimiter(self._started)
         self._stopped_at: float | None = None
         self._ticked_at = 0.0
         self._is_over = False
-        self._fault: Faulted | None = None
 
     # --- its queues ----------------------------------------------------------------------------------------------
 
@@ -103,7 +98,7 @@ class Pump:
 
     def _new_queue(self, queue: str, source: str) -> QueueTransfer:
         return QueueTransfer(
-            queue, source, self._secondary, self._options, self._record_outcome, self.traces, self._now
+            queue, source, self._sides.secondary, self._options, self._record_outcome, self.traces, self._now
         )
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -130,17 +125,16 @@ class Pump:
                 yield
         finally:
             self._close()
-        if self._fault is not None:
-            raise self._fault
+        if self._sides.fault is not None:
+            raise self._sides.fault
         errors = [queue.error for queue in self.queues.values() if queue.error is not None]
         if errors and len(errors) == len(self.queues):
             raise errors[0]
 
     def _done(self) -> bool:
         now = self._now()
-        if self._stopped_at is None and not self.accepting:
-            self._stopped_at = now
-            self._end_all(Ended.STOPPED if self.stopping else Ended.LEASE)
+        if not self.accepting:
+            self._end_all(Ended.STOPPED if self.stopping else Ended.LEASE, now)
         for queue in list(self._served.values()):
             reason = self._reason_to_end(queue, now) if queue.ended is None else None
             if reason is not None:
@@ -157,7 +151,7 @@ class Pump:
         limit = self._options.limit
         if limit is not None and sum(each.counters.received for each in self.queues.values()) >= limit:
             return Ended.LIMIT
-        if not self.is_primary_connected and now - self._away_since > PRIMARY_AWAY_AFTER:
+        if self._sides.primary_away_for(now) > PRIMARY_AWAY_AFTER:
             return Ended.PRIMARY_AWAY
         return queue.reason_to_end(now)
 
@@ -167,11 +161,14 @@ class Pump:
         if reason in (Ended.STOPPED, Ended.LEASE):
             self._give_back_unsent(STOPPED_TAKING, queue)
         elif reason is Ended.PRIMARY_AWAY:
-            self._give_back_unsent(str(self._primary.error or NOT_CONNECTED), queue)
+            self._give_back_unsent(str(self._sides.primary.error or NOT_CONNECTED), queue)
 
-    def _end_all(self, reason: Ended) -> None:
+    def _end_all(self, reason: Ended, now: float) -> None:
         for queue in self._served.values():
-            self._end(queue, reason)
+            if self._stopped_at is None or queue.ended is None:
+                self._end(queue, reason)
+        if self._stopped_at is None:
+            self._stopped_at = now
 
     def _finish(self, queue: QueueTransfer) -> None:
         queue.close()
@@ -209,7 +206,7 @@ class Pump:
 
     @property
     def is_primary_connected(self) -> bool:
-        return self._primary.is_connected
+        return self._sides.primary.is_connected
 
     @property
     def window_is_full(self) -> bool:
@@ -235,38 +232,15 @@ class Pump:
     # --- traffic -------------------------------------------------------------------------------------------------
 
     def _wait_for_traffic(self) -> None:
-        sides = self._secondary.connection(), self._primary_connection()
-        turn = OPENING_TURN if None in sides else TURN
-        # A replay into the backlog has one connection for both sides.
-        connections = [connection for connection in dict.fromkeys(sides) if connection is not None]
-        if connections:
-            wait_for_traffic([connection.wire for connection in connections], turn)
-        else:
-            time.sleep(turn)
-        for connection in connections:
-            if connection.wire.failure is None:
-                connection.read()
-        now = self._now()
+        connections, now = self._sides.wait_for_traffic(), self._now()
         if now - self._ticked_at >= TICK:
             self._ticked_at = now
             for connection in connections:
                 connection.tick()
             self._check_locks(now)
 
-    def _primary_connection(self) -> Connection | None:
-        """The primary's connection. If the primary is faulted, the pump can only give back what it has in hand."""
-        try:
-            connection = self._primary.connection()
-        except Faulted as fault:
-            self._fault = fault
-            self.stopping = True
-            return None
-        if connection is not None:
-            self._away_since = self._now()
-        return connection
-
     def _check_locks(self, now: float) -> None:
-        connection = self._secondary.connection()
+        connection = self._sides.secondary.connection()
         for queue in self._served.values():
             try:
                 queue.check_locks(connection, now, TICK)
@@ -355,13 +329,14 @@ class Pump:
 
     def _forward(self) -> None:
         now = self._now()
-        connection = self._primary_connection()
+        connection, error = self._sides.primary_connection(), self._sides.primary.error
         for destination, results in self.destinations.work(connection, now):
             self._note(destination, results)
-        if self._fault is not None:
-            self._give_back_unsent(str(self._fault))
-        elif connection is None and self._primary.error is not None:
-            self._give_back_unsent(str(self._primary.error))
+        if self._sides.fault is not None:
+            self.stopping = True
+            self._give_back_unsent(str(self._sides.fault))
+        elif connection is None and error is not None:
+            self._give_back_unsent(str(error))
 
     def _note(self, destination: Destination, results: SendResults) -> None:
         wall = wall_clock()
@@ -398,14 +373,4 @@ class Pump:
         self.destinations.close()
         for queue in list(self._served.values()):
             self._finish(queue)
-        _flush((self._secondary, self._primary))
-
-
-def _flush(namespaces: Iterable[Namespace]) -> None:
-    for namespace in namespaces:
-        try:
-            connection = namespace.connection()
-        except SyphonError:
-            continue
-        if connection is not None:
-            connection.wire.flush()
+        self._sides.flush()

@@ -170,7 +170,7 @@ class Replay(Pump):
 
     def _give_back_unsent(self, why: str, queue: QueueTransfer | None = None) -> None:
         """Nothing, unless the target is faulted: a replay that is stopped still sends the messages in hand."""
-        if self._fault is not None:
+        if self._sides.fault is not None:
             super()._give_back_unsent(why, queue)
 
     def _leave(self, transfer: MessageTransfer, error: SyphonError) -> None:

@@ -292,3 +292,18 @@ def test_a_destination_that_is_back_is_found_with_one_message_and_the_others_fol
         pump.stop()
         list(turns)
     assert pump.counters.left == 1
+
+
+def test_a_queue_that_is_handed_over_after_the_lease_is_not_received_from(manual: ManualTimeNamespaces) -> None:  # D15
+    create(manual, SECOND)
+    manual.put(aliased("x", "orders"), queue=SECOND)
+    with manual.pump() as (pump, _):
+        turns = pump.turns()
+        while not manual.credit():
+            next(turns)
+        manual.advance(61)
+        assert not pump.accepting
+        pump.serve(SECOND)
+        list(turns)
+    assert {queue.ended for queue in pump.queues.values()} == {Ended.LEASE}
+    assert pump.counters.received == 0

@@ -19,7 +19,7 @@ def test_nothing_is_received_and_the_service_ends_after_five_seconds(manual: Man
     begin_outage(manual)
     with manual.pump() as (pump, outcomes):
         turns = pump.turns()
-        while not (manual.links() and pump._primary.error is not None):
+        while not (manual.links() and pump._sides.primary.error is not None):
             next(turns)
         for _ in range(20):
             next(turns)

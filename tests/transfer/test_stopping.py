@@ -109,7 +109,7 @@ def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(namespa
         turns = pump.turns()
         while pump.counters.received < 50:
             next(turns)
-        pump._primary.fault(NotAuthorized("contoso: the key was refused"))
+        pump._sides.primary.fault(NotAuthorized("contoso: the key was refused"))
         with pytest.raises(NotAuthorized, match="the key was refused"):
             list(turns)
     assert (pump.counters.received, pump.counters.left) == (50, 50)

@@ -1,0 +1,66 @@
+"""The two connections of a pump: it waits for traffic on both, and knows for how long the primary has been away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from syphon.bus import Connection, Namespace, wait_for_traffic
+from syphon.model import Faulted, SyphonError
+
+TURN = 0.2
+"""Seconds for which the pump waits for traffic at most."""
+OPENING_TURN = 0.02
+"""The same while a connection is being opened: no socket announces that it is there."""
+
+
+class Sides:
+    """The secondary, from which a pump receives, and the primary, to which it sends."""
+
+    def __init__(self, secondary: Namespace, primary: Namespace, now: Callable[[], float]) -> None:
+        self.secondary = secondary
+        self.primary = primary
+        self.fault: Faulted | None = None
+        """Why the primary cannot be used any more, if it cannot."""
+        self._now = now
+        self._connected_at = now()
+
+    def primary_connection(self) -> Connection | None:
+        """The primary's connection. If the primary is faulted, the pump can only give back what it has in hand."""
+        try:
+            connection = self.primary.connection()
+        except Faulted as fault:
+            self.fault = fault
+            return None
+        if connection is not None:
+            self._connected_at = self._now()
+        return connection
+
+    def primary_away_for(self, now: float) -> float:
+        """For how many seconds the primary has not been connected."""
+        return 0.0 if self.primary.is_connected else now - self._connected_at
+
+    def wait_for_traffic(self) -> list[Connection]:
+        """Waits until there is traffic, and reads it. Returns the open connections."""
+        sides = self.secondary.connection(), self.primary_connection()
+        turn = OPENING_TURN if None in sides else TURN
+        # A replay into the backlog has one connection for both sides.
+        connections = [connection for connection in dict.fromkeys(sides) if connection is not None]
+        if connections:
+            wait_for_traffic([connection.wire for connection in connections], turn)
+        else:
+            time.sleep(turn)
+        for connection in connections:
+            if connection.wire.failure is None:
+                connection.read()
+        return connections
+
+    def flush(self) -> None:
+        """Writes the last frames."""
+        for namespace in (self.secondary, self.primary):
+            try:
+                connection = namespace.connection()
+            except SyphonError:
+                continue
+            if connection is not None:
+                connection.wire.flush()
