@@ -95,8 +95,8 @@ class Doorbell:
 
     @property
     def is_silent(self) -> bool:
-        """Whether no message is on the way to it."""
-        return not self.is_armed and (self._receiver is None or self._receiver.is_drained)
+        """Whether it has no credit, and no message is on the way to it."""
+        return self._receiver is None or self._receiver.is_drained
 
     @property
     def kept(self) -> int:

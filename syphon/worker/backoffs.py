@@ -29,6 +29,10 @@ MOST_TURNED_AWAY = 10_000
 many still wait (`Listener.waiting`)."""
 
 
+LONGEST_PAUSE = 120.0
+"""Seconds between two tries of a destination, at most (S9)."""
+
+
 class TurnedAway(NamedTuple):
     """Messages of one queue and destination that started no job."""
 
@@ -51,11 +55,16 @@ class Backoffs:
         self._until: dict[str, tuple[float, DestinationBackoff]] = {}
         self._lock = threading.Lock()
 
-    def learn(self, found: Iterable[DestinationBackoff]) -> None:
-        """Remembers back-offs that a slot has reported. Logs those that are new."""
-        for destination in found:
+    def learn(self, found: Iterable[DestinationBackoff], again: bool = False) -> None:
+        """Remembers back-offs that a slot has reported. Logs those that are new.
+
+        `again`: the slot was to try destinations whose back-off was over, and moved nothing. Each failure in a row
+        doubles the pause (S9), and a new slot does not know of the failures before it.
+        """
+        for reported in found:
             with self._lock:
-                known = self._until.get(EntityPath.of(destination.path).key)
+                known = self._until.get(EntityPath.of(reported.path).key)
+                destination = _next_failure(known[1], reported) if again and known is not None else reported
                 until = self._now() + destination.seconds
                 if known is None or until > known[0]:
                     self._until[EntityPath.of(destination.path).key] = until, destination
@@ -123,3 +132,12 @@ class Backoffs:
             count, oldest = found.get((queue, path), TurnedAway(0, enqueued_at))
             found[queue, path] = TurnedAway(count + 1, min(oldest, enqueued_at))
         return found
+
+
+def _next_failure(known: DestinationBackoff, reported: DestinationBackoff) -> DestinationBackoff:
+    """The report of a slot that may not know how often the destination has failed before."""
+    if reported.failures > known.failures:
+        return reported
+    missing = known.failures + 1 - reported.failures
+    seconds = max(reported.seconds, min(reported.seconds * 2.0 ** min(missing, 10), LONGEST_PAUSE))
+    return reported._replace(failures=known.failures + 1, seconds=seconds)

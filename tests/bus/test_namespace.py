@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from syphon.bus.connection import Connection
 from syphon.bus.factory import namespace_of
-from syphon.bus.namespace import Namespace, NamespaceClosed, NamespaceStatus
+from syphon.bus.namespace import HEARSAY, Namespace, NamespaceClosed, NamespaceStatus
 from syphon.config import Credential
 from syphon.config import SideSettings as Settings
 from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, Operation, Outage
@@ -95,6 +95,111 @@ def test_a_namespace_that_is_out_is_tried_again_after_pauses_that_double_up_to_t
         clock += 0.001
     assert namespace.status is NamespaceStatus.OPENED
     namespace.close()
+
+
+def test_where_the_return_must_be_noticed_the_pauses_stay_short() -> None:  # D16
+    tried: list[float] = []
+    clock = 1000.0
+
+    def connect() -> Connection:
+        tried.append(clock)
+        raise DestinationUnreachable("contoso: connection refused")
+
+    namespace = Namespace("contoso", connect, lambda: clock, longest_pause=3.0)
+    for pause in (1, 2, 3, 3, 3):
+        try_once(namespace, tried)
+        clock += pause
+    assert [later - earlier for earlier, later in pairwise(tried)] == [1, 2, 3, 3]
+    namespace.close()
+
+
+def test_a_try_that_took_long_has_waited_already() -> None:  # D16
+    tried: list[float] = []
+    clock = 1000.0
+
+    def connect() -> Connection:
+        nonlocal clock
+        tried.append(clock)
+        clock += 2.5
+        raise DestinationUnreachable("contoso: no answer within 2.5 s")
+
+    namespace = Namespace("contoso", connect, lambda: clock, longest_pause=3.0)
+
+    def has_tried(times: int) -> bool:
+        return namespace.connection() is None and len(tried) == times and opening() == 0
+
+    eventually(lambda: has_tried(3))
+    assert has_tried(3)
+    clock += 0.5
+    eventually(lambda: has_tried(4))
+    assert [later - earlier for earlier, later in pairwise(tried)] == [2.5, 2.5, 3]
+    namespace.close()
+
+
+def test_a_pause_that_the_service_asked_for_is_kept_even_if_pauses_are_short() -> None:  # S5
+    tried: list[float] = []
+    clock = 1000.0
+
+    def connect() -> Connection:
+        tried.append(clock)
+        raise DestinationBusy
+
+    namespace = Namespace("contoso", connect, lambda: clock, longest_pause=3.0)
+    try_once(namespace, tried)
+    clock += 9.9
+    assert namespace.connection() is None
+    assert (opening(), len(tried)) == (0, 1)
+    clock += 0.1
+    try_once(namespace, tried)
+    namespace.close()
+
+
+def test_one_that_was_reached_elsewhere_counts_as_reachable_and_is_tried_at_once() -> None:  # D16
+    tried: list[float] = []
+    clock = 1000.0
+
+    def connect() -> Connection:
+        tried.append(clock)
+        raise DestinationUnreachable("contoso: connection refused")
+
+    namespace = Namespace("contoso", connect, lambda: clock)
+    for _ in range(5):
+        try_once(namespace, tried)
+        clock += 120
+    try_once(namespace, tried)
+    assert not namespace.is_reachable
+    namespace.reached_elsewhere()
+    assert (namespace.is_reachable, namespace.is_connected, namespace.error) == (True, False, None)
+    tries = len(tried) + 1
+    eventually(lambda: namespace.connection() is None and len(tried) == tries and opening() == 0)
+    namespace.connection()
+    assert namespace.error is None  # its own try has failed, and the other connection is newer than the failure
+    clock += HEARSAY
+    assert not namespace.is_reachable
+    try_once(namespace, tried)  # the pauses have begun from the shortest again
+    assert namespace.error is None  # told by `try_once`
+    namespace.reached_elsewhere()
+    namespace.fault(NotAuthorized("the key was rotated"))
+    assert not namespace.is_reachable
+    namespace.close()
+
+
+def test_one_that_was_missed_elsewhere_is_opened_anew(emulator: BackgroundEmulator) -> None:
+    namespace = reached(emulator)
+    eventually(lambda: namespace.connection() is not None)
+    first = namespace.connection()
+    namespace.missed_elsewhere()
+    assert namespace.connection() is None
+    eventually(lambda: namespace.connection() is not None)
+    assert namespace.connection() is not first
+    namespace.close()
+
+
+def try_once(namespace: Namespace, tried: list[float]) -> None:
+    """Lets a try that is due come to its end."""
+    tries = len(tried) + 1
+    eventually(lambda: namespace.connection() is None and len(tried) == tries and told(namespace))
+    eventually(lambda: opening() == 0)
 
 
 def told(namespace: Namespace) -> bool:

@@ -176,6 +176,32 @@ def test_a_peer_that_accepts_the_connection_and_is_silent_is_an_outage(silent: s
         Connection(client, "orders", timeout=0.2)
 
 
+def test_the_handshake_has_a_limit_of_its_own(silent: str) -> None:  # D16
+    """The whole opening may take longer: an identity service may need half a minute."""
+    string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
+    plain = ServiceBusClient.from_connection_string(string, retry_total=0)
+    tls = ServiceBusClient.from_connection_string(
+        STRING, retry_total=0, custom_endpoint_address=f"sb://{silent}", transport_type=TransportType.Amqp
+    )
+    for client in (plain, tls):
+        with client, pytest.raises(DestinationUnreachable, match=r"no answer within 0\.3 s"):
+            Connection(client, "orders", timeout=600, handshake_within=0.3)
+
+
+def test_what_comes_after_the_handshake_may_take_longer() -> None:
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        access = emulator["contoso"].namespace.access
+        check = access.token
+
+        def check_slowly(token: str, address: str) -> Grant:
+            threading.Event().wait(1.0)  # much longer than the limit of the handshake
+            return check(token, address)
+
+        access.token = check_slowly  # type: ignore[method-assign]
+        with ServiceBusClient.from_connection_string(emulator["contoso"].connection_string) as client:
+            Connection(client, "orders", handshake_within=0.3).close()
+
+
 @pytest.mark.timeout(20)
 def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C3
     silent: str, monkeypatch: pytest.MonkeyPatch

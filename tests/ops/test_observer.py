@@ -27,6 +27,7 @@ from syphon.ops.runtime import OpsRuntime
 from syphon.ops.status import BacklogQueueState, SideState
 from syphon.spark.control_server import ControlServer
 from syphon.spark.jobs import Jobs
+from syphon.transfer import DestinationBackoff, Waiting
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pause, Pauses
 from syphon.worker.run import Worker
@@ -196,8 +197,40 @@ def test_a_paused_queue_is_not_listened_to_and_is_again_afterwards(emulator: Bac
         first, second = found.look().pairs[0].queues
         assert (first.state, second.state) == (BacklogQueueState.PAUSED, BacklogQueueState.LISTENING)
         found.pauses.end(found.pauses.all())
-        eventually(lambda: bell.is_armed)
+        eventually(lambda: not bell.is_silent)
         assert found.look().pairs[0].queues[0].state is BacklogQueueState.LISTENING
+
+
+def test_messages_that_the_listener_has_peeked_at_are_shown_for_as_long_as_they_wait(  # S7
+    emulator: BackgroundEmulator,
+) -> None:
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        worker = found.worker.pairs[0]
+        assert worker.listener is not None
+        bell = worker.listener._doorbells[QUEUE]
+        worker.listener.arm(QUEUE, browse=True)
+        eventually(lambda: bell.is_peeking)
+        worker.backoffs.learn([DestinationBackoff("orders", 600, "full", 1)])
+        bell._watch.waiting["orders"] = Waiting(1000, 1_700_000_000_000)
+        status = found.look().pairs[0]
+        (destination,) = status.destinations
+        assert (destination.path, destination.state, destination.left) == ("orders", "backing_off", 1000)
+        oldest = status.queues[0].oldest
+        assert oldest is not None
+        assert oldest.timestamp() == 1_700_000_000
+
+
+def test_a_primary_that_a_slot_has_reached_is_not_out_of_reach(emulator: BackgroundEmulator) -> None:  # D16
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.REFUSE))
+        eventually(found.not_ready)
+        listener = found.worker.pairs[0].listener
+        assert listener is not None
+        eventually(lambda: listener.pair.primary.error is not None)
+        listener.reached_primary()
+        assert found.not_ready() == []
 
 
 def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator: BackgroundEmulator) -> None:  # D4

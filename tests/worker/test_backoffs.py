@@ -7,6 +7,7 @@ import pytest
 from syphon.amqp import Map, Section, Timestamp, section_bytes
 from syphon.transfer.pump import DestinationBackoff
 from syphon.worker.backoffs import MOST_REMEMBERED, Backoffs, TurnedAway
+from syphon.worker.pauses import Pause, Pauses
 
 
 def waits(path: str, reason: str = "full") -> DestinationBackoff:
@@ -59,3 +60,33 @@ def test_a_message_that_cannot_be_restored_is_worth_a_job_although_its_destinati
     aliases = Map.of({"x-ms-path": "orders", "x-ms-timetolive": "soon"})
     assert backoffs.is_worth_a_job("q", section_bytes(Section.APPLICATION_PROPERTIES, aliases))
     assert backoffs.turned_away_count == 0
+
+
+def test_a_destination_can_move_if_it_neither_backs_off_nor_is_paused() -> None:  # D16
+    now = [0.0]
+    pauses = Pauses()
+    backoffs = Backoffs("contoso", pauses, now=lambda: now[0])
+    backoffs.learn([waits("Orders")])
+    pauses.add([Pause(pair="contoso", destination="news")])
+    assert [backoffs.can_move(path) for path in ("orders", "news", "others")] == [False, False, True]
+    now[0] = 10.0
+    pauses.end(pauses.all())
+    assert [backoffs.can_move(path) for path in ("orders", "news")] == [True, True]
+
+
+def test_each_try_that_fails_doubles_the_pause_although_a_new_slot_begins_with_the_shortest() -> None:  # S9
+    now = [0.0]
+    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs.learn([waits("orders")])
+    pauses = []
+    for _ in range(6):
+        now[0] += backoffs.now()[0].seconds
+        backoffs.learn([waits("orders")], again=True)
+        pauses.append(backoffs.now()[0].seconds)
+    assert pauses == [20, 40, 80, 120, 120, 120]
+    now[0] += 120
+    backoffs.learn([waits("orders")])  # it has worked in between
+    assert backoffs.now()[0].seconds == 10
+    now[0] += 10
+    backoffs.learn([waits("orders")._replace(failures=5, seconds=100)], again=True)  # a slot that has counted them
+    assert backoffs.now()[0][1:] == (100, "full", 1, 5)
