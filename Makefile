@@ -64,6 +64,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
 	$(BIN)/python -m bench.sender
 	$(BIN)/python -m bench.status
+	$(BIN)/python -m bench.ledger
 
 .PHONY: clean
 clean:
