@@ -65,6 +65,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.sender
 	$(BIN)/python -m bench.status
 	$(BIN)/python -m bench.worker --messages 10
+	$(BIN)/python -m bench.ledger
 
 .PHONY: clean
 clean:

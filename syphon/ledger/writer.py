@@ -1,9 +1,11 @@
 """The ledger writer: it writes the ledger in a thread of its own, so that no transfer waits for the ledger (D9, D17).
 
 A job is on record before it begins (`open_job`), while it runs (`progress`) and when it has ended (`close_job`): first
-its attempts, then its transfers, and last the note that it is open is deleted. Rows that cannot be written are tried
-again. Rows that are given up, or that a killed driver takes with it, are missing in the report, and the report says so:
-the job's attempts have counted them, or the job is still open.
+its attempts, then its transfers, and last the note that it is open is deleted. The attempts of all jobs that wait go
+before the transfers of any: whatever cuts the writer off, the report then knows exactly what is missing.
+
+Rows that cannot be written are tried again. Rows that are given up, or that a killed driver takes with it, are missing
+in the report, and the report says so: the job's attempts have counted them, or the job is still open.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ STALLED = 30.0
 """Seconds without one file written after which `finish` gives up, if it has no other limit."""
 MERGE_NEEDS = 2.0
 """Seconds that must be left for the last merge: it makes reading quicker, and may be left out."""
+KEEP_ALIVE = 20.0
+"""Seconds after which the ledger hears of jobs that wait to be written."""
 TICK = 0.5
 
 
@@ -43,12 +47,16 @@ class _ClosingJob:
     job: str
     files: list[bytes]
     attempts: Sequence[Attempt]
+    counted: dict[str, Counters]
+    """What its attempts had counted, by queue."""
     by_day: deque[tuple[str, str, bytes]] | None = None
     """The rows as they are written: day, name, file."""
     failed: bool = False
     """The last try to write it failed."""
     given_up: bool = False
     """Its rows were dropped."""
+    heard_at: float = 0.0
+    """When the ledger last heard that it waits."""
 
     @property
     def size(self) -> int:
@@ -108,13 +116,14 @@ class LedgerWriter:
             running = self._running.get(job)
             if running is not None:
                 running.queues = {queue: counters.counters() for queue, counters in queues.items()}
-                running.heard_at, running.changed = int(time.time() * 1000), True
+                running.heard_at, running.changed = _wall_clock(), True
 
     def close_job(self, job: str, files: Sequence[bytes], attempts: Sequence[Attempt]) -> None:
         """Queues the rows of a job that has ended. It waits while too many rows wait already."""
+        closing = _ClosingJob(job, list(files), attempts, heard_at=self._now(), counted=_by_queue(attempts))
         with self._changed:
             self._running.pop(job, None)
-            self._waiting.append(_ClosingJob(job, list(files), attempts))
+            self._waiting.append(closing)
             self._changed.notify_all()
             self._changed.wait_for(self._has_room)
 
@@ -148,10 +157,8 @@ class LedgerWriter:
         return self._is_complete()
 
     def _waiting_line(self) -> str:
-        waiting = len(self._waiting)
-        return (
-            f"Writing the ledger: {plural(waiting, 'job')} to go" if waiting else "Writing the ledger: the last files"
-        )
+        written = f"{plural(self._steps, 'file')} written"
+        return f"Writing the ledger: {plural(len(self._waiting), 'job')} to go, {written}"
 
     def _is_complete(self) -> bool:
         with self._changed:
@@ -187,6 +194,7 @@ class LedgerWriter:
                 closing.failed = True
                 self._wait(RETRY_AFTER)
             self._write_progress()
+            self._keep_alive()
             self._try(self._merge)
         self._write_progress(everything=True)
         if self._deadline is None or self._deadline - self._now() > MERGE_NEEDS:
@@ -212,9 +220,10 @@ class LedgerWriter:
 
     def _write(self, closing: _ClosingJob) -> None:
         """Writes what is not written of a job. It may be called again after an error."""
-        if closing.attempts:
-            self._written(self._ledger.put_attempts(closing.job, closing.attempts))
-            closing.attempts = ()
+        for each in list(self._waiting):
+            if each.attempts:
+                self._written(self._ledger.put_attempts(each.job, each.attempts))
+                each.attempts = ()
         if closing.by_day is None:
             self._arrange(closing)
         while closing.by_day:
@@ -223,6 +232,7 @@ class LedgerWriter:
             with self._changed:
                 if closing.by_day:  # the rows may have been given up meanwhile
                     closing.by_day.popleft()
+            self._keep_alive()
         if not closing.given_up:
             self._ledger.close_job(closing.job)
 
@@ -252,6 +262,13 @@ class LedgerWriter:
         for running in changed:
             if everything or now - running.written_at >= self._ledger.files.progress_every:
                 self._try(partial(self._put_progress, running))
+
+    def _keep_alive(self) -> None:
+        """Lets the report know that jobs which wait for a long time are not lost."""
+        for closing in list(self._waiting):
+            if self._now() - closing.heard_at >= KEEP_ALIVE:
+                closing.heard_at = self._now()
+                self._try(partial(self._ledger.put_progress, closing.job, _wall_clock(), closing.counted))
 
     def _put_progress(self, running: _RunningJob) -> None:
         with self._changed:
@@ -294,3 +311,14 @@ class LedgerWriter:
         if text != self._error:
             log.error("%s", text)
         self._error = text
+
+
+def _by_queue(attempts: Sequence[Attempt]) -> dict[str, Counters]:
+    queues: dict[str, Counters] = {}
+    for attempt in attempts:
+        queues[attempt.queue] = queues.get(attempt.queue, Counters()) + attempt.counters.counters()
+    return queues
+
+
+def _wall_clock() -> int:
+    return int(time.time() * 1000)

@@ -17,7 +17,7 @@ from syphon.ledger import writer as writer_module
 from syphon.ledger.files import LocalFiles
 from syphon.ledger.merging import StoredFile
 from syphon.ledger.schema import Attempt, OpenJob, Origin
-from syphon.ledger.store import Ledger
+from syphon.ledger.store import Ledger, LedgerUnwritable
 from syphon.ledger.writer import LedgerWriter
 from syphon.model.outcome import Counters
 from tests.support.ledger_rows import HOUR, NOON, attempt, outcome, packed_file
@@ -115,7 +115,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from syphon.ledger.schema import OpenJob
-from syphon.ledger.store import Ledger
+from syphon.ledger.store import Ledger, LedgerUnwritable
 from syphon.ledger.writer import LedgerWriter
 from syphon.model.outcome import Counters
 writer = LedgerWriter(Ledger(None, "file:" + sys.argv[1]))
@@ -197,6 +197,13 @@ def test_rows_that_are_no_file_keep_no_others_from_being_written(writer: LedgerW
 # --- a disk that is slow ---------------------------------------------------------------------------------------------
 
 
+class Refused:
+    """A table that takes no file."""
+
+    def __call__(self, name: str, attempts: Sequence[Attempt]) -> StoredFile:
+        raise LedgerUnwritable("The ledger cannot be written.")
+
+
 class Slow(Ledger):
     """A ledger whose disk lets one file of attempts through at a time."""
 
@@ -237,7 +244,7 @@ def test_a_writer_without_a_limit_waits_as_long_as_files_are_written_and_says_so
 
     assert writer.finish(say=said)
     assert now[0] > writer_module.STALLED
-    assert lines[0] == "Writing the ledger: 3 jobs to go"
+    assert lines[0] == "Writing the ledger: 3 jobs to go, 0 files written"
 
 
 def test_a_writer_without_a_limit_gives_up_when_nothing_is_written_any_more(tmp_path: Path) -> None:
@@ -252,6 +259,36 @@ def test_a_writer_without_a_limit_gives_up_when_nothing_is_written_any_more(tmp_
     assert not writer.finish(say=said)
     assert "not written in time" in writer.error
     ledger.free.release()
+
+
+def test_what_all_jobs_have_counted_is_on_record_before_the_rows_of_any(tmp_path: Path, files: Faulty) -> None:
+    ledger = Slow(tmp_path)
+    ledger.files = files
+    writer = LedgerWriter(ledger)
+    writer.start()
+    for number in range(2):
+        writer.close_job(f"job-{number}", [packed_file([outcome(number)])], [attempt(1)])
+    ledger.free.release(2)
+    assert writer.finish()
+    assert files.changes[:3] == ["put attempts", "put attempts", "put transfers"]
+
+
+def test_jobs_that_wait_for_a_long_time_are_heard_of(
+    files: Faulty, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    now = [0.0]
+    writer = LedgerWriter(ledger, lambda: now[0])
+    writer.start()
+    writer.open_job(JOB)
+    monkeypatch.setattr(ledger, "put_attempts", Refused())
+    writer.close_job("job-1", (), [attempt(7, 5)])
+    writer.catch_up()
+    now[0] += writer_module.KEEP_ALIVE
+    eventually(lambda: "job-1.progress" in files.names("open"), what="the job is heard of")
+    ((job,), _) = ledger.open_jobs()
+    assert job.queues[outcome().queue] == Counters(7, 5)
+    assert not writer.finish()
 
 
 def test_a_job_waits_while_too_many_rows_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

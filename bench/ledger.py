@@ -1,0 +1,105 @@
+"""`python -m bench.ledger`: how long a ledger of many jobs takes to write, and to report on.
+
+One process writes the ledger of a worker that ran ten thousand jobs of fifty messages over five days, as a worker does
+it: each job is put on record, closed, and its small files are merged. Then the report reads it,
+first in a new Spark session, then once more. With `--drains`
+each job has a writer of its own, as ten thousand drains have: then nobody merges.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from syphon.config import PipelineSettings
+from syphon.ledger import Attempt, Ledger, LedgerWriter, OpenJob, Origin, packed_rows, query_report
+from syphon.model import Counters, Outcome, Result, volume
+from syphon.spark import spark_session
+
+T = TypeVar("T")
+
+QUEUE = "contoso/x-servicebus-transfer/0"
+START = 1_790_000_000_000
+DAY = 86_400_000
+DAYS = 5
+_ids = random.Random(1)  # noqa: S311  (no secrets)
+
+
+@click.command()
+@click.option("--jobs", default=10_000, show_default=True)
+@click.option("--messages", default=50, show_default=True, help="Messages of each job.")
+@click.option("--drains", is_flag=True, help="A writer for each job: their small files are not merged.")
+def main(jobs: int, messages: int, drains: bool) -> None:
+    """Measure a ledger of many jobs."""
+    table = Table("step", "seconds", "result")
+    with tempfile.TemporaryDirectory() as folder, spark_session(PipelineSettings(master="local[2]")) as spark:
+        ledger = Ledger(spark, f"{folder}/ledger")
+        seconds, cpu = _written(ledger, jobs, messages, drains)
+        files = list(Path(ledger.path).rglob("*.parquet"))
+        size = sum(file.stat().st_size for file in files)
+        table.add_row(
+            f"write {jobs:,} jobs, {jobs * messages:,} transfers",
+            f"{seconds:.1f}",
+            f"{cpu * 1000 / jobs:.2f} CPU-ms a job, {len(files):,} files, {volume(size)}, "
+            f"{size / jobs / messages:.0f} bytes a transfer",
+        )
+        for name in ("report, first", "report, again"):
+            seconds, report = _timed(lambda: query_report(spark, ledger))
+            assert report.messages.forwarded == report.transfers.received == jobs * messages, report.verdict
+            assert report.complete, report.verdict
+            table.add_row(name, f"{seconds:.1f}", report.verdict)
+    Console(width=140).print(table)
+
+
+def _written(ledger: Ledger, jobs: int, messages: int, drains: bool) -> tuple[float, float]:
+    """Seconds and seconds of CPU time for writing. The rows of tasks are made before."""
+    packed = [_job(number, jobs, messages) for number in range(jobs)]
+    began, cpu = time.perf_counter(), time.process_time()
+    writer = _writer(ledger)
+    for opened, file, attempt in packed:
+        writer.open_job(opened)
+        writer.close_job(opened.job, [file], [attempt])
+        if drains:
+            assert writer.finish(), writer.error
+            writer = _writer(ledger)
+    assert writer.finish(), writer.error
+    return time.perf_counter() - began, time.process_time() - cpu
+
+
+def _writer(ledger: Ledger) -> LedgerWriter:
+    writer = LedgerWriter(ledger)
+    writer.start()
+    return writer
+
+
+def _job(number: int, jobs: int, messages: int) -> tuple[OpenJob, bytes, Attempt]:
+    job, at = f"{number:012x}", START + number * DAYS * DAY // jobs
+    outcomes = [_outcome(number * messages + each, at + each) for each in range(messages)]
+    (file,) = packed_rows(outcomes, Origin("contoso", job, 0, 0)).column("file").to_pylist()
+    counted = Counters(messages, messages)
+    attempt = Attempt("contoso", QUEUE, job, 0, 0, at, at + messages, counted, True)
+    return OpenJob(job, "contoso", (QUEUE,), 1, at), file, attempt
+
+
+def _outcome(number: int, at: int) -> Outcome:
+    destination = f"orders-{number % 7}"
+    times = (at - 3_600_000 + number % 60_000, at - 30, at - 10, at)
+    return Outcome(QUEUE, number, f"{_ids.getrandbits(128):032x}", destination, None, *times, 1024, 0, Result.FORWARDED)
+
+
+def _timed(step: Callable[[], T]) -> tuple[float, T]:
+    began = time.perf_counter()
+    found = step()
+    return time.perf_counter() - began, found
+
+
+if __name__ == "__main__":
+    main()
