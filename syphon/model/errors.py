@@ -154,6 +154,14 @@ def from_condition(condition: str, description: str) -> SyphonError:
     return CONDITIONS.get(condition, NotAllowedByEntity)(f"{condition}: {description}", condition)
 
 
+def error_named(name: str, text: str) -> SyphonError:
+    """The error of a class that another process has named, with its text. An unknown name is one that waits."""
+    return _BY_NAME.get(name, Waits)(text)
+
+
+_BY_NAME = {kind.__name__: kind for kind in (*CONDITIONS.values(), DestinationUnreachable)}
+
+
 def link_ended(condition: str, description: str) -> SyphonError:
     """The same for a link that the service has ended. An unknown condition says nothing about a message: reattach."""
     return CONDITIONS.get(condition, Interrupted)(f"{condition}: {description}", condition)
