@@ -9,7 +9,7 @@ from .administration import (
     EntityConflict,
     QueueInfo,
 )
-from .connection import Backoff, Connection, try_receiver, try_sender, wait_for_traffic
+from .connection import Backoff, Connection, largest_accepted, try_receiver, try_sender, wait_for_traffic
 from .data_plane import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
 from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, RequestLink, Sent, Settled
@@ -61,6 +61,7 @@ __all__ = [
     "condition_of",
     "connected",
     "fill",
+    "largest_accepted",
     "message_limit",
     "namespace_of",
     "payloads_of",

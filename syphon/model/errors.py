@@ -159,7 +159,9 @@ def error_named(name: str, text: str) -> SyphonError:
     return _BY_NAME.get(name, Waits)(text)
 
 
-_BY_NAME = {kind.__name__: kind for kind in (*CONDITIONS.values(), DestinationUnreachable)}
+_BY_NAME: Mapping[str, type[SyphonError]] = {
+    kind.__name__: kind for kind in (*CONDITIONS.values(), DestinationUnreachable)
+}
 
 
 def link_ended(condition: str, description: str) -> SyphonError:

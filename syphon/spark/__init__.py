@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         asking,
         backlog_frame,
         dead_letter_previews,
+        larger_than,
         looking,
         summary,
     )
@@ -37,6 +38,7 @@ _MODULES = {
         "asking",
         "backlog_frame",
         "dead_letter_previews",
+        "larger_than",
         "looking",
         "summary",
     ),
@@ -74,6 +76,7 @@ __all__ = [
     "backlog_frame",
     "cores_of",
     "dead_letter_previews",
+    "larger_than",
     "looking",
     "spark_session",
     "summary",

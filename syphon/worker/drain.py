@@ -27,7 +27,6 @@ class DrainResult:
 
     queues: tuple[QueueDrain, ...]
     seconds: float
-    backing_off: tuple[DestinationBackoff, ...] = ()
 
     @property
     def totals(self) -> Totals:
@@ -108,7 +107,7 @@ class Drain:
         for check in self._checks:
             check.close()
         show()
-        return DrainResult(tuple(self.queues), time.monotonic() - self._began, tuple(self.backing_off()))
+        return DrainResult(tuple(self.queues), time.monotonic() - self._began)
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -30,6 +30,15 @@ def test_a_destination_that_waits_again_for_the_same_reason_is_said_once(caplog:
     assert [record.getMessage().count("takes no messages: full") for record in caplog.records] == [1, 0]
 
 
+def test_a_back_off_whose_time_is_over_is_still_known() -> None:
+    now = [0.0]
+    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs.learn([waits("orders")])
+    now[0] = 11.0
+    assert backoffs.now() == ()
+    assert [(known.path, known.seconds) for known in backoffs.known()] == [("orders", 0.0)]
+
+
 def test_those_that_have_waited_are_forgotten_when_there_are_many(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     backoffs = Backoffs("contoso", now=lambda: now[0])
