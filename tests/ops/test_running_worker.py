@@ -162,8 +162,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         worker.until("destination full takes no messages")
         eventually(lambda: found.forwarded("orders") == 30, what=lambda: found.ask("/status"))
         eventually(lambda: found.forwarded("news") == 20, what=lambda: found.ask("/status"))
-        eventually(lambda: found.status().totals.dead_lettered == 7, what=lambda: found.ask("/status"))
-        eventually(lambda: found.state_of("full") is DestinationState.BACKING_OFF, what=lambda: found.ask("/status"))
+        eventually(lambda: found.status().totals.dead_lettered == 1, what=lambda: found.ask("/status"))
+        for path in ("full", "missing"):
+            eventually(
+                lambda path=path: found.state_of(path) is DestinationState.BACKING_OFF,  # type: ignore[misc]
+                what=lambda: found.ask("/status"),
+            )
         yield found
 
 
