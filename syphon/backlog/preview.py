@@ -42,6 +42,8 @@ class MessagePreview(NamedTuple):
     reason: str | None = None
     """The DeadLetterReason it would get; None if it can be forwarded."""
     description: str | None = None
+    restored_size: int | None = None
+    """Its bytes as it would be sent to the destination (M7); None if it cannot be restored."""
 
 
 def preview_message(payload: bytes, now: int, rules: PreviewRules) -> MessagePreview:
@@ -62,6 +64,7 @@ def preview_message(payload: bytes, now: int, rules: PreviewRules) -> MessagePre
         delivery_count=stamps.delivery_count,
         reason=reason,
         description=description,
+        restored_size=found.size if isinstance(found, Restored) else None,
     )
 
 

@@ -109,6 +109,18 @@ def try_sender(connection: Connection, path: str) -> SyphonError | None:
     return _try_link(connection, path, lambda: RawSender(connection.wire, path))
 
 
+def largest_accepted(connection: Connection, path: str) -> int | SyphonError:
+    """The bytes of the largest message that an entity takes; or the reason why messages cannot be sent to it."""
+    senders: list[RawSender[object]] = []
+
+    def attach() -> RawSender[object]:
+        senders.append(RawSender(connection.wire, path))
+        return senders[-1]
+
+    error = _try_link(connection, path, attach)
+    return senders[-1].max_size if error is None else error
+
+
 def try_receiver(connection: Connection, path: str) -> SyphonError | None:
     """The reason why messages cannot be received from an entity; None if they can. Requests no message."""
     return _try_link(connection, path, lambda: RawReceiver(connection.wire, path))

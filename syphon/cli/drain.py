@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from syphon.model import plural, printable
 
 from .backlog_queues import queue_options, selected_queues
 from .exit_codes import ExitCode
+from .give_up import GiveUp, with_given_up, word_for, words_for
 from .options import Moment, Rate, Seconds, config_option, load_settings, millis_of
 from .output import show_table
 from .signals import stop_on_signal
@@ -23,9 +25,12 @@ from .signals import stop_on_signal
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
     from syphon.config import Config
-    from syphon.worker import DrainOptions, DrainResult
+    from syphon.worker import DrainOptions, DrainResult, WaitingDestination
 
 log = logging.getLogger("syphon")
+
+MOST_NAMED = 5
+"""Destinations that the verdict names. The lines above it name all."""
 
 
 @click.command(short_help="Move the backlog to its destinations, once.")
@@ -49,6 +54,12 @@ log = logging.getLogger("syphon")
     show_default=True,
     help="Give up a queue when nothing has moved for this time.",
 )
+@click.option(
+    "--give-up",
+    type=GiveUp(),
+    default=frozenset(),
+    help="missing, disabled or both, with a comma: dead-letter the messages for such destinations.",
+)
 @click.option("--all-found", is_flag=True, help="Also backlog queues beyond backlog_queue_count (needs Manage).")
 @click.option(
     "--ttl",
@@ -70,6 +81,7 @@ def drain(
     rate: float | None,
     timeout: float | None,
     patience: float,
+    give_up: frozenset[str],
     all_found: bool,
     ttl: str | None,
     as_json: bool,
@@ -80,12 +92,14 @@ def drain(
 
     The drain completes a message in the backlog only after its destination has accepted it. A queue counts as empty
     when a peek finds no message in it that was asked for. A message that its destination does not take stays in the
-    backlog; the drain tries it again until nothing has moved for the time of --patience.
+    backlog; the drain tries it again until nothing has moved for the time of --patience. This includes destinations
+    that are missing or disabled: --give-up sends their messages to the dead letters instead.
 
     \b
       syphon drain -c config.yaml --dry-run
       syphon drain -c config.yaml
       syphon drain -c config.yaml --destination 'billing/*' --rate 500/s
+      syphon drain -c config.yaml --give-up missing,disabled
       syphon drain -c config.yaml --after 2026-11-16T08:00 --limit 100 --yes --json
 
     Progress is on stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes the messages in hand; a second
@@ -106,7 +120,7 @@ def drain(
 
     from .dry_run import dry_run_of
 
-    config = load_settings(config_file)
+    config = with_given_up(load_settings(config_file), give_up)
     set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     if before is not None and after is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
@@ -123,9 +137,9 @@ def drain(
     if all_found:
         chosen += _extra(chosen)
     if dry_run:
-        raise SystemExit(dry_run_of(config, chosen, options, as_json))
+        raise SystemExit(dry_run_of(config, chosen, options, give_up, as_json))
     _ask(chosen, yes)
-    raise SystemExit(_drain(config, chosen, options, as_json))
+    raise SystemExit(_drain(config, chosen, options, give_up, as_json))
 
 
 def _extra(chosen: list[SelectedQueue]) -> list[SelectedQueue]:
@@ -161,10 +175,12 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
     click.confirm("Move their messages to their destinations?", abort=True, err=True)
 
 
-def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
+def _drain(
+    config: Config, chosen: list[SelectedQueue], options: DrainOptions, give_up: frozenset[str], as_json: bool
+) -> ExitCode:
     from syphon.model import NotAuthorized, SyphonError
     from syphon.ops import drain_progress
-    from syphon.worker import Drain, counts_of, running_engine
+    from syphon.worker import Drain, counts_of, running_engine, waiting_destinations
 
     try:
         counts = counts_of(chosen)
@@ -185,7 +201,9 @@ def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, a
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
     code = _exit_code(result, options)
-    summary = _summary(config, result, ledger_error, code)
+    waiting = waiting_destinations(result, options)
+    summary = _summary(config, result, waiting, ledger_error, code)
+    summary["give_up"] = sorted(give_up)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -209,9 +227,11 @@ def _exit_code(result: DrainResult, options: DrainOptions) -> ExitCode:
     return ExitCode.OK if done else ExitCode.LEFT
 
 
-def _summary(config: Config, result: DrainResult, ledger_error: str, code: ExitCode) -> dict[str, Any]:
+def _summary(
+    config: Config, result: DrainResult, waiting: list[WaitingDestination], ledger_error: str, code: ExitCode
+) -> dict[str, Any]:
     return {
-        "verdict": _verdict(result),
+        "verdict": _verdict(result, waiting),
         "exit_code": int(code),
         "seconds": round(result.seconds, 1),
         "account": {key: value for key, value in asdict(result.totals).items() if key != "in_hand"},
@@ -230,13 +250,13 @@ def _summary(config: Config, result: DrainResult, ledger_error: str, code: ExitC
             }
             for queue in result.queues
         ],
-        "waiting": [destination._asdict() for destination in result.backing_off],
+        "waiting": [destination._asdict() for destination in waiting],
         "ledger": config.pipeline.ledger,
         "ledger_error": ledger_error,
     }
 
 
-def _verdict(result: DrainResult) -> str:
+def _verdict(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) -> str:
     totals, remaining = result.totals, result.remaining
     if result.fault is not None:
         return f"Faulted: the {result.fault.side} cannot be used: {result.fault.text}"
@@ -256,7 +276,22 @@ def _verdict(result: DrainResult) -> str:
     if result.is_empty:
         return f"Nothing that was asked for is left: {moved}." if result.others else f"Nothing is left: {moved}."
     verb = "message is" if remaining == 1 else "messages are"
-    return f"{remaining:,} {verb} still in the backlog: {moved}."
+    return f"{remaining:,} {verb} still in the backlog: {moved}.{_way_out(waiting)}"
+
+
+def _way_out(waiting: Sequence[WaitingDestination]) -> str:
+    """What to do about messages that wait for destinations that are missing or disabled."""
+    stuck = [destination for destination in waiting if word_for(destination.error)]
+    if not stuck:
+        return ""
+    words, count = words_for(destination.error for destination in stuck), sum(found.left for found in stuck)
+    names = ", ".join(f"{found.path} ({word_for(found.error)})" for found in stuck[:MOST_NAMED])
+    more = f" and {len(stuck) - MOST_NAMED} more" if len(stuck) > MOST_NAMED else ""
+    verb = "waits" if count == 1 else "wait"
+    return (
+        f" {plural(count, 'message')} {verb} for {names}{more}: create or enable the entity and drain again, "
+        f"or add --give-up {words} to send them to the dead letters."
+    )
 
 
 def _show(summary: dict[str, Any]) -> None:
@@ -272,7 +307,10 @@ def _show(summary: dict[str, Any]) -> None:
     ]
     show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
     for destination in summary["waiting"]:
-        click.secho(printable(f"{destination['path']} takes no messages: {destination['reason']}"), fg="yellow")
+        state = word_for(destination["error"])
+        text = f"{destination['path']} {f'is {state}' if state else 'takes no messages'}: {destination['reason']}"
+        verb = "waits" if destination["left"] == 1 else "wait"
+        click.secho(printable(f"{plural(destination['left'], 'message')} {verb}: {text}"), fg="yellow")
     account = summary["account"]
     click.echo(
         f"\n{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "

@@ -55,7 +55,8 @@ def inspect(
     \b
     Columns of `backlog`: pair, queue, sequence_number, message_id, destination, session_id, enqueued_at,
     scheduled_for, expires_at, size, delivery_count, state (active, deferred, scheduled), dead_letter_reason,
-    dead_letter_description (null for messages that can be forwarded). Times are UTC.
+    dead_letter_description (null for messages that can be forwarded), restored_size (bytes at its destination). Times
+    are UTC.
 
     \b
     Exit codes: 0 done · 1 a queue is missing · 2 usage, or a query that Spark rejects ·

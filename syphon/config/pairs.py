@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -158,8 +158,14 @@ class DestinationSettings(Settings):
 
     allow: Annotated[list[Text], Field(min_length=1)] = Field(default_factory=lambda: ["*"])
     """Patterns: `*` is any text, slashes included. Case is ignored, as in Service Bus."""
-    permanent_errors: frozenset[PermanentError] = frozenset(PermanentError)
-    """A message that gets one of these is dead-lettered; with any other error it stays and is tried again."""
+    permanent_errors: frozenset[PermanentError] = frozenset(
+        (PermanentError.MESSAGE_TOO_LARGE, PermanentError.NOT_ALLOWED)
+    )
+    """A message that gets one of these is dead-lettered; with any other error it stays and is tried again.
+
+    A missing or disabled entity is not among them: the sender failed over because of exactly that, and the entity may
+    come back.
+    """
 
     @property
     def allowed(self) -> PathPatterns:
@@ -167,6 +173,10 @@ class DestinationSettings(Settings):
 
     def permanent(self) -> frozenset[type[SyphonError]]:
         return frozenset(kind.error for kind in self.permanent_errors)
+
+    def giving_up(self, errors: Iterable[PermanentError]) -> DestinationSettings:
+        """These settings, with more errors that are permanent."""
+        return self.model_copy(update={"permanent_errors": self.permanent_errors | frozenset(errors)})
 
 
 class Via(StrEnum):

@@ -1,4 +1,4 @@
-"""Estimates what syphon costs from numbers alone: an idle month (S1), and a drain (S7); with the price file for it.
+"""Estimates what syphon costs from numbers alone: an idle month (S1), a drain (S7), an outage; with the price file.
 
 A charge is a range. A subscription includes a number of free operations each month, and syphon does not know how many
 of them others use: `least` assumes that all are free, `most` that none are.
@@ -18,11 +18,9 @@ from pydantic import Field
 
 from syphon.yaml_settings import Mistake, Settings, read, together, validate
 
+from .operations import LONG_POLL, drain_operations, idle_receives
+
 LIST_PRICES = Path(__file__).with_name("prices.yaml")
-LONG_POLL = 900
-"""Seconds that one receive waits at an idle queue (S1)."""
-CHUNK = 64 * 1024
-"""Bytes of a message in one billed operation; a larger message counts as several."""
 MILLION = 1_000_000
 
 
@@ -97,38 +95,15 @@ class Charge:
     most: float
 
 
-@dataclass(frozen=True)
-class BilledOperation:
-    """One of the four operations that each message needs (S7), and the party that causes it."""
-
-    what: str
-    whose: str
+def idle_cost(
+    queues: int, days: int, prices: Prices, tier: PricingTier, long_poll: int = LONG_POLL, workers: int = 1
+) -> Charge:
+    return charge_of(idle_receives(queues, days, long_poll, workers), prices, tier)
 
 
-BILLED_OPERATIONS = (
-    BilledOperation("send to the backlog", "sender"),
-    BilledOperation("receive from the backlog", "syphon"),
-    BilledOperation("send to the primary", "syphon"),
-    BilledOperation("receive from the primary", "receiver"),
-)
-
-
-def idle_receives(queues: int, days: int, long_poll: int = LONG_POLL) -> int:
-    """The receives of listening to empty queues: 10 queues and 30 days are 28,800 (S1)."""
-    return -(-queues * days * 86_400 // long_poll)
-
-
-def drain_operations(messages: int, message_bytes: int = 0) -> int:
-    """The four operations of all messages."""
-    return len(BILLED_OPERATIONS) * messages * max(1, -(-message_bytes // CHUNK))
-
-
-def idle_cost(queues: int, days: int, prices: Prices, tier: PricingTier, long_poll: int = LONG_POLL) -> Charge:
-    return _charge(idle_receives(queues, days, long_poll), prices, tier)
-
-
-def drain_cost(messages: int, prices: Prices, tier: PricingTier, message_bytes: int = 0) -> Charge:
-    return _charge(drain_operations(messages, message_bytes), prices, tier)
+def drain_cost(messages: int, prices: Prices, tier: PricingTier, message_bytes: int = 0, bells: int = 0) -> Charge:
+    """What messages cost, with the receives of doorbells beside them; a drain has no doorbell."""
+    return charge_of(drain_operations(messages, message_bytes) + bells, prices, tier)
 
 
 def namespace_cost(days: int, prices: Prices, tier: PricingTier, units: int = 1) -> float:
@@ -138,7 +113,8 @@ def namespace_cost(days: int, prices: Prices, tier: PricingTier, units: int = 1)
     return prices.standard.base_per_month
 
 
-def _charge(operations: int, prices: Prices, tier: PricingTier) -> Charge:
+def charge_of(operations: int, prices: Prices, tier: PricingTier) -> Charge:
+    """What a number of operations costs."""
     if tier is PricingTier.PREMIUM:
         return Charge(operations, 0.0, 0.0)
     free = prices.standard.included_operations

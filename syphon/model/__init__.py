@@ -22,6 +22,7 @@ from .errors import (
     SyphonError,
     Waits,
     connection_ended,
+    error_named,
     from_condition,
     link_ended,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "plural",
     "duration",
     "earliest",
+    "error_named",
     "first_label",
     "from_condition",
     "printable",

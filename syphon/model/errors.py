@@ -2,7 +2,9 @@
 
 - `Waits`: the destination cannot accept the message now. The message stays in the backlog, and the transfer tries again
   after `retry_after`.
-- `Impossible`: the destination will never accept this message as it is. It is dead-lettered, with the reason.
+- `Impossible`: the destination does not accept this message as things are. If the operator counts the error as
+  permanent, the message is dead-lettered with the reason; otherwise it waits (S4). By default a message that is too
+  large or not allowed is dead-lettered, and one for a missing or disabled destination waits.
 - `Faulted`: a namespace cannot be used any more. The pair ends (C3), and the worker with it.
 - `Interrupted`: the connection or link was lost. It is opened again; deliveries in flight have unknown outcomes (D10).
 """
@@ -152,6 +154,16 @@ def from_condition(condition: str, description: str) -> SyphonError:
     and the operator can decide otherwise (`permanent_errors`).
     """
     return CONDITIONS.get(condition, NotAllowedByEntity)(f"{condition}: {description}", condition)
+
+
+def error_named(name: str, text: str) -> SyphonError:
+    """The error of a class that another process has named, with its text. An unknown name is one that waits."""
+    return _BY_NAME.get(name, Waits)(text)
+
+
+_BY_NAME: Mapping[str, type[SyphonError]] = {
+    kind.__name__: kind for kind in (*CONDITIONS.values(), DestinationUnreachable)
+}
 
 
 def link_ended(condition: str, description: str) -> SyphonError:

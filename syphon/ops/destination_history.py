@@ -40,6 +40,8 @@ class DestinationRecord:
     backs_off_until: float = 0.0
     rejects_until: float = 0.0
     reason: str | None = None
+    error: str | None = None
+    """The class of the error that `reason` is the text of."""
     left: dict[str, MessagesLeft] = field(default_factory=dict)
     """By queue."""
 
@@ -121,14 +123,16 @@ class DestinationHistory:
                     self._backs_off(now, backoff)
             for rejection in attempt.slot.rejecting:
                 record = self._record_of(rejection.path)
-                record.rejects_until, record.reason = now + rejection.seconds, rejection.reason
+                record.rejects_until = now + rejection.seconds
+                record.reason, record.error = rejection.reason, rejection.error or None
         for found in left.destinations.values():
             if found.left:
                 self._record_of(found.path).saw(queue, now, found.left, found.oldest_left)
 
     def _backs_off(self, now: float, backoff: DestinationBackoff) -> None:
         record = self._record_of(backoff.path)
-        record.since, record.reason = record.since or now, backoff.reason
+        record.since = record.since or now
+        record.reason, record.error = backoff.reason, backoff.error or None
         record.backs_off_until = max(record.backs_off_until, now + backoff.seconds)
 
     def _forget(self, now: float, held: Mapping[str, str]) -> None:
@@ -153,10 +157,12 @@ def _status(record: DestinationRecord, now: float, paused: bool) -> DestinationS
     elif record.rejects_until > now:
         state, reason, next_try = DestinationState.REJECTING, record.reason, moment(record.rejects_until)
     stats = record.stats
+    is_at_fault = state in (DestinationState.BACKING_OFF, DestinationState.REJECTING)
     return DestinationStatus(
         path=stats.path,
         state=state,
         reason=reason,
+        error=record.error if is_at_fault else None,
         next_try=next_try,
         since=None if record.since is None else moment(record.since),
         forwarded=stats.forwarded,

@@ -148,6 +148,14 @@ DESTINATION_BACKING_OFF = Metric(
     "How long a destination has been backing off or paused, retries in between included; 0 in the other states.",
     ("pair", "destination"),
 )
+DESTINATION_WAITING = Metric(
+    "syphon.destination.waiting_messages",
+    MetricKind.GAUGE,
+    "{message}",
+    "Messages known to wait for a destination that backs off, by the error it gave (DestinationMissing, "
+    "DestinationFull, …); there may be more. Absent in the other states.",
+    ("pair", "destination", "error"),
+)
 LAST_SUCCESS = Metric(
     "syphon.last_success.timestamp",
     MetricKind.GAUGE,
@@ -173,6 +181,7 @@ OWN = (
     BACKLOG_MESSAGES,
     DESTINATION_STATE,
     DESTINATION_BACKING_OFF,
+    DESTINATION_WAITING,
     LAST_SUCCESS,
     SIDE_CONNECTED,
 )

@@ -117,6 +117,8 @@ class DestinationStatus(StatusModel):
     """`(others)` counts all destinations beyond the first 200 together."""
     state: DestinationState
     reason: str | None
+    error: str | None
+    """The class of the error behind `reason`, as in DestinationMissing. Null if it is available or paused."""
     next_try: datetime | None
     since: datetime | None
     """Since when it has been backing off or paused, retries in between included. Null in the other states."""

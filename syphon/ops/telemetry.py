@@ -167,6 +167,13 @@ class Telemetry:
                 seconds = 0.0 if since is None else max(0.0, (at - since).total_seconds())
                 yield seconds, {"pair": pair.name, "destination": destination.path}
 
+    def _destination_waiting(self) -> Observations:
+        for pair in self._pairs:
+            for destination in pair.destinations:
+                if destination.state is DestinationState.BACKING_OFF:
+                    labels = {"pair": pair.name, "destination": destination.path, "error": destination.error or ""}
+                    yield destination.left, labels
+
     def _last_success(self) -> Observations:
         for pair in self._pairs:
             yield (pair.last_success or self._observer.status.started).timestamp(), {"pair": pair.name}
@@ -210,6 +217,7 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
     metric_names.DESTINATION_STATE: Telemetry._destination_state,
     metric_names.DESTINATION_BACKING_OFF: Telemetry._destination_backing_off,
+    metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
     metric_names.LAST_SUCCESS: Telemetry._last_success,
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         asking,
         backlog_frame,
         dead_letter_previews,
+        larger_than,
         looking,
         summary,
     )
@@ -38,6 +39,7 @@ _MODULES = {
         "asking",
         "backlog_frame",
         "dead_letter_previews",
+        "larger_than",
         "looking",
         "summary",
     ),
@@ -84,6 +86,7 @@ __all__ = [
     "backlog_frame",
     "cores_of",
     "dead_letter_previews",
+    "larger_than",
     "looking",
     "new_job",
     "spark_session",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROWS = (
     "pair string, queue string, sequence_number bigint, message_id string, destination string, session_id string, "
     "enqueued_at timestamp, scheduled_for timestamp, expires_at timestamp, size bigint, delivery_count int, "
-    "state string, dead_letter_reason string, dead_letter_description string"
+    "state string, dead_letter_reason string, dead_letter_description string, restored_size bigint"
 )
 """The Spark schema: one row per message of the backlog."""
 BATCH = 1000
@@ -133,6 +133,7 @@ def _batch(selected: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:
         "state": pa.array([row.state for row in rows], text),
         "dead_letter_reason": each("reason", text),
         "dead_letter_description": each("description", text),
+        "restored_size": each("restored_size", number),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
@@ -165,6 +166,20 @@ def dead_letter_previews(frame: DataFrame) -> list[DeadLetterPreview]:
     return [
         DeadLetterPreview(**row.asDict()) for row in grouped.orderBy("pair", f.desc("messages"), "reason").collect()
     ]
+
+
+def larger_than(frame: DataFrame, limits: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """How many messages are too large for their destination, by pair and destination, with what each takes (M7)."""
+    from pyspark.sql import functions as f
+
+    if not limits:
+        return {}
+    is_over = f.lit(False)
+    for (pair, destination), most in limits.items():
+        ours = (f.col("pair") == pair) & (f.col("destination") == destination)
+        is_over = is_over | (ours & (f.col("restored_size") > most))
+    over = frame.where(f.col("dead_letter_reason").isNull() & is_over).groupBy("pair", "destination").count()
+    return {(row["pair"], row["destination"]): row["count"] for row in over.collect()}
 
 
 def _moment(seconds: float | None) -> datetime | None:

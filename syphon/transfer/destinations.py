@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from syphon.bus import Connection
-from syphon.model import Durations, EntityPath, Waits
+from syphon.model import Durations, EntityPath, error_named
 
 from .batches import Chosen, MessageTransfer
 from .breaker import BackingOff, Rejecting
@@ -32,6 +32,8 @@ class DestinationBackoff(NamedTuple):
     """How many messages stayed in the backlog because of it since it last accepted one."""
     failures: int = 1
     """How often in a row it has failed: each failure doubles the next wait."""
+    error: str = ""
+    """The class of the error, as in DestinationMissing: what programs read where people read `reason`."""
 
 
 class Destinations:
@@ -132,6 +134,7 @@ class Destinations:
                         str(state.because),
                         destination.left,
                         destination.breaker.failures,
+                        type(state.because).__name__,
                     )
                 )
         return found
@@ -146,7 +149,8 @@ class Destinations:
         """Makes a destination back off because another pump found that it takes nothing."""
         destination = self.find(EntityPath.of(known.path))
         if isinstance(destination, Destination):
-            destination.breaker.back_off(now + known.seconds, Waits(known.reason), known.failures)
+            because = error_named(known.error, known.reason)
+            destination.breaker.back_off(now + known.seconds, because, known.failures)
 
     def close(self) -> None:
         for destination in self:

@@ -8,8 +8,6 @@ from typing import Any
 from syphon.backlog import Ttl
 from syphon.config import PairSettings
 from syphon.model import (
-    DestinationDisabled,
-    DestinationMissing,
     MessageFilter,
     MessageTooLarge,
     NotAllowedByEntity,
@@ -17,10 +15,9 @@ from syphon.model import (
     SyphonError,
 )
 
-PERMANENT: frozenset[type[SyphonError]] = frozenset(
-    (DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity)
-)
-"""The errors after which a message is dead-lettered (S4), unless the operator configures others."""
+PERMANENT: frozenset[type[SyphonError]] = frozenset((MessageTooLarge, NotAllowedByEntity))
+"""The errors after which a message is dead-lettered (S4), unless the operator configures others. Messages for a
+destination that is missing or disabled wait: the sender failed over because of exactly that."""
 
 
 @dataclass(frozen=True, slots=True)

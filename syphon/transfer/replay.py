@@ -22,11 +22,11 @@ from typing import Any
 
 from syphon.backlog import dead_letter_path, stamps_of
 from syphon.bus import Arrival, Connection, Namespace
-from syphon.model import Faulted, Outcome, Result, SyphonError, Waits
+from syphon.model import DestinationDisabled, DestinationMissing, Faulted, Outcome, Result, SyphonError, Waits
 
 from .batches import MessageTransfer
 from .destination import ANSWER_WITHIN, Destination, SendResults
-from .options import PumpOptions
+from .options import PERMANENT, PumpOptions
 from .pump import Pump
 from .queue_transfer import QueueTransfer
 from .route import Route
@@ -40,6 +40,8 @@ PATIENCE = 60.0
 """Seconds for which a replay waits for a destination that cannot take messages."""
 LOCK = 60.0
 """Seconds a lock lasts, as backlog queues are created (P2)."""
+REFUSED_AT_ONCE = PERMANENT | {DestinationMissing, DestinationDisabled}
+"""The errors after which a message is not tried again: a person waits for the result of a replay."""
 RELEASE_WITHIN = 5.0
 """Seconds to release the messages that were not put back."""
 
@@ -77,7 +79,13 @@ class Replay(Pump):
         secondary = _single_connection(source, now)
         primary = secondary if target is source else _single_connection(target, now)
         options = PumpOptions(
-            window=WINDOW, first_window=WINDOW, quiet=quiet, lease=None, grace=ANSWER_WITHIN, lock=lock
+            window=WINDOW,
+            first_window=WINDOW,
+            quiet=quiet,
+            lease=None,
+            grace=ANSWER_WITHIN,
+            lock=lock,
+            permanent=REFUSED_AT_ONCE,
         )
         super().__init__(secondary, primary, self._record, options, now, route=route)
         self.result = ReplayResult(len(chosen))

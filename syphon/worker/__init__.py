@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .pauses import BY_THE_OPERATOR, Pause, Pauses, StateUnreadable
     from .queue_drain import DrainOptions, QueueDrain
     from .run import Worker
+    from .waiting import WaitingDestination, waiting_destinations
 
 _MODULES = {
     "backoffs": ("Backoffs", "TurnedAway"),
@@ -39,6 +40,7 @@ _MODULES = {
         "QueueDrain",
     ),
     "run": ("Worker",),
+    "waiting": ("WaitingDestination", "waiting_destinations"),
 }
 __all__ = [
     "BY_THE_OPERATOR",
@@ -53,9 +55,11 @@ __all__ = [
     "QueueDrain",
     "StateUnreadable",
     "TurnedAway",
+    "WaitingDestination",
     "Worker",
     "counts_of",
     "running_engine",
+    "waiting_destinations",
 ]
 
 if not TYPE_CHECKING:

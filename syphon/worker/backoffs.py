@@ -88,6 +88,12 @@ class Backoffs:
                 known._replace(seconds=until - moment) for until, known in self._until.values() if until > moment
             )
 
+    def known(self) -> tuple[DestinationBackoff, ...]:
+        """The destinations that back off, or did when a slot last tried them. The time may be over: 0 seconds."""
+        with self._lock:
+            moment = self._now()
+            return tuple(known._replace(seconds=max(0.0, until - moment)) for until, known in self._until.values())
+
     def forget(self, path: str) -> None:
         """Lets the next slot try a destination again."""
         with self._lock:

@@ -12,6 +12,7 @@ from syphon.bus import SideFault
 from syphon.spark import ControlServer, Jobs, QueueAttempt, Totals
 from syphon.transfer import DestinationBackoff
 
+from .backoffs import Backoffs
 from .message_counts import MessageCounts
 from .pair_drain import PairDrain
 from .queue_drain import DrainOptions, DrainState, QueueDrain
@@ -26,7 +27,6 @@ class DrainResult:
 
     queues: tuple[QueueDrain, ...]
     seconds: float
-    backing_off: tuple[DestinationBackoff, ...] = ()
 
     @property
     def totals(self) -> Totals:
@@ -76,9 +76,10 @@ class Drain:
         chosen = by_pair(selected)
         limit = SharedLimit(options.limit, len(chosen))
         for pair, ours in chosen:
-            queues = [QueueDrain(pair, queue, options, counts.get((pair.name, queue))) for _, queue in ours]
+            backoffs = Backoffs(pair.name)
+            queues = [QueueDrain(pair, queue, options, backoffs, counts.get((pair.name, queue))) for _, queue in ours]
             self.queues += queues
-            self._pairs.append(PairDrain(pair, queues, options, limit, self._stopping))
+            self._pairs.append(PairDrain(pair, queues, options, backoffs, limit, self._stopping))
 
     def look(self) -> bool:
         """Peeks into every queue. Returns whether there is something to move: only then is Spark needed."""
@@ -107,7 +108,7 @@ class Drain:
         """How it ended. Counts what is left."""
         for pair in self._pairs:
             pair.finish()
-        return DrainResult(tuple(self.queues), time.monotonic() - self._began, tuple(self.backing_off()))
+        return DrainResult(tuple(self.queues), time.monotonic() - self._began)
 
     @property
     def _is_over(self) -> bool:

@@ -31,12 +31,13 @@ class PairDrain:
         pair: PairSettings,
         queues: list[QueueDrain],
         options: DrainOptions,
+        backoffs: Backoffs,
         limit: SharedLimit,
         stopping: threading.Event,
     ) -> None:
         self.pair = pair
         self.queues = queues
-        self.backoffs = Backoffs(pair.name)
+        self.backoffs = backoffs
         self._options = options
         self._limit = limit
         self._stopping = stopping

@@ -18,6 +18,7 @@ from syphon.model import DestinationMissing, MessageFilter, SyphonError
 from syphon.spark import JobResult, Totals
 from syphon.transfer import PumpOptions
 
+from .backoffs import Backoffs
 from .message_counts import EmptinessCheck
 
 log = logging.getLogger(__name__)
@@ -74,9 +75,13 @@ class DrainState(StrEnum):
 class QueueDrain:
     """The drain of one queue."""
 
-    def __init__(self, pair: PairSettings, queue: str, options: DrainOptions, expected: int | None) -> None:
+    def __init__(
+        self, pair: PairSettings, queue: str, options: DrainOptions, backoffs: Backoffs, expected: int | None
+    ) -> None:
         self.pair = pair
         self.queue = queue
+        self.backoffs = backoffs
+        """The destinations of its pair that back off."""
         self.expected = expected
         """How many messages there were at the start, by the count of the namespace; None if it is unknown."""
         self.state = DrainState.LOOKING

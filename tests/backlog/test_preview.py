@@ -35,6 +35,9 @@ def test_a_message_that_can_be_forwarded_has_no_reason() -> None:
     assert (found.message_id, found.destination, found.session_id) == ("m1", "orders", "alice")
     assert (found.enqueued_at, found.delivery_count) == (NOW - HOUR, 2)
     assert (found.scheduled_for, found.expires_at, found.reason, found.description) == (None, None, None, None)
+    assert found.restored_size is not None
+    assert 0 < found.restored_size < found.size  # without the aliases and the stamps of the broker (M7)
+    assert previewed({}).restored_size is None
 
 
 @pytest.mark.parametrize(

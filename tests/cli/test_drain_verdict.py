@@ -6,12 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from syphon.cli.drain import _exit_code, _verdict
+from syphon.cli.drain import _exit_code, _verdict, drain
 from syphon.cli.exit_codes import ExitCode
+from syphon.cli.give_up import GIVE_UP, GiveUp
 from syphon.model import MessageFilter, PathPatterns
 from syphon.spark.totals import Totals
 from syphon.worker.drain import DrainOptions, DrainResult, DrainState
+from syphon.worker.waiting import WaitingDestination
 
 
 def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Totals()) -> DrainResult:  # noqa: B008
@@ -66,3 +69,51 @@ def test_a_filter_that_matched_is_a_success_and_the_others_are_counted() -> None
 def test_a_filter_over_an_empty_backlog_is_a_success() -> None:
     found = result(("a", EMPTY))
     assert (_exit_code(found, BILLING), _verdict(found)) == (ExitCode.OK, "Nothing is left: 0 forwarded.")
+
+
+def waits(path: str, left: int, error: str) -> WaitingDestination:
+    return WaitingDestination("a", path, left, "amqp:not-found: no", error, 30.0, 1)
+
+
+def stuck(remaining: int) -> DrainResult:
+    found = result(("a", DrainState.STUCK), moved=Totals(received=9, forwarded=2, left=7))
+    for queue in found.queues:
+        queue.remaining = remaining
+    return found
+
+
+def test_messages_for_missing_or_disabled_destinations_are_named_with_the_way_to_give_them_up() -> None:  # S4
+    found = stuck(7)
+    waiting = [waits("gone", 4, "DestinationMissing"), waits("full", 2, "DestinationFull")]
+    assert _exit_code(found, DrainOptions()) is ExitCode.LEFT
+    assert _verdict(found, waiting) == (
+        "7 messages are still in the backlog: 2 forwarded. 4 messages wait for gone (missing): create or enable the "
+        "entity and drain again, or add --give-up missing to send them to the dead letters."
+    )
+    waiting.append(waits("closed", 1, "DestinationDisabled"))
+    assert "5 messages wait for gone (missing), closed (disabled): " in _verdict(found, waiting)
+    assert "--give-up missing,disabled " in _verdict(found, waiting)
+
+
+def test_a_verdict_names_few_destinations_however_many_there_are() -> None:
+    many = [waits(f"gone-{number}", 1, "DestinationMissing") for number in range(100)]
+    assert " and 95 more: create" in _verdict(stuck(100), many)
+
+
+def test_messages_that_wait_for_a_full_destination_cannot_be_given_up() -> None:
+    assert "--give-up" not in _verdict(stuck(2), [waits("full", 2, "DestinationFull")])
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [("missing", {"missing"}), ("disabled,missing", {"missing", "disabled"}), (" Missing , disabled", set(GIVE_UP))],
+)
+def test_what_to_give_up_is_one_word_or_several(written: str, words: set[str]) -> None:
+    assert GiveUp().convert(written, None, None) == words
+
+
+@pytest.mark.parametrize("written", ["full", "missing,", "", "entity-not-found", "missing disabled"])
+def test_an_unknown_word_is_an_error_that_names_the_known_ones(written: str) -> None:
+    done = CliRunner().invoke(drain, ["-c", "config.yaml", "--give-up", written])
+    assert done.exit_code == 2
+    assert "cannot be given up: write missing, disabled, or missing,disabled." in " ".join(done.output.split())

@@ -21,6 +21,7 @@ from syphon.config import (
     load_config,
 )
 from syphon.model.errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity
+from syphon.transfer.options import PERMANENT
 from syphon.yaml_settings import SettingsError, parse
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
@@ -64,7 +65,7 @@ def test_only_a_pair_is_mandatory(tmp_path: Path) -> None:
     config = load(tmp_path, SMALLEST)
     (only,) = config.pairs
     assert (only.backlog_queue_count, only.destinations.allow) == (10, ["*"])  # P1, D13
-    assert only.destinations.permanent_errors == frozenset(PermanentError)  # S4
+    assert only.destinations.permanent_errors == {PermanentError.MESSAGE_TOO_LARGE, PermanentError.NOT_ALLOWED}  # S4
     assert (only.time_to_live, only.provision.via) == (TimeToLive.RESTORE, Via.ADMIN)  # M5, P6
     pipeline = config.pipeline
     assert (pipeline.master, pipeline.ledger, pipeline.long_poll, pipeline.lease, pipeline.spark) == (
@@ -209,8 +210,10 @@ def test_two_ports_of_one_host_are_two_namespaces_of_an_emulator(tmp_path: Path)
 
 
 def test_permanent_errors_are_those_a_transfer_knows(tmp_path: Path) -> None:  # S4
-    every = frozenset({DestinationMissing, DestinationDisabled, MessageTooLarge, NotAllowedByEntity})
-    assert DestinationSettings().permanent() == every
+    settings = DestinationSettings()
+    assert settings.permanent() == {MessageTooLarge, NotAllowedByEntity} == PERMANENT
+    assert settings.giving_up([PermanentError.ENTITY_DISABLED]).permanent() == {DestinationDisabled, *PERMANENT}
+    assert settings.giving_up(PermanentError).permanent() == {DestinationMissing, DestinationDisabled, *PERMANENT}
     config = load(tmp_path, pair(more="  destinations: {permanent_errors: [message-too-large]}"))
     assert config.pairs[0].destinations.permanent() == {MessageTooLarge}
     config = load(tmp_path, pair(more="  destinations: {permanent_errors: []}"))

@@ -6,17 +6,28 @@ from pathlib import Path
 
 import pytest
 
+from syphon.bus import peeking
+from syphon.cost import operations
 from syphon.cost.estimate import (
     LIST_PRICES,
     Prices,
     PricingTier,
     drain_cost,
-    drain_operations,
     idle_cost,
-    idle_receives,
     load_prices,
     namespace_cost,
 )
+from syphon.cost.operations import (
+    DeadDestination,
+    dead_destination,
+    drain_operations,
+    idle_receives,
+    ring_receives,
+    tries_within,
+)
+from syphon.model.errors import DestinationFull, DestinationMissing, SyphonError
+from syphon.transfer import breaker, doorbell
+from syphon.transfer.options import PERMANENT
 from syphon.yaml_settings import SettingsError
 
 
@@ -29,6 +40,50 @@ def test_ten_idle_queues_take_28_800_receives_in_thirty_days(prices: Prices) -> 
     assert idle_receives(10, 30) == 28_800
     assert (idle_receives(10, 1), idle_receives(1, 1)) == (960, 96)
     assert idle_cost(10, 30, prices, PricingTier.STANDARD).operations == 28_800
+
+
+def test_each_worker_polls_for_itself(prices: Prices) -> None:  # S1
+    assert idle_receives(10, 30, workers=3) == 3 * 28_800
+    assert idle_cost(10, 30, prices, PricingTier.STANDARD, workers=2).operations == 57_600
+
+
+def test_a_message_that_rings_is_received_by_the_doorbell_and_by_the_job(prices: Prices) -> None:  # S7
+    assert ring_receives(10) == 10
+    assert ring_receives(10, workers=2) == 20  # the released message may ring at the other worker as well
+    assert ring_receives(1, 65_537) == 2
+    lone = drain_cost(1, prices, PricingTier.STANDARD, bells=ring_receives(1))
+    assert lone.operations == 5
+
+
+def test_a_dead_destination_is_tried_after_pauses_that_double() -> None:  # S9
+    assert [tries_within(seconds) for seconds in (1, 30, 31, 90, 91, 210, 211, 330, 331)] == [1, 1, 2, 2, 3, 3, 4, 4, 5]
+
+
+@pytest.mark.parametrize("error", [DestinationMissing(), DestinationFull()])
+def test_the_tries_are_those_of_the_breaker(error: SyphonError) -> None:  # S9
+    now, tries, found = 0.0, 0, breaker.Breaker("orders", PERMANENT)
+    while now < 8 * 3600:
+        assert isinstance(found.state_at(now), breaker.Available)
+        found.failed(error, now)
+        assert isinstance(found.state, breaker.BackingOff)
+        now, tries = found.state.until, tries + 1
+    assert tries == tries_within(8 * 3600)
+
+
+def test_eight_hours_at_a_dead_destination_are_peeks_and_a_few_tries() -> None:  # S7
+    assert dead_destination(queues=10, messages=2458, hours=8) == DeadDestination(
+        first_receives=10 * 201, browse_peeks=10, peeks=10 * 8 * 720, tries=242
+    )
+    two = dead_destination(queues=10, messages=2458, hours=8, workers=2)
+    assert two.operations == 2 * (2010 + 10 + 57_600 + 2 * 242)
+    assert dead_destination(queues=10, messages=0, hours=8).operations == 0
+    assert dead_destination(queues=2, messages=1000, hours=1).browse_peeks == 2 * 3
+
+
+def test_its_constants_are_those_of_the_transfer() -> None:
+    assert (operations.LONG_POLL, operations.LONGEST_PAUSE) == (doorbell.LONG_POLL, breaker.LONGEST_PAUSE)
+    assert breaker.RECHECK_AFTER == DestinationFull.retry_after == operations.FIRST_PAUSE
+    assert operations.PEEK_PAGE == peeking.PAGE
 
 
 def test_an_idle_month_is_within_the_free_operations_or_costs_two_cents(prices: Prices) -> None:  # S7

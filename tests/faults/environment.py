@@ -53,6 +53,8 @@ class Site(EmulatedPair):
     acknowledged: set[bytes] = field(default_factory=set)
     removed: set[bytes] = field(default_factory=set)
     """Messages that their owner has deleted."""
+    created: list[str] = field(default_factory=list)
+    """Queues of the primary that were created during the scenario."""
 
     # --- messages ------------------------------------------------------------------------------------------------
 
@@ -77,7 +79,7 @@ class Site(EmulatedPair):
 
     def found(self) -> list[Found]:
         """All messages in both namespaces, found by peeking."""
-        places = [entity["name"] for kind in ENTITIES.values() for entity in kind]
+        places = [entity["name"] for kind in ENTITIES.values() for entity in kind] + self.created
         found = [
             Found(HOME, place, payload)
             for place in places

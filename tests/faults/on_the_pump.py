@@ -12,6 +12,8 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from syphon.amqp import Message, encode
 from syphon.bus.management_http import ManagementTransport
 from syphon.cli import ExitCode
+from syphon.model import errors
+from syphon.transfer.options import PERMANENT
 from tests.faults.checker import Verdict
 from tests.faults.environment import BACKLOG_QUEUE, PRIMARY, QUEUE, SECONDARY
 from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input, every_kind, mixed, plain, with_bad_aliases
@@ -220,24 +222,54 @@ class PrimaryFull(Scenario):
         assert summary is None or summary.left > 0
 
 
-class DestinationMissing(BadMessages):
-    number, title = 12, "destination missing"
+class DestinationMissing(Scenario):
+    """The messages wait, and arrive when the entity is created."""
+
+    number, title = 12, "destination missing: its messages wait"
+    astray = 40
+
+    def inputs(self) -> list[Input]:
+        found = mixed(self.rng, self.volume) + [plain(number, "gone") for number in range(self.astray)]
+        self.rng.shuffle(found)
+        return found
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return "destination gone backs off" in running.said
+
+    def heal(self) -> None:
+        with administration(self.site.primary) as client:
+            client.create_queue("gone")
+        self.site.created.append("gone")
+
+    def verify(self, verdict: Verdict, summary: Summary | None) -> None:
+        assert verdict.dead == 0, verdict
+        assert len(self.site.contents(PRIMARY, "gone")) >= self.astray
+
+
+class DestinationGivenUp(BadMessages):
+    number, title = 12, "destination missing: its messages are given up"
     dead = 40
+    permanent = PERMANENT | {errors.DestinationMissing}
 
     def inputs(self) -> list[Input]:
         found = mixed(self.rng, self.volume) + [plain(number, "gone") for number in range(self.dead)]
         self.rng.shuffle(found)
         return found
 
+    def start(self) -> Running:
+        return self.site.start_pump(rate=self.rate, give_up=["DestinationMissing"])
+
 
 class DestinationDisabled(Scenario):
-    number, title = 13, "destination disabled"
+    """The messages wait, and arrive when the entity is enabled."""
+
+    number, title = 13, "destination disabled: its messages wait"
 
     def inject(self, running: Running) -> None:
         self.become("Disabled")
 
     def has_taken_effect(self, running: Running) -> bool:
-        return bool(self.site.contents(SECONDARY, DEAD_LETTERS))
+        return "destination orders backs off" in running.said
 
     def heal(self) -> None:
         self.become("Active")
@@ -247,6 +279,23 @@ class DestinationDisabled(Scenario):
             queue = client.get_queue(ORDERS)
             queue.status = status
             client.update_queue(queue)
+
+    def verify(self, verdict: Verdict, summary: Summary | None) -> None:
+        assert verdict.dead == 0, verdict
+        assert summary is None or summary.left > 0
+
+
+class DisabledGivenUp(DestinationDisabled):
+    """The messages that come while the entity is disabled are given up."""
+
+    title = "destination disabled: its messages are given up"
+    permanent = PERMANENT | {errors.DestinationDisabled}
+
+    def start(self) -> Running:
+        return self.site.start_pump(rate=self.rate, give_up=["DestinationDisabled"])
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return bool(self.site.contents(SECONDARY, DEAD_LETTERS))
 
     def verify(self, verdict: Verdict, summary: Summary | None) -> None:
         assert verdict.dead > 0, verdict

@@ -22,10 +22,10 @@ from syphon.bus import wire
 from syphon.bus.factory import namespace_of
 from syphon.cli import ExitCode
 from syphon.config import SideSettings
-from syphon.model.errors import Faulted, NotAuthorized, SyphonError
+from syphon.model.errors import Faulted, NotAuthorized, SyphonError, error_named
 from syphon.model.outcome import Outcome
 from syphon.transfer import destination
-from syphon.transfer.pump import Pump, PumpOptions
+from syphon.transfer.pump import PERMANENT, Pump, PumpOptions
 from tests.faults.environment import PRIMARY, SECONDARY
 
 FOR_EVER = 1e9
@@ -49,7 +49,12 @@ def main(options: dict[str, Any]) -> int:
         for side, entity in (("PRIMARY", ""), ("SECONDARY", queue))
     )
     bounds = PumpOptions(
-        window=options.get("window", WINDOW), quiet=FOR_EVER, lease=None, grace=10.0, lock=options["lock"]
+        window=options.get("window", WINDOW),
+        quiet=FOR_EVER,
+        lease=None,
+        grace=10.0,
+        lock=options["lock"],
+        permanent=PERMANENT | {type(error_named(name, "")) for name in options.get("give_up", ())},
     )
     pump = Pump(secondary, primary, record, bounds)
     pump.serve(queue)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from syphon.bus.factory import namespace_of
-from syphon.transfer.pump import Pump, PumpOptions
+from syphon.model.errors import SyphonError
+from syphon.transfer.pump import PERMANENT, Pump, PumpOptions
 from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
 from tests.faults.messages import Input, mixed
@@ -92,6 +93,8 @@ class Scenario:
     """The emulator keeps its messages on disk, because it is restarted."""
     loads_before: ClassVar[bool] = False
     """All messages are in the backlog before the fault; otherwise some are added during it."""
+    permanent: ClassVar[frozenset[type[SyphonError]]] = PERMANENT
+    """The errors after which messages are given up, also by the drain that follows."""
     from_the_start: ClassVar[bool] = False
     """The fault is set before the transfer begins."""
 
@@ -184,7 +187,7 @@ def _run_phases(scenario: Scenario, place: Site) -> Verdict:
     eventually(lambda: scenario.has_taken_effect(running), what=lambda: f"the fault has not struck. {running.said}")
     summary = scenario.end(running)
     scenario.heal()
-    home = drain_backlog(place)
+    home = drain_backlog(place, scenario.permanent)
     verdict = check(place.attempted, place.acknowledged, place.found(), place.removed)
     allowed_duplicates = scenario.allowed_duplicates(summary) + home.possible_duplicates
     problems = verdict.problems(at_least=len(inputs), most_duplicates=allowed_duplicates)
@@ -220,10 +223,10 @@ def _contradictions(verdict: Verdict, summary: Summary, home: Summary, unreporte
     return found
 
 
-def drain_backlog(place: Site) -> Summary:
+def drain_backlog(place: Site, permanent: frozenset[type[SyphonError]] = PERMANENT) -> Summary:
     """Forwards all messages that are left in the backlog, until a peek proves that it is empty (D4)."""
     summary = Summary()
-    options = PumpOptions(quiet=1.0, lease=60.0, lock=LOCK)
+    options = PumpOptions(quiet=1.0, lease=60.0, lock=LOCK, permanent=permanent)
 
     def is_empty() -> bool:
         if not place.contents(SECONDARY, QUEUE):

@@ -12,11 +12,12 @@ from syphon.amqp import Map, Message, Section, section_bytes
 from syphon.backlog import Restored, Unrestorable, restore
 from syphon.bus.factory import namespace_of
 from syphon.bus.links import Arrival, Settled
+from syphon.model.errors import DestinationMissing
 from syphon.model.outcome import Result
 from syphon.transfer import destination, route
 from syphon.transfer.batches import Batch, encoded
 from syphon.transfer.destination import Destination, SendResults
-from syphon.transfer.pump import Pump, PumpOptions
+from syphon.transfer.pump import PERMANENT, Pump, PumpOptions
 from syphon.transfer.queue_transfer import QueueTransfer
 from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
@@ -41,7 +42,7 @@ def for_nowhere() -> list[Input]:
 def carried(place: Site, kind: type[Pump] = Pump) -> tuple[Verdict, list[str]]:
     """The checker's verdict after a transfer, and the violations in it."""
     secondary, primary = namespace_of(place.side(SECONDARY), QUEUE), namespace_of(place.side(PRIMARY), "")
-    options = PumpOptions(quiet=3.0, lease=60.0, lock=LOCK)
+    options = PumpOptions(quiet=3.0, lease=60.0, lock=LOCK, permanent=PERMANENT | {DestinationMissing})
     pump = kind(secondary, primary, lambda outcome: None, options)  # noqa: ARG005
     pump.serve(QUEUE)
     tally = pump.run()

@@ -114,6 +114,18 @@ def test_a_destination_that_refuses_everything_is_rejecting_until_it_is_tried_ag
     assert scene.look()["gone"].state is DestinationState.AVAILABLE
 
 
+def test_a_missing_destination_is_told_from_a_full_one_by_its_error() -> None:  # S4
+    scene = Scene()
+    missing = DestinationBackoff("gone", 30.0, "amqp:not-found: no such entity", 4, 1, "DestinationMissing")
+    scene.ends(job(DestinationStats("gone", left=4), waiting=[missing]))
+    gone = scene.look([missing])["gone"]
+    assert (gone.state, gone.error, gone.left) == (DestinationState.BACKING_OFF, "DestinationMissing", 4)
+    assert gone.since is not None
+    assert scene.look(paused=["gone"])["gone"].error is None  # it is not known while nothing is tried
+    scene.ends(job(DestinationStats("gone", forwarded=4)))
+    assert scene.look()["gone"].error is None
+
+
 def test_a_paused_destination_is_shown_even_if_no_message_has_named_it() -> None:
     scene = Scene()
     paused = scene.look(paused=["Billing"])["Billing"]

@@ -145,7 +145,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("stage")
     with closing(Manager(folder / "notify")) as manager, emulated_pair(folder, destinations=DESTINATIONS) as site:
         site.control("contoso", "PUT", "quota", {"entity": "full", "bytes": 0})
-        config = site.config(status={"listen": "127.0.0.1:0", "token": TOKEN})
+        given_up = {"destinations": {"permanent_errors": ["entity-not-found"]}}  # else they would wait in the queues
+        config = site.config(status={"listen": "127.0.0.1:0", "token": TOKEN}, pair=given_up)
         environment = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "1000000"}
         worker = site.start("run", "-c", str(config), environment=environment)
         url = worker.until("status on").rpartition(" ")[2]
@@ -219,6 +220,7 @@ def test_metrics_count_what_happened(stage: Stage) -> None:
     queue = "contoso/x-servicebus-transfer/0"
     assert samples["syphon_messages_forwarded_total", "orders"] == 30
     assert samples["syphon_messages_dead_lettered_total", "DestinationMissing", queue] == 6  # EVIL is missing as well
+    assert 0 < samples["syphon_destination_waiting_messages", "DestinationFull", "full"] <= 7
     assert samples["syphon_messages_dead_lettered_total", "NoDestination", queue] == 1
     assert samples["syphon_destination_state", "backing_off", "full"] == 1
     assert samples["syphon_destination_state", "available", "full"] == 0

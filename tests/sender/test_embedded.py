@@ -61,7 +61,7 @@ def is_out(syphon: EmbeddedSyphon) -> bool:
 
 
 def test_messages_of_an_entity_that_is_disabled_are_kept_for_it(paired: PairedEmulator) -> None:
-    """The missing entity is the reason why they are in the backlog. The worker's default would dead-letter them."""
+    """The disabled entity is the reason why they are in the backlog."""
     client = paired.pair(**QUICKLY)
     disabled = QueueDescription("orders", status=EntityStatus.SEND_DISABLED)
     paired.emulator.call(lambda: paired.primary.update_queue(disabled))

@@ -130,10 +130,15 @@ def python_workers(running: Running) -> list[int]:
     return [pid for pid in found if parent_of(pid) in found]
 
 
-def aliased(number: int, path: str, **options: Any) -> ServiceBusMessage:
+def aliased(number: int, path: str, body: bytes | None = None, **options: Any) -> ServiceBusMessage:
     """A message as it is in the backlog, with its aliases."""
     properties: dict[str | bytes, Any] = {"x-ms-path": path, "number": number}
-    return ServiceBusMessage(f"body of {number}", message_id=f"m{number}", application_properties=properties, **options)
+    return ServiceBusMessage(
+        f"body of {number}" if body is None else body,
+        message_id=f"m{number}",
+        application_properties=properties,
+        **options,
+    )
 
 
 @dataclass
@@ -247,7 +252,11 @@ DESTINATIONS = ("orders", "billing/invoices", "news")
 
 @contextmanager
 def emulated_pair(
-    folder: Path, queues: int = 2, lock: str = "10s", destinations: Sequence[str] = DESTINATIONS
+    folder: Path,
+    queues: int = 2,
+    lock: str = "10s",
+    destinations: Sequence[str] = DESTINATIONS,
+    away_tier: str = "Standard",
 ) -> Iterator[EmulatedPair]:
     """Runs a pair. Its locks are short, so that the messages of a killed task return before the end of the test."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -264,7 +273,7 @@ def emulated_pair(
     settings = {
         "namespaces": [
             {"name": "contoso", "amqp_port": 0, "http_port": 0, "queues": entities},
-            {"name": "contoso-dr", "amqp_port": 0, "http_port": 0, "queues": backlog},
+            {"name": "contoso-dr", "amqp_port": 0, "http_port": 0, "tier": away_tier, "queues": backlog},
         ]
     }
     config = folder / "emulator.yaml"

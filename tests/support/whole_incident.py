@@ -222,7 +222,7 @@ def _play(site: Site) -> None:
         right,
         inspect=["inspect", "-v", "-c", right],
         dry_run=["drain", "--dry-run", "-c", right],
-        drain=["drain", "-v", "--yes", "-c", right],
+        drain=["drain", "-v", "--yes", "--patience", "5s", "-c", right],
         denied=["drain", "-v", "--yes", "-c", wrong],
         report=["report", "-c", right, "--html", "report.html"],
     )

@@ -11,7 +11,7 @@ from syphon.emulator import Action, Fault, Operation
 from syphon.emulator.amqp_front.entity_links import IncomingEntityLink
 from syphon.emulator.amqp_front.session import AmqpSession
 from syphon.model.entity_path import EntityPath
-from syphon.model.errors import DestinationBusy, DestinationMissing, DestinationSilent
+from syphon.model.errors import DestinationBusy, DestinationDisabled, DestinationSilent
 from syphon.transfer.breaker import Available, BackingOff, Rejecting
 from syphon.transfer.destination import Destination
 from syphon.transfer.destinations import Destinations
@@ -91,11 +91,13 @@ def test_a_pump_without_the_right_to_send_tries_again_in_a_minute(trial: Trial) 
     assert [trial.pause(), trial.pause()] == [60, 120]
 
 
-def test_what_the_operator_does_not_call_permanent_is_tried_again_in_half_a_minute(trial: Trial) -> None:  # S4
-    trial.destination = Destination("orders", PERMANENT - {DestinationMissing})
-    missing = trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:not-found"))
-    assert [trial.pause(), trial.pause()] == [30, 60]
-    assert missing.struck == 2
+@pytest.mark.parametrize("condition", ["amqp:not-found", "com.microsoft:entity-disabled"])
+def test_a_missing_or_disabled_destination_is_tried_again_in_half_a_minute_and_later_every_two(
+    trial: Trial, condition: str
+) -> None:  # S4
+    fault = trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition))
+    assert [trial.pause(), trial.pause(), trial.pause(), trial.pause()] == [30, 60, 120, 120]
+    assert fault.struck == 4
 
 
 def test_a_link_that_breaks_is_opened_again_at_once_but_not_for_ever(trial: Trial) -> None:  # S3: no hot loop
@@ -132,6 +134,7 @@ def test_what_was_settled_without_a_word_is_not_sent_again_and_again(  # D10, S3
 
 
 def test_a_destination_that_refused_everything_is_looked_at_again_in_half_a_minute(trial: Trial) -> None:  # S4
+    trial.destination = Destination("orders", PERMANENT | {DestinationDisabled})
     trial.namespaces.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="com.microsoft:entity-disabled"))
     trial.send()
     assert isinstance(trial.destination.state, Rejecting)

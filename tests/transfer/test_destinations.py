@@ -10,7 +10,7 @@ import pytest
 
 from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation
 from syphon.model.entity_path import EntityPath
-from syphon.model.errors import DestinationBusy, DestinationDisabled
+from syphon.model.errors import DestinationBusy, DestinationMissing
 from syphon.model.outcome import Result
 from syphon.transfer import destination
 from syphon.transfer.batches import MOST
@@ -190,11 +190,11 @@ def test_a_batch_is_not_taken_apart_over_what_is_not_about_its_messages(
     assert namespaces.dead(BACKLOG) == 0
 
 
-def test_what_the_operator_waits_for_is_waited_for_when_a_link_says_it_too(namespaces: TwoNamespaces) -> None:  # S4
+def test_a_disabled_destination_is_waited_for_when_a_link_says_it_too(namespaces: TwoNamespaces) -> None:  # S4
     namespaces.queue("orders")
     namespaces.fault(Fault(Action.DETACH, Operation.SEND, "orders", condition="com.microsoft:entity-disabled"))
     namespaces.put(*(aliased(f"{i}", "orders") for i in range(10)))
-    pump, _ = namespaces.run(replace(PATIENT, permanent=PERMANENT - {DestinationDisabled}))
+    pump, _ = namespaces.run()
     assert (pump.counters.left, pump.counters.dead_lettered) == (10, 0)
 
 
@@ -231,14 +231,11 @@ def test_nine_of_ten_messages_are_for_destinations_that_do_not_work_and_the_tent
 
     assert sorted(int(message.message_id) for message in namespaces.take("good", 21)) == list(range(0, 210, 10))
     became = {(outcome.destination, outcome.result) for outcome in outcomes}
-    assert became == {("good", Result.FORWARDED)} | {
-        (path, Result.DEAD_LETTERED if path in ("missing", "disabled") else Result.LEFT) for path in bad
-    }
+    assert became == {("good", Result.FORWARDED)} | {(path, Result.LEFT) for path in bad}
     # No hot loop: each message was received once, and a busy destination asked once.
     assert namespaces.emulator.call(lambda: namespaces.secondary.counters.of(BACKLOG, Kind.RECEIVE)) == 210
     assert faults["throttled"].struck == 1
-    dead = sum(path in ("missing", "disabled") for path in paths)
-    assert (namespaces.dead(BACKLOG), namespaces.active(BACKLOG, "contoso-dr")) == (dead, 210 - 21 - dead)
+    assert (namespaces.dead(BACKLOG), namespaces.active(BACKLOG, "contoso-dr")) == (0, 210 - 21)
 
 
 def test_however_it_is_written_a_destination_is_one(namespaces: TwoNamespaces) -> None:  # S3
@@ -286,7 +283,7 @@ def test_a_pause_begins_and_ends_while_the_pump_runs(namespaces: TwoNamespaces) 
 
 def test_a_destination_that_refuses_everything_is_told_beside_those_that_wait(namespaces: TwoNamespaces) -> None:  # S4
     namespaces.put(aliased("x", "missing"))
-    with namespaces.pump() as (pump, _):
+    with namespaces.pump(replace(PATIENT, permanent=PERMANENT | {DestinationMissing})) as (pump, _):
         namespaces.finish(pump)
         (closed,) = pump.rejecting()
         assert (closed.path, pump.backing_off()) == ("missing", [])

@@ -22,12 +22,12 @@ from syphon.amqp import (
     section_bytes,
 )
 from syphon.backlog import to_backlog
-from syphon.emulator import Action, Fault, Operation
+from syphon.emulator import Action, EntityStatus, Fault, Operation
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.model.entity_path import PathPatterns
-from syphon.model.errors import DestinationMissing
+from syphon.model.errors import DestinationDisabled, DestinationMissing
 from syphon.model.outcome import Result
-from syphon.transfer.pump import PERMANENT
+from syphon.transfer.pump import PERMANENT, DestinationBackoff
 from tests.transfer.conftest import BACKLOG, PATIENT, TwoNamespaces, aliased
 
 
@@ -137,12 +137,39 @@ def test_only_destinations_the_operator_allows_are_served(namespaces: TwoNamespa
     assert namespaces.active("secret") == 0
 
 
-def test_a_missing_destination_can_be_waited_for_instead(namespaces: TwoNamespaces) -> None:  # S4
-    namespaces.put(aliased("x", "later"))
-    pump, outcomes = namespaces.run(replace(PATIENT, permanent=PERMANENT - {DestinationMissing}))
-    assert (pump.counters.left, pump.counters.dead_lettered) == (1, 0)
-    assert outcomes[0].result is Result.LEFT
-    assert namespaces.active(BACKLOG, "contoso-dr") == 1
+def test_messages_for_a_missing_or_disabled_destination_wait_unless_the_operator_gives_them_up(
+    namespaces: TwoNamespaces,
+) -> None:  # S4
+    namespaces.queue("disabled", status=EntityStatus.DISABLED)
+    namespaces.put(aliased("x", "missing"), aliased("x", "disabled"))
+    with namespaces.pump() as (pump, outcomes):
+        namespaces.finish(pump)
+        assert {(found.path, found.error) for found in pump.backing_off()} == {
+            ("missing", "DestinationMissing"),
+            ("disabled", "DestinationDisabled"),
+        }
+    assert {outcome.result for outcome in outcomes} == {Result.LEFT}
+    assert (pump.counters.left, pump.counters.dead_lettered) == (2, 0)
+    assert namespaces.active(BACKLOG, "contoso-dr") == 2
+
+
+def test_messages_that_are_given_up_go_to_the_dead_letters(namespaces: TwoNamespaces) -> None:  # S4
+    namespaces.queue("disabled", status=EntityStatus.DISABLED)
+    namespaces.put(aliased("x", "missing"), aliased("x", "disabled"))
+    pump, _ = namespaces.run(replace(PATIENT, permanent=PERMANENT | {DestinationMissing, DestinationDisabled}))
+    assert (pump.counters.left, pump.counters.dead_lettered) == (0, 2)
+    assert namespaces.dead(BACKLOG) == 2
+
+
+def test_a_back_off_that_another_pump_found_keeps_its_error(namespaces: TwoNamespaces) -> None:  # S4
+    with namespaces.pump() as (pump, _):
+        for name in ("DestinationMissing", "of a later version"):
+            pump.back_off(DestinationBackoff(name, 30.0, "amqp:not-found: no such entity", 1, 2, name))
+        found = {known.path: (known.error, known.reason, known.failures) for known in pump.backing_off()}
+    assert found == {
+        "DestinationMissing": ("DestinationMissing", "amqp:not-found: no such entity", 2),
+        "of a later version": ("Waits", "amqp:not-found: no such entity", 2),
+    }
 
 
 def test_a_refused_batch_is_split_until_the_bad_message_stands_alone(namespaces: TwoNamespaces) -> None:  # D6

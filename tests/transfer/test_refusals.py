@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 
 from syphon.emulator import Action, Fault, Operation
+from syphon.model.errors import DestinationDisabled, DestinationMissing
 from syphon.model.outcome import Result
-from tests.transfer.conftest import BACKLOG, TwoNamespaces, aliased
+from syphon.transfer.options import PERMANENT
+from tests.transfer.conftest import BACKLOG, PATIENT, TwoNamespaces, aliased
 
 REFUSALS = {
     "amqp:not-found": "DestinationMissing",
@@ -34,7 +38,7 @@ def test_a_refusal_for_good_is_a_dead_letter_with_the_path_the_type_and_the_text
                 namespaces.fault(fault)
                 expected[path] = (reason, f"Destination '{path}': {condition}: The cat says no.")
     namespaces.put(*(aliased(f"for {path}", path, message_id=path) for path in expected))
-    _, outcomes = namespaces.run()
+    _, outcomes = namespaces.run(replace(PATIENT, permanent=PERMANENT | {DestinationMissing, DestinationDisabled}))
     assert {outcome.result for outcome in outcomes} == {Result.DEAD_LETTERED}
     letters = dead_letters(namespaces, len(expected))
     told = {letter.message_id: (letter.dead_letter_reason, letter.dead_letter_error_description) for letter in letters}

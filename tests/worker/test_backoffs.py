@@ -31,6 +31,15 @@ def test_a_destination_that_waits_again_for_the_same_reason_is_said_once(caplog:
     assert [record.getMessage().count("takes no messages: full") for record in caplog.records] == [1, 0]
 
 
+def test_a_back_off_whose_time_is_over_is_still_known() -> None:
+    now = [0.0]
+    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs.learn([waits("orders")])
+    now[0] = 11.0
+    assert backoffs.now() == ()
+    assert [(known.path, known.seconds) for known in backoffs.known()] == [("orders", 0.0)]
+
+
 def test_those_that_have_waited_are_forgotten_when_there_are_many(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     backoffs = Backoffs("contoso", now=lambda: now[0])
@@ -89,4 +98,4 @@ def test_each_try_that_fails_doubles_the_pause_although_a_new_slot_begins_with_t
     assert backoffs.now()[0].seconds == 10
     now[0] += 10
     backoffs.learn([waits("orders")._replace(failures=5, seconds=100)], again=True)  # a slot that has counted them
-    assert backoffs.now()[0][1:] == (100, "full", 1, 5)
+    assert backoffs.now()[0][1:5] == (100, "full", 1, 5)

@@ -43,7 +43,7 @@ def test_everything_is_forwarded_and_the_backlog_is_proven_empty(pair: EmulatedP
 
 
 def test_what_can_never_arrive_is_dead_lettered_and_said(pair: EmulatedPair) -> None:  # M4, S4, D12
-    pair.put([aliased(1, "orders"), aliased(2, "nowhere"), aliased(3, "")])
+    pair.put([aliased(1, "orders"), aliased(2, "$nowhere"), aliased(3, "")])
     code, result = pair.drained()
     assert code == 1
     assert pair.arrived("orders") == ids(range(1, 2))
@@ -107,7 +107,9 @@ def test_a_destination_that_takes_nothing_does_not_hold_up_the_others(pair: Emul
     assert pair.arrived("billing/invoices", "news") == Counter(f"m{n}" for n in range(90) if n % 3)
     assert result["remaining"] == 30
     assert result["queues"][0]["state"] == "stuck"
-    assert result["waiting"][0]["path"] == "orders"
+    (waiting,) = result["waiting"]
+    assert (waiting["path"], waiting["left"], waiting["error"]) == ("orders", 30, "DestinationFull")
+    assert "--give-up" not in result["verdict"]  # it is neither missing nor disabled
     account = result["account"]
     assert account["received"] == account["forwarded"] + account["dead_lettered"] + account["left"]
     # and with room again, the rest follows
