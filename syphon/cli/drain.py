@@ -96,7 +96,8 @@ def drain(
 
     \b
     Exit codes: 0 nothing that was asked for is left · 1 something was left or dead-lettered, or --destination
-    matched nothing · 69 a namespace is out of reach · 70 faulted · 77 not authorized · 78 the settings are wrong
+    matched nothing · 69 a namespace is out of reach, or Spark was lost · 70 faulted · 77 not authorized ·
+    78 the settings are wrong
     """
     from syphon.backlog import Ttl
     from syphon.config import LogLevel
@@ -171,15 +172,18 @@ def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, a
         if not as_json:
             click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
         with running_engine(config.pipeline) as ready:
-            drain = Drain(chosen, ready.jobs, ready.control_server, options, counts)
-            stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.")
+            drain = Drain(chosen, ready.jobs, ready.control_server, options, counts, ready.ending, ready.watch)
+            stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
             total = sum(counts.values()) if len(counts) == len(drain.queues) else None
             with drain_progress(drain, total) as show:
                 result = drain.run(show)
+            code = _exit_code(result, options)
+            ready.ending.exit_code = code
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
-    code = _exit_code(result, options)
+    if result.lost is not None:
+        click.echo(str(result.lost), err=True)
     summary = _summary(config, result, ready.ledger_writer.error, code)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
@@ -196,7 +200,7 @@ def _exit_code(result: DrainResult, options: DrainOptions) -> ExitCode:
     """
     if result.fault is not None:
         return ExitCode.NOT_AUTHORIZED if result.fault.denied else ExitCode.FAULTED
-    if result.remaining is None:
+    if result.lost is not None or result.remaining is None:
         return ExitCode.UNAVAILABLE
     if result.has_no_match and options.messages.needs_destination:
         return ExitCode.LEFT
@@ -235,6 +239,8 @@ def _verdict(result: DrainResult) -> str:
     totals, remaining = result.totals, result.remaining
     if result.fault is not None:
         return f"Faulted: the {result.fault.side} cannot be used: {result.fault.text}"
+    if result.lost is not None:
+        return f"{result.lost} {totals.forwarded:,} forwarded before."
     moved = f"{totals.forwarded:,} forwarded"
     if totals.dead_lettered:
         moved += f"; {totals.dead_lettered:,} went to the dead letters"

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     )
     from .control_protocol import SlotReport
     from .control_server import ControlServer, Traced
+    from .ending import FAULTED, STOPPED, Ending, Shares, Step
     from .jobs import JobResult, Jobs
-    from .session import cores_of, spark_session
+    from .jvm_watch import JvmWatch, SparkLost
+    from .session import check_session, cores_of, jvm_of, spark_session
     from .totals import QueueTotals, Totals
 
 _MODULES = {
@@ -45,12 +47,25 @@ _MODULES = {
         "ControlServer",
         "Traced",
     ),
+    "ending": (
+        "Ending",
+        "FAULTED",
+        "STOPPED",
+        "Shares",
+        "Step",
+    ),
     "jobs": (
         "JobResult",
         "Jobs",
     ),
+    "jvm_watch": (
+        "JvmWatch",
+        "SparkLost",
+    ),
     "session": (
+        "check_session",
         "cores_of",
+        "jvm_of",
         "spark_session",
     ),
     "totals": (
@@ -63,17 +78,26 @@ __all__ = [
     "ControlServer",
     "DeadLetterPreview",
     "DestinationSummary",
+    "Ending",
+    "FAULTED",
     "JobResult",
     "Jobs",
+    "JvmWatch",
     "QueueTotals",
+    "STOPPED",
+    "Shares",
     "SlotReport",
+    "SparkLost",
+    "Step",
     "Totals",
     "Traced",
     "VIEW",
     "asking",
     "backlog_frame",
+    "check_session",
     "cores_of",
     "dead_letter_previews",
+    "jvm_of",
     "looking",
     "spark_session",
     "summary",

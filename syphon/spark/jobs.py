@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING
 from syphon.bus import SideFault
 from syphon.config import PairSettings
 from syphon.ledger import TRANSFERS, Attempt, LedgerWriter, unpersist_rows
-from syphon.model import Counters, SyphonError
+from syphon.model import Counters
 from syphon.transfer import DestinationBackoff, PumpOptions, wall_clock
 
 from .control_protocol import SlotReport
 from .control_server import ControlServer
+from .jvm_watch import SparkLost
 from .task import SlotAssignment, Task, slot_task, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-class SparkLost(SyphonError):
-    """Spark has stopped: the worker must end, and start again with a new Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +78,11 @@ class Jobs:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def warm_up(self) -> None:
-        """Runs a job without work: the first job takes seconds, and no message should have to wait for it."""
-        rows = self._rows(warm_up, self.most_slots)
+        """Runs a job without work: the first job takes seconds, and no message should have to wait for it.
+
+        One task is enough: the first queue that rings gets one slot, and each Python worker takes a hundred megabytes.
+        """
+        rows = self._rows(warm_up, 1)
         _evaluate(rows)
         unpersist_rows(rows)
 

@@ -13,19 +13,22 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 import zipfile
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from syphon.config import PipelineSettings
 from syphon.model import SyphonError
 
+from .ending import Ending, Step
 from .java import java_environment
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("syphon.spark")
@@ -36,13 +39,18 @@ SMALL_JVM = (
     "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
 )
 """The driver plans small jobs, and waits. Without these options Java would start with a sixty-fourth of the memory."""
-JVM_ENDS_WITHIN = 10.0
+STOP_PART = 0.6
+"""The part of the time that Spark has to stop in order. In the rest, its JVM ends by itself or is killed."""
 TASK_FAILURES = 4
 """How often a task may fail. The default of local mode is one failure: a killed worker would end the job."""
 
 
 class SparkNotStarted(SyphonError):
     """Spark could not be started."""
+
+
+class SparkUnusable(SyphonError):
+    """Spark has settings that a transfer must not run with."""
 
 
 def cores_of(master: str) -> int | None:
@@ -96,7 +104,9 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
 
 
 @contextmanager
-def spark_session(pipeline: PipelineSettings, name: str = "syphon") -> Iterator[SparkSession]:
+def spark_session(
+    pipeline: PipelineSettings, name: str = "syphon", ending: Ending | None = None
+) -> Iterator[SparkSession]:
     """A Spark session. An active one is used as it is, and keeps running afterwards."""
     from pyspark.sql import SparkSession
 
@@ -108,7 +118,14 @@ def spark_session(pipeline: PipelineSettings, name: str = "syphon") -> Iterator[
             yield session
         finally:
             if active is None:
-                _stop(session)
+                _stop(session, (ending or Ending()).left_for(Step.SPARK))
+
+
+def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The process of the driver's JVM; None if another program has started it."""
+    gateway = session.sparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process
 
 
 def _start(settings: dict[str, str]) -> SparkSession:
@@ -132,28 +149,68 @@ def _start(settings: dict[str, str]) -> SparkSession:
         finally:
             output.close_writer()
             del os.environ["PYSPARK_SUBMIT_ARGS"]
+    _quieten(context)
     return SparkSession(context)
 
 
-def _stop(session: SparkSession) -> None:
-    """Ends Spark and its JVM: PySpark alone would keep the JVM until Python ends."""
-    from pyspark import SparkContext
+def _quieten(context: SparkContext) -> None:
+    """Keeps tracebacks off stderr when the JVM goes: whoever called Spark gets the error, and says it in one line."""
+    for name in ("py4j.clientserver", "py4j.java_gateway"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *about: log.debug("no more updates of accumulators from Spark: %s", about[1:])
 
-    gateway = SparkContext._gateway
-    session.stop()
-    if gateway is None:
-        return
-    gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+
+def _stop(session: SparkSession, within: float) -> None:
+    """Ends Spark and its JVM, which PySpark alone would keep until Python ends. Never raises, and never takes longer.
+
+    An error here would hide the reason of the ending, and a JVM that is frozen answers no call.
+    """
+    process = jvm_of(session)
+    if process is None or process.poll() is None:
+        asked = threading.Thread(target=_ask_to_end, args=(session,), name="stop Spark", daemon=True)
+        asked.start()
+        asked.join(within * STOP_PART)
     if process is not None:
-        if process.stdin is not None:
-            process.stdin.close()
+        _end_process(process, within * (1 - STOP_PART))
+    _forget(session)
+
+
+def _ask_to_end(session: SparkSession) -> None:
+    gateway = session.sparkContext._gateway
+    for step in (session.stop, gateway.shutdown if gateway is not None else None):
         try:
-            process.wait(JVM_ENDS_WITHIN)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            if step is not None:
+                step()
+        except Exception:
+            log.debug("error while Spark was stopped", exc_info=True)
+
+
+def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
+    with suppress(OSError):
+        if process.stdin is not None:
+            process.stdin.close()  # its end is what the JVM ends at
+    try:
+        process.wait(within)
+    except subprocess.TimeoutExpired:
+        log.debug("Spark's JVM did not end by itself, and is killed")
+        process.kill()
+        process.wait()
+
+
+def _forget(session: SparkSession) -> None:
+    """Takes the session out of PySpark's own variables: another session may start in this process."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    if SparkSession._instantiatedSession is session:
+        SparkSession._instantiatedSession = None
+    if SparkSession._activeSession is session:
+        SparkSession._activeSession = None
 
 
 @contextmanager
@@ -208,6 +265,22 @@ class _Stderr:
         return (
             f"Spark could not be started on {master}: {reason} "
             "(more with --verbose). Check pipeline.master, pipeline.spark and JAVA_HOME."
+        )
+
+
+def check_session(session: SparkSession) -> None:
+    """Refuses a session that would run a slot twice at once, and warns of one that ends executors while slots work."""
+    settings = session.sparkContext.getConf()
+    if settings.get("spark.speculation", "false") == "true":
+        raise SparkUnusable(
+            "Spark's session has spark.speculation on: Spark would run a second copy of a slot beside the first, and "
+            "both would receive. Set spark.speculation to false where the session is made, and start again."
+        )
+    if settings.get("spark.dynamicAllocation.enabled", "false") == "true":
+        log.warning(
+            "Spark's session has dynamic allocation on: an executor that is taken away takes its rows with it before "
+            "they are in the ledger. Set spark.dynamicAllocation.enabled to false, or keep executors with "
+            "spark.dynamicAllocation.minExecutors"
         )
 
 

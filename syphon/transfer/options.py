@@ -37,8 +37,8 @@ class PumpOptions:
     """Seconds without a message after which the queue counts as quiet."""
     lease: float | None = 60.0
     """Seconds after which the pump stops taking messages, even if there are more."""
-    grace: float = 20.0
-    """Seconds to finish the messages in hand once the pump stops."""
+    grace: float = 14.0
+    """Seconds to finish the messages in hand once the pump stops: less than a slot has when the worker ends (16.5)."""
     lock: float = 60.0
     """Seconds a lock lasts, as backlog queues are created (P2). A message's own stamp can only shorten it."""
     ttl: Ttl = Ttl.RESTORE

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from syphon.backlog import SelectedQueue, by_pair
 from syphon.bus import SideFault
 from syphon.model import QueueKey
-from syphon.spark import ControlServer, Jobs, Totals
+from syphon.spark import FAULTED, STOPPED, ControlServer, Ending, Jobs, JvmWatch, Shares, SparkLost, Step, Totals
 from syphon.transfer import DestinationBackoff
 
 from .backoffs import Backoffs
 from .message_counts import EmptinessCheck, MessageCounts
 from .queue_drain import DrainOptions, DrainState, QueueDrain
 from .shared_limit import SharedLimit
+
+JVM_IS_GONE_WITHIN = 1.0
+"""Seconds from the first failed call of Spark to the end of its JVM, if that is the reason."""
 
 __all__ = ["Drain", "DrainOptions", "DrainResult", "QueueDrain", "DrainState"]
 
@@ -28,6 +31,8 @@ class DrainResult:
     queues: tuple[QueueDrain, ...]
     seconds: float
     backing_off: tuple[DestinationBackoff, ...] = ()
+    lost: SparkLost | None = None
+    """Why Spark was lost before the drain had ended, if it was."""
 
     @property
     def totals(self) -> Totals:
@@ -73,7 +78,12 @@ class Drain:
         control_server: ControlServer,
         options: DrainOptions,
         counts: MessageCounts,
+        ending: Ending | None = None,
+        watch: JvmWatch | None = None,
     ) -> None:
+        self._ending = ending or Ending()
+        self._watch = watch or JvmWatch(None, self._ending)
+        self._lost: SparkLost | None = None
         self._control_server = control_server
         self._stopping = threading.Event()
         self._began = time.monotonic()
@@ -95,28 +105,60 @@ class Drain:
         """Drains all queues. It calls `show` every half second, so that progress can be shown."""
         for queue in self.queues:
             queue.start()
-        while not all(queue.state.is_final for queue in self.queues):
+        while not self._is_done():
             show()
             if self._deadline is not None and time.monotonic() > self._deadline:
                 self.stop()
             if any(queue.fault is not None for queue in self.queues):
-                self.stop()
+                self._end(FAULTED)
             self._wait(every)
-        for queue in self.queues:
-            queue.join(1.0)
-            queue.count_rest()
-        for check in self._checks:
-            check.close()
+        if self._lost is None and any(queue.state is DrainState.FAILED for queue in self.queues):
+            self._lost = self._watch.wait_for_failure(JVM_IS_GONE_WITHIN)
+        self._count_rests()
+        self._count_cut_off()
         show()
-        return DrainResult(tuple(self.queues), time.monotonic() - self._began, tuple(self.backing_off()))
+        backing_off = tuple(self.backing_off())
+        return DrainResult(tuple(self.queues), time.monotonic() - self._began, backing_off, self._lost)
+
+    def _is_done(self) -> bool:
+        """All queues have ended, or their time to end is over."""
+        return all(queue.state.is_final for queue in self.queues) or self._ending.left_for(Step.SLOTS) == 0.0
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not all(queue.state.is_final for queue in self.queues):
+        while time.monotonic() < deadline and not self._is_done():
+            if self._lost is None and (lost := self._watch.failure) is not None:
+                self._lost = lost
+                self._end(FAULTED)
             time.sleep(0.05)
+
+    def _count_rests(self) -> None:
+        """Counts what is left, as long as there is time. It runs in a thread: a namespace may not answer."""
+        thread = threading.Thread(target=self._count_each, name="count the rest", daemon=True)
+        thread.start()
+        thread.join(self._ending.left_for(Step.SIDES) if self._ending.has_begun else None)
+
+    def _count_each(self) -> None:
+        for queue in self.queues:
+            if queue.state.is_final:
+                queue.join(1.0)
+            queue.count_rest()
+        for check in self._checks:
+            check.close()
+
+    def _count_cut_off(self) -> None:
+        """Adds the last reports of slots whose jobs were cut off: what they had moved has moved."""
+        for queue in self.queues:
+            key = QueueKey(queue.pair.name, queue.queue)
+            reports = [report for report in self._control_server.live_reports() if report.queue_key == key]
+            queue.totals = queue.totals.with_ended(reports)
 
     def stop(self) -> None:
         """Takes no more messages, and finishes those in hand. Safe in a signal handler."""
+        self._end(STOPPED)
+
+    def _end(self, shares: Shares) -> None:
+        self._ending.begin(shares)
         self._stopping.set()
         self._control_server.stop_all()
 
