@@ -24,6 +24,8 @@ from typing import IO, TYPE_CHECKING
 from syphon.config import PipelineSettings
 from syphon.model import SyphonError
 
+from . import jvm_archive
+from .container import this_container
 from .ending import Ending, Step
 from .java import java_environment
 
@@ -56,14 +58,14 @@ class SparkUnusable(SyphonError):
 def cores_of(master: str) -> int | None:
     """How many tasks a local master runs at once; None for a cluster, which decides itself.
 
-    A pump waits as much as it works, so `local[*]` means twice the cores, and four on the smallest machine.
+    `local[*]` is as many as the container has cores and memory for.
     """
     if master == "local":
         return 1
     found = re.fullmatch(r"local\[(\*|\d+)(?:,\s*(?:\*|\d+))?\]", master)
     if found is None:
         return None
-    return max(4, 2 * (os.cpu_count() or 1)) if found[1] == "*" else int(found[1])
+    return this_container().slots if found[1] == "*" else int(found[1])
 
 
 def spark_master(master: str) -> str:
@@ -111,14 +113,14 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
-    session = active or _start(spark_settings(pipeline, name))
+    session = active or start_session(spark_settings(pipeline, name))
     with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
         try:
             _ship(session, Path(folder))
             yield session
         finally:
             if active is None:
-                _stop(session, (ending or Ending()).left_for(Step.SPARK))
+                stop_session(session, (ending or Ending()).left_for(Step.SPARK))
 
 
 def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
@@ -128,11 +130,13 @@ def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
     return process
 
 
-def _start(settings: dict[str, str]) -> SparkSession:
+def start_session(settings: dict[str, str]) -> SparkSession:
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
+        settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
     # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
     os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ)}
     output = _Stderr()
@@ -157,13 +161,18 @@ def _quieten(context: SparkContext) -> None:
     """Keeps tracebacks off stderr when the JVM goes: whoever called Spark gets the error, and says it in one line."""
     for name in ("py4j.clientserver", "py4j.java_gateway"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # it writes to the root logger, too
     warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *about: log.debug("no more updates of accumulators from Spark: %s", about[1:])
 
 
-def _stop(session: SparkSession, within: float) -> None:
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def stop_session(session: SparkSession, within: float) -> None:
     """Ends Spark and its JVM, which PySpark alone would keep until Python ends. Never raises, and never takes longer.
 
     An error here would hide the reason of the ending, and a JVM that is frozen answers no call.
