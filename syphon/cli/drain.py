@@ -164,32 +164,45 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
 
 def _drain(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     from syphon.model import NotAuthorized, SyphonError
-    from syphon.ops import drain_progress
-    from syphon.worker import Drain, counts_of, running_engine
+    from syphon.worker import found_empty
 
+    ledger_error = ""
     try:
-        counts = counts_of(chosen)
-        if not as_json:
-            click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
-        with running_engine(config.pipeline) as ready:
-            drain = Drain(chosen, ready.jobs, ready.control_server, options, counts, ready.ending, ready.watch)
-            stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
-            total = sum(counts.values()) if len(counts) == len(drain.queues) else None
-            with drain_progress(drain, total) as show:
-                result = drain.run(show)
-            code = _exit_code(result, options)
-            ready.ending.exit_code = code
+        result = found_empty(chosen, options)
+        if result is None:
+            result, ledger_error = _drain_on_spark(config, chosen, options, as_json)
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
     if result.lost is not None:
         click.echo(str(result.lost), err=True)
-    summary = _summary(config, result, ready.ledger_writer.error, code)
+    code = _exit_code(result, options)
+    summary = _summary(config, result, ledger_error, code)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
         _show(summary)
     return code
+
+
+def _drain_on_spark(
+    config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool
+) -> tuple[DrainResult, str]:
+    """Drains the queues. Returns the result, and why the ledger is not complete; an empty text if it is."""
+    from syphon.ops import drain_progress
+    from syphon.worker import Drain, counts_of, running_engine
+
+    counts = counts_of(chosen)
+    if not as_json:
+        click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
+    with running_engine(config.pipeline) as ready:
+        drain = Drain(chosen, ready.jobs, ready.control_server, options, counts, ready.ending, ready.watch)
+        stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
+        total = sum(counts.values()) if len(counts) == len(drain.queues) else None
+        with drain_progress(drain, total) as show:
+            result = drain.run(show)
+        ready.ending.exit_code = _exit_code(result, options)
+    return result, ready.ledger_writer.error
 
 
 def _exit_code(result: DrainResult, options: DrainOptions) -> ExitCode:

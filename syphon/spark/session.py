@@ -41,6 +41,8 @@ SMALL_JVM = (
     "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
 )
 """The driver plans small jobs, and waits. Without these options Java would start with a sixty-fourth of the memory."""
+MALLOC_ARENAS = "2"
+"""For the JVM and Python's workers: the C library would keep eight heaps for each core of the machine."""
 STOP_PART = 0.6
 """The part of the time that Spark has to stop in order. In the rest, its JVM ends by itself or is killed."""
 TASK_FAILURES = 4
@@ -114,6 +116,8 @@ def spark_session(
 
     active = SparkSession.getActiveSession()
     session = active or start_session(spark_settings(pipeline, name))
+    if active is None:
+        jvm_archive.make_in_background()
     with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
         try:
             _ship(session, Path(folder))
@@ -139,6 +143,7 @@ def start_session(settings: dict[str, str]) -> SparkSession:
         settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
     # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
     os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ)}
+    os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
     output = _Stderr()
     output.start()
     with _properties_file(settings) as file:

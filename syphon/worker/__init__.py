@@ -9,6 +9,7 @@ from syphon.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from .backoffs import Backoffs, TurnedAway
     from .drain import Drain, DrainResult
+    from .empty_backlog import found_empty
     from .engine import Engine, running_engine
     from .message_counts import counts_of
     from .pair_worker import PairWorker
@@ -22,6 +23,7 @@ _MODULES = {
         "Drain",
         "DrainResult",
     ),
+    "empty_backlog": ("found_empty",),
     "engine": (
         "Engine",
         "running_engine",
@@ -55,6 +57,7 @@ __all__ = [
     "TurnedAway",
     "Worker",
     "counts_of",
+    "found_empty",
     "running_engine",
 ]
 

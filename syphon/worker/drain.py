@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from syphon.backlog import SelectedQueue, by_pair
 from syphon.bus import SideFault
@@ -18,6 +19,9 @@ from .message_counts import EmptinessCheck, MessageCounts
 from .queue_drain import DrainOptions, DrainState, QueueDrain
 from .shared_limit import SharedLimit
 
+if TYPE_CHECKING:
+    from .empty_backlog import EmptyQueue
+
 JVM_IS_GONE_WITHIN = 1.0
 """Seconds from the first failed call of Spark to the end of its JVM, if that is the reason."""
 
@@ -28,7 +32,7 @@ __all__ = ["Drain", "DrainOptions", "DrainResult", "QueueDrain", "DrainState"]
 class DrainResult:
     """How a drain ended."""
 
-    queues: tuple[QueueDrain, ...]
+    queues: tuple[QueueDrain | EmptyQueue, ...]
     seconds: float
     backing_off: tuple[DestinationBackoff, ...] = ()
     lost: SparkLost | None = None

@@ -11,7 +11,8 @@ import pytest
 from syphon.bus import SideFault
 from syphon.config import PairSettings, PipelineSettings
 from syphon.spark.control_protocol import SlotReport
-from syphon.spark.jobs import JobResult, SparkLost
+from syphon.spark.jobs import JobResult
+from syphon.spark.jvm_watch import SparkLost
 from syphon.worker.pauses import Pauses
 from syphon.worker.queue_worker import PairJobs, QueueWorker
 from tests.support.waiting import eventually
