@@ -102,7 +102,7 @@ def _fingerprint(java_home: Path, environ: Mapping[str, str]) -> str:
             status = file.stat()
         except OSError:
             continue
-        parts.append(f"{file.name} {status.st_size} {status.st_mtime_ns}")
+        parts.append(f"{file.name} {status.st_size} {int(status.st_mtime)}")  # layers of an image keep whole seconds
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
