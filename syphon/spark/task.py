@@ -119,6 +119,9 @@ class Slot:
         try:
             for _ in self._pump.turns():
                 self._pair.check()
+                if self._pair.fault is not None:
+                    # Said at once: to give back what is in hand may take longer than the worker has (X6).
+                    self._reporter.fault = self._fault(self._pair.fault)
                 self._apply_pauses()
                 if len(self._outcomes) >= ROWS:
                     yield self._next_rows()
@@ -172,6 +175,8 @@ class Reporter:
         self._over = threading.Event()
         self.paused: tuple[str, ...] = ()
         """The paused destinations of the last order."""
+        self.fault: SideFault | None = None
+        """The fault of a side that a running slot has found."""
         self._heard_at = time.monotonic()
         self._connection: http.client.HTTPConnection | None = None
         self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
@@ -237,6 +242,7 @@ class Reporter:
     def _updated_report(self) -> SlotReport:
         counters, report = self._pump.counters, self._slot_report
         report.counters, report.in_hand, report.busy = counters.counters(), counters.in_hand, counters.busy
+        report.fault = report.fault or self.fault
         report.backing_off = tuple(self._pump.backing_off()[:MOST_BACKING_OFF])
         report.traces = self._pump.traces.take()
         report.rejecting = tuple(self._pump.rejecting()[:MOST_DESTINATIONS])

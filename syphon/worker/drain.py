@@ -113,7 +113,7 @@ class Drain:
             show()
             if self._deadline is not None and time.monotonic() > self._deadline:
                 self.stop()
-            if any(queue.fault is not None for queue in self.queues):
+            if self._has_fault():
                 self._end(FAULTED)
             self._wait(every)
         if self._lost is None and any(queue.state is DrainState.FAILED for queue in self.queues):
@@ -123,6 +123,12 @@ class Drain:
         show()
         backing_off = tuple(self.backing_off())
         return DrainResult(tuple(self.queues), time.monotonic() - self._began, backing_off, self._lost)
+
+    def _has_fault(self) -> bool:
+        """A slot reports a fault at once, before it has given back what it has in hand."""
+        return any(queue.fault is not None for queue in self.queues) or any(
+            report.fault is not None for report in self._control_server.live_reports()
+        )
 
     def _is_done(self) -> bool:
         """All queues have ended, or their time to end is over."""
@@ -156,6 +162,7 @@ class Drain:
             key = QueueKey(queue.pair.name, queue.queue)
             reports = [report for report in self._control_server.live_reports() if report.queue_key == key]
             queue.totals = queue.totals.with_ended(reports)
+            queue.fault = queue.fault or next((report.fault for report in reports if report.fault), None)
 
     def stop(self) -> None:
         """Takes no more messages, and finishes those in hand. Safe in a signal handler."""

@@ -61,11 +61,20 @@ class Worker:
         while not self._stopping.is_set() and reason is None:
             turned()
             self._stopping.wait(TURN)
+            self._pass_on_faults()
             reason = self._watch.failure or next(filter(None, (pair.failure for pair in self.pairs)), None)
         if reason is not None and not isinstance(reason, Faulted):
             # A call of Spark that fails because its JVM has gone says less than the watch does.
             reason = self._watch.wait_for_failure(JVM_IS_GONE_WITHIN) or reason
         return self._leave(reason, turned)
+
+    def _pass_on_faults(self) -> None:
+        """Faults the pair of a slot that has found a fault, before that slot has given back what it has in hand."""
+        faults = {report.pair: report.fault for report in self._control_server.live_reports() if report.fault}
+        for pair in self.pairs:
+            fault = faults.get(pair.settings.name)
+            if fault is not None and pair.listener is not None:
+                pair.listener.fault(fault)
 
     @property
     def is_stopping(self) -> bool:
