@@ -21,6 +21,10 @@ settings.register_profile("patient", settings(deadline=None, suppress_health_che
 settings.load_profile("patient")
 
 
+# An archive of Spark's JVM that is there halves each of the many starts; to make one is no work for a test.
+os.environ.setdefault("SYPHON_JVM_ARCHIVE", "use")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark is started by the first test that needs it, and its start may take minutes where others do the same."""
     for item in items:

@@ -136,7 +136,7 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
             shown = moved
             click.echo(f"  {moved:,} of {sum(counts.values()):,} moved")
 
-    drain.run(ready.jobs, ready.control_server, show)
+    drain.run(ready, show)
     result = drain.result()
     ready.ledger_writer.catch_up()
     for queue in result.queues:

@@ -25,7 +25,7 @@ from .signals import stop_on_signal
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
     from syphon.config import Config
-    from syphon.worker import DrainOptions, DrainResult, WaitingDestination
+    from syphon.worker import Drain, DrainOptions, DrainResult, WaitingDestination
 
 log = logging.getLogger("syphon")
 
@@ -110,7 +110,8 @@ def drain(
 
     \b
     Exit codes: 0 nothing that was asked for is left · 1 something was left or dead-lettered, or --destination
-    matched nothing · 69 a namespace is out of reach · 70 faulted · 77 not authorized · 78 the settings are wrong
+    matched nothing · 69 a namespace is out of reach, or Spark was lost · 70 faulted · 77 not authorized ·
+    78 the settings are wrong
     """
     from syphon.backlog import Ttl
     from syphon.config import LogLevel
@@ -179,27 +180,19 @@ def _drain(
     config: Config, chosen: list[SelectedQueue], options: DrainOptions, give_up: frozenset[str], as_json: bool
 ) -> ExitCode:
     from syphon.model import NotAuthorized, SyphonError
-    from syphon.ops import drain_progress
-    from syphon.worker import Drain, counts_of, running_engine, waiting_destinations
+    from syphon.worker import Drain, counts_of, waiting_destinations
 
+    ledger_error = ""
     try:
-        counts = counts_of(chosen)
-        drain, ledger_error = Drain(chosen, options, counts), ""
+        drain = Drain(chosen, options, counts_of(chosen))
         if drain.look():
-            if not as_json:
-                click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
-            with running_engine(config.pipeline) as ready:
-                stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.")
-                total = sum(counts.values()) if len(counts) == len(drain.queues) else None
-                with drain_progress(drain, total) as show:
-                    drain.run(ready.jobs, ready.control_server, show)
-                result = drain.result()
-            ledger_error = ready.ledger_writer.error
-        else:
-            result = drain.result()
+            ledger_error = _drain_on_spark(config, drain, options, as_json)
+        result = drain.result()
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
+    if result.lost is not None:
+        click.echo(str(result.lost), err=True)
     code = _exit_code(result, options)
     waiting = waiting_destinations(result, options)
     summary = _summary(config, result, waiting, ledger_error, code)
@@ -211,6 +204,23 @@ def _drain(
     return code
 
 
+def _drain_on_spark(config: Config, drain: Drain, options: DrainOptions, as_json: bool) -> str:
+    """Drains the queues. Returns why the ledger is not complete; an empty text if it is."""
+    from syphon.ops import drain_progress
+    from syphon.worker import running_engine
+
+    if not as_json:
+        click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
+    stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
+    with running_engine(config.pipeline, say=lambda line: click.echo(line, err=True)) as ready:
+        # Again: Spark sets a handler of its own.
+        stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
+        with drain_progress(drain, drain.expected) as show:
+            drain.run(ready, show)
+        ready.ending.exit_code = _exit_code(drain.result(), options)
+    return ready.ledger_writer.error
+
+
 def _exit_code(result: DrainResult, options: DrainOptions) -> ExitCode:
     """0 only if a script may take it for "what I asked for is done".
 
@@ -219,7 +229,7 @@ def _exit_code(result: DrainResult, options: DrainOptions) -> ExitCode:
     """
     if result.fault is not None:
         return ExitCode.NOT_AUTHORIZED if result.fault.denied else ExitCode.FAULTED
-    if result.remaining is None:
+    if result.lost is not None or result.remaining is None:
         return ExitCode.UNAVAILABLE
     if result.has_no_match and options.messages.needs_destination:
         return ExitCode.LEFT
@@ -260,6 +270,8 @@ def _verdict(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) ->
     totals, remaining = result.totals, result.remaining
     if result.fault is not None:
         return f"Faulted: the {result.fault.side} cannot be used: {result.fault.text}"
+    if result.lost is not None:
+        return f"{result.lost} {totals.forwarded:,} forwarded before."
     moved = f"{totals.forwarded:,} forwarded"
     if totals.dead_lettered:
         moved += f"; {totals.dead_lettered:,} went to the dead letters"

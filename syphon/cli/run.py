@@ -71,7 +71,9 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
             ready.jobs.warm_up()
             # All that is loaded now stays: to collect garbage among it would stop all threads for a tenth of a second.
             gc.freeze()
-            worker = Worker(config, ready.jobs, ready.control_server, makes_queues, ops.pauses)
+            worker = Worker(
+                config, ready.jobs, ready.control_server, makes_queues, ops.pauses, ready.ending, ready.watch
+            )
             # After Spark has started: Spark sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: messages in hand are finished or given back.")
             hung_up = threading.Event()
@@ -86,6 +88,7 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
                     _reload(worker, config_file)
 
             reason = worker.run(turned)
+            ready.ending.exit_code = _exit_code(reason)
     except PortTaken as error:
         log.error("%s", error)
         return ExitCode.UNAVAILABLE

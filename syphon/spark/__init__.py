@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     )
     from .control_protocol import HandOver, QueueReport, SlotReport
     from .control_server import ControlServer
-    from .jobs import JobResult, Jobs, SparkLost, new_job
-    from .session import cores_of, spark_session
+    from .ending import FAULTED, STOPPED, Ending, Shares, Step
+    from .jobs import JobResult, Jobs, new_job
+    from .jvm_watch import JvmWatch, SparkLost
+    from .session import check_session, cores_of, jvm_of, spark_session
     from .slot_control import SlotControl, Traced
     from .totals import QueueAttempt, QueueTotals, Totals
 
@@ -45,14 +47,26 @@ _MODULES = {
     ),
     "control_protocol": ("HandOver", "QueueReport", "SlotReport"),
     "control_server": ("ControlServer",),
+    "ending": (
+        "Ending",
+        "FAULTED",
+        "STOPPED",
+        "Shares",
+        "Step",
+    ),
     "jobs": (
         "JobResult",
         "Jobs",
-        "SparkLost",
         "new_job",
     ),
+    "jvm_watch": (
+        "JvmWatch",
+        "SparkLost",
+    ),
     "session": (
+        "check_session",
         "cores_of",
+        "jvm_of",
         "spark_session",
     ),
     "slot_control": (
@@ -70,22 +84,30 @@ __all__ = [
     "ControlServer",
     "DeadLetterPreview",
     "DestinationSummary",
+    "Ending",
+    "FAULTED",
     "HandOver",
     "JobResult",
     "Jobs",
+    "JvmWatch",
     "QueueAttempt",
     "QueueReport",
     "QueueTotals",
+    "STOPPED",
+    "Shares",
     "SlotControl",
     "SlotReport",
     "SparkLost",
+    "Step",
     "Totals",
     "Traced",
     "VIEW",
     "asking",
     "backlog_frame",
+    "check_session",
     "cores_of",
     "dead_letter_previews",
+    "jvm_of",
     "larger_than",
     "looking",
     "new_job",

@@ -38,6 +38,16 @@ def java_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {"JAVA_HOME": str(SHIM), "SYPHON_JRE": str(JAVA_HOME)}
 
 
+def java_in_use(environ: Mapping[str, str]) -> tuple[Path | None, int]:
+    """The home of the Java that Spark starts with, behind links and the shim, and its major version."""
+    try:
+        found = dict(environ) | java_environment(environ)
+    except NoJava:
+        return None, 0
+    home = Path(found["SYPHON_JRE"] if Path(found["JAVA_HOME"]) == SHIM else found["JAVA_HOME"]).resolve()
+    return home, _version(home / "bin" / "java")
+
+
 def _version(java: Path) -> int:
     """The major version of a Java, or 0 if it is unknown. The file `release` says it without starting Java."""
     release = java.resolve().parents[1] / "release"

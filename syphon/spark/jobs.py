@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING
 from syphon.bus import SideFault
 from syphon.config import PairSettings
 from syphon.ledger import PACKED, Attempt, LedgerWriter, OpenJob
-from syphon.model import Counters, SyphonError
+from syphon.model import Counters
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
 from .control_protocol import HandOver, SlotReport
 from .control_server import ControlServer
+from .jvm_watch import SparkLost
 from .task import SlotAssignment, Task, slot_task, warm_up
 from .totals import QueueAttempt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class SparkLost(SyphonError):
-    """Spark has stopped: the worker must end, and start again with a new Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,10 @@ class Jobs:
         """How many tasks Spark runs at once."""
 
     def warm_up(self) -> None:
-        """Runs a job without work: the first job takes seconds, and no message should have to wait for it."""
+        """Runs a job without work: the first job takes seconds, and no message should have to wait for it.
+
+        One task is enough: the first queue that rings gets one slot, and each Python worker takes a hundred megabytes.
+        """
         self._collect(warm_up, 1)
 
     def run(

@@ -13,19 +13,24 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 import zipfile
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from syphon.config import PipelineSettings
 from syphon.model import SyphonError
 
+from . import jvm_archive
+from .container import this_container
+from .ending import Ending, Step
 from .java import java_environment
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("syphon.spark")
@@ -36,7 +41,10 @@ SMALL_JVM = (
     "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
 )
 """The driver plans small jobs, and waits. Without these options Java would start with a sixty-fourth of the memory."""
-JVM_ENDS_WITHIN = 10.0
+MALLOC_ARENAS = "2"
+"""For the JVM and Python's workers: the C library would keep eight heaps for each core of the machine."""
+STOP_PART = 0.6
+"""The part of the time that Spark has to stop in order. In the rest, its JVM ends by itself or is killed."""
 TASK_FAILURES = 4
 """How often a task may fail. The default of local mode is one failure: a killed worker would end the job."""
 
@@ -45,17 +53,21 @@ class SparkNotStarted(SyphonError):
     """Spark could not be started."""
 
 
+class SparkUnusable(SyphonError):
+    """Spark has settings that a transfer must not run with."""
+
+
 def cores_of(master: str) -> int | None:
     """How many tasks a local master runs at once; None for a cluster, which decides itself.
 
-    A pump waits as much as it works, so `local[*]` means twice the cores, and four on the smallest machine.
+    `local[*]` is as many as the container has cores and memory for.
     """
     if master == "local":
         return 1
     found = re.fullmatch(r"local\[(\*|\d+)(?:,\s*(?:\*|\d+))?\]", master)
     if found is None:
         return None
-    return max(4, 2 * (os.cpu_count() or 1)) if found[1] == "*" else int(found[1])
+    return this_container().slots if found[1] == "*" else int(found[1])
 
 
 def spark_master(master: str) -> str:
@@ -96,28 +108,42 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
 
 
 @contextmanager
-def spark_session(pipeline: PipelineSettings, name: str = "syphon") -> Iterator[SparkSession]:
+def spark_session(
+    pipeline: PipelineSettings, name: str = "syphon", ending: Ending | None = None
+) -> Iterator[SparkSession]:
     """A Spark session. An active one is used as it is, and keeps running afterwards."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
-    session = active or _start(spark_settings(pipeline, name))
+    session = active or start_session(spark_settings(pipeline, name))
+    if active is None:
+        jvm_archive.make_in_background()
     with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
         try:
             _ship(session, Path(folder))
             yield session
         finally:
             if active is None:
-                _stop(session)
+                stop_session(session, (ending or Ending()).left_for(Step.SPARK))
 
 
-def _start(settings: dict[str, str]) -> SparkSession:
+def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The process of the driver's JVM; None if another program has started it."""
+    gateway = session.sparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process
+
+
+def start_session(settings: dict[str, str]) -> SparkSession:
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
+        settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
     # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
     os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ)}
+    os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
     output = _Stderr()
     output.start()
     with _properties_file(settings) as file:
@@ -132,28 +158,73 @@ def _start(settings: dict[str, str]) -> SparkSession:
         finally:
             output.close_writer()
             del os.environ["PYSPARK_SUBMIT_ARGS"]
+    _quieten(context)
     return SparkSession(context)
 
 
-def _stop(session: SparkSession) -> None:
-    """Ends Spark and its JVM: PySpark alone would keep the JVM until Python ends."""
-    from pyspark import SparkContext
+def _quieten(context: SparkContext) -> None:
+    """Keeps tracebacks off stderr when the JVM goes: whoever called Spark gets the error, and says it in one line."""
+    for name in ("py4j.clientserver", "py4j.java_gateway"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # it writes to the root logger, too
+    warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *about: log.debug("no more updates of accumulators from Spark: %s", about[1:])
 
-    gateway = SparkContext._gateway
-    session.stop()
-    if gateway is None:
-        return
-    gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def stop_session(session: SparkSession, within: float) -> None:
+    """Ends Spark and its JVM, which PySpark alone would keep until Python ends. Never raises, and never takes longer.
+
+    An error here would hide the reason of the ending, and a JVM that is frozen answers no call.
+    """
+    process = jvm_of(session)
+    if process is None or process.poll() is None:
+        asked = threading.Thread(target=_ask_to_end, args=(session,), name="stop Spark", daemon=True)
+        asked.start()
+        asked.join(within * STOP_PART)
     if process is not None:
-        if process.stdin is not None:
-            process.stdin.close()
+        _end_process(process, within * (1 - STOP_PART))
+    _forget(session)
+
+
+def _ask_to_end(session: SparkSession) -> None:
+    gateway = session.sparkContext._gateway
+    for step in (session.stop, gateway.shutdown if gateway is not None else None):
         try:
-            process.wait(JVM_ENDS_WITHIN)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            if step is not None:
+                step()
+        except Exception:
+            log.debug("error while Spark was stopped", exc_info=True)
+
+
+def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
+    with suppress(OSError):
+        if process.stdin is not None:
+            process.stdin.close()  # its end is what the JVM ends at
+    try:
+        process.wait(within)
+    except subprocess.TimeoutExpired:
+        log.debug("Spark's JVM did not end by itself, and is killed")
+        process.kill()
+        process.wait()
+
+
+def _forget(session: SparkSession) -> None:
+    """Takes the session out of PySpark's own variables: another session may start in this process."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    if SparkSession._instantiatedSession is session:
+        SparkSession._instantiatedSession = None
+    if SparkSession._activeSession is session:
+        SparkSession._activeSession = None
 
 
 @contextmanager
@@ -208,6 +279,22 @@ class _Stderr:
         return (
             f"Spark could not be started on {master}: {reason} "
             "(more with --verbose). Check pipeline.master, pipeline.spark and JAVA_HOME."
+        )
+
+
+def check_session(session: SparkSession) -> None:
+    """Refuses a session that would run a slot twice at once, and warns of one that ends executors while slots work."""
+    settings = session.sparkContext.getConf()
+    if settings.get("spark.speculation", "false") == "true":
+        raise SparkUnusable(
+            "Spark's session has spark.speculation on: Spark would run a second copy of a slot beside the first, and "
+            "both would receive. Set spark.speculation to false where the session is made, and start again."
+        )
+    if settings.get("spark.dynamicAllocation.enabled", "false") == "true":
+        log.warning(
+            "Spark's session has dynamic allocation on: an executor that is taken away takes its rows with it before "
+            "they are in the ledger. Set spark.dynamicAllocation.enabled to false, or keep executors with "
+            "spark.dynamicAllocation.minExecutors"
         )
 
 

@@ -138,6 +138,9 @@ class Slot:
             self._obey(self._reporter.order)
             for _ in self._pump.turns():
                 self._pair.check()
+                if self._pair.fault is not None:
+                    # Said at once: to give back what is in hand may take longer than the worker has (X6).
+                    self._report.fault = self._fault(self._pair.fault)
                 self._obey(self._reporter.order)
                 self._load.note(self._pump.window_is_full, time.monotonic(), time.thread_time())
                 if len(self._outcomes) >= ROWS:

@@ -42,8 +42,8 @@ class PumpOptions:
     """Outcomes after which the lease is over, too: its owner keeps them until the pump has ended."""
     linger: float = 0.0
     """Seconds for which the pump waits for another queue to serve when it has none."""
-    grace: float = 20.0
-    """Seconds to finish the messages in hand once the pump stops."""
+    grace: float = 14.0
+    """Seconds to finish the messages in hand once the pump stops: less than a slot has when the worker ends (16.5)."""
     lock: float = 60.0
     """Seconds a lock lasts, as backlog queues are created (P2). A message's own stamp can only shorten it."""
     ttl: Ttl = Ttl.RESTORE

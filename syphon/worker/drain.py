@@ -9,14 +9,18 @@ from dataclasses import dataclass
 
 from syphon.backlog import SelectedQueue, by_pair
 from syphon.bus import SideFault
-from syphon.spark import ControlServer, Jobs, QueueAttempt, Totals
+from syphon.spark import FAULTED, STOPPED, QueueAttempt, Shares, SparkLost, Step, Totals
 from syphon.transfer import DestinationBackoff
 
 from .backoffs import Backoffs
+from .engine import Engine
 from .message_counts import MessageCounts
 from .pair_drain import PairDrain
 from .queue_drain import DrainOptions, DrainState, QueueDrain
 from .shared_limit import SharedLimit
+
+JVM_IS_GONE_WITHIN = 1.0
+"""Seconds from the first failed call of Spark to the end of its JVM, if that is the reason."""
 
 __all__ = ["Drain", "DrainOptions", "DrainResult", "QueueDrain", "DrainState"]
 
@@ -27,6 +31,8 @@ class DrainResult:
 
     queues: tuple[QueueDrain, ...]
     seconds: float
+    lost: SparkLost | None = None
+    """Why Spark was lost before the drain had ended, if it was."""
 
     @property
     def totals(self) -> Totals:
@@ -70,7 +76,9 @@ class Drain:
         self._stopping = threading.Event()
         self._began = time.monotonic()
         self._deadline = None if options.timeout is None else self._began + options.timeout
-        self._control_server: ControlServer | None = None
+        self._engine: Engine | None = None
+        self._lost: SparkLost | None = None
+        self._result: DrainResult | None = None
         self.queues: list[QueueDrain] = []
         self._pairs: list[PairDrain] = []
         chosen = by_pair(selected)
@@ -81,49 +89,92 @@ class Drain:
             self.queues += queues
             self._pairs.append(PairDrain(pair, queues, options, backoffs, limit, self._stopping))
 
+    @property
+    def expected(self) -> int | None:
+        """How many messages there were at the start, by the counts of the namespaces; None if one is unknown."""
+        return _sum(queue.expected for queue in self.queues)
+
     def look(self) -> bool:
-        """Peeks into every queue. Returns whether there is something to move: only then is Spark needed."""
+        """Peeks into every queue. Returns whether there is something to move: only then is Spark needed.
+
+        Most drains that a timer starts find nothing, and to start Spark takes ten seconds of CPU.
+        """
         for pair in self._pairs:
             pair.look()
         return not self._is_over
 
-    def run(self, jobs: Jobs, control_server: ControlServer, show: Callable[[], None], every: float = 0.5) -> None:
+    def run(self, engine: Engine, show: Callable[[], None], every: float = 0.5) -> None:
         """Drains all queues. It calls `show` every half second, so that progress can be shown."""
-        self._control_server = control_server
+        self._engine = engine
         if self._stopping.is_set():
-            control_server.stop_all()  # it was stopped while Spark started
+            self.stop()  # it was told to while Spark started
         for pair in self._pairs:
-            control_server.set_rate(pair.pair.name, self._options.rate)
-            pair.start(jobs)
-        while not self._is_over:
+            engine.control_server.set_rate(pair.pair.name, self._options.rate)
+            pair.start(engine.jobs)
+        while not self._is_over and engine.ending.left_for(Step.SLOTS) > 0.0:
             show()
             if self._deadline is not None and time.monotonic() > self._deadline:
                 self.stop()
-            if any(queue.fault is not None for queue in self.queues):
-                self.stop()
+            if self._has_fault():
+                self._end(FAULTED)
             self._wait(every)
+        if self._lost is None and any(queue.state is DrainState.FAILED for queue in self.queues):
+            self._lost = engine.watch.wait_for_failure(JVM_IS_GONE_WITHIN)
+        self._count_cut_off()
         show()
 
     def result(self) -> DrainResult:
-        """How it ended. Counts what is left."""
-        for pair in self._pairs:
-            pair.finish()
-        return DrainResult(tuple(self.queues), time.monotonic() - self._began)
+        """How it ended. Counts what is left, once."""
+        if self._result is None:
+            self._count_rest()
+            self._result = DrainResult(tuple(self.queues), time.monotonic() - self._began, self._lost)
+        return self._result
 
     @property
     def _is_over(self) -> bool:
         return all(queue.state.is_final for queue in self.queues)
 
+    def _has_fault(self) -> bool:
+        """A slot reports a fault at once, before it has given back what it has in hand."""
+        return any(queue.fault is not None for queue in self.queues) or any(
+            attempt.slot.fault is not None for queue in self.queues for attempt in self._live(queue)
+        )
+
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self._is_over:
+            if self._lost is None and self._engine is not None and self._engine.watch.failure is not None:
+                self._lost = self._engine.watch.failure
+                self._end(FAULTED)
             time.sleep(0.05)
+
+    def _count_rest(self) -> None:
+        """Counts what is left, as long as there is time. It runs in a thread: a namespace may not answer."""
+        ending = self._engine.ending if self._engine is not None else None
+        thread = threading.Thread(target=self._finish_pairs, name="count the rest", daemon=True)
+        thread.start()
+        thread.join(ending.left_for(Step.SIDES) if ending is not None and ending.has_begun else None)
+
+    def _finish_pairs(self) -> None:
+        for pair in self._pairs:
+            pair.finish()
+
+    def _count_cut_off(self) -> None:
+        """Adds the last reports of slots whose jobs were cut off: what they had moved has moved."""
+        for queue in self.queues:
+            attempts = self._live(queue)
+            queue.totals = queue.totals.with_ended(attempts)
+            queue.fault = queue.fault or next((each.slot.fault for each in attempts if each.slot.fault), None)
 
     def stop(self) -> None:
         """Takes no more messages, and finishes those in hand. Safe in a signal handler."""
+        self._end(STOPPED)
+
+    def _end(self, shares: Shares) -> None:
         self._stopping.set()
-        if self._control_server is not None:
-            self._control_server.stop_all()
+        if self._engine is not None:
+            self._engine.ending.begin(shares)
+            self._engine.control_server.stop_all()
 
     @property
     def is_stopping(self) -> bool:
@@ -131,12 +182,15 @@ class Drain:
 
     def live(self, queue: QueueDrain) -> Totals:
         """The totals of a queue, with the job that runs now."""
-        reports = self._control_server.live_reports() if self._control_server is not None else []
-        return queue.totals.with_live(
+        return queue.totals.with_live(self._live(queue))
+
+    def _live(self, queue: QueueDrain) -> list[QueueAttempt]:
+        reports = self._engine.control_server.live_reports() if self._engine is not None else []
+        return [
             QueueAttempt(report, found)
             for report in reports
             if report.pair == queue.pair.name and (found := report.of(queue.queue)) is not None
-        )
+        ]
 
     def backing_off(self) -> list[DestinationBackoff]:
         """The destinations that accept nothing now."""

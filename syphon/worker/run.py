@@ -1,7 +1,8 @@
 """The worker: it listens to the backlog queues of its pairs and moves their messages, until it is told to stop.
 
-A pair that faults ends the worker, after the five seconds of the rule (C1 to C3). Stopping is a sequence: the worker
-stops listening; slots finish or give back the messages in hand; both sides of every pair are closed.
+A pair that faults ends the worker (C1 to C3), and so does the end of Spark's JVM. Stopping is a sequence, and each of
+its steps has its share of the time (`Ending`): the worker stops listening; slots finish or give back the messages in
+hand; both sides of every pair are closed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import time
 from collections.abc import Callable
 
 from syphon.config import Config
-from syphon.model import SyphonError
-from syphon.spark import ControlServer, Jobs
+from syphon.model import Faulted, SyphonError
+from syphon.spark import FAULTED, STOPPED, ControlServer, Ending, Jobs, JvmWatch, Step
 
 from .pair_worker import PairWorker
 from .pauses import Pauses
@@ -22,10 +23,8 @@ from .slot_budget import SlotBudget
 log = logging.getLogger(__name__)
 
 TURN = 0.2
-GRACE = 25.0
-"""Seconds for slots to end once the worker stops: their own grace, and a little for Spark."""
-FAULT_GRACE = 5.0
-"""The same after a fault: then the rule has faulted the other side, too."""
+JVM_IS_GONE_WITHIN = 1.0
+"""Seconds from the first failed call of Spark to the end of its JVM, if that is the reason."""
 
 
 class Worker:
@@ -38,7 +37,12 @@ class Worker:
         control_server: ControlServer,
         makes_queues: bool = True,
         pauses: Pauses | None = None,
+        ending: Ending | None = None,
+        watch: JvmWatch | None = None,
     ) -> None:
+        """`ending` and `watch` are those of the engine: it ends after the worker, in the time that is left."""
+        self._ending = ending or Ending()
+        self._watch = watch or JvmWatch(None, self._ending)
         self._stopping = threading.Event()
         self._control_server = control_server
         pauses = pauses or Pauses()
@@ -60,8 +64,20 @@ class Worker:
         while not self._stopping.is_set() and reason is None:
             turned()
             self._stopping.wait(TURN)
-            reason = next(filter(None, (pair.failure for pair in self.pairs)), None)
+            self._pass_on_faults()
+            reason = self._watch.failure or next(filter(None, (pair.failure for pair in self.pairs)), None)
+        if reason is not None and not isinstance(reason, Faulted):
+            # A call of Spark that fails because its JVM has gone says less than the watch does.
+            reason = self._watch.wait_for_failure(JVM_IS_GONE_WITHIN) or reason
         return self._leave(reason, turned)
+
+    def _pass_on_faults(self) -> None:
+        """Faults the pair of a slot that has found a fault, before that slot has given back what it has in hand."""
+        faults = {report.pair: report.fault for report in self._control_server.live_reports() if report.fault}
+        for pair in self.pairs:
+            fault = faults.get(pair.settings.name)
+            if fault is not None and pair.listener is not None:
+                pair.listener.fault(fault)
 
     @property
     def is_stopping(self) -> bool:
@@ -69,6 +85,7 @@ class Worker:
 
     def stop(self) -> None:
         """Asks the worker to end. Safe in a signal handler."""
+        self._ending.begin(STOPPED)
         self._stopping.set()
 
     def reload(self, config: Config) -> None:
@@ -86,17 +103,25 @@ class Worker:
 
     def _leave(self, reason: SyphonError | None, turned: Callable[[], None]) -> SyphonError | None:
         """Stops listening first, so that no job begins; then the slots, while both sides are open; then the sides."""
+        self._ending.begin(STOPPED if reason is None else FAULTED)
         self._stopping.set()
         turned()
         self._control_server.stop_all()
         for pair in self.pairs:
             pair.silence()
-        deadline = time.monotonic() + (GRACE if reason is None else FAULT_GRACE)
-        while time.monotonic() < deadline and any(pair.is_working for pair in self.pairs):
+        while self._ending.left_for(Step.SLOTS) and any(pair.is_working for pair in self.pairs):
             turned()
             time.sleep(TURN / 4)
         for pair in self.pairs:
             if pair.is_working:
                 log.warning("%s: some messages in hand were not finished; they come again", pair.settings.name)
-            pair.stop()
+        self._close_pairs()
         return reason
+
+    def _close_pairs(self) -> None:
+        """Closes both sides of every pair, all at once: many pairs have no more time than one."""
+        threads = [threading.Thread(target=pair.stop, name="close pair", daemon=True) for pair in self.pairs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(self._ending.left_for(Step.SIDES))

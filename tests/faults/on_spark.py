@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ IN_HAND = 100
 """The messages that a transfer at this rate may have in hand: those of one second."""
 UNREPORTED = 2 * IN_HAND
 """A slot reports once a second (D7). Messages that it forwards later are unreported if it is killed."""
+SILENT_FOR = 5
+"""Seconds without an answer of the driver after which a slot stops (D7)."""
 
 
 class OnSpark(Scenario):
@@ -284,6 +289,156 @@ class ExecutorEnded(OnDrain):
 
     def unreported(self) -> int:
         return UNREPORTED
+
+
+class JvmKilled(OnDrain):
+    """Spark's JVM is gone: the drain notices it by itself, says it in one line, and still prints its result."""
+
+    number, title = 26, "Spark's JVM killed under a drain: exit 69"
+    code = ExitCode.UNAVAILABLE
+
+    def inject(self, running: Running) -> None:
+        os.kill(jvm_of(running), signal.SIGKILL)
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return running.process.poll() is not None
+
+    def end(self, running: Running) -> Summary | None:
+        summary = self.summary(running)
+        assert "Spark's JVM was killed by signal 9" in self.result["verdict"], self.result
+        assert "Traceback" not in running.said, running.said
+        return summary
+
+    def allowed_duplicates(self, summary: Summary | None) -> int:
+        return super().allowed_duplicates(summary) + IN_HAND
+
+    def unreported(self) -> int:
+        return UNREPORTED + SILENT_FOR * IN_HAND
+
+
+class JvmKilledUnderWorker(OnRun):
+    """The same under a worker: it ends with 70, so that a service manager starts it again."""
+
+    number, title = 26, "Spark's JVM killed under a worker: exit 70"
+    code = ExitCode.FAULTED
+
+    def inject(self, running: Running) -> None:
+        os.kill(jvm_of(running), signal.SIGKILL)
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return running.process.poll() is not None
+
+    def end(self, running: Running) -> Summary | None:
+        code, _ = running.end()
+        assert code == self.code, f"exit code {code}: {running.said}"
+        assert "Spark's JVM was killed by signal 9" in running.said, running.said
+        assert "Traceback" not in running.said, running.said
+        return None
+
+    def extra_duplicates(self) -> int:
+        return IN_HAND
+
+
+class JvmFrozen(OnDrain):
+    """Spark's JVM answers nothing. SIGTERM ends the drain nevertheless, and the JVM with it."""
+
+    number, title = 27, "Spark's JVM frozen: SIGTERM still ends a drain"
+
+    def inject(self, running: Running) -> None:
+        self.jvm = jvm_of(running)
+        os.kill(self.jvm, signal.SIGSTOP)
+        self.stack.callback(end_process, self.jvm)
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return state_of(self.jvm) == "T"
+
+    def end(self, running: Running) -> Summary | None:
+        if self.ending is Ending.UNCLEAN:
+            kill(running)
+            return None
+        summary = self.stopped(running)
+        assert "Traceback" not in running.said, running.said
+        eventually(lambda: state_of(self.jvm) in ("", "Z"), what=lambda: f"the JVM {self.jvm} is left")
+        return summary
+
+    def unreported(self) -> int:
+        return UNREPORTED
+
+
+class JvmFrozenUnderWorker(OnRun):
+    number, title = 27, "Spark's JVM frozen: SIGTERM still ends a worker"
+
+    def inject(self, running: Running) -> None:
+        self.jvm = jvm_of(running)
+        os.kill(self.jvm, signal.SIGSTOP)
+        self.stack.callback(end_process, self.jvm)
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return state_of(self.jvm) == "T"
+
+
+class TerminalClosed(OnDrain):
+    """The terminal of a drain is closed: it ends as with SIGTERM, and writing to the terminal is no error."""
+
+    number, title = 28, "terminal of a drain closed: in hand is finished, exit as with SIGTERM"
+
+    def start(self) -> Running:
+        self.terminal = Terminal()
+        self.stack.callback(self.terminal.close)
+        config = self.site.config(pipeline=self.pipeline())
+        running = self.site.drain("--json", "--rate", str(self.rate), config=config, terminal=self.terminal.theirs)
+        self.terminal.hand_over()
+        return running
+
+    def inject(self, running: Running) -> None:
+        self.terminal.close()  # the kernel sends SIGHUP to the drain
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return running.process.poll() is not None
+
+    def end(self, running: Running) -> Summary | None:
+        return self.summary(running)
+
+
+class Terminal:
+    """A terminal that somebody looks at: what is written to it is read, until it is closed."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = pty.openpty()
+        self._closing = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def hand_over(self) -> None:
+        os.close(self.theirs)
+
+    def _read(self) -> None:
+        while not self._closing.is_set():
+            if select.select([self._ours], [], [], 0.1)[0]:
+                os.read(self._ours, 65_536)
+        os.close(self._ours)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._reader.join()
+
+
+def jvm_of(running: Running) -> int:
+    """The process id of the JVM of Spark's driver."""
+    return next(pid for pid, command in running.descendants() if "SparkSubmit" in command)
+
+
+def state_of(pid: int) -> str:
+    """The state of a process: T is stopped, Z has ended; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def end_process(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def full_disk(folder: Path, stack: ExitStack) -> Path:

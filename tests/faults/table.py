@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from tests.faults import on_spark, on_the_pump
-from tests.faults.on_spark import EndedBeforeCompletion, StoppedMidBatch
+from tests.faults.on_spark import EndedBeforeCompletion, JvmFrozenUnderWorker, JvmKilled, StoppedMidBatch
 from tests.faults.on_the_pump import (
     BadAliases,
     BatchRefused,
@@ -40,4 +40,6 @@ WITH_EVERY_CHANGE: set[tuple[type[Scenario], Ending]] = {
     (CredentialsRotated, Ending.UNCLEAN),
     (WrongClock, Ending.CLEAN),
     (PrimaryOut, Ending.UNCLEAN),
+    (JvmKilled, Ending.CLEAN),
+    (JvmFrozenUnderWorker, Ending.CLEAN),
 }

@@ -1,10 +1,15 @@
-"""The Spark session: how many tasks a master runs at once."""
+"""The Spark session: how many tasks a master runs at once, and which sessions are refused."""
 
 from __future__ import annotations
 
+import logging
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from syphon.spark.session import cores_of
+from syphon.spark.container import this_container
+from syphon.spark.session import SparkUnusable, check_session, cores_of
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[5, 1]", 5)])
@@ -12,6 +17,31 @@ def test_a_local_master_says_how_many_tasks_it_runs(master: str, cores: int) -> 
     assert cores_of(master) == cores
 
 
+def test_a_star_is_what_the_container_allows() -> None:  # X5
+    assert cores_of("local[*]") == this_container().slots
+
+
 @pytest.mark.parametrize("master", ["spark://host:7077", "k8s://https://host", "yarn", "local-cluster[2,1,1024]"])
 def test_a_cluster_knows_by_itself(master: str) -> None:
     assert cores_of(master) is None
+
+
+def session(**settings: str) -> Any:
+    """A session, as far as its settings are looked at."""
+    return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: settings))
+
+
+def test_a_session_with_speculation_is_refused_with_the_reason_and_the_remedy() -> None:  # X1
+    with pytest.raises(SparkUnusable, match=r"second copy of a slot.*Set spark\.speculation to false"):
+        check_session(session(**{"spark.speculation": "true"}))
+
+
+def test_dynamic_allocation_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        check_session(session(**{"spark.dynamicAllocation.enabled": "true"}))
+    assert "spark.dynamicAllocation.enabled to false" in caplog.text
+
+
+def test_an_ordinary_session_is_fine(caplog: pytest.LogCaptureFixture) -> None:
+    check_session(session(**{"spark.speculation": "false"}))
+    assert not caplog.records

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import urllib.request
 from collections import Counter
@@ -29,24 +31,31 @@ class Running:
     """A running syphon command, or another module. It keeps the lines that the process writes to stderr."""
 
     def __init__(
-        self, arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None, module: str = "syphon"
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: dict[str, str] | None = None,
+        module: str = "syphon",
+        terminal: int | None = None,
     ) -> None:
+        """With a `terminal`, the process owns it, and writes stderr to it: then no lines are kept."""
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=folder,
             text=True,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if terminal is None else terminal,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.PIPE if terminal is None else terminal,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
+            start_new_session=terminal is not None,
+            preexec_fn=None if terminal is None else own_terminal,
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        for line in self.process.stderr or ():
             self.lines.append(line.rstrip("\n"))
 
     @property
@@ -107,6 +116,11 @@ class Running:
             if pipe is not None:
                 self._reader.join(10)
                 pipe.close()
+
+
+def own_terminal() -> None:
+    """Makes stdin the terminal that a new session owns: its processes get SIGHUP when it is closed."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def command_line(pid: int) -> str:
@@ -208,13 +222,13 @@ class EmulatedPair:
         path.write_text(yaml.safe_dump({**settings, **more}))
         return path
 
-    def start(self, *arguments: str, environment: dict[str, str] | None = None) -> Running:
-        running = Running(arguments, self.folder, environment)
+    def start(self, *arguments: str, environment: dict[str, str] | None = None, terminal: int | None = None) -> Running:
+        running = Running(arguments, self.folder, environment, terminal=terminal)
         self.running.append(running)
         return running
 
-    def drain(self, *arguments: str, config: Path | None = None) -> Running:
-        return self.start("drain", "-c", str(config or self.config()), "--yes", *arguments)
+    def drain(self, *arguments: str, config: Path | None = None, terminal: int | None = None) -> Running:
+        return self.start("drain", "-c", str(config or self.config()), "--yes", *arguments, terminal=terminal)
 
     def drained(self, *arguments: str, config: Path | None = None) -> tuple[int, dict[str, Any]]:
         """Runs a drain to its end. Returns its exit code and its result."""

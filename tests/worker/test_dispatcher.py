@@ -10,7 +10,8 @@ import pytest
 from syphon.bus import SideFault
 from syphon.model.outcome import Counters
 from syphon.spark.control_protocol import HandOver, QueueReport, SlotOrder, SlotReport
-from syphon.spark.jobs import JobResult, SparkLost
+from syphon.spark.jobs import JobResult
+from syphon.spark.jvm_watch import SparkLost
 from syphon.spark.slot_control import SlotControl
 from syphon.transfer import DestinationBackoff, Ended, Ring
 from syphon.worker.backoffs import Backoffs

