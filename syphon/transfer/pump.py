@@ -29,8 +29,6 @@ __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "Destina
 
 TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
-PRIMARY_AWAY_AFTER = 5.0
-"""Seconds without a connection to the primary after which the service of every queue ends."""
 STOPPED_TAKING = "The pump had stopped taking messages."
 NOT_CONNECTED = "The primary is not connected."
 
@@ -151,7 +149,7 @@ class Pump:
         limit = self._options.limit
         if limit is not None and sum(each.counters.received for each in self.queues.values()) >= limit:
             return Ended.LIMIT
-        if self._sides.primary_away_for(now) > PRIMARY_AWAY_AFTER:
+        if self._sides.is_primary_away(now):
             return Ended.PRIMARY_AWAY
         return queue.reason_to_end(now)
 

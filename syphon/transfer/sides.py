@@ -13,6 +13,11 @@ TURN = 0.2
 OPENING_TURN = 0.02
 """The same while a connection is being opened: no socket announces that it is there."""
 
+AWAY_AFTER = 5.0
+"""Seconds without a connection to the primary, and with a failed try, after which the service of every queue ends."""
+OPENED_WITHIN = 35.0
+"""The same without a failed try: the first one may still succeed."""
+
 
 class Sides:
     """The secondary, from which a pump receives, and the primary, to which it sends."""
@@ -36,9 +41,11 @@ class Sides:
             self._connected_at = self._now()
         return connection
 
-    def primary_away_for(self, now: float) -> float:
-        """For how many seconds the primary has not been connected."""
-        return 0.0 if self.primary.is_connected else now - self._connected_at
+    def is_primary_away(self, now: float) -> bool:
+        """Whether the primary has not been connected for long. To open a connection may take half a minute."""
+        if self.primary.is_connected:
+            return False
+        return now - self._connected_at > (AWAY_AFTER if self.primary.error is not None else OPENED_WITHIN)
 
     def wait_for_traffic(self) -> list[Connection]:
         """Waits until there is traffic, and reads it. Returns the open connections."""

@@ -72,6 +72,11 @@ class Slot:
     """What it had counted for a queue when the queue was handed to it."""
 
     @property
+    def tries(self) -> set[str]:
+        """The queues whose destinations it tries with one message, after a back-off."""
+        return {handed.queue for handed in self.queues.values() if handed.most_left == MOST_LEFT[Ring.TRY]}
+
+    @property
     def has_room(self) -> bool:
         report = self.report
         return (
@@ -184,7 +189,8 @@ class Dispatcher:
         slot.report = report
         if slot.began_at is None:
             slot.began_at = self._now()
-        self._backoffs.learn(report.backing_off)
+        if not slot.tries:
+            self._backoffs.learn(report.backing_off)
         if report.is_primary_connected:
             self._listening.reached_primary()
         for handed in list(slot.queues.values()):
@@ -199,6 +205,9 @@ class Dispatcher:
     def _service_ended(self, slot: Slot, report: QueueReport) -> None:
         """A slot has ended the service of a queue: it listens to the queue again, or another slot goes on."""
         work = self.queues[report.queue]
+        if report.queue in slot.tries and slot.report is not None:
+            # A new slot does not know how often the destination has failed before.
+            self._backoffs.learn(slot.report.backing_off, again=report.ended is Ended.BACKING_OFF)
         self._take_back(slot, report.queue)
         if report.error:
             self._fail(work, report.error)
@@ -343,11 +352,12 @@ class Dispatcher:
                 result if isinstance(result, SyphonError) else SyphonError(f"{type(result).__name__}: {result}")
             )
             return
-        self._backoffs.learn(result.backing_off)
         self._log(result)
         if result.fault is not None:
             self._listening.fault(result.fault)
-        last = result.reports[-1] if result.reports else None
+        last = slot.report = result.reports[-1] if result.reports else None
+        if not slot.tries:
+            self._backoffs.learn(result.backing_off)
         for handed in list(slot.queues.values()):
             found = last.of(handed.queue) if last is not None else None
             if result.error:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 
-from syphon.bus import SideFault
+from syphon.backlog import destination_of
+from syphon.bus import Peeked, SideFault
 from syphon.config import PairSettings
-from syphon.model import Faulted, SyphonError
+from syphon.model import DestinationDisabled, DestinationMissing, EntityPath, Faulted, SyphonError
 from syphon.spark import HandOver, JobResult, Jobs
 
 from .backoffs import Backoffs
@@ -19,6 +20,8 @@ from .shared_limit import LimitShare, SharedLimit
 
 PER_SLOT = 5_000
 """Messages that justify one more slot."""
+NEED_A_PERSON = (DestinationMissing.__name__, DestinationDisabled.__name__)
+"""The errors of a destination that does not take messages again by itself."""
 SHORTEST_REST, LONGEST_REST = 2.0, 15.0
 """Seconds between jobs on queues whose messages are locked, or whose destinations back off."""
 
@@ -98,7 +101,7 @@ class PairDrain:
             if result.fault is not None:
                 return self._fail(result.fault)
             for queue in self.open_queues:
-                if queue.is_stuck:
+                if queue.is_stuck or (not result.counters.moved and self._only_waits(queue)):
                     queue.end(DrainState.STUCK)
             if not result.has_more:
                 self._rest(result)
@@ -137,6 +140,16 @@ class PairDrain:
     def _slots(self, most: int) -> int:
         """More slots for a deep backlog. The counts may be wrong; one slot is always enough to be correct."""
         return max(1, min(most, sum(queue.left for queue in self.open_queues) // PER_SLOT))
+
+    def _only_waits(self, queue: QueueDrain) -> bool:
+        """Whether all that is left is for destinations that are missing or disabled: patience does not help them."""
+        absent = {EntityPath.of(known.path).key for known in self.backoffs.now() if known.error in NEED_A_PERSON}
+
+        def can_move(message: Peeked) -> bool:
+            destination = destination_of(message.payload)
+            return self._options.wants(message) and (destination is None or destination.key not in absent)
+
+        return bool(absent) and self._emptiness.count(queue.queue, can_move, 1).wanted == 0
 
     def _rest(self, result: JobResult) -> None:
         """Waits, because the rest is locked or its destinations back off. If the job left nothing, it does not wait."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
 from syphon.model.outcome import Result
-from syphon.transfer.pump import PRIMARY_AWAY_AFTER, Ended
+from syphon.transfer.pump import Ended
+from syphon.transfer.sides import AWAY_AFTER
 from tests.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 
@@ -25,7 +26,7 @@ def test_nothing_is_received_and_the_service_ends_after_five_seconds(manual: Man
             next(turns)
         assert manual.credit() == 0
         assert pump.queues[BACKLOG].ended is None
-        manual.advance(PRIMARY_AWAY_AFTER + 0.1)
+        manual.advance(AWAY_AFTER + 0.1)
         list(turns)
     assert pump.queues[BACKLOG].ended is Ended.PRIMARY_AWAY
     assert outcomes == []
@@ -48,7 +49,7 @@ def test_what_was_not_sent_when_the_primary_went_away_can_be_received_at_once(  
             manual.advance(0.05)
         assert (manual.locked(), manual.credit()) == (0, 0)
         assert not pump.is_primary_connected
-        manual.advance(PRIMARY_AWAY_AFTER)
+        manual.advance(AWAY_AFTER)
         list(turns)
     assert pump.queues[BACKLOG].ended is Ended.PRIMARY_AWAY
     assert {outcome.result for outcome in outcomes} == {Result.LEFT}
@@ -100,7 +101,7 @@ def test_a_pump_that_lingers_takes_no_message_while_the_primary_is_away(manual: 
     with manual.pump(replace(PATIENT, linger=60.0)) as (pump, _):
         turns = pump.turns()
         next(turns)
-        manual.advance(PRIMARY_AWAY_AFTER + 0.1)
+        manual.advance(AWAY_AFTER + 0.1)
         for _ in range(2):
             while pump.queues[BACKLOG].is_served:
                 next(turns)

@@ -70,10 +70,10 @@ class Running:
         self._scene.control.receive(self._report(**more))
         self._scene.dispatcher.turn()
 
-    def ends_service(self, queue: str, ended: Ended, left: int = 0, error: str = "") -> None:
+    def ends_service(self, queue: str, ended: Ended, left: int = 0, error: str = "", **more: Any) -> None:
         before = self.counters.get(queue, Counters())
         self.counters[queue] = Counters(received=before.received + left, left=before.left + left)
-        self.reports(over={queue: (ended, error)})
+        self.reports(over={queue: (ended, error)}, **more)
 
     def ends(self, error: str = "", fault: SideFault | None = None, **more: Any) -> None:
         report = self._report(finished=True, fault=fault, error=error, **more)
@@ -113,6 +113,7 @@ class Scene:
         self.jobs = list[Running]()
         self.background = dict[str, Callable[[], None]]()
         self.budget = SlotBudget(most_slots)
+        self.backoffs = Backoffs("contoso", now=lambda: self.now)
         self._starting = list[Callable[[], None]]()
         self.dispatcher = Dispatcher(
             "contoso",
@@ -120,7 +121,7 @@ class Scene:
             self.listening,
             self.control,
             self._run_job,
-            Backoffs("contoso", now=lambda: self.now),
+            self.backoffs,
             self.budget,
             LEASE,
             self.paused.__contains__,
@@ -206,6 +207,25 @@ def test_a_queue_with_messages_left_is_looked_through_by_peeking(scene: Scene, e
     scene.rings(FIRST)
     scene.jobs[0].ends_service(FIRST, Ended.QUIET)  # it received nothing this time
     assert scene.listening.armed[1:] == [(FIRST, False)]
+
+
+def test_each_try_of_a_dead_destination_that_fails_doubles_the_pause(scene: Scene) -> None:  # S9
+    full = (DestinationBackoff("orders", 30.0, "is full", 1),)
+    scene.rings(FIRST)
+    scene.jobs[0].reports(backing_off=full)
+    scene.jobs[0].reports(backing_off=full)  # the same failure
+    scene.jobs[0].ends_service(FIRST, Ended.BACKING_OFF, left=3)
+    scene.jobs[0].ends()
+    pauses = []
+    for _ in range(3):
+        scene.passes(scene.backoffs.now()[0].seconds)
+        scene.rings(FIRST, ring=Ring.TRY)
+        scene.jobs[0].reports(backing_off=full)  # a new slot, for which it is the first failure
+        assert scene.backoffs.now() == ()
+        scene.jobs[0].ends_service(FIRST, Ended.BACKING_OFF, left=1, backing_off=full)
+        scene.jobs[0].ends(backing_off=full)
+        pauses.append(scene.backoffs.now()[0].seconds)
+    assert pauses == [60, 120, 120]
 
 
 def test_a_second_slot_starts_only_when_every_slot_is_saturated(scene: Scene) -> None:  # D15
