@@ -27,9 +27,9 @@ ATTACH_WITHIN = 15.0
 STABLE_AFTER = 10.0
 """Seconds. A link or connection that was open for this long has worked."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
-NOTICING_PAUSE = 3.0
-"""The longest pause where the end of an outage must be noticed within five seconds (D16). The other two seconds are for
-the opening itself, and for two turns of the listener."""
+NOTICING_PAUSE = 2.5
+"""The longest pause where the end of an outage must be noticed within five seconds (D16). The other seconds are for the
+opening itself and for two turns of the listener, on a machine that is busy."""
 
 # Not select(): in a process with a thousand open files it cannot watch further sockets.
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
