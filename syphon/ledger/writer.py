@@ -193,10 +193,10 @@ class LedgerWriter:
             elif closing is not None:
                 closing.failed = True
                 self._wait(RETRY_AFTER)
-            self._write_progress()
+            self._try(self._write_progress)
             self._keep_alive()
             self._try(self._merge)
-        self._write_progress(everything=True)
+        self._try(partial(self._write_progress, everything=True))
         if self._deadline is None or self._deadline - self._now() > MERGE_NEEDS:
             self._try(partial(self._merge, everything=True))
 
@@ -205,6 +205,10 @@ class LedgerWriter:
             if not self._waiting and not self._ending:
                 self._changed.wait(TICK)
             return self._waiting[0] if self._waiting else None
+
+    def _all_waiting(self) -> list[_ClosingJob]:
+        with self._changed:
+            return list(self._waiting)
 
     def _remove(self, closing: _ClosingJob) -> None:
         with self._changed:
@@ -220,10 +224,9 @@ class LedgerWriter:
 
     def _write(self, closing: _ClosingJob) -> None:
         """Writes what is not written of a job. It may be called again after an error."""
-        for each in list(self._waiting):
-            if each.attempts:
-                self._written(self._ledger.put_attempts(each.job, each.attempts))
-                each.attempts = ()
+        while uncounted := next((each for each in self._all_waiting() if each.attempts), None):
+            self._written(self._ledger.put_attempts(uncounted.job, uncounted.attempts))
+            uncounted.attempts = ()
         if closing.by_day is None:
             self._arrange(closing)
         while closing.by_day:
@@ -239,7 +242,7 @@ class LedgerWriter:
     def _arrange(self, closing: _ClosingJob) -> None:
         try:
             found = [(f"{day}", file) for day, file in files_by_day(closing.files)]
-        except ValueError as error:  # not a Parquet file: a bug, which must not keep others from being written
+        except Exception as error:  # no file of transfers: a bug, which must not keep others from being written
             with self._changed:
                 self._give_up(closing, f"{error}")
             return
@@ -265,7 +268,7 @@ class LedgerWriter:
 
     def _keep_alive(self) -> None:
         """Lets the report know that jobs which wait for a long time are not lost."""
-        for closing in list(self._waiting):
+        for closing in self._all_waiting():
             if self._now() - closing.heard_at >= KEEP_ALIVE:
                 closing.heard_at = self._now()
                 self._try(partial(self._ledger.put_progress, closing.job, _wall_clock(), closing.counted))

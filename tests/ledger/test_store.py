@@ -90,6 +90,22 @@ def test_a_path_may_have_characters_that_mean_something_to_spark(spark: SparkSes
     assert (numbers(ledger), ledger.attempts().count()) == ([1], 1)
 
 
+def test_files_that_spark_wrote_are_read_with_those_of_today(ledger: Ledger, spark: SparkSession) -> None:
+    """Versions before wrote with Spark: other codecs, other timestamps, the same columns."""
+    record(ledger, [outcome(1)])
+    note(ledger, [attempt(1)])
+    for table, rows in (("transfers", ledger.transfers()), ("attempts", ledger.attempts())):
+        moved = f"{ledger.path}/moved-{table}"
+        rows.drop("date").write.option("compression", "snappy").parquet(moved)
+        (written,) = Path(moved).glob("*.parquet")
+        written.rename(Path(ledger.path) / table / "date=2026-10-05" / written.name)
+    assert numbers(ledger) == [1, 1]
+    assert {str(row.settled_at) for row in ledger.transfers().collect()} == {
+        str(row.ended_at) for row in ledger.attempts().collect()
+    }
+    assert (ledger.attempts().count(), ledger.unreadable_files()) == (2, [])
+
+
 # --- many writers ----------------------------------------------------------------------------------------------------
 
 
