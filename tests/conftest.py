@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 settings.register_profile("patient", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
 settings.load_profile("patient")
 
+
+# Whoever started the tests may ignore signals (`nohup make test &`), and a child inherits that. Tests send these.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 # An archive of Spark's JVM that is there halves each of the many starts; to make one is no work for a test.
 os.environ.setdefault("SYPHON_JVM_ARCHIVE", "use")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syphon.bus import SideFault
@@ -85,8 +86,11 @@ class Jobs:
         self._spark = spark
         self._control_server = control_server
         self._ledger_writer = ledger_writer
-        self.most_slots = int(spark.sparkContext.defaultParallelism)
+
+    @cached_property
+    def most_slots(self) -> int:
         """How many tasks Spark runs at once."""
+        return int(self._spark.sparkContext.defaultParallelism)
 
     def warm_up(self) -> None:
         """Runs a job without work: the first job takes seconds, and no message should have to wait for it.

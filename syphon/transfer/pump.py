@@ -23,7 +23,7 @@ from .route import Route, from_backlog
 from .sides import Sides
 from .traces import Traces
 from .unsettled import Ended, PumpCounters, wall_clock
-from .window import RateLimiter, SharedLimit, SharedWindow
+from .window import RateLimiter, ReceiveLimit, SharedWindow
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "DestinationBackoff"]
 
@@ -65,7 +65,7 @@ class Pump:
         self._restore, self._ttl = route.restore, route.ttl
         self.destinations = Destinations(self._options, self.traces, route.objection)
         self._window = SharedWindow(self._options.window, self._options.window_bytes)
-        self._limit = SharedLimit(self._options.limit)
+        self._limit = ReceiveLimit(self._options.limit)
         self._started = self._idle_since = now()
         self._limiter = RateLimiter(self._started)
         self._stopped_at: float | None = None

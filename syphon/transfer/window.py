@@ -107,7 +107,7 @@ def share(total: int, used: Sequence[int], busy: Sequence[bool], base: int) -> l
     return [Part(part, room) for part, room in zip(shares, wanted, strict=True)]
 
 
-class SharedLimit:
+class ReceiveLimit:
     """Shares the number of messages that a pump may receive, exactly: no message is allowed to two queues at once.
 
     A queue that has used up its share gets a share of the messages that are not yet shared. A queue that has ended

@@ -56,8 +56,8 @@ Background = Callable[[Callable[[], None]], None]
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
-    """A job with one slot."""
+class RunningSlot:
+    """A job with one slot that runs."""
 
     job: str
     queues: dict[str, HandOver]
@@ -66,7 +66,7 @@ class Slot:
     """When it first reported."""
     report: SlotReport | None = None
     is_leaving: bool = False
-    successor: Slot | None = None
+    successor: RunningSlot | None = None
     """The slot that takes over its queues. It stops when the successor serves them."""
     before: dict[str, Counters] = field(default_factory=dict)
     """What it had counted for a queue when the queue was handed to it."""
@@ -140,7 +140,7 @@ class Dispatcher:
         self._is_paused = is_paused
         self._background = background
         self._now = now
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, RunningSlot] = {}
         self._events: deque[Callable[[], None]] = deque()
         self._is_stopping = False
         self.news = threading.Event()
@@ -181,7 +181,7 @@ class Dispatcher:
             self._renew_leases()
         self._arm_again()
 
-    def _read(self, slot: Slot) -> None:
+    def _read(self, slot: RunningSlot) -> None:
         """Takes in the newest report of a slot."""
         report = self._control.report_of(slot.job)
         if report is None or report is slot.report:
@@ -202,7 +202,7 @@ class Dispatcher:
                 self._take_back(slot, handed.queue)  # it came too late for this slot
                 self.queues[handed.queue].ring = Ring.NEW
 
-    def _service_ended(self, slot: Slot, report: QueueReport) -> None:
+    def _service_ended(self, slot: RunningSlot, report: QueueReport) -> None:
         """A slot has ended the service of a queue: it listens to the queue again, or another slot goes on."""
         work = self.queues[report.queue]
         if report.queue in slot.tries and slot.report is not None:
@@ -225,7 +225,7 @@ class Dispatcher:
             # Nothing received: what is left is locked by others. Only a receive notices when those locks end.
             self._listening.arm(report.queue, browse=report.counters.left > before.left)
 
-    def _take_back(self, slot: Slot, queue: str) -> None:
+    def _take_back(self, slot: RunningSlot, queue: str) -> None:
         del slot.queues[queue]
         self.queues[queue].slots -= 1
         self._control.take_back(slot.job, queue)
@@ -266,7 +266,7 @@ class Dispatcher:
             self._listening.arm(work.name)  # it listens again when the pause is over
         return work.ring is not None
 
-    def _slot_with_room(self) -> Slot | None:
+    def _slot_with_room(self) -> RunningSlot | None:
         """The slot with the fewest queues that has room. If none has and no other may start, a saturated one."""
         running = [slot for slot in self._slots.values() if not slot.is_leaving]
         free = [slot for slot in running if slot.has_room]
@@ -274,7 +274,7 @@ class Dispatcher:
             free = [slot for slot in running if slot.report is not None and slot.report.is_accepting]
         return min(free, key=lambda slot: len(slot.queues), default=None)
 
-    def _hand_over(self, slot: Slot, work: QueueWork) -> None:
+    def _hand_over(self, slot: RunningSlot, work: QueueWork) -> None:
         handed = self._next_hand_over(work)
         slot.queues[work.name] = handed
         found = slot.report.of(work.name) if slot.report is not None else None
@@ -287,13 +287,13 @@ class Dispatcher:
         work.slots += 1
         return HandOver(queue=work.name, number=work.number, most_left=MOST_LEFT[ring])
 
-    def _start(self, works: list[QueueWork]) -> Slot | None:
+    def _start(self, works: list[QueueWork]) -> RunningSlot | None:
         """Starts a job with one slot on these queues; None if no more slots may run."""
         if not works or not self._budget.take(self._pair):
             return None
         handed = {work.name: self._next_hand_over(work) for work in works}
         job = new_job()
-        slot = self._slots[job] = Slot(job, dict(handed))
+        slot = self._slots[job] = RunningSlot(job, dict(handed))
         known = self._backoffs.now()
 
         def run() -> None:
@@ -327,11 +327,11 @@ class Dispatcher:
             elif not slot.is_leaving and slot.began_at is not None and self._now() - slot.began_at > lease:
                 self._replace(slot)
 
-    def _is_taken_over(self, slot: Slot) -> bool:
+    def _is_taken_over(self, slot: RunningSlot) -> bool:
         successor = slot.successor
         return successor is not None and (successor.report is not None or successor.job not in self._slots)
 
-    def _replace(self, slot: Slot) -> None:
+    def _replace(self, slot: RunningSlot) -> None:
         """Ends a slot. Another one takes over its queues first, if one may start."""
         slot.is_leaving = True
         if slot.queues and not self._budget.is_short:
@@ -344,7 +344,7 @@ class Dispatcher:
             slot.is_leaving = True
             self._control.stop_job(slot.job)
 
-    def _job_ended(self, slot: Slot, result: JobResult | BaseException) -> None:
+    def _job_ended(self, slot: RunningSlot, result: JobResult | BaseException) -> None:
         del self._slots[slot.job]
         self._budget.give_back()
         if isinstance(result, BaseException):

@@ -46,7 +46,7 @@ class Worker:
         self._stopping = threading.Event()
         self._control_server = control_server
         pauses = pauses or Pauses()
-        budget = SlotBudget(jobs.most_slots)
+        budget = SlotBudget(lambda: jobs.most_slots)
         self.pairs = [
             PairWorker(pair, config.pipeline, jobs, control_server, budget, self._stopping, makes_queues, pauses)
             for pair in config.pairs

@@ -273,16 +273,17 @@ def test_the_cost_of_an_idle_month_and_of_a_drain_is_shown_with_the_date_of_its_
     output = syphon("cost", "--messages", "1000000").stdout
     assert "List prices as of 2026" in output
     assert "28,800  operations" in output
-    assert "4,000,000  operations" in output
+    assert "4,000,010  operations" in output
     result = answer(syphon("cost", "--messages", "1000000", "--json"))
-    assert (result["idle"]["operations"], result["drain"]["operations"]) == (28_800, 4_000_000)
-    assert [share["whose"] for share in result["drain"]["shares"]] == ["sender", "syphon", "syphon", "receiver"]
+    assert (result["idle"]["operations"], result["drain"]["operations"]) == (28_800, 4_000_010)
+    whose = [share["whose"] for share in result["drain"]["shares"]]
+    assert whose == ["sender", "syphon", "syphon", "receiver", "syphon"]
 
 
 def test_own_prices_are_used_and_validated(tmp_path: Path, syphon: Run) -> None:
     file = tmp_path / "ours.yaml"
     file.write_text(LIST_PRICES.read_text().replace("per_million: 0.80", "per_million: 8"))
-    assert answer(syphon("cost", "--messages", "1000000", "--prices", file, "--json"))["drain"]["most"] == 32.0
+    assert answer(syphon("cost", "--messages", "1000000", "--prices", file, "--json"))["drain"]["most"] == 32.00008
     file.write_text("currency: USD\n")
     wrong = syphon("cost", "--prices", file)
     assert wrong.returncode == 78

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syphon.transfer.window import BASE, Demand, SharedLimit, SharedWindow, share
+from syphon.transfer.window import BASE, Demand, ReceiveLimit, SharedWindow, share
 
 IDLE = Demand(in_hand=0, bytes_in_hand=0, arrived=0, credit=BASE, most=10_000, size=1000)
 BUSY = IDLE._replace(arrived=BASE, credit=0)
@@ -82,7 +82,7 @@ def test_the_shares_are_no_more_than_the_total_beside_the_base(uses: list[tuple[
 @given(limit=st.integers(0, 500), waiting=st.lists(st.integers(0, 300), min_size=1, max_size=8), chance=st.randoms())
 def test_the_limit_is_exact_whichever_queue_has_the_messages(limit: int, waiting: list[int], chance: Random) -> None:
     """Queues receive what they may in any order; one without messages ends, and gives back what it did not use."""
-    shared, received = SharedLimit(limit), [0] * len(waiting)
+    shared, received = ReceiveLimit(limit), [0] * len(waiting)
     served = set(range(len(waiting)))
     while served and sum(received) < limit:
         queue = chance.choice(sorted(served))

@@ -51,7 +51,7 @@ def test_a_worker_forwards_messages_as_they_come_and_ends_when_told_to(pair: Emu
     assert (code, out) == (0, ""), worker.said
     assert not pair.in_backlog(0)
     assert not pair.in_backlog(1)
-    assert attempts(pair) >= 2
+    assert attempts(pair) >= 1  # one slot may have served both queues
 
 
 def test_a_destination_that_is_down_does_not_start_job_after_job_and_delays_no_other(
