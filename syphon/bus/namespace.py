@@ -35,6 +35,10 @@ def _nothing() -> None:
     """There is no client to close."""
 
 
+def _in_a_thread(open_connection: Callable[[], None], name: str) -> None:
+    threading.Thread(target=open_connection, name=name, daemon=True).start()
+
+
 class Namespace:
     """A namespace that one thread uses. Other threads may read its status, and fault it."""
 
@@ -44,7 +48,9 @@ class Namespace:
         connect: Callable[[], Connection],
         now: Callable[[], float] = time.monotonic,
         close_client: Callable[[], None] = _nothing,
+        begin: Callable[[Callable[[], None], str], None] = _in_a_thread,
     ) -> None:
+        """`begin` starts an opening in the background and returns at once."""
         self.name = name
         self.now = now
         self.error: SyphonError | None = None
@@ -55,6 +61,7 @@ class Namespace:
         """Why the namespace is faulted."""
         self._connect = connect
         self._close_client = close_client
+        self._begin = begin
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
         self._opening = False
@@ -74,7 +81,7 @@ class Namespace:
             self._take_opened()
         if self._connection is None and not self._opening and self.now() >= self._next_try:
             self._opening = True
-            threading.Thread(target=self._open, name=f"open {self.name}", daemon=True).start()
+            self._begin(self._open, f"open {self.name}")
         return self._connection
 
     def _notice_break(self) -> None:
