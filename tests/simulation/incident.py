@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from .network import GIVE_UP_AFTER
+
 
 class Kind(StrEnum):
     """The kinds of faults."""
@@ -217,9 +219,12 @@ def _fault(
     at = rng.choice((0.0, 0.5 * rng.random(), 3 * rng.random(), 12 * rng.random()))
     lasts = rng.choice((0.2, 1.0, 5.0, 15.0)) * (0.5 + rng.random())
     side, entity = rng.choice(SIDES), rng.choice(destinations)
-    if kind in (Kind.CUT, Kind.CRASH):
-        how = rng.choice(("", "silently")) if kind is Kind.CRASH else ""
-        return SimulatedFault(kind, at, 0.0, side, how=how)
+    if kind is Kind.CUT:
+        return SimulatedFault(kind, at, 0.0, side)
+    if kind is Kind.CRASH:
+        is_silent = rng.random() < 0.5
+        # The broker goes on to deliver to a process whose machine has vanished, until it gives up the connection.
+        return SimulatedFault(kind, at, GIVE_UP_AFTER if is_silent else 0.0, side, how="silently" if is_silent else "")
     if kind is Kind.CUT_AFTER_BYTES:
         return SimulatedFault(kind, at, lasts, side, how=rng.choice(("up", "down")), number=int(10 ** (5 * rng.random())))
     if kind is Kind.STALL:

@@ -16,7 +16,8 @@ from .scheduler import VirtualTime
 
 SEND_BUFFER = 128 * 1024
 """Bytes that one end of a connection may have under way. The peer of a full buffer waits."""
-SEGMENT = 1400
+GIVE_UP_AFTER = 30.0
+"""Seconds after which a broker gives up a peer whose machine has vanished: nothing confirms the bytes that it sends."""
 
 
 @dataclass(slots=True)
@@ -179,6 +180,7 @@ class Link:
         if self.is_open:
             self.is_silent = True
             self.socket.forget()
+            self.time.call_later(GIVE_UP_AFTER, self.cut)
 
     def reset_by_server(self) -> None:
         if self.is_open:

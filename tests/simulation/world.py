@@ -89,7 +89,7 @@ class World:
         self.starts = 0
         self._clock = ProcessClock(self.time, incident.drift)
         self._process: PumpProcess | None = None
-        self._known: list[Any] = []
+        self._known: list[tuple[float, Any]] = []
 
     def run(self) -> None:
         """Runs the incident to its end. Raises `Violation` if a promise is broken."""
@@ -182,15 +182,16 @@ class World:
         )
         process.on_turn = self._turned
         process.start(BACKLOG, options)
-        for known in self._known:
-            process.pump.back_off(known)
+        for until, known in self._known:
+            process.pump.back_off(known._replace(seconds=max(0.0, until - self._clock.now())))
 
     def _turned(self, process: PumpProcess) -> None:
         self.checker.turned(process.pump.counters)
 
     def _ended(self, process: PumpProcess, error: SyphonError | None) -> None:
         self._note("pump ended", f"{error or process.pump.counters}")
-        self._known = process.pump.backing_off()
+        now = self._clock.now()
+        self._known = [(now + known.seconds, known) for known in process.pump.backing_off()]
         self._process = None
         self.time.call_later(RESTART, self._look)
 
