@@ -46,7 +46,7 @@ class Checker:
         self.stories = {message.id: Story(message) for message in incident.messages}
         self.failures = [(fault.at, fault.ends_at, fault.entity) for fault in incident.faults]
         """When something failed that can cause a second copy: its start, its end, its destination (`*` for all)."""
-        self.trace: Callable[[str], None] | None = None
+        self.violation: Violation | None = None
         self.waiting = len(incident.messages)
         """Messages that are neither completed nor dead-lettered."""
         self._rejected_until: dict[str, float] = defaultdict(lambda: -math.inf)
@@ -56,7 +56,8 @@ class Checker:
                 self._rejected_until[fault.entity] = max(self._rejected_until[fault.entity], until)
 
     def fail(self, what: str) -> None:
-        raise Violation(f"{what} at {self._now():.3f} s")
+        """Notes the first violation; the run ends with it. An exception would end in the emulator's log."""
+        self.violation = self.violation or Violation(f"{what} at {self._now():.3f} s")
 
     # --- what the brokers see ------------------------------------------------------------------------------------
 
@@ -148,23 +149,27 @@ class Checker:
 
     def is_over(self) -> bool:
         """Whether nothing is left to wait for."""
-        return not self.waiting
+        return not self.waiting or self.violation is not None
 
     def check_end(self) -> None:
         """After the last deadline: everything is where it should be."""
         for story in self.stories.values():
             message = story.message
+            if self.violation is not None:
+                raise self.violation
             if self.deadline(story) == math.inf:
                 continue  # a fault that never ends holds it up
             if story.dead is not None and story.completed is None:
                 continue
             if not story.copies:
                 self.fail(f"stuck: {message.id} for {message.destination} has not arrived, received {story.received}×")
-            if story.completed is None:
+            elif story.completed is None:
                 self.fail(f"stuck: {message.id} for {message.destination} arrived, and is not completed")
-            if story.copies[0] > self.deadline(story):
+            elif story.copies[0] > self.deadline(story):
                 self.fail(f"late: {message.id} for {message.destination} arrived at {story.copies[0]:.0f} s")
             self._check_receives(story)
+        if self.violation is not None:
+            raise self.violation
 
     def _check_receives(self, story: Story) -> None:
         ended = story.completed if story.completed is not None else self._now()

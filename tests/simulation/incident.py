@@ -205,7 +205,7 @@ def generate(seed: int) -> Incident:
         jitter=rng.choice((0.0, 0.0, 0.01, 0.1)),
         splits=rng.choice((0.0, 0.0, 0.3)),
         max_links=rng.choice((200, 200, 2)),
-        lease=rng.choice((None, None, 5.0, 20.0)),
+        lease=rng.choice((None, None, 30.0, 60.0)),
         drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
         broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
         detects_duplicates=frozenset(path for path in destinations if rng.random() < 0.1),
