@@ -32,6 +32,9 @@ _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", sel
 class Connection:
     """An open connection. Exactly one thread uses it."""
 
+    is_on_trial = False
+    """Its user tries something that may cut it. Then it is opened again without a pause."""
+
     def __init__(
         self,
         client: ServiceBusClient,

@@ -8,6 +8,7 @@ then asking for the connection raises the reason.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -88,9 +89,10 @@ class Namespace:
         if self._connection is not None and self._connection.wire.failure is not None:
             # Connections break; only one that cannot be opened again is an error.
             failure, now = self._connection.wire.failure, self.now()
+            opened_at = -math.inf if self._connection.is_on_trial else self._opened_at
             self._connection.close()
             self._connection = None
-            pause = self._backoff.pause(now - self._opened_at)
+            pause = self._backoff.pause(now - opened_at)
             self._next_try = now + max(pause, failure.retry_after if isinstance(failure, Waits) else 0.0)
 
     def _take_opened(self) -> None:

@@ -299,7 +299,10 @@ class Destination:
             results.accepted += batch
         elif sent.unknown and self._has_lost_its_link():
             # An unknown outcome counts as not sent: send again, with the same message id (D10).
-            self._again.append(batch)
+            if self.suspicion.limit is None:
+                self._again.append(batch)
+            else:
+                self._again.appendleft(batch)  # the cause may be in it
         elif not isinstance(error, Impossible | DestinationFailed):
             self._fail(error, now)
             results.left += [(transfer, error) for transfer in batch]

@@ -80,6 +80,7 @@ class Destinations:
             self._next_look_at_all = now + LOOK_AT_ALL
         if connection is not None:
             self._trials.begin_round(self._busy.values(), room_for_links, now)
+            connection.is_on_trial = self._trials.is_under_way
         for key, destination in list(self._busy.items()):
             had_link = destination.has_link()
             gets_one = had_link or room_for_links > 0
