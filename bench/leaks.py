@@ -114,7 +114,9 @@ def _pump_for_ever(place: Place) -> None:
     while True:
         home = namespace_of(SideSettings(connection_string=SecretStr(place.primary)), "")
         away = namespace_of(SideSettings(connection_string=SecretStr(place.secondary)), QUEUE)
-        Pump(QUEUE, away, home, lambda _: None).run()
+        pump = Pump(away, home, lambda _: None)
+        pump.serve(QUEUE)
+        pump.run()
         away.close()
         home.close()
 

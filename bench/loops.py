@@ -93,7 +93,8 @@ async def _send(sender: Any, messages: list[Any]) -> None:
 def pump(task: Task, watch: Watch) -> None:
     home, away = _namespace(task.primary, "", task), _namespace(task.secondary, task.queue, task)
     options = PumpOptions(lease=None, limit=task.count)
-    pump = Pump(task.queue, away, home, lambda outcome: watch.add(outcome.result is Result.FORWARDED), options)
+    pump = Pump(away, home, lambda outcome: watch.add(outcome.result is Result.FORWARDED), options)
+    pump.serve(task.queue)
     for _ in pump.turns():
         # With a stuck destination the pump would now wait for that one.
         if watch.moved == task.arriving < task.count:

@@ -107,7 +107,8 @@ class EmbeddedSyphon:
     def _move(self, name: str) -> None:
         """Runs a pump on one backlog queue."""
         pair = self._new_pair()
-        self._pump = Pump(name, pair.secondary, pair.primary, self._note, OPTIONS)
+        self._pump = Pump(pair.secondary, pair.primary, self._note, OPTIONS)
+        self._pump.serve(name)
         try:
             for _ in self._pump.turns():
                 if self._stopping.is_set() or self._listener.pair.has_ended:

@@ -95,7 +95,8 @@ class Slot:
             namespace_of(pair.secondary, assignment.queue),
         )
         self._paused: tuple[str, ...] = ()
-        self._pump = Pump(assignment.queue, self._pair.secondary, self._pair.primary, self._record, assignment.options)
+        self._pump = Pump(self._pair.secondary, self._pair.primary, self._record, assignment.options)
+        self._pump.serve(assignment.queue)
         self._stats = Stats(send=self._pump.destinations.send_times)
         self._pump.limit_rate(assignment.rate)
         for destination in assignment.backing_off:
@@ -192,7 +193,8 @@ class Reporter:
         self._over.set()
         self._thread.join()
         report = self._slot_report
-        report.finished, report.fault, report.error, report.ended = finished, fault, error, self._pump.counters.ended
+        report.finished, report.fault, report.error = finished, fault, error
+        report.ended = self._pump.queues[report.queue].ended
         self._exchange()
         self._disconnect()
 
@@ -235,8 +237,9 @@ class Reporter:
             self._connection = None
 
     def _updated_report(self) -> SlotReport:
-        counters, report = self._pump.counters, self._slot_report
-        report.counters, report.in_hand, report.busy = counters.counters(), counters.in_hand, counters.busy
+        report = self._slot_report
+        served, counters = self._pump.queues[report.queue], self._pump.counters
+        report.counters, report.in_hand, report.busy = counters.counters(), counters.in_hand, served.busy
         report.backing_off = tuple(self._pump.backing_off()[:MOST_BACKING_OFF])
         report.traces = self._pump.traces.take()
         report.rejecting = tuple(self._pump.rejecting()[:MOST_DESTINATIONS])

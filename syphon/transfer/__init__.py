@@ -5,10 +5,11 @@ from .doorbell import Doorbell
 from .listener import Listener
 from .options import PumpOptions
 from .pump import Pump
+from .queue_transfer import QueueTransfer
 from .replay import Replay, ReplayResult
 from .route import Route, route_to_backlog, route_to_destination
 from .traces import BatchTrace
-from .unsettled import Ended, wall_clock
+from .unsettled import Ended, PumpCounters, wall_clock
 
 __all__ = [
     "BatchTrace",
@@ -17,7 +18,9 @@ __all__ = [
     "Ended",
     "Listener",
     "Pump",
+    "PumpCounters",
     "PumpOptions",
+    "QueueTransfer",
     "Replay",
     "ReplayResult",
     "Route",

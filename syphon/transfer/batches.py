@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from syphon.backlog import Restored
 from syphon.bus import Arrival, RawSender
 
 if TYPE_CHECKING:
+    from .queue_transfer import QueueTransfer
     from .traces import BatchTrace
 
 MOST = 100
@@ -29,6 +30,8 @@ SECTION = 8
 class MessageTransfer:
     """One message on its way."""
 
+    queue: QueueTransfer
+    """The queue that it came from, and that settles it."""
     arrival: Arrival
     restored: Restored
     size: int
@@ -40,6 +43,8 @@ class MessageTransfer:
 
 
 Batch = list[MessageTransfer]
+Chosen = Callable[[MessageTransfer], bool] | None
+"""Which messages are meant; None means all."""
 Key = tuple[str | None, str | None]
 """Session and partition key."""
 NO_KEY: Key = (None, None)
@@ -95,27 +100,27 @@ class PendingMessages:
         few = min(WORTH_SENDING, self.batch_limit)
         return len(queue) < few and len(queue) * queue[0].restored.size < sender.max_batch
 
-    def take(self, locked_before: float) -> list[MessageTransfer]:
-        """Removes and returns the messages that were last locked before then."""
+    def take(self, chosen: Chosen) -> list[MessageTransfer]:
+        """Removes and returns the chosen messages."""
         taken: list[MessageTransfer] = []
         for key, queue in list(self._queues.items()):
-            old, fresh = split_by_age(queue, locked_before)
-            taken += old
-            if not fresh:
+            found, rest = split(queue, chosen)
+            taken += found
+            if not rest:
                 del self._queues[key]
-            elif old:
-                self._queues[key] = deque(fresh)
+            elif found:
+                self._queues[key] = deque(rest)
         self._count -= len(taken)
         return taken
 
 
-def split_by_age(transfers: Iterable[MessageTransfer], locked_before: float) -> tuple[Batch, Batch]:
-    """The messages that were last locked before then, and the others."""
-    old: Batch = []
-    fresh: Batch = []
+def split(transfers: Iterable[MessageTransfer], chosen: Chosen) -> tuple[Batch, Batch]:
+    """The chosen messages, and the others."""
+    found: Batch = []
+    rest: Batch = []
     for transfer in transfers:
-        (old if transfer.arrival.locked_at < locked_before else fresh).append(transfer)
-    return old, fresh
+        (found if chosen is None or chosen(transfer) else rest).append(transfer)
+    return found, rest
 
 
 def encoded(batch: Batch) -> tuple[bytes, int]:

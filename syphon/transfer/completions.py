@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Completions:
-    """The completions of one pump."""
+    """The completions of one queue."""
 
     def __init__(self, queue: str, unsettled: Unsettled, locks: LockKeeper, now: Callable[[], float]) -> None:
         self._queue = queue

@@ -6,7 +6,6 @@ is the timer. A batch that is refused is split until the faulty message is alone
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,7 +24,7 @@ from syphon.model import (
     Waits,
 )
 
-from .batches import Batch, MessageTransfer, PendingMessages, encoded, split_by_age
+from .batches import Batch, Chosen, MessageTransfer, PendingMessages, encoded, split
 from .breaker import Available, BackingOff, Breaker, Rejecting, State
 from .suspicion import MessageKey, Suspicion, Verdict
 
@@ -406,11 +405,11 @@ class Destination:
     def _refuse_all(self, results: SendResults, because: SyphonError) -> None:
         results.refused += [(transfer, because) for transfer in self.take_unsent()]
 
-    def take_unsent(self, locked_before: float = math.inf) -> list[MessageTransfer]:
-        """Removes and returns the messages that were not sent: all, or those that were last locked before then."""
-        parts = [split_by_age(batch, locked_before) for batch in self._again]
-        self._again = deque(fresh for _, fresh in parts if fresh)
-        return [transfer for old, _ in parts for transfer in old] + self._pending.take(locked_before)
+    def take_unsent(self, chosen: Chosen = None) -> list[MessageTransfer]:
+        """Removes and returns the messages that were not sent: all, or the chosen ones."""
+        parts = [split(batch, chosen) for batch in self._again]
+        self._again = deque(rest for _, rest in parts if rest)
+        return [transfer for found, _ in parts for transfer in found] + self._pending.take(chosen)
 
     def close(self) -> None:
         """Closes the link. Messages under way that were not refused may have arrived: they are possible duplicates."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from syphon.bus import Connection
 from syphon.model import Durations, EntityPath, Waits
 
-from .batches import MessageTransfer
+from .batches import Chosen, MessageTransfer
 from .breaker import BackingOff, Rejecting
 from .destination import HELD, NO_LINK, Destination, SendResults, WindowShare
 from .options import PumpOptions
@@ -115,10 +114,10 @@ class Destinations:
                 room += 1
         return room
 
-    def take_unsent(self, locked_before: float = math.inf) -> Iterator[MessageTransfer]:
-        """Removes and yields the messages that were not sent: all, or those that were last locked before then."""
+    def take_unsent(self, chosen: Chosen = None) -> Iterator[MessageTransfer]:
+        """Removes and yields the messages that were not sent: all, or the chosen ones."""
         for destination in self._busy.values():
-            yield from destination.take_unsent(locked_before)
+            yield from destination.take_unsent(chosen)
 
     def backing_off(self, now: float) -> list[DestinationBackoff]:
         """The destinations that back off now. Another thread may ask."""

@@ -1,7 +1,6 @@
-"""The receiving side of a pump: its link to the queue, and how many messages may arrive.
+"""The receiving side of one queue of a pump: its link to the queue, and the credit of that link.
 
-Credit limits the messages in hand by count, by bytes (estimated from the size of recent messages), by the limit of the
-run and by the rate. The intake takes credit back when there is less room than it had estimated.
+The pump decides how much credit there is (`window`). The intake takes credit back when there is less room than before.
 """
 
 from __future__ import annotations
@@ -12,9 +11,6 @@ from collections.abc import Callable, Iterable
 from syphon.bus import Arrival, Backoff, Connection, LinkState, Namespace, RawReceiver, Settled, wait_for_traffic
 from syphon.model import NotAuthorized, Waits
 
-from .options import PumpOptions
-from .unsettled import PumpCounters
-
 log = logging.getLogger(__name__)
 
 FIRST_GUESS = 64 * 1024
@@ -23,54 +19,30 @@ RELEASE_TURN = 0.2
 """Seconds between looks at the link while released messages are being confirmed."""
 
 
-class RateLimiter:
-    """A token bucket: it fills with time, holds the messages of one second at most, and each message takes one."""
-
-    def __init__(self, now: float) -> None:
-        self._at = now
-        self._tokens = 0.0
-
-    def room(self, rate: float | None, now: float) -> int | None:
-        """How many messages may arrive now; None means any number. A rate of 0 is a pause."""
-        passed, self._at = now - self._at, now
-        if not rate:
-            self._tokens = 0.0
-            return None if rate is None else 0
-        self._tokens = min(self._tokens + passed * rate, max(1.0, rate))
-        return max(0, int(self._tokens))
-
-    def spend(self) -> None:
-        self._tokens -= 1
-
-
 class Intake:
     """Receives the messages of one queue."""
 
-    def __init__(
-        self, path: str, namespace: Namespace, options: PumpOptions, counters: PumpCounters, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, path: str, namespace: Namespace, quiet: float, now: Callable[[], float]) -> None:
         self.last_arrival = now()
         self.trouble: Waits | None = None
         """Why the queue cannot be received from now, if it cannot."""
+        self.largest = FIRST_GUESS
+        """The size of a large message, as far as recent messages show."""
         self._path = path
         self._namespace = namespace
-        self._options = options
-        self._counters = counters
+        self._quiet = quiet
         self._now = now
         self._receiver: RawReceiver | None = None
         self._opened_at = self._again_at = self.last_arrival
         self._backoff = Backoff()
         self._listening_since: float | None = None
-        self._largest = FIRST_GUESS
-        self._limiter = RateLimiter(self.last_arrival)
 
     def next_arrival(self) -> Arrival | None:
         if self._receiver is None or not self._receiver.arrivals:
             return None
         arrival = self._receiver.arrivals.popleft()
         self.last_arrival = arrival.received_at
-        self._largest = max(len(arrival.payload), self._largest * 99 // 100)
-        self._limiter.spend()
+        self.largest = max(len(arrival.payload), self.largest * 99 // 100)
         return arrival
 
     def next_settled(self) -> Settled | None:
@@ -83,38 +55,30 @@ class Intake:
         """
         since = self._listening_since
         last = self.last_arrival if last_news is None else last_news
-        return since is not None and now - max(since, last) > self._options.quiet
+        return since is not None and now - max(since, last) > self._quiet
 
     # --- credit --------------------------------------------------------------------------------------------------
 
-    def grant(self, rate: float | None) -> None:
-        """Grants credit for as many messages as there is room for; opens the link first if there is none."""
-        if self._receiver is None:
-            self._open()
-        receiver = self._receiver
-        if receiver is None or receiver.state is not LinkState.OPEN:
+    @property
+    def credit(self) -> int:
+        return self._receiver.credit if self._receiver is not None else 0
+
+    def grant(self, credit: int) -> None:
+        """Grants credit for so many messages; opens the link first if there is none."""
+        receiver = self.open()
+        if receiver is None:
             return
-        self.trouble = None
-        room = self._room(rate)
         # Often enough that the service never waits for credit, seldom enough that the flow frames cost nothing.
-        if receiver.credit > room or receiver.credit < room - room // 8:
-            receiver.grant(room)
+        if receiver.credit > credit or receiver.credit < credit - credit // 8:
+            receiver.grant(credit)
         if receiver.credit <= 0:
             self._listening_since = None
         elif self._listening_since is None:
             self._listening_since = self._now()
 
-    def _room(self, rate: float | None) -> int:
-        options, counters = self._options, self._counters
-        room = (options.window_bytes - counters.bytes_in_hand) // self._largest
-        room = min(options.window - counters.in_hand, max(room, 0 if counters.in_hand else 1))
-        if options.limit is not None:
-            room = min(room, options.limit - counters.received)
-        allowed = self._limiter.room(rate, self._now())
-        return max(0, room if allowed is None else min(room, allowed))
-
     def drain(self) -> None:
         """Takes the credit back. Messages that are already on the way still arrive; then `is_drained` is true."""
+        self._listening_since = None
         if self._receiver is not None and self._receiver.state is LinkState.OPEN:
             self._receiver.drain()
 
@@ -143,11 +107,17 @@ class Intake:
 
     # --- the link ------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        connection = self._namespace.connection()
-        if connection is not None and self._now() >= self._again_at and self.is_allowed(connection):
-            self._receiver = RawReceiver(connection.wire, self._path)
-            self._opened_at = self._now()
+    def open(self) -> RawReceiver | None:
+        """The link, once it is open; begins to open it if there is none."""
+        if self._receiver is None:
+            connection = self._namespace.connection()
+            if connection is not None and self._now() >= self._again_at and self.is_allowed(connection):
+                self._receiver = RawReceiver(connection.wire, self._path)
+                self._opened_at = self._now()
+        if self._receiver is None or self._receiver.state is not LinkState.OPEN:
+            return None
+        self.trouble = None
+        return self._receiver
 
     def is_allowed(self, connection: Connection) -> bool:
         """Whether the connection has the queue's token. If the token is late, the intake waits for it."""

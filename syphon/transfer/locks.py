@@ -67,11 +67,15 @@ class LockKeeper:
         orphans = [arrival for arrival in arrivals if arrival not in self._asked]
         self._ask(connection, "update-disposition", {"disposition-status": "completed"}, orphans, completed)
 
-    def _look_at_link(self) -> None:
-        if self._link is not None and self._link.error is not None:
+    def close(self) -> None:
+        if self._link is not None:
             self._link.close()
             self._link = None
-            self._asked.clear()
+        self._asked.clear()
+
+    def _look_at_link(self) -> None:
+        if self._link is not None and self._link.error is not None:
+            self.close()
         if self._link is not None:
             self._link.work()
 

@@ -28,15 +28,23 @@ class PumpOptions:
     """The options of a pump."""
 
     window: int = 4000
-    """Messages in hand at a time. Each needs three round trips; with fewer, both ends would wait for the network."""
+    """Messages in hand at a time, of all queues. Each message needs three round trips; with fewer, both ends would wait
+    for the network."""
     window_bytes: int = 16 * 1024 * 1024
     """Bytes in hand at a time. The process needs about three times as much: received, restored and being sent."""
+    first_window: int = 200
+    """Messages of one queue in hand at the start of its service, at most: if they are all for a destination that takes
+    nothing, each of them is received in vain."""
     max_links: int = 200
     """Links to destinations at a time."""
     quiet: float = 3.0
     """Seconds without a message after which the queue counts as quiet."""
     lease: float | None = 60.0
     """Seconds after which the pump stops taking messages, even if there are more."""
+    most_outcomes: int | None = None
+    """Outcomes after which the lease is over, too: its owner keeps them until the pump has ended."""
+    linger: float = 0.0
+    """Seconds for which the pump waits for another queue to serve when it has none."""
     grace: float = 20.0
     """Seconds to finish the messages in hand once the pump stops."""
     lock: float = 60.0
@@ -46,7 +54,7 @@ class PumpOptions:
     """The destinations that messages may go to. A message for another one is dead-lettered (D13)."""
     permanent: frozenset[type[SyphonError]] = PERMANENT
     limit: int | None = None
-    """Messages to receive, at most."""
+    """Messages to receive from all queues, at most."""
     messages: MessageFilter = field(default_factory=MessageFilter)
     """Which messages are asked for. The others stay in the backlog."""
 

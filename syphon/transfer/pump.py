@@ -1,4 +1,4 @@
-"""The pump: it moves the messages of one queue to their destinations, and settles each message when it has arrived.
+"""The pump: it moves the messages of its queues to their destinations, and settles each when it has arrived.
 
 The pump has one thread and waits for nothing but traffic. Receiving, sending and settling overlap, so that a long round
 trip costs little. Count and bytes bound the messages in hand. The order of the last steps is the promise: sent,
@@ -11,19 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
-from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled, wait_for_traffic
-from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, Result, SyphonError, Waits
+from syphon.bus import Arrival, Connection, Namespace, wait_for_traffic
+from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, SyphonError, Waits
 
 from .batches import MessageTransfer
-from .completions import Completions
 from .destination import Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
-from .intake import Intake
-from .locks import LockKeeper
 from .options import PERMANENT, PumpOptions
+from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
 from .traces import Traces
-from .unsettled import Ended, PumpCounters, Unsettled, wall_clock
+from .unsettled import Ended, PumpCounters, wall_clock
+from .window import RateLimiter, SharedLimit, SharedWindow
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "DestinationBackoff"]
 
@@ -33,64 +32,94 @@ TURN = 0.2
 """Seconds for which the pump waits for traffic at most."""
 OPENING_TURN = 0.02
 """The same while a connection is being opened: no socket announces that it is there."""
-LOCK_MARGIN = 0.1
-"""The share of a lock that must be left for a message to be sent: the completion must still find it locked."""
-SETTLED_AS = {"accepted": Result.FORWARDED, "rejected": Result.DEAD_LETTERED, "released": Result.LEFT}
+PRIMARY_AWAY_AFTER = 5.0
+"""Seconds without a connection to the primary after which the service of every queue ends."""
+STOPPED_TAKING = "The pump had stopped taking messages."
+NOT_CONNECTED = "The primary is not connected."
 
 
 class Pump:
-    """Moves the messages of one queue.
+    """Moves the messages of the queues that it serves, with one connection to each namespace.
 
-    By default the queue is a backlog queue, `source` its own path and `route` the route of backlog messages. A replay
+    By default a queue is a backlog queue, its source its own path, and `route` the route of backlog messages. A replay
     of dead letters is a pump with another source and another route (`replay.Replay`).
     """
 
     def __init__(
         self,
-        queue: str,
         secondary: Namespace,
         primary: Namespace,
         record: Callable[[Outcome], None],
         options: PumpOptions | None = None,
         now: Callable[[], float] = time.monotonic,
         *,
-        source: str | None = None,
         route: Route | None = None,
     ) -> None:
-        self.queue = queue
         self.rate: float | None = None
         """Messages a second; None is no limit, 0 is a pause. Another thread may set it at any time."""
         self.stopping = False
+        self.queues: dict[str, QueueTransfer] = {}
+        """All queues that it has served so far. Another thread may read it: the pump replaces it, and changes none."""
+        self._served: dict[str, QueueTransfer] = {}
         self._options = options or PumpOptions()
         self._secondary = secondary
         self._primary = primary
+        self._record_outcome = record
         self._now = now
         self.traces = Traces()
-        self._unsettled = Unsettled(queue, record, now, self.traces)
-        self.counters = self._unsettled.counters
         route = route or from_backlog(self._options.ttl, self._options.allow)
         self._restore, self._ttl = route.restore, route.ttl
         self.destinations = Destinations(self._options, self.traces, route.objection)
-        path = source or queue
-        self._intake = Intake(path, secondary, self._options, self.counters, now)
-        self._locks = LockKeeper(path, self._options.lock)
-        self._completions = Completions(path, self._unsettled, self._locks, now)
-        self._started = now()
-        self._ended_at: float | None = None
+        self._window = SharedWindow(self._options.window, self._options.window_bytes)
+        self._limit = SharedLimit(self._options.limit)
+        self._started = self._idle_since = self._away_since = now()
+        self._limiter = RateLimiter(self._started)
         self._stopped_at: float | None = None
         self._ticked_at = 0.0
+        self._is_over = False
         self._fault: Faulted | None = None
+
+    # --- its queues ----------------------------------------------------------------------------------------------
+
+    def serve(self, queue: str, *, source: str | None = None, most_left: int | None = None) -> None:
+        """Begins to move the messages of a queue. Only for the pump's own thread, before the first turn or between two.
+
+        A queue whose service has ended may be served again. With `most_left` the service ends with BACKING_OFF when so
+        many messages were left because of their destinations, and none was accepted: reading on would cost receives
+        and move nothing (S7, D16).
+        """
+        served = self.queues.get(queue)
+        if served is None:
+            served = self._new_queue(queue, source or queue)
+            self.queues = {**self.queues, queue: served}
+        self._served[queue] = served
+        served.begin(most_left)
+
+    def release(self, queue: str) -> None:
+        """Ends the service of one queue: messages that were not sent are given back. Only for the pump's own thread."""
+        served = self._served.get(queue)
+        if served is not None and served.ended is None:
+            self._end(served, Ended.STOPPED)
+
+    def _new_queue(self, queue: str, source: str) -> QueueTransfer:
+        return QueueTransfer(
+            queue, source, self._secondary, self._options, self._record_outcome, self.traces, self._now
+        )
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
     def run(self) -> PumpCounters:
-        """Moves messages until the queue is quiet, the lease or limit is reached, or the pump is told to stop."""
+        """Moves messages until the services of all queues have ended, or the pump is told to stop."""
         for _ in self.turns():
             pass
         return self.counters
 
     def turns(self) -> Iterator[None]:
-        """Does the same one turn at a time, for a caller that has work of its own between the turns."""
+        """Does the same one turn at a time, for a caller that has work of its own between the turns.
+
+        Raises the fault of a namespace. An error of one queue ends only the service of that queue, and is in its
+        `error`; it is raised at the end if every queue ended with one.
+        """
         try:
             while not self._done():
                 self._wait_for_traffic()
@@ -103,6 +132,53 @@ class Pump:
             self._close()
         if self._fault is not None:
             raise self._fault
+        errors = [queue.error for queue in self.queues.values() if queue.error is not None]
+        if errors and len(errors) == len(self.queues):
+            raise errors[0]
+
+    def _done(self) -> bool:
+        now = self._now()
+        if self._stopped_at is None and not self.accepting:
+            self._stopped_at = now
+            self._end_all(Ended.STOPPED if self.stopping else Ended.LEASE)
+        for queue in list(self._served.values()):
+            reason = self._reason_to_end(queue, now) if queue.ended is None else None
+            if reason is not None:
+                self._end(queue, reason)
+            if queue.is_finished(now):
+                self._finish(queue)
+        if self._stopped_at is not None:
+            return not self._served or now - self._stopped_at > self._options.grace
+        if self._served:
+            self._idle_since = now
+        return now - self._idle_since >= self._options.linger and not self._served
+
+    def _reason_to_end(self, queue: QueueTransfer, now: float) -> Ended | None:
+        limit = self._options.limit
+        if limit is not None and sum(each.counters.received for each in self.queues.values()) >= limit:
+            return Ended.LIMIT
+        if not self.is_primary_connected and now - self._away_since > PRIMARY_AWAY_AFTER:
+            return Ended.PRIMARY_AWAY
+        return queue.reason_to_end(now)
+
+    def _end(self, queue: QueueTransfer, reason: Ended) -> None:
+        """Ends the service of a queue. After a reason that concerns the queue alone its messages in hand are sent."""
+        queue.end(reason)
+        if reason in (Ended.STOPPED, Ended.LEASE):
+            self._give_back_unsent(STOPPED_TAKING, queue)
+        elif reason is Ended.PRIMARY_AWAY:
+            self._give_back_unsent(str(self._primary.error or NOT_CONNECTED), queue)
+
+    def _end_all(self, reason: Ended) -> None:
+        for queue in self._served.values():
+            self._end(queue, reason)
+
+    def _finish(self, queue: QueueTransfer) -> None:
+        queue.close()
+        self._limit.give_back(queue.queue, queue.counters.received)
+        del self._served[queue.queue]
+
+    # --- for other threads ---------------------------------------------------------------------------------------
 
     def limit_rate(self, rate: float | None) -> None:
         """Takes at most so many messages a second; None is no limit, 0 is a pause. Another thread may call it."""
@@ -112,8 +188,36 @@ class Pump:
         """Receives no more messages; finishes the messages that are being sent and gives the others back."""
         self.stopping = True
 
+    @property
+    def accepting(self) -> bool:
+        """Whether it can serve another queue: it is not told to stop, and its lease is not over."""
+        options = self._options
+        return not (
+            self.stopping
+            or self._is_over
+            or (options.lease is not None and self._now() - self._started > options.lease)
+            or (options.most_outcomes is not None and self._outcomes() >= options.most_outcomes)
+        )
+
+    def _outcomes(self) -> int:
+        return sum(queue.counters.received - queue.counters.in_hand for queue in self.queues.values())
+
+    @property
+    def counters(self) -> PumpCounters:
+        """The counters over all queues."""
+        return PumpCounters.total(queue.counters for queue in self.queues.values())
+
+    @property
+    def is_primary_connected(self) -> bool:
+        return self._primary.is_connected
+
+    @property
+    def window_is_full(self) -> bool:
+        """Whether a queue has used up its share of the window: more messages wait than this pump can take."""
+        return self._window.is_full
+
     def back_off(self, known: DestinationBackoff) -> None:
-        """Makes a destination back off because an earlier pump found that it takes nothing. Call it before `turns`."""
+        """Makes a destination back off because another pump found that it takes nothing. Only between turns."""
         self.destinations.back_off(known, self._now())
 
     def pause(self, paths: frozenset[EntityPath]) -> None:
@@ -127,36 +231,6 @@ class Pump:
     def rejecting(self) -> list[DestinationBackoff]:
         """The destinations whose messages are dead-lettered now, and why. Another thread may ask."""
         return self.destinations.rejecting(self._now())
-
-    def _done(self) -> bool:
-        now = self._now()
-        if self.counters.ended is None:
-            self.counters.ended = self._reason_to_end(now)
-            self._ended_at = now if self.counters.ended is not None else None
-        if self._stopped_at is None and (self.stopping or self._lease_is_over(now)):
-            self._stopped_at = now
-            self._give_back_unsent()
-        if self._ended_at is None:
-            return False
-        self._intake.drain()
-        if self._stopped_at is not None and now - self._stopped_at > self._options.grace:
-            return True
-        drained = self._intake.is_drained or now - self._ended_at > self._options.grace
-        return drained and not self._unsettled.transfers
-
-    def _reason_to_end(self, now: float) -> Ended | None:
-        options, in_hand = self._options, bool(self._unsettled.transfers)
-        if self.stopping:
-            return Ended.STOPPED
-        if self._lease_is_over(now):
-            self.counters.busy = in_hand or now - self._intake.last_arrival < options.quiet
-            return Ended.LEASE
-        if options.limit is not None and self.counters.received >= options.limit:
-            return Ended.LIMIT
-        return Ended.QUIET if not in_hand and self._intake.is_quiet(now) else None
-
-    def _lease_is_over(self, now: float) -> bool:
-        return self._options.lease is not None and now - self._started > self._options.lease
 
     # --- traffic -------------------------------------------------------------------------------------------------
 
@@ -182,74 +256,95 @@ class Pump:
     def _primary_connection(self) -> Connection | None:
         """The primary's connection. If the primary is faulted, the pump can only give back what it has in hand."""
         try:
-            return self._primary.connection()
+            connection = self._primary.connection()
         except Faulted as fault:
             self._fault = fault
             self.stopping = True
             return None
+        if connection is not None:
+            self._away_since = self._now()
+        return connection
 
     def _check_locks(self, now: float) -> None:
-        self._leave_old(now)
-        self._completions.finish_expired(now)
         connection = self._secondary.connection()
-        if connection is None:
-            return
-        self._locks.keep(connection, self._unsettled.transfers, now)
-        due = self._completions.due(now)
-        if due and self._intake.is_allowed(connection):
-            self._completions.ask(connection, due)
-
-    def _leave_old(self, now: float) -> None:
-        """Leaves unsent messages whose lock is about to run out: they could not be completed after sending."""
-        limit = self._locks.seconds * (1 - LOCK_MARGIN) - TICK  # the next look may be too late
-        for transfer in self.destinations.take_unsent(locked_before=now - limit):
+        for queue in self._served.values():
+            try:
+                queue.check_locks(connection, now, TICK)
+            except SyphonError as error:
+                self._fail(queue, error)
+        # Messages whose lock is about to run out: they could not be completed after sending.
+        for transfer in self.destinations.take_unsent(lambda t: t.arrival.locked_at < t.queue.locked_before):
             self._leave(transfer, Interrupted("The lock was about to run out before it could be sent."))
 
     def _grant(self) -> None:
-        if self._intake.is_lost:
-            self._lose_link()
-        if self._ended_at is None and not self.stopping:
-            self._intake.grant(self.rate)
+        for queue in self._served.values():
+            if queue.intake.is_lost:
+                self._lose_link(queue)
+        if self.stopping:
+            return
+        open_queues = [queue for queue in self._served.values() if queue.ended is None]
+        if self.is_primary_connected:
+            demands = [queue.demand() for queue in open_queues]
+            credits = self._window.credits(demands, self._limiter.room(self.rate, self._now()))
+        else:  # what is received now could not be sent (D16)
+            credits = [0] * len(open_queues)
+        for queue, credit in zip(open_queues, credits, strict=True):
+            limit = self._limit.room(queue.queue, queue.counters.received, len(open_queues))
+            try:
+                queue.intake.grant(credit if limit is None else min(credit, limit))
+            except SyphonError as error:
+                self._fail(queue, error)
 
-    def _lose_link(self) -> None:
+    def _lose_link(self, queue: QueueTransfer) -> None:
         """Leaves the unsent messages, which return when their locks end. `Completions` completes the others."""
-        self._take_settlements()
-        link = self._intake.detach()
+        queue.take_settlements()
+        link = queue.intake.detach()
         error = link.error if link is not None else None
-        for transfer in self.destinations.take_unsent():
+        for transfer in self.destinations.take_unsent(lambda transfer: transfer.queue is queue):
             self._leave(transfer, error or Interrupted())
         if error is not None and not isinstance(error, Interrupted | Waits):
+            self._fail(queue, error)
+
+    def _fail(self, queue: QueueTransfer, error: SyphonError) -> None:
+        """Ends the service of a queue that cannot be received from. A fault of the namespace ends the pump."""
+        if isinstance(error, Faulted):
             raise error
+        queue.error = error
+        self._end(queue, Ended.STOPPED)
 
     # --- the way of a message ------------------------------------------------------------------------------------
 
     def _route_arrivals(self) -> None:
-        wall = wall_clock()
-        while (arrival := self._intake.next_arrival()) is not None:
-            self._unsettled.receive(arrival)
-            if self._ended_at is not None:
-                self._give_back(arrival)
-            else:
-                self._route(arrival, wall)
+        wall, arrived = wall_clock(), 0
+        for queue in self._served.values():
+            while (arrival := queue.intake.next_arrival()) is not None:
+                arrived += 1
+                queue.unsettled.receive(arrival)
+                if queue.ended is not None:
+                    queue.give_back(arrival, STOPPED_TAKING)
+                else:
+                    self._route(queue, arrival, wall)
+        self._limiter.spend(arrived)
 
-    def _route(self, arrival: Arrival, wall: int) -> None:
+    def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:
         """Restored → its destination, or → dead letters with a reason."""
         restored = self._restore(arrival.payload, enqueued_at=None, now=wall, ttl=self._ttl)
         if isinstance(restored, Unrestorable):
             if self._is_outside(arrival):
-                self._leave_outside(arrival)
+                queue.leave_outside(arrival)
             else:
-                self._dead_letter(arrival, restored.reason.value, restored.description)
+                queue.dead_letter(arrival, restored.reason.value, restored.description)
             return
-        self._locks.learn(restored.stamps.locked_until, wall)
-        transfer = self._unsettled.transfers[arrival] = MessageTransfer(arrival, restored, len(arrival.payload))
+        queue.locks.learn(restored.stamps.locked_until, wall)
+        transfer = MessageTransfer(queue, arrival, restored, len(arrival.payload))
+        queue.unsettled.transfers[arrival] = transfer
         arrival.payload = b""  # it has been restored: once in memory is enough
         if not self._options.messages.matches(restored.destination, restored.stamps.enqueued_at):
-            self._leave_outside(arrival)
+            queue.leave_outside(arrival)
             return
         destination = self.destinations.find(restored.destination)
         if isinstance(destination, str):
-            self._dead_letter(arrival, DESTINATION_NOT_ALLOWED, not_allowed_text(restored.destination, destination))
+            queue.dead_letter(arrival, DESTINATION_NOT_ALLOWED, not_allowed_text(restored.destination, destination))
             return
         self.destinations.offer(destination, transfer)
 
@@ -264,81 +359,45 @@ class Pump:
         for destination, results in self.destinations.work(connection, now):
             self._note(destination, results)
         if self._fault is not None:
-            self._give_back_unsent()
+            self._give_back_unsent(str(self._fault))
         elif connection is None and self._primary.error is not None:
-            for transfer in self.destinations.take_unsent():
-                self._leave(transfer, self._primary.error)
+            self._give_back_unsent(str(self._primary.error))
 
     def _note(self, destination: Destination, results: SendResults) -> None:
         wall = wall_clock()
         for transfer in results.accepted:
             transfer.forwarded_at = wall
-            self._completions.begin(transfer.arrival)
+            transfer.queue.complete(transfer.arrival)
         for transfer, error in results.refused:
             reason = getattr(error, "reason", "Refused")
-            self._dead_letter(transfer.arrival, reason, f"Destination '{destination.path}': {error}")
+            transfer.queue.dead_letter(transfer.arrival, reason, f"Destination '{destination.path}': {error}")
         for transfer, error in results.left:
+            transfer.queue.hold_back()
             self._leave(transfer, error)
 
     # --- settling ------------------------------------------------------------------------------------------------
 
-    def _dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
-        if arrival.link.state is not LinkState.OPEN:
-            self._unsettled.finish(arrival, Result.LEFT, f"{reason}: {description}")
-            return
-        self._unsettled.note(arrival, f"{reason}: {description}")
-        arrival.link.dead_letter(arrival, reason, description[:4096])
-
-    def _give_back(self, arrival: Arrival) -> None:
-        """Releases a message: another receiver can have it at once."""
-        if arrival.link.state is not LinkState.OPEN:
-            self._unsettled.finish(arrival, Result.LEFT, "Its link was lost.")
-            return
-        self._unsettled.note(arrival, "The pump had stopped taking messages.")
-        arrival.link.release(arrival)
-
-    def _give_back_unsent(self) -> None:
-        """Releases the unsent messages. The credit goes first, or the service would deliver them to this pump again."""
-        self._intake.drain()
-        for transfer in self.destinations.take_unsent():
-            self._give_back(transfer.arrival)
+    def _give_back_unsent(self, why: str, queue: QueueTransfer | None = None) -> None:
+        """Releases the unsent messages, of one queue or of all, and starts slowly afterwards."""
+        unsent = self.destinations.take_unsent(None if queue is None else lambda transfer: transfer.queue is queue)
+        for transfer in unsent:
+            transfer.queue.give_back(transfer.arrival, why)
+            transfer.queue.start_slowly()
 
     def _leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
-        """Leaves a message locked in the queue: it returns by itself when the lock runs out."""
-        self._unsettled.finish(transfer.arrival, Result.LEFT, str(error))
-
-    def _leave_outside(self, arrival: Arrival) -> None:
-        self.counters.outside += 1
-        self._unsettled.finish(arrival, Result.LEFT, "outside the filter")
+        transfer.queue.leave(transfer, error)
 
     def _take_settlements(self) -> None:
-        while (settled := self._intake.next_settled()) is not None:
-            self._settled(settled)
-
-    def _settled(self, settled: Settled) -> None:
-        arrival = settled.arrival
-        if arrival not in self._unsettled.transfers:
-            return
-        transfer = self._unsettled.transfers[arrival]
-        forwarded = transfer is not None and transfer.forwarded_at is not None
-        if settled.error is None:
-            self._unsettled.finish(arrival, SETTLED_AS[settled.outcome])
-        elif forwarded:
-            self._completions.refused(settled, settled.error)
-        else:
-            self._unsettled.finish(arrival, Result.LEFT, str(settled.error))
+        for queue in self._served.values():
+            queue.take_settlements()
 
     def _close(self) -> None:
         """Closes all links. The pump settles no message that did not arrive, and records an outcome for each."""
+        self._is_over = True
         self._take_settlements()
         self.destinations.close()
-        for arrival, transfer in list(self._unsettled.transfers.items()):
-            forwarded = transfer is not None and transfer.forwarded_at is not None
-            result = Result.FORWARDED if forwarded else Result.LEFT
-            self._unsettled.finish(arrival, result, "The pump ended before it was settled.", forwarded)
-        link = self._intake.detach()
-        if link is not None:
-            link.close()
+        for queue in list(self._served.values()):
+            self._finish(queue)
         _flush((self._secondary, self._primary))
 
 

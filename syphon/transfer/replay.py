@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from syphon.backlog import dead_letter_path, stamps_of
 from syphon.bus import Arrival, Connection, Namespace
@@ -27,6 +28,7 @@ from .batches import MessageTransfer
 from .destination import ANSWER_WITHIN, Destination, SendResults
 from .options import PumpOptions
 from .pump import Pump
+from .queue_transfer import QueueTransfer
 from .route import Route
 from .unsettled import Ended, wall_clock
 
@@ -74,22 +76,23 @@ class Replay(Pump):
     ) -> None:
         secondary = _single_connection(source, now)
         primary = secondary if target is source else _single_connection(target, now)
-        options = PumpOptions(window=WINDOW, quiet=quiet, lease=None, grace=ANSWER_WITHIN, lock=lock)
-        path = dead_letter_path(queue)
-        super().__init__(queue, secondary, primary, self._record, options, now, source=path, route=route)
+        options = PumpOptions(
+            window=WINDOW, first_window=WINDOW, quiet=quiet, lease=None, grace=ANSWER_WITHIN, lock=lock
+        )
+        super().__init__(secondary, primary, self._record, options, now, route=route)
         self.result = ReplayResult(len(chosen))
         self.was_stopped = False
         """Whether `stop` was called. A lost connection stops a replay, too."""
         self._missing = set(chosen)
         self._patience = patience
         self._seen: set[int] = set()
-        self._set_aside: list[Arrival] = []
-        """Dead letters that stay: those that were not chosen, and those that could not be put back."""
         self._waits_since: dict[str, float] = {}
         self._trouble: SyphonError | None = None
         """Why the dead letters could not be received, if that ended the replay."""
         self._news_at = now()
         """When a dead letter last arrived that had not been seen before, or one was last in hand."""
+        self._letters = DeadLetters(queue, dead_letter_path(queue), secondary, options, self._record, self.traces, now)
+        self.serve(queue)
 
     def replay(self, on_turn: Callable[[ReplayResult], None] = lambda _: None) -> ReplayResult:
         """Works until all chosen dead letters are dealt with, or cannot be found. Calls `on_turn` at every turn."""
@@ -123,66 +126,52 @@ class Replay(Pump):
             self.result.why_left[why] += len(self._missing)
             self._missing.clear()
 
+    def _new_queue(self, queue: str, source: str) -> QueueTransfer:  # noqa: ARG002  there is this one alone
+        return self._letters
+
     # --- which messages, and until when --------------------------------------------------------------------------
 
-    def _reason_to_end(self, now: float) -> Ended | None:
-        if self.stopping:
-            return Ended.STOPPED
-        if self._unsettled.transfers:
+    def _reason_to_end(self, queue: QueueTransfer, now: float) -> Ended | None:
+        if queue.counters.in_hand:
             self._news_at = now  # silence means nothing as long as there is no room for more
             return None
         if not self._missing:
             return Ended.LIMIT
         # A queue that cannot be received from is never quiet: patience is the limit for that.
         if now - self._news_at > self._options.quiet + self._patience:
-            self._trouble = self._intake.trouble
+            self._trouble = queue.intake.trouble
             return Ended.QUIET
-        return Ended.QUIET if self._intake.is_quiet(now, self._news_at) else None
+        return Ended.QUIET if queue.intake.is_quiet(now, self._news_at) else None
 
     def _route_arrivals(self) -> None:
-        wall = wall_clock()
-        while (arrival := self._intake.next_arrival()) is not None:
+        wall, letters = wall_clock(), self._letters
+        while (arrival := letters.intake.next_arrival()) is not None:
             stamps = stamps_of(arrival.payload)
-            self._locks.learn(stamps.locked_until, wall)
+            letters.locks.learn(stamps.locked_until, wall)
             number = stamps.sequence_number
             if number not in self._seen:
                 self._seen.add(number)
                 self._news_at = self._now()
             if number in self._missing and not self.stopping:
                 self._missing.discard(number)
-                self._unsettled.receive(arrival)
-                self._route(arrival, wall)
+                letters.unsettled.receive(arrival)
+                self._route(letters, arrival, wall)
             else:
-                self._keep(arrival)
+                letters.keep(arrival)
 
     def _grant(self) -> None:
         """Asks for no more once all chosen dead letters are found: each one received is locked until the end."""
-        if self._missing or self._intake.is_lost:
+        if self._missing or self._letters.intake.is_lost:
             super()._grant()
         else:
-            self._intake.drain()
-
-    def _keep(self, arrival: Arrival) -> None:
-        arrival.payload = b""  # the replay needs only its lock, which it releases at the end
-        self._set_aside.append(arrival)
+            self._letters.intake.drain()
 
     # --- a message that is not put back --------------------------------------------------------------------------
 
-    def _stay(self, arrival: Arrival, why: str) -> None:
-        """Leaves a dead letter where it is. Its lock is released at the end: earlier, it would arrive again."""
-        self._unsettled.finish(arrival, Result.LEFT, why)
-        self._keep(arrival)
-
-    def _dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
-        self._stay(arrival, f"{reason}: {description}")
-
-    def _give_back(self, arrival: Arrival) -> None:
-        self._stay(arrival, str(self._fault or "The replay was stopped before it sent this message."))
-
-    def _give_back_unsent(self) -> None:
+    def _give_back_unsent(self, why: str, queue: QueueTransfer | None = None) -> None:
         """Nothing, unless the target is faulted: a replay that is stopped still sends the messages in hand."""
         if self._fault is not None:
-            super()._give_back_unsent()
+            super()._give_back_unsent(why, queue)
 
     def _leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
         """Sends a message again if waiting may help and patience is left. Otherwise it stays a dead letter."""
@@ -191,7 +180,7 @@ class Replay(Pump):
         if isinstance(error, Waits) and isinstance(destination, Destination) and self._is_patient(path.key):
             self.destinations.offer(destination, transfer)
         else:
-            self._stay(transfer.arrival, f"'{path.name}': {error}")
+            self._letters.stay(transfer.arrival, f"'{path.name}': {error}")
 
     def _is_patient(self, key: str) -> bool:
         since = self._waits_since.setdefault(key, self._now())
@@ -202,16 +191,39 @@ class Replay(Pump):
             self._waits_since.pop(results.accepted[0].restored.destination.key, None)
         super()._note(destination, results)
 
-    def _close(self) -> None:
-        """Releases the dead letters that stay, then closes like every pump."""
-        self._take_settlements()
-        self.destinations.close()
-        for arrival, transfer in list(self._unsettled.transfers.items()):
+
+class DeadLetters(QueueTransfer):
+    """The dead letters of one backlog queue. A dead letter that is not put back stays under its lock until the end."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._kept: list[Arrival] = []
+        """Dead letters that stay: those that were not chosen, and those that could not be put back."""
+
+    def keep(self, arrival: Arrival) -> None:
+        arrival.payload = b""  # the replay needs only its lock, which it releases at the end
+        self._kept.append(arrival)
+
+    def stay(self, arrival: Arrival, why: str) -> None:
+        """Leaves a dead letter where it is. Its lock is released at the end: earlier, it would arrive again."""
+        self.unsettled.finish(arrival, Result.LEFT, why)
+        self.keep(arrival)
+
+    def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
+        self.stay(arrival, f"{reason}: {description}")
+
+    def give_back(self, arrival: Arrival, why: str) -> None:
+        self.stay(arrival, why)
+
+    def close(self) -> None:
+        """Releases the dead letters that stay, then closes like every queue."""
+        self.take_settlements()
+        for arrival, transfer in list(self.unsettled.transfers.items()):
             if transfer is None or transfer.forwarded_at is None:
-                self._stay(arrival, "The replay ended before it was known whether this message was accepted.")
+                self.stay(arrival, "The replay ended before it was known whether this message was accepted.")
         with suppress(SyphonError):  # without a connection the locks run out by themselves
-            self._intake.release(self._set_aside, RELEASE_WITHIN)
-        super()._close()
+            self.intake.release(self._kept, RELEASE_WITHIN)
+        super().close()
 
 
 def _single_connection(connection: Connection, now: Callable[[], float]) -> Namespace:

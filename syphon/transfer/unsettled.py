@@ -1,4 +1,4 @@
-"""The unsettled messages of a pump: each message that the pump receives leaves it once, with one outcome.
+"""The unsettled messages of one queue: each message that a pump receives leaves it once, with one outcome.
 
 At every moment: received = forwarded + dead-lettered + left + in hand.
 """
@@ -19,12 +19,15 @@ from .traces import Traces
 
 
 class Ended(StrEnum):
-    """Why a pump stopped receiving messages."""
+    """Why a pump stopped receiving the messages of a queue."""
 
     QUIET = "quiet"
     LEASE = "lease"
     STOPPED = "stopped"
     LIMIT = "limit"
+    BACKING_OFF = "backing off"
+    """All that it received was for destinations that take nothing now."""
+    PRIMARY_AWAY = "primary away"
 
 
 @dataclass(slots=True)
@@ -33,9 +36,6 @@ class PumpCounters(Counters):
 
     in_hand: int = 0
     bytes_in_hand: int = 0
-    ended: Ended | None = None
-    busy: bool = False
-    """Messages were still arriving when the lease ended: there is more to do."""
 
 
 class Unsettled:

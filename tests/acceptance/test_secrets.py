@@ -95,7 +95,8 @@ def carried(primary: str, secondary: str) -> list[str]:
     """A pump from start to end, and all that can be seen of it."""
     outcomes: list[Any] = []
     home, away = reach(primary, ""), reach(secondary, BACKLOG)
-    pump = Pump(BACKLOG, away, home, outcomes.append, PumpOptions(quiet=0.5, lease=3.0))
+    pump = Pump(away, home, outcomes.append, PumpOptions(quiet=0.5, lease=3.0))
+    pump.serve(BACKLOG)
     seen: list[str] = []
     try:
         pump.run()

@@ -51,7 +51,8 @@ def main(options: dict[str, Any]) -> int:
     bounds = PumpOptions(
         window=options.get("window", WINDOW), quiet=FOR_EVER, lease=None, grace=10.0, lock=options["lock"]
     )
-    pump = Pump(queue, secondary, primary, record, bounds)
+    pump = Pump(secondary, primary, record, bounds)
+    pump.serve(queue)
     pump.rate = options.get("rate")
     signal.signal(signal.SIGTERM, lambda *_: pump.stop())
     print("ready", file=sys.stderr, flush=True)

@@ -230,7 +230,9 @@ def drain_backlog(place: Site) -> Summary:
             return True
         secondary, primary = namespace_of(place.side(SECONDARY), QUEUE), namespace_of(place.side(PRIMARY), "")
         try:
-            tally = Pump(QUEUE, secondary, primary, lambda outcome: None, options).run()  # noqa: ARG005
+            pump = Pump(secondary, primary, lambda outcome: None, options)  # noqa: ARG005
+            pump.serve(QUEUE)
+            tally = pump.run()
         finally:
             secondary.close()
             primary.close()

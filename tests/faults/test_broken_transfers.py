@@ -17,6 +17,7 @@ from syphon.transfer import destination, route
 from syphon.transfer.batches import Batch, encoded
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.pump import Pump, PumpOptions
+from syphon.transfer.queue_transfer import QueueTransfer
 from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
 from tests.faults.messages import ORDERS, Input, mixed, plain
@@ -41,7 +42,9 @@ def carried(place: Site, kind: type[Pump] = Pump) -> tuple[Verdict, list[str]]:
     """The checker's verdict after a transfer, and the violations in it."""
     secondary, primary = namespace_of(place.side(SECONDARY), QUEUE), namespace_of(place.side(PRIMARY), "")
     options = PumpOptions(quiet=3.0, lease=60.0, lock=LOCK)
-    tally = kind(QUEUE, secondary, primary, lambda outcome: None, options).run()  # noqa: ARG005
+    pump = kind(secondary, primary, lambda outcome: None, options)  # noqa: ARG005
+    pump.serve(QUEUE)
+    tally = pump.run()
     for side in (secondary, primary):
         side.close()
     verdict = check(place.attempted, place.acknowledged, place.found())
@@ -57,17 +60,24 @@ def test_a_sound_transfer_passes(place: Site) -> None:
     assert verdict.backlog > 0
 
 
-class CompletesBeforeSending(Pump):
-    def _route(self, arrival: Arrival, wall: int) -> None:
-        arrival.link.complete(arrival)
-        super()._route(arrival, wall)
-
+class IgnoresCompletions(QueueTransfer):
     def _settled(self, settled: Settled) -> None:
-        """Ignores completions: they come before the sends."""
+        """Nothing: completions come before the sends."""
+
+
+class CompletesBeforeSending(Pump):
+    def _new_queue(self, queue: str, source: str) -> QueueTransfer:
+        return IgnoresCompletions(
+            queue, source, self._secondary, self._options, self._record_outcome, self.traces, self._now
+        )
+
+    def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:
+        arrival.link.complete(arrival)
+        super()._route(queue, arrival, wall)
 
     def _note(self, destination: Destination, results: SendResults) -> None:
         for transfer in results.accepted:
-            self._unsettled.finish(transfer.arrival, Result.FORWARDED)
+            transfer.queue.unsettled.finish(transfer.arrival, Result.FORWARDED)
         results.accepted.clear()
         super()._note(destination, results)
 

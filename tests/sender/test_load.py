@@ -155,7 +155,9 @@ def carry_home(emulator: BackgroundEmulator) -> None:
         for queue in (QUEUE_0, QUEUE_1):
             secondary, primary = side("contoso-dr", queue), side("contoso", "")
             outcomes: list[Outcome] = []
-            Pump(queue, secondary, primary, outcomes.append, PumpOptions(quiet=1.0, lease=None)).run()
+            pump = Pump(secondary, primary, outcomes.append, PumpOptions(quiet=1.0, lease=None))
+            pump.serve(queue)
+            pump.run()
             assert {outcome.result for outcome in outcomes} <= {Result.FORWARDED}
             secondary.close()
             primary.close()

@@ -44,7 +44,7 @@ class Trial:
 
     def offer(self, key: str | None, payload: bytes = data_section(b"x"), message_id: str | None = None) -> None:
         restored = Restored(payload, EntityPath.of("orders"), message_id, None, key, len(payload), BrokerStamps())
-        self.destination.offer(MessageTransfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
+        self.destination.offer(MessageTransfer(None, Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
 
     def turn(self, until: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 20

@@ -143,7 +143,8 @@ class TwoNamespaces:
     def pump(self, options: PumpOptions = PATIENT, queue: str = BACKLOG) -> Iterator[tuple[Pump, list[Outcome]]]:
         outcomes: list[Outcome] = []
         secondary, primary = self.namespace("contoso-dr", queue), self.namespace("contoso", "")
-        pump = Pump(queue, secondary, primary, outcomes.append, options, self.now)
+        pump = Pump(secondary, primary, outcomes.append, options, self.now)
+        pump.serve(queue)
         try:
             yield pump, outcomes
         finally:
@@ -167,10 +168,13 @@ class TwoNamespaces:
 
     def turns(self, pump: Pump) -> Iterator[None]:
         """The same, one turn at a time. It asks the broker whether there are more: silence may mean a slow machine."""
-        before = self.received(pump.queue)
+        before = {queue: self.received(queue) for queue in pump.queues}
         for _ in pump.turns():
             yield
-            if not pump.counters.in_hand and self.has_given_all(pump.queue, before + pump.counters.received):
+            if not pump.counters.in_hand and all(
+                self.has_given_all(queue, before[queue] + served.counters.received)
+                for queue, served in pump.queues.items()
+            ):
                 pump.stop()
 
     def has_given_all(self, path: str, received: int) -> bool:

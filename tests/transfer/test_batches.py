@@ -66,7 +66,7 @@ def test_the_envelope_of_a_batch_is_the_sdks() -> None:  # S8: by it a partition
         restored = Restored(
             payload, EntityPath.of("orders"), message.message_id, "s", "s", len(payload), BrokerStamps()
         )
-        batch.append(MessageTransfer(Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
+        batch.append(MessageTransfer(None, Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
     ours = Message(encoded(batch)[0])
     assert ours.properties() == envelope.properties() == Properties(message_id="m0", group_id="s")
     assert ours.annotations() == envelope.annotations() == Map.symbols({"x-opt-partition-key": "s"})

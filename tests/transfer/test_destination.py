@@ -12,7 +12,7 @@ from syphon.transfer.breaker import Available, BackingOff
 from syphon.transfer.destination import Destination
 from syphon.transfer.pump import PERMANENT
 from tests.support.destination_trial import Trial, trial
-from tests.transfer.conftest import TwoNamespaces, aliased
+from tests.transfer.conftest import BACKLOG, TwoNamespaces, aliased
 
 __all__ = ["trial"]
 
@@ -118,10 +118,10 @@ def test_it_stays_in_the_backlog_and_is_told_with_the_reason(namespaces: TwoName
     namespaces.queue("orders")
     namespaces.fault(fails_on(7))
     namespaces.put(*(aliased("x", "orders", message_id=f"{number}") for number in range(60)))
-    pump, outcomes = namespaces.run()
+    _, outcomes = namespaces.run()
     (stays,) = (outcome for outcome in outcomes if outcome.result is Result.LEFT)
     assert stays.message_id == "7"
     assert stays.reason is not None
     assert "amqp:internal-error" in stays.reason
     assert len(namespaces.take("orders", 59)) == 59
-    assert namespaces.active(pump.queue, "contoso-dr") == 1
+    assert namespaces.active(BACKLOG, "contoso-dr") == 1

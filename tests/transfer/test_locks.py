@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcome import Result
-from tests.transfer.conftest import BACKLOG, ManualTimeNamespaces, TwoNamespaces, aliased
+from tests.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 
 def short_locks(namespaces: TwoNamespaces) -> str:
@@ -18,7 +20,7 @@ def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(manual: M
     manual.queue("orders")
     short = short_locks(manual)
     manual.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(20)), queue=short)
-    late = manual.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
+    late = manual.fault(Fault(Action.DELAY, Operation.ATTACH, "orders", seconds=6))
     manual.fault(Fault(Action.ERROR, Operation.MANAGE, condition="com.microsoft:message-lock-lost"), "contoso-dr")
     with manual.running(queue=short) as (pump, outcomes, _):
         manual.wait(lambda: pump.counters.received == 20 and late.struck == 1)
@@ -39,7 +41,7 @@ def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(manual: Manual
     manual.queue("orders")
     short = short_locks(manual)
     manual.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(2)), queue=short)
-    manual.fault(Fault(Action.DELAY, Operation.CONNECT, seconds=6))
+    manual.fault(Fault(Action.DELAY, Operation.ATTACH, "orders", seconds=6))
     line = manual.secondary.message_queue(short)
     lost = False
     with manual.pump(queue=short) as (pump, outcomes):
@@ -47,7 +49,7 @@ def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(manual: Manual
             if pump.counters.in_hand == 2 and not lost:
                 lost = True
                 manual.emulator.call(lambda: line.lose_lock(line.peek(0, 2)[1].lock_token))  # type: ignore[arg-type]
-            elif pump.counters.received == 3 and not pump._locks._asked:  # the renewal was answered
+            elif pump.counters.received == 3 and not pump.queues[short].locks._asked:  # the renewal was answered
                 manual.advance(0.5)
     (left,) = (outcome for outcome in outcomes if outcome.result is Result.LEFT)
     assert (left.message_id, "about to run out" in left.reason) == ("1", True)
@@ -62,9 +64,9 @@ def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(
     short = short_locks(manual)
     manual.put(*(aliased(f"{i}", "slow") for i in range(1400)), queue=short)
     manual.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=8))
-    with manual.pump(queue=short) as (pump, _):
+    with manual.pump(replace(PATIENT, first_window=1400), queue=short) as (pump, _):
         for _ in manual.turns(pump):
-            if pump.counters.received == 1400 and not pump._locks._asked:  # the renewal was answered
+            if pump.counters.received == 1400 and not pump.queues[short].locks._asked:  # the renewal was answered
                 manual.advance(0.5)
     assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (1400, 0)
     assert (manual.active(short, "contoso-dr"), manual.active("slow")) == (0, 1400)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from syphon.bus.connection import Connection
-from syphon.bus.namespace import Namespace
 from syphon.emulator import Action, Fault, Operation, Outage
-from syphon.model.errors import DestinationUnreachable
-from syphon.model.outcome import Outcome
 from syphon.transfer.pump import Pump
-from tests.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
+from tests.transfer.conftest import BACKLOG, ManualTimeNamespaces, TwoNamespaces, aliased
 
 
 def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_management_node(  # D10
@@ -37,27 +32,19 @@ def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_managemen
 
 
 def test_what_was_not_sent_when_its_link_was_lost_is_left_and_told(namespaces: TwoNamespaces) -> None:  # D10
+    namespaces.queue("orders")
     namespaces.put(*(aliased(f"{i}", "orders") for i in range(20)))
-    opened = threading.Event()
-
-    def connect() -> Connection:
-        opened.wait(30)
-        raise DestinationUnreachable("contoso: too late")
-
-    secondary, primary = namespaces.namespace("contoso-dr", BACKLOG), Namespace("contoso", connect)
-    outcomes: list[Outcome] = []
-    pump = Pump(BACKLOG, secondary, primary, outcomes.append, PATIENT)
+    namespaces.fault(Fault(Action.DELAY, Operation.ATTACH, "orders", seconds=60))  # nothing is sent
     is_lost = False
-    for _ in pump.turns():
-        if pump.counters.received == 20 and not is_lost:
-            is_lost = True
-            detach(namespaces)
-        if pump.counters.left == 20:
-            assert (pump.counters.in_hand, pump.counters.possible_duplicates) == (0, 0)
-            pump.stop()
-    opened.set()
-    for namespace in (secondary, primary):
-        namespace.close()
+    with namespaces.pump() as (pump, outcomes):
+        for _ in pump.turns():
+            if pump.counters.received == 20 and not is_lost:
+                is_lost = True
+                detach(namespaces)
+            if pump.counters.left == 20:
+                assert (pump.counters.in_hand, pump.counters.possible_duplicates) == (0, 0)
+                pump.stop()
+    assert len(outcomes) == 20
     assert all("amqp:link:detach-forced: for a test" in outcome.reason for outcome in outcomes)
     assert namespaces.active(BACKLOG, "contoso-dr") == 20
 
@@ -85,7 +72,7 @@ def test_what_has_arrived_and_cannot_be_completed_before_its_lock_ends_is_a_poss
                 assert (pump.counters.in_hand, pump.counters.possible_duplicates) == (0, 1)
                 manual.emulator.call(manual.secondary.faults.end_outage)
                 pump.stop()
-            elif pump._completions._orphans:  # the primary has it
+            elif pump.queues[BACKLOG].completions._orphans:  # the primary has it
                 manual.advance(61)
             elif slow.struck and not is_lost:
                 is_lost = True
@@ -111,7 +98,7 @@ def test_a_link_that_breaks_again_and_again_is_not_opened_without_a_pause(  # S9
 
 def until_lost(pump: Pump, turns: Iterator[None], breaking: Fault, times: int) -> None:
     """Turns a pump until its link was broken so many times, and a few turns more, in which it must not try again."""
-    while breaking.struck < times or pump._intake._receiver is not None:
+    while breaking.struck < times or pump.queues[BACKLOG].intake._receiver is not None:
         next(turns)
     for _ in range(5):
         next(turns)

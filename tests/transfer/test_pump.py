@@ -22,7 +22,7 @@ from syphon.amqp import (
     section_bytes,
 )
 from syphon.backlog import to_backlog
-from syphon.emulator import Action, Fault, Operation, Outage
+from syphon.emulator import Action, Fault, Operation
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.model.entity_path import PathPatterns
 from syphon.model.errors import DestinationMissing
@@ -217,16 +217,6 @@ def test_a_detached_receiver_is_opened_again_and_nothing_is_lost(
     pump, _ = namespaces.run()
     assert {message.message_id for message in namespaces.take("orders", 100)} == {f"{i}" for i in range(100)}
     assert pump.counters.forwarded == 100
-
-
-def test_an_outage_of_the_primary_leaves_everything_in_the_backlog(namespaces: TwoNamespaces) -> None:  # S4, C3
-    namespaces.queue("orders")
-    namespaces.put(*(aliased(f"{i}", "orders") for i in range(20)))
-    namespaces.emulator.call(lambda: namespaces.primary.faults.begin_outage(Outage.REFUSE))
-    pump, outcomes = namespaces.run()
-    assert (pump.counters.left, pump.counters.forwarded, pump.counters.dead_lettered) == (20, 0, 0)
-    assert all("contoso" in outcome.reason or "127.0.0.1" in outcome.reason for outcome in outcomes)
-    assert namespaces.active(BACKLOG, "contoso-dr") == 20
 
 
 def test_many_destinations_share_few_links(namespaces: TwoNamespaces) -> None:  # D5

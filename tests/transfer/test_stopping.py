@@ -8,8 +8,7 @@ import pytest
 
 from syphon.amqp import data_section
 from syphon.backlog import to_backlog
-from syphon.bus.connection import Connection
-from syphon.bus.namespace import Namespace, NamespaceStatus
+from syphon.bus.namespace import NamespaceStatus
 from syphon.emulator import Action, Fault, Operation
 from syphon.model.errors import NotAuthorized
 from syphon.transfer.batches import MOST
@@ -22,7 +21,7 @@ def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(manual: ManualTi
     manual.queue("orders")
     manual.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=2.0))
     manual.put(*(aliased(f"{i}", "orders") for i in range(1900)))
-    with manual.pump(replace(PATIENT, window=1900, grace=50.0)) as (pump, _):
+    with manual.pump(replace(PATIENT, window=1900, first_window=1900, grace=50.0)) as (pump, _):
         for _ in pump.turns():
             if pump.stopping:
                 manual.advance(0.25)
@@ -33,7 +32,7 @@ def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(manual: ManualTi
     assert pump.counters.forwarded <= UNDER_WAY * 1900 + MOST, "what was not sent yet is given back, and not sent first"
     assert manual.active("orders") == pump.counters.forwarded
     assert manual.active(BACKLOG, "contoso-dr") == 1900 - pump.counters.forwarded
-    assert (pump.counters.ended, pump.counters.possible_duplicates) == (Ended.STOPPED, 0)
+    assert (pump.queues[BACKLOG].ended, pump.counters.possible_duplicates) == (Ended.STOPPED, 0)
 
 
 def test_what_is_on_its_way_while_it_stops_is_given_back_too(namespaces: TwoNamespaces) -> None:  # C2
@@ -54,7 +53,7 @@ def test_after_its_lease_nothing_stays_locked_and_it_says_that_there_is_more(nam
     namespaces.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.2))
     namespaces.put(*(aliased(f"{i}", "orders") for i in range(1000)))
     pump, _ = namespaces.run(replace(PATIENT, lease=1.5, window=100))
-    assert (pump.counters.ended, pump.counters.busy) == (Ended.LEASE, True)
+    assert (pump.queues[BACKLOG].ended, pump.queues[BACKLOG].busy) == (Ended.LEASE, True)
     assert namespaces.locked() == 0
     assert namespaces.active(BACKLOG, "contoso-dr") == 1000 - pump.counters.forwarded > 0
 
@@ -63,7 +62,7 @@ def test_at_its_limit_it_finishes_what_it_has_and_takes_no_more(namespaces: TwoN
     namespaces.queue("orders")
     namespaces.put(*(aliased(f"{i}", "orders") for i in range(300)))
     pump, _ = namespaces.run(replace(PATIENT, limit=120))
-    assert (pump.counters.received, pump.counters.forwarded, pump.counters.ended) == (120, 120, Ended.LIMIT)
+    assert (pump.counters.received, pump.counters.forwarded, pump.queues[BACKLOG].ended) == (120, 120, Ended.LIMIT)
     assert namespaces.locked() == 0
 
 
@@ -74,7 +73,7 @@ def test_a_quiet_queue_ends_it_and_there_is_no_more_to_do(manual: ManualTimeName
         for _ in pump.turns():
             if pump.counters.forwarded == 1:
                 manual.advance(PATIENT.quiet + 0.1)
-    assert (pump.counters.ended, pump.counters.busy) == (Ended.QUIET, False)
+    assert (pump.queues[BACKLOG].ended, pump.queues[BACKLOG].busy) == (Ended.QUIET, False)
     assert pump.counters.bytes_forwarded == outcomes[0].size > 0
 
 
@@ -105,16 +104,14 @@ def test_what_was_sent_and_not_answered_when_it_ends_is_told_as_a_possible_dupli
 def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(namespaces: TwoNamespaces) -> None:  # C2, C3
     namespaces.queue("orders")
     namespaces.put(*(aliased(f"{i}", "orders") for i in range(50)))
-
-    def refused() -> Connection:
-        namespaces.wait(lambda: pump.counters.received == 50)
-        raise NotAuthorized("contoso: the key was refused")
-
-    secondary, primary = namespaces.namespace("contoso-dr", BACKLOG), Namespace("contoso", refused)
-    pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, PATIENT)  # noqa: ARG005
-    with pytest.raises(NotAuthorized, match="the key was refused"):
-        pump.run()
-    secondary.close()
+    namespaces.fault(Fault(Action.DELAY, Operation.ATTACH, "orders", seconds=60))  # nothing is sent
+    with namespaces.pump() as (pump, _):
+        turns = pump.turns()
+        while pump.counters.received < 50:
+            next(turns)
+        pump._primary.fault(NotAuthorized("contoso: the key was refused"))
+        with pytest.raises(NotAuthorized, match="the key was refused"):
+            list(turns)
     assert (pump.counters.received, pump.counters.left) == (50, 50)
     assert namespaces.locked() == 0
 
@@ -125,7 +122,8 @@ def test_a_key_that_the_secondary_does_not_take_any_more_faults_it(namespaces: T
     namespaces.emulator.call(
         namespaces.secondary.access.policies.clear
     )  # the key is rotated: the next token is refused
-    pump = Pump(BACKLOG, secondary, primary, lambda outcome: None, PATIENT)  # noqa: ARG005
+    pump = Pump(secondary, primary, lambda outcome: None, PATIENT)  # noqa: ARG005
+    pump.serve(BACKLOG)
     with pytest.raises(NotAuthorized, match=f"'{BACKLOG}' was refused"):
         pump.run()
     assert secondary.status is NamespaceStatus.FAULTED

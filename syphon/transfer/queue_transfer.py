@@ -1,0 +1,207 @@
+"""One queue that a pump serves: its link, its messages in hand, their locks and settlements, and why its service ended.
+
+A pump serves many queues with one pair of connections (D15). All that belongs to one of them is here; the destinations
+and the window belong to the pump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled
+from syphon.model import Outcome, Result, SyphonError
+
+from .batches import MessageTransfer
+from .completions import Completions
+from .intake import Intake
+from .locks import LockKeeper
+from .options import PumpOptions
+from .traces import Traces
+from .unsettled import Ended, PumpCounters, Unsettled
+from .window import Demand
+
+LOCK_MARGIN = 0.1
+"""The share of a lock that must be left for a message to be sent: the completion must still find it locked."""
+SETTLED_AS = {"accepted": Result.FORWARDED, "rejected": Result.DEAD_LETTERED, "released": Result.LEFT}
+
+
+class QueueTransfer:
+    """The transfer of one queue. Its service can end and begin again; the counters go on."""
+
+    def __init__(
+        self,
+        queue: str,
+        source: str,
+        namespace: Namespace,
+        options: PumpOptions,
+        record: Callable[[Outcome], None],
+        traces: Traces,
+        now: Callable[[], float],
+    ) -> None:
+        self.queue = queue
+        self.is_served = False
+        """Whether the pump has work with it: it takes its messages, or finishes those in hand."""
+        self.ended: Ended | None = None
+        """Why the pump takes no more of its messages; None while it does."""
+        self.error: SyphonError | None = None
+        """Why it cannot be received from, if that ended its service."""
+        self.busy = False
+        """Messages were still arriving when the lease ended: there is more to do."""
+        self.has_accepted = False
+        """Whether a destination has accepted a message since the service began."""
+        self.unsettled = Unsettled(queue, record, now, traces)
+        self.intake = Intake(source, namespace, options.quiet, now)
+        self.locks = LockKeeper(source, options.lock)
+        self.completions = Completions(source, self.unsettled, self.locks, now)
+        self.locked_before = 0.0
+        """A message that was last locked before then must not be sent any more."""
+        self._options = options
+        self._now = now
+        self._ended_at = 0.0
+        self._most_left: int | None = None
+        self._held_back = 0
+        """Messages since the service began that were left because their destination took nothing."""
+        self._most = 0
+        self._moved = self._received = 0
+        """The counters when the window was last shared."""
+
+    @property
+    def counters(self) -> PumpCounters:
+        return self.unsettled.counters
+
+    # --- its service ---------------------------------------------------------------------------------------------
+
+    def begin(self, most_left: int | None) -> None:
+        """Begins a service. It ends with BACKING_OFF if destinations take none of the first `most_left` messages."""
+        self.is_served, self.ended, self.error, self.busy = True, None, None, False
+        self.has_accepted, self._most_left, self._held_back = False, most_left, 0
+        self.intake.last_arrival = self._now()
+        self.start_slowly()
+
+    def start_slowly(self) -> None:
+        """Takes few messages again: it is not known whether the destinations take any."""
+        self._most, self._moved = self._options.first_window, self.counters.moved
+
+    def end(self, reason: Ended) -> None:
+        """Takes no more messages. The service is over when those in hand are settled."""
+        if self.ended is None:
+            now = self._now()
+            self.ended, self._ended_at = reason, now
+            if reason is Ended.LEASE:
+                in_hand = self.counters.in_hand > 0
+                self.busy = in_hand or now - self.intake.last_arrival < self._options.quiet
+        self.intake.drain()
+
+    def reason_to_end(self, now: float) -> Ended | None:
+        """Why the service ends now, as far as this queue can tell."""
+        if self.unsettled.transfers:
+            return None
+        if self._room_to_leave() == 0:
+            return Ended.BACKING_OFF
+        return Ended.QUIET if self.intake.is_quiet(now) else None
+
+    def is_finished(self, now: float) -> bool:
+        """Whether the service has ended, and no message is in hand or on the way."""
+        if self.ended is None:
+            return False
+        is_drained = self.intake.is_drained or now - self._ended_at > self._options.grace
+        return is_drained and not self.unsettled.transfers
+
+    def close(self) -> None:
+        """Closes all links. Each message that is still in hand gets an outcome; none is settled that did not arrive."""
+        self.take_settlements()
+        for arrival, transfer in list(self.unsettled.transfers.items()):
+            forwarded = transfer is not None and transfer.forwarded_at is not None
+            result = Result.FORWARDED if forwarded else Result.LEFT
+            self.unsettled.finish(arrival, result, "The pump ended before it was settled.", forwarded)
+        link = self.intake.detach()
+        if link is not None:
+            link.close()
+        self.locks.close()
+        self.is_served = False
+
+    # --- its part of the window ----------------------------------------------------------------------------------
+
+    def demand(self) -> Demand:
+        """What it has of the window, and could have. What it could have doubles while messages move."""
+        counters = self.counters
+        if counters.moved > self._moved:
+            self._moved = counters.moved
+            self._most = min(2 * self._most, self._options.window)
+        arrived, self._received = counters.received - self._received, counters.received
+        left = self._room_to_leave()
+        most = self._most if left is None else min(self._most, left)
+        intake = self.intake
+        return Demand(counters.in_hand, counters.bytes_in_hand, arrived, intake.credit, most, intake.largest)
+
+    def _room_to_leave(self) -> int | None:
+        """How many more messages may be left before the service ends; None means any number."""
+        if self._most_left is None or self.has_accepted:
+            return None
+        return max(0, self._most_left - self._held_back)
+
+    # --- locks ---------------------------------------------------------------------------------------------------
+
+    def check_locks(self, connection: Connection | None, now: float, next_check: float) -> None:
+        """Renews locks, and completes the messages over the management node that their link did not complete."""
+        self.locked_before = now - self.locks.seconds * (1 - LOCK_MARGIN) + next_check
+        self.completions.finish_expired(now)
+        if connection is None:
+            return
+        self.locks.keep(connection, self.unsettled.transfers, now)
+        due = self.completions.due(now)
+        if due and self.intake.is_allowed(connection):
+            self.completions.ask(connection, due)
+
+    # --- settling ------------------------------------------------------------------------------------------------
+
+    def complete(self, arrival: Arrival) -> None:
+        """Completes a message that its destination has accepted."""
+        self.has_accepted = True
+        self.completions.begin(arrival)
+
+    def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
+        if arrival.link.state is not LinkState.OPEN:
+            self.unsettled.finish(arrival, Result.LEFT, f"{reason}: {description}")
+            return
+        self.unsettled.note(arrival, f"{reason}: {description}")
+        arrival.link.dead_letter(arrival, reason, description[:4096])
+
+    def give_back(self, arrival: Arrival, why: str) -> None:
+        """Releases a message: another receiver can have it at once. The credit goes first, or it would return here."""
+        if arrival.link.state is not LinkState.OPEN:
+            self.unsettled.finish(arrival, Result.LEFT, f"{why} Its link was lost.")
+            return
+        self.intake.drain()
+        self.unsettled.note(arrival, why)
+        arrival.link.release(arrival)
+
+    def leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
+        """Leaves a message locked in the queue: it returns by itself when the lock runs out."""
+        self.unsettled.finish(transfer.arrival, Result.LEFT, str(error))
+
+    def hold_back(self) -> None:
+        """Notes that a message is left because its destination takes nothing now."""
+        self._held_back += 1
+
+    def leave_outside(self, arrival: Arrival) -> None:
+        self.counters.outside += 1
+        self.unsettled.finish(arrival, Result.LEFT, "outside the filter")
+
+    def take_settlements(self) -> None:
+        """Notes the answers of the service to settlements."""
+        while (settled := self.intake.next_settled()) is not None:
+            self._settled(settled)
+
+    def _settled(self, settled: Settled) -> None:
+        arrival = settled.arrival
+        if arrival not in self.unsettled.transfers:
+            return
+        transfer = self.unsettled.transfers[arrival]
+        forwarded = transfer is not None and transfer.forwarded_at is not None
+        if settled.error is None:
+            self.unsettled.finish(arrival, SETTLED_AS[settled.outcome])
+        elif forwarded:
+            self.completions.refused(settled, settled.error)
+        else:
+            self.unsettled.finish(arrival, Result.LEFT, str(settled.error))
