@@ -9,7 +9,7 @@ from .administration import (
     EntityConflict,
     QueueInfo,
 )
-from .connection import Backoff, Connection, try_receiver, try_sender, wait_for_traffic
+from .connection import Backoff, Connection, Wait, try_receiver, try_sender, wait_for_traffic
 from .data_plane import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
 from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, RequestLink, Sent, Settled
@@ -68,6 +68,7 @@ __all__ = [
     "disable_retries",
     "try_receiver",
     "try_sender",
+    "Wait",
     "wait_for_traffic",
     "connection_details",
 ]

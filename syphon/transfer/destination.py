@@ -383,7 +383,7 @@ class Destination:
         """Leaves pending messages of a destination that waits for its trial: they take the room of others."""
         if now < self.suspicion.not_before:
             because = Waits(f"The connection was lost when messages were sent to '{self.path}'.")
-            results.left += [(transfer, because) for transfer in self._pending.take(math.inf)]
+            results.left += [(transfer, because) for transfer in self._pending.take(None)]
 
     def _for_trial(self, batch: Batch, limit: int) -> Batch:
         """The part of a batch that is tried now; the rest is sent later.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
-from syphon.bus import Arrival, Connection, Namespace, wait_for_traffic
+from syphon.bus import Arrival, Connection, Namespace, Wait, wait_for_traffic
 from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, SyphonError, Waits
 
 from .batches import MessageTransfer
@@ -54,7 +54,10 @@ class Pump:
         now: Callable[[], float] = time.monotonic,
         *,
         route: Route | None = None,
+        wait: Wait | None = None,
+        wall: Callable[[], int] | None = None,
     ) -> None:
+        """`wait` waits for traffic, as `wait_for_traffic` does; `wall` is the wall clock. A simulation has its own."""
         self.rate: float | None = None
         """Messages a second; None is no limit, 0 is a pause. Another thread may set it at any time."""
         self.stopping = False
@@ -66,6 +69,8 @@ class Pump:
         self._primary = primary
         self._record_outcome = record
         self._now = now
+        self._wait = wait or wait_for_traffic
+        self._wall = wall or wall_clock
         self.traces = Traces()
         route = route or from_backlog(self._options.ttl, self._options.allow)
         self._restore, self._ttl = route.restore, route.ttl
@@ -103,7 +108,7 @@ class Pump:
 
     def _new_queue(self, queue: str, source: str) -> QueueTransfer:
         return QueueTransfer(
-            queue, source, self._secondary, self._options, self._record_outcome, self.traces, self._now
+            queue, source, self._secondary, self._options, self._record_outcome, self.traces, self._now, self._wall
         )
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -239,10 +244,7 @@ class Pump:
         turn = OPENING_TURN if None in sides else TURN
         # A replay into the backlog has one connection for both sides.
         connections = [connection for connection in dict.fromkeys(sides) if connection is not None]
-        if connections:
-            wait_for_traffic([connection.wire for connection in connections], turn)
-        else:
-            time.sleep(turn)
+        self._wait([connection.wire for connection in connections], turn)
         for connection in connections:
             if connection.wire.failure is None:
                 connection.read()
@@ -315,7 +317,7 @@ class Pump:
     # --- the way of a message ------------------------------------------------------------------------------------
 
     def _route_arrivals(self) -> None:
-        wall, arrived = wall_clock(), 0
+        wall, arrived = self._wall(), 0
         for queue in self._served.values():
             while (arrival := queue.intake.next_arrival()) is not None:
                 arrived += 1
@@ -364,7 +366,7 @@ class Pump:
             self._give_back_unsent(str(self._primary.error))
 
     def _note(self, destination: Destination, results: SendResults) -> None:
-        wall = wall_clock()
+        wall = self._wall()
         for transfer in results.accepted:
             transfer.forwarded_at = wall
             transfer.queue.complete(transfer.arrival)

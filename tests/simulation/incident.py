@@ -212,9 +212,7 @@ def generate(seed: int) -> Incident:
     )
 
 
-def _fault(
-    rng: random.Random, destinations: tuple[str, ...], messages: tuple[SimulatedMessage, ...]
-) -> SimulatedFault:
+def _fault(rng: random.Random, destinations: tuple[str, ...], messages: tuple[SimulatedMessage, ...]) -> SimulatedFault:
     kind = rng.choice(tuple(Kind) + (Kind.BROKER,) * 6)
     at = rng.choice((0.0, 0.5 * rng.random(), 3 * rng.random(), 12 * rng.random()))
     lasts = rng.choice((0.2, 1.0, 5.0, 15.0)) * (0.5 + rng.random())
@@ -226,7 +224,9 @@ def _fault(
         # The broker goes on to deliver to a process whose machine has vanished, until it gives up the connection.
         return SimulatedFault(kind, at, GIVE_UP_AFTER if is_silent else 0.0, side, how="silently" if is_silent else "")
     if kind is Kind.CUT_AFTER_BYTES:
-        return SimulatedFault(kind, at, lasts, side, how=rng.choice(("up", "down")), number=int(10 ** (5 * rng.random())))
+        return SimulatedFault(
+            kind, at, lasts, side, how=rng.choice(("up", "down")), number=int(10 ** (5 * rng.random()))
+        )
     if kind is Kind.STALL:
         return SimulatedFault(kind, at, lasts, side, how=rng.choice(("up", "down", "both")))
     if kind is Kind.OUTAGE:

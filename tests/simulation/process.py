@@ -11,14 +11,10 @@ import hashlib
 import hmac
 import random
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote_plus
 
-import syphon.transfer.pump as pumping
-import syphon.transfer.unsettled as unsettled
 from syphon.amqp.frames import AMQP_HEADER, Open, frame, read_performative
 from syphon.bus import Connection, Namespace
 from syphon.bus.sdk_internals import IDLE_TIMEOUT, OpenSocket
@@ -187,7 +183,16 @@ class PumpProcess:
         return Namespace(name, connect, self.clock.now, begin=begin)
 
     def start(self, queue: str, options: PumpOptions) -> None:
-        self.pump = Pump(queue, self.secondary, self.primary, self.outcomes.append, options, self.clock.now)
+        self.pump = Pump(
+            self.secondary,
+            self.primary,
+            self.outcomes.append,
+            options,
+            self.clock.now,
+            wait=self._note_wait,
+            wall=self.clock.wall,
+        )
+        self.pump.serve(queue)
         self._turns = self.pump.turns()
         self._turn_at(self.time.now)
 
@@ -206,7 +211,7 @@ class PumpProcess:
         self._next_at = when
         self._next = self.time.call_at(when, self._turn)
 
-    def wait(self, _: Iterable[Wire], seconds: float) -> None:
+    def _note_wait(self, _: Iterable[Wire], seconds: float) -> None:
         """Notes how long the pump would wait. The wait itself comes after its turn."""
         self._wait = seconds
 
@@ -217,7 +222,6 @@ class PumpProcess:
         if self.time.now < self._still_until:
             self._turn_at(self._still_until)
             return
-        _Running.process = self
         assert self._turns is not None  # started
         try:
             next(self._turns)
@@ -256,40 +260,3 @@ class PumpProcess:
             else:
                 link.socket.forget()
                 link.closed_by_client()
-
-
-class _Running:
-    """The process whose turn it is."""
-
-    process: PumpProcess
-
-
-def _wait(wires: Iterable[Wire], seconds: float) -> None:
-    _Running.process.wait(wires, seconds)
-
-
-def _sleep(seconds: float) -> None:
-    _Running.process.wait((), seconds)
-
-
-def _wall() -> int:
-    return _Running.process.clock.wall()
-
-
-@contextmanager
-def simulated_waits() -> Iterator[None]:
-    """Lets pumps take the time from the process whose turn it is, and wait for nothing."""
-    places: list[tuple[Any, str, Any]] = [
-        (pumping, "wait_for_traffic", _wait),
-        (pumping, "time", SimpleNamespace(sleep=_sleep)),
-        (pumping, "wall_clock", _wall),
-        (unsettled, "wall_clock", _wall),
-    ]
-    before = [getattr(module, name) for module, name, _ in places]
-    for module, name, replacement in places:
-        setattr(module, name, replacement)
-    try:
-        yield
-    finally:
-        for (module, name, _), original in zip(places, before, strict=True):
-            setattr(module, name, original)

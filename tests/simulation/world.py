@@ -32,7 +32,7 @@ from syphon.transfer import PumpOptions
 from .checker import Checker, Violation
 from .incident import EVERYTHING, Incident, Kind, SimulatedFault, SimulatedMessage
 from .network import Conditions, Network
-from .process import KEY, KEY_NAME, PumpProcess, simulated_waits
+from .process import KEY, KEY_NAME, PumpProcess
 from .scheduler import BrokerClock, ProcessClock, VirtualTime
 
 BACKLOG = "contoso/backlog-0"
@@ -93,7 +93,7 @@ class World:
 
     def run(self) -> None:
         """Runs the incident to its end. Raises `Violation` if a promise is broken."""
-        with self.time.as_event_loop(), simulated_waits():
+        with self.time.as_event_loop():
             self.sites = {name: Site(name, self) for name in (PRIMARY, SECONDARY)}
             self._create_entities()
             for fault in self.incident.faults:
@@ -113,9 +113,7 @@ class World:
         lock = round(self.incident.lock * 1000)
         self.backlog = self._create(
             SECONDARY,
-            QueueDescription(
-                BACKLOG, lock, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True
-            ),
+            QueueDescription(BACKLOG, lock, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True),
         )
         queue, checker = self.backlog.main, self.checker
 
@@ -147,9 +145,7 @@ class World:
         return broker.entity(description.name)
 
     def _create_destination(self, path: str) -> None:
-        description = QueueDescription(
-            path, requires_duplicate_detection=path in self.incident.detects_duplicates
-        )
+        description = QueueDescription(path, requires_duplicate_detection=path in self.incident.detects_duplicates)
         entity = self._create(PRIMARY, description)
         submit, checker = entity.submit, self.checker
 
