@@ -357,7 +357,8 @@ class Destination:
         unknown = [sent for sent in sender.results if sent.unknown]
         if not unknown and sender.was_open:
             return  # it had nothing under way, so it is not the cause
-        verdict = self.suspicion.lost(sum(len(sent.ticket) for sent in unknown), now)
+        messages = sum(len(sent.ticket) for sent in unknown)
+        verdict = self.suspicion.lost(messages, now, self.breaker.failures > 0)
         if verdict is Verdict.DESTINATION:
             self.breaker.cut_off(now)
             self._stuck_since = None
@@ -386,16 +387,11 @@ class Destination:
             results.left += [(transfer, because) for transfer in self._pending.take(None)]
 
     def _for_trial(self, batch: Batch, limit: int) -> Batch:
-        """The part of a batch that is tried now; the rest is sent later.
-
-        After the destination has failed the first message is another one each time: it may be the cause itself.
-        """
+        """The part of a batch that is tried now; the rest is sent later."""
         self.suspicion.was_tried = True
-        first = self.breaker.failures % len(batch) if limit == 1 else 0
-        rest = batch[:first] + batch[first + limit :]
-        if rest:
-            self._again.appendleft(rest)
-        return batch[first : first + limit]
+        if len(batch) > limit:
+            self._again.appendleft(batch[limit:])
+        return batch[:limit]
 
     # --- the end -------------------------------------------------------------------------------------------------
 

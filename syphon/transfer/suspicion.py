@@ -3,7 +3,7 @@ concerns them all, and says nothing about its cause.
 
 A destination that had something under way at several losses in a row, and nothing accepted between them, is suspected.
 It is then tried alone: first with one message, then with more. Nothing else is under way during a trial, so a loss
-shows its cause, and costs the other destinations no duplicates. If the first message is lost, the destination backs
+shows its cause, and costs the other destinations no duplicates. If two single messages are lost, the destination backs
 off. If a larger batch is lost, it is tried in halves, until the message that cuts the connection is alone: that message
 waits, and the others arrive.
 """
@@ -59,6 +59,8 @@ class Suspicion:
         """Messages that have cut the connection: when each may be tried again, and for how long it then waits."""
         self._losses = 0
         self._has_answered = False
+        self._unproven: list[MessageKey] = []
+        """Messages that were lost alone since the last answer: they may be the cause, or the whole destination is."""
 
     def suspect(self, has_answered: bool = False) -> None:
         """Tries the destination alone from now on, beginning with one message."""
@@ -67,12 +69,16 @@ class Suspicion:
     def answered(self) -> None:
         """Notes an answer, whatever it says: the connection is still there."""
         self._losses = 0
+        self._unproven.clear()
         if self.limit is not None:
             self._has_answered = True
             self.limit = self.limit * GROWTH if self.limit < ENOUGH else None
 
-    def lost(self, messages: int, now: float) -> Verdict:
-        """Notes a lost connection, and how many messages were under way to the destination (0: it was attaching)."""
+    def lost(self, messages: int, now: float, fails: bool) -> Verdict:
+        """Notes a lost connection, and how many messages were under way to the destination (0: it was attaching).
+
+        `fails` says that the destination has failed before: then the first single message decides.
+        """
         if self.limit is None:
             self._losses += 1
             if self._losses >= LOSSES:
@@ -80,17 +86,23 @@ class Suspicion:
             return Verdict.NOTHING
         if not self.is_alone:
             return Verdict.NOTHING
+        self.not_before = now + BETWEEN_HALVES
+        self.limit = max(1, messages // 2)
         if messages > 1:
-            self.limit = messages // 2
-            self.not_before = now + BETWEEN_HALVES
             return Verdict.BATCH
-        self.limit = 1
-        return Verdict.MESSAGE if messages and self._has_answered else Verdict.DESTINATION
+        if messages and (self._has_answered or not (fails or self._unproven)):
+            return Verdict.MESSAGE
+        for key in self._unproven:
+            del self.waiting[key]
+        self._unproven.clear()
+        return Verdict.DESTINATION
 
     def set_aside(self, key: MessageKey, now: float) -> None:
-        """Lets a message wait that has cut the connection."""
+        """Lets a message wait that was lost alone."""
         _, wait = self.waiting.get(key, (0.0, FIRST_WAIT))
         self.waiting[key] = now + wait, min(2 * wait, LONGEST_WAIT)
+        if not self._has_answered:
+            self._unproven.append(key)
 
 
 class Suspect(Protocol):

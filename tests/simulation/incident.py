@@ -102,6 +102,7 @@ class Incident:
     splits: float = 0.0
     max_links: int = 200
     lease: float | None = None
+    linger: float = 0.0
     drift: float = 1.0
     """How fast the process's clock runs."""
     broker_ahead: float = 0.0
@@ -206,6 +207,7 @@ def generate(seed: int) -> Incident:
         splits=rng.choice((0.0, 0.0, 0.3)),
         max_links=rng.choice((200, 200, 2)),
         lease=rng.choice((None, None, 30.0, 60.0)),
+        linger=rng.choice((0.0, 30.0, 30.0)),
         drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
         broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
         detects_duplicates=frozenset(path for path in destinations if rng.random() < 0.1),

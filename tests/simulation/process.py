@@ -192,9 +192,16 @@ class PumpProcess:
             wait=self._note_wait,
             wall=self.clock.wall,
         )
-        self.pump.serve(queue)
+        self.serve(queue)
         self._turns = self.pump.turns()
         self._turn_at(self.time.now)
+
+    def serve(self, queue: str) -> None:
+        """Hands the pump a queue that has messages, as the driver does when a doorbell rings."""
+        self.pump.serve(queue)
+
+    def is_serving(self, queue: str) -> bool:
+        return self.pump.queues[queue].is_served
 
     # --- turns ---------------------------------------------------------------------------------------------------
 

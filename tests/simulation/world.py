@@ -38,7 +38,7 @@ from .scheduler import BrokerClock, ProcessClock, VirtualTime
 BACKLOG = "contoso/backlog-0"
 PRIMARY, SECONDARY = "contoso", "contoso-dr"
 RESTART = 1.0
-"""Seconds between a pump's end and the next look for messages, and between a crash and the next start."""
+"""Seconds between two looks for messages: a ring, or the restart of a process that has crashed."""
 QUIET = 3.0
 
 
@@ -126,12 +126,12 @@ class World:
             checker.completed(message.message_id)
 
         def locked(message: BrokeredMessage) -> None:
-            checker.received(message.message_id)
+            checker.received(str(message.message_id))
             self._note("received", message.message_id)
             lock_message(message)
 
         def dead_lettered(message: BrokeredMessage, properties: dict[str, Any]) -> None:
-            self._note("dead-lettered", f"{message.message_id} {properties}")
+            self._note("dead-lettered", (message.message_id, properties))
             dead_letter(message, properties)
             checker.dead_lettered(str(message.message_id), str(properties.get("DeadLetterReason")))
 
@@ -163,18 +163,29 @@ class World:
     # --- the process ---------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Starts a pump if there is something to receive, as the worker does when a doorbell rings."""
-        if self._process is not None:
+        """Looks for messages every second, as the worker's doorbells do: a pump that runs gets the queue again."""
+        self.time.call_later(RESTART, self._look)
+        process = self._process
+        if not self.backlog.main._ready or (process is not None and process.is_serving(BACKLOG)):
             return
-        if not self.backlog.main._ready:
-            self.time.call_later(RESTART, self._look)
-            return
+        if process is not None and process.pump.accepting:
+            self._note("queue handed over", "")
+            process.serve(BACKLOG)
+        elif process is None:
+            self._start_process()
+
+    def _start_process(self) -> None:
         self.starts += 1
         self._note("pump started", "")
         process = self._process = PumpProcess(self.time, self.network, self.rng, self._clock, self._ended)
         incident = self.incident
         options = PumpOptions(
-            window=incident.window, max_links=incident.max_links, quiet=QUIET, lease=incident.lease, grace=10.0
+            window=incident.window,
+            max_links=incident.max_links,
+            quiet=QUIET,
+            lease=incident.lease,
+            grace=10.0,
+            linger=incident.linger,
         )
         process.on_turn = self._turned
         process.start(BACKLOG, options)
@@ -189,7 +200,6 @@ class World:
         now = self._clock.now()
         self._known = [(now + known.seconds, known) for known in process.pump.backing_off()]
         self._process = None
-        self.time.call_later(RESTART, self._look)
 
     # --- the faults ----------------------------------------------------------------------------------------------
 
@@ -249,7 +259,6 @@ class World:
         if self._process is not None:
             self._process.crash(silently)
             self._process = None
-            self.time.call_later(RESTART, self._look)
 
     def _stand_still(self, seconds: float) -> None:
         if self._process is not None:
