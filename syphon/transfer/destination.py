@@ -202,6 +202,7 @@ class Destination:
                 continue
             payload, message_format = encoded(batch)
             sender.send(payload, message_format, batch)
+            self.suspicion.was_tried = True
             self._messages_under_way += len(batch)
             self._bytes_under_way += _size(batch)
             self._stuck_since = None
@@ -388,7 +389,6 @@ class Destination:
 
     def _for_trial(self, batch: Batch, limit: int) -> Batch:
         """The part of a batch that is tried now; the rest is sent later."""
-        self.suspicion.was_tried = True
         if len(batch) > limit:
             self._again.appendleft(batch[limit:])
         return batch[:limit]

@@ -133,11 +133,12 @@ class Trials:
         """Decides which destinations may send in this round."""
         current = self._current
         if current is not None:
-            is_over = current.suspicion.was_tried and not current.is_under_way
+            suspicion = current.suspicion
+            is_over = suspicion.limit is None or (suspicion.was_tried and not current.is_under_way)
             if not is_over and now - self._since <= TRIAL_WITHIN:
                 return
             if not is_over:
-                current.suspicion.not_before = now + TRIAL_WITHIN  # it must not hold up the others again at once
+                suspicion.not_before = now + TRIAL_WITHIN  # it must not hold up the others again at once
             self.end()
         wanting = [suspect for suspect in busy if suspect.wants_trial(now)]
         ready = [suspect for suspect in wanting if suspect.has_link() or room_for_links > 0]
