@@ -6,6 +6,7 @@ is the timer. A batch that is refused is split until the faulty message is alone
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from syphon.model import (
 
 from .batches import Batch, Chosen, MessageTransfer, PendingMessages, encoded, split
 from .breaker import Available, BackingOff, Breaker, Rejecting, State
-from .suspicion import MessageKey, Suspicion, Verdict
+from .suspicion import ENOUGH, MessageKey, Suspicion, Verdict
 
 ANSWER_WITHIN = 60.0
 """Seconds a destination has to answer a batch."""
@@ -382,10 +383,15 @@ class Destination:
         self._again = keep
 
     def _make_room(self, results: SendResults, now: float) -> None:
-        """Leaves pending messages of a destination that waits for its trial: they take the room of others."""
-        if now < self.suspicion.not_before:
+        """Leaves messages of a destination that waits for its trial: they take the room of others.
+
+        As many stay in hand as the next trials need. Without them the pump would find its queues quiet, and end.
+        """
+        if now < self.suspicion.not_before and len(self._pending) > ENOUGH:
             because = Waits(f"The connection was lost when messages were sent to '{self.path}'.")
-            results.left += [(transfer, because) for transfer in self._pending.take(None)]
+            stay = itertools.count()
+            surplus = self._pending.take(lambda _: next(stay) >= ENOUGH)
+            results.left += [(transfer, because) for transfer in surplus]
 
     def _for_trial(self, batch: Batch, limit: int) -> Batch:
         """The part of a batch that is tried now; the rest is sent later."""
