@@ -14,7 +14,6 @@ from syphon.bus import LinkState, Namespace, RawSender, Sent
 from syphon.bus.frame_socket import FrameSocket
 from syphon.model import Result, SyphonError
 from syphon.transfer import destination as destination_module
-from syphon.transfer import queue_transfer
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import Breaker, State
 from syphon.transfer.destination import Destination, SendResults
@@ -247,12 +246,6 @@ def never_renews_a_lock() -> Iterator[None]:
         self._look_at_link()
 
     with replaced(LockKeeper, "keep", keep):
-        yield
-
-
-@mistake
-def sends_messages_whose_lock_is_over() -> Iterator[None]:
-    with replaced(queue_transfer, "LOCK_MARGIN", -10.0):
         yield
 
 
