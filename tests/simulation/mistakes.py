@@ -19,7 +19,6 @@ from syphon.transfer.breaker import Breaker, State
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
-from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.suspicion import Suspicion, Trials, Verdict
 from syphon.transfer.unsettled import Unsettled
@@ -237,15 +236,6 @@ def drops_the_first_part_of_a_frame_that_arrives_in_two() -> Iterator[None]:
         self._rest = b""
 
     with replaced(FrameSocket, "_split", split):
-        yield
-
-
-@mistake
-def never_renews_a_lock() -> Iterator[None]:
-    def keep(self: LockKeeper, connection: Any, in_hand: Any, now: float) -> None:
-        self._look_at_link()
-
-    with replaced(LockKeeper, "keep", keep):
         yield
 
 
