@@ -16,6 +16,7 @@ help:
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
+	@echo "make sim     whole incidents at random in one process (RUNS=2000 or MINUTES=10, SEED=7)"
 	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"
 	@echo "make check   ruff format and check, mypy --strict and the import rules"
 	@echo "make bench   the pump beside what people use today (ARGS=\"--scale 0.1\" for a quick look)"
@@ -42,6 +43,12 @@ MINUTES ?= 10
 .PHONY: fuzz
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# MINUTES counts only if it is given: by default there are 2,000 runs.
+.PHONY: sim
+sim: $(READY)
+	$(BIN)/python -m tests.simulation $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(filter command line environment,$(origin MINUTES)),--minutes $(MINUTES))
 
 .PHONY: soak
 soak: $(READY)

@@ -14,6 +14,7 @@ from .connection import (
     NOTICING_PAUSE,
     Backoff,
     Connection,
+    Wait,
     largest_accepted,
     try_receiver,
     try_sender,
@@ -81,6 +82,7 @@ __all__ = [
     "disable_retries",
     "try_receiver",
     "try_sender",
+    "Wait",
     "wait_for_traffic",
     "connection_details",
 ]

@@ -38,6 +38,9 @@ _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", sel
 class Connection:
     """An open connection. Exactly one thread uses it."""
 
+    is_on_trial = False
+    """Its user tries something that may cut it. Then it is opened again without a pause."""
+
     def __init__(
         self,
         client: ServiceBusClient,
@@ -87,12 +90,19 @@ class Backoff:
         return pause
 
 
+Wait = Callable[[Iterable[Wire], float], None]
+"""Waits for traffic on wires: `wait_for_traffic`, or what a simulation does instead."""
+
+
 def wait_for_traffic(wires: Iterable[Wire], seconds: float) -> None:
     """Writes pending frames, then waits until a socket can be read or written.
 
-    Returns at once if bytes are already decrypted, or a wire has failed.
+    Returns at once if bytes are already decrypted, or a wire has failed. Without wires it only waits.
     """
     wires = list(wires)
+    if not wires:
+        time.sleep(seconds)
+        return
     for wire in wires:
         wire.flush()
     with _Selector() as waiting:

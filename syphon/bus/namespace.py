@@ -8,6 +8,7 @@ then asking for the connection raises the reason.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +40,10 @@ def _nothing() -> None:
     """There is no client to close."""
 
 
+def _in_a_thread(open_connection: Callable[[], None], name: str) -> None:
+    threading.Thread(target=open_connection, name=name, daemon=True).start()
+
+
 class Namespace:
     """A namespace that one thread uses. Other threads may read its status, and fault it."""
 
@@ -49,8 +54,12 @@ class Namespace:
         now: Callable[[], float] = time.monotonic,
         close_client: Callable[[], None] = _nothing,
         longest_pause: float = LONGEST_PAUSE,
+        begin: Callable[[Callable[[], None], str], None] = _in_a_thread,
     ) -> None:
-        """Tries begin at most `longest_pause` seconds apart, unless the service asks for more or a try takes longer."""
+        """Tries begin at most `longest_pause` seconds apart, unless the service asks for more or a try takes longer.
+
+        `begin` starts an opening in the background and returns at once.
+        """
         self.name = name
         self.now = now
         self.error: SyphonError | None = None
@@ -61,6 +70,7 @@ class Namespace:
         """Why the namespace is faulted."""
         self._connect = connect
         self._close_client = close_client
+        self._begin = begin
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
         self._opening = False
@@ -85,16 +95,17 @@ class Namespace:
             self._take_opened()
         if self._connection is None and not self._opening and self.now() >= self._next_try:
             self._opening, self._tried_at = True, self.now()
-            threading.Thread(target=self._open, name=f"open {self.name}", daemon=True).start()
+            self._begin(self._open, f"open {self.name}")
         return self._connection
 
     def _notice_break(self) -> None:
         if self._connection is not None and self._connection.wire.failure is not None:
             # Connections break; only one that cannot be opened again is an error.
             failure, now = self._connection.wire.failure, self.now()
+            opened_at = -math.inf if self._connection.is_on_trial else self._opened_at
             self._connection.close()
             self._connection = self._reached_at = None
-            pause = self._backoff.pause(now - self._opened_at)
+            pause = self._backoff.pause(now - opened_at)
             self._next_try = now + max(pause, failure.retry_after if isinstance(failure, Waits) else 0.0)
 
     def _take_opened(self) -> None:

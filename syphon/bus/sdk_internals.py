@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isfunction
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, __version__
 from azure.servicebus.amqp import AmqpAnnotatedMessage
@@ -100,11 +100,23 @@ def _has(owner: type, name: str) -> bool:
     return name in own or any(name in method.__code__.co_names for method in own.values() if isfunction(method))
 
 
+class ByteSocket(Protocol):
+    """A non-blocking socket, as far as a wire uses it: `socket.socket`, or the socket of a simulated network."""
+
+    def recv(self, size: int, /) -> bytes: ...
+
+    def send(self, data: memoryview, /) -> int: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class OpenSocket:
     """A connection that the SDK has opened and authenticated, with one session of the SDK's own on channel 1."""
 
-    socket: socket.socket
+    socket: ByteSocket
     unread: bytes
     """Bytes that the SDK had read from the socket and not yet used."""
     max_frame_size: int

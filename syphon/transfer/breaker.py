@@ -15,6 +15,8 @@ RECHECK_AFTER = 30.0
 """Seconds after which the pump tries a destination again that refused everything (missing, disabled)."""
 RECHECK_RIGHTS_AFTER = 60.0
 """The same for a destination that the pump has no right to send to: a person must grant the right first."""
+CUT_OFF = 15.0
+"""Seconds after which the pump first tries a destination again whose messages cut the connection."""
 LONGEST_PAUSE = 120.0
 """Seconds between tries, at most: each failure doubles them (S9)."""
 
@@ -84,6 +86,10 @@ class Breaker:
             self._wait(error.retry_after, error, now)
         else:
             self._wait(RECHECK_RIGHTS_AFTER if isinstance(error, NotAuthorized) else RECHECK_AFTER, error, now)
+
+    def cut_off(self, now: float) -> None:
+        """Backs off because the connection is lost whenever something is sent to the destination."""
+        self._wait(CUT_OFF, Waits(f"The connection is lost whenever something is sent to '{self._path}'."), now)
 
     def _wait(self, first_pause: float, error: SyphonError, now: float) -> None:
         """Backs off: each failure in a row doubles the time."""

@@ -6,6 +6,7 @@ is the timer. A batch that is refused is split until the faulty message is alone
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -21,10 +22,12 @@ from syphon.model import (
     MessageTooLarge,
     PausedByOperator,
     SyphonError,
+    Waits,
 )
 
 from .batches import Batch, Chosen, MessageTransfer, PendingMessages, encoded, split
 from .breaker import Available, BackingOff, Breaker, Rejecting, State
+from .suspicion import ENOUGH, MessageKey, Suspicion, Verdict
 
 ANSWER_WITHIN = 60.0
 """Seconds a destination has to answer a batch."""
@@ -46,6 +49,8 @@ class WindowShare(NamedTuple):
 
 NO_LINK = WindowShare(0, 0)
 """The share of a destination that has no link and gets none now."""
+HELD = WindowShare(0, 0)
+"""The share of a destination that must not send now: another one is tried alone, or it waits for its own trial."""
 
 
 class Answer(NamedTuple):
@@ -73,6 +78,7 @@ class Destination:
     def __init__(self, path: str, permanent: frozenset[type[SyphonError]]) -> None:
         self.path = path
         self.breaker = Breaker(path, permanent)
+        self.suspicion = Suspicion()
         self.is_paused = False
         """The operator paused it, whatever its state."""
         self.used_at = 0.0
@@ -100,7 +106,10 @@ class Destination:
     # --- pending messages ----------------------------------------------------------------------------------------
 
     def offer(self, transfer: MessageTransfer) -> None:
-        self._pending.add(transfer)
+        if self.suspicion.waiting and _key(transfer) in self.suspicion.waiting:
+            self._again.append([transfer])
+        else:
+            self._pending.add(transfer)
 
     def has_work(self) -> bool:
         """Whether there is something to send, or an answer to wait for."""
@@ -118,12 +127,31 @@ class Destination:
         sender = self._sender
         return sender is not None and not (self._pending or self._again or sender.under_way or sender.results)
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it owes an answer to a batch or an attach."""
+        sender = self._sender
+        return sender is not None and (bool(sender.under_way) or sender.state is LinkState.ATTACHING)
+
+    def wants_trial(self, now: float) -> bool:
+        """Whether it is suspected of cutting the connection, and has something to send."""
+        suspicion = self.suspicion
+        return (
+            suspicion.limit is not None
+            and now >= suspicion.not_before
+            and bool(self._pending or self._again)
+            and not self.is_paused
+            and isinstance(self.breaker.state_at(now), Available)
+        )
+
     # --- a round of work -----------------------------------------------------------------------------------------
 
     def work(self, connection: Connection | None, now: float, share: WindowShare) -> SendResults:
         """Sends what can be sent, and returns the answers that have arrived."""
         results = SendResults()
         self._collect(results, now)
+        if self.suspicion.waiting:
+            self._leave_waiting(results, now)
         state = self.breaker.state_at(now)
         if self.is_paused:
             self._leave_all(results, PausedByOperator())
@@ -131,6 +159,8 @@ class Destination:
             self._leave_all(results, state.because)
         elif isinstance(state, Rejecting):
             self._refuse_all(results, state.because)
+        elif share is HELD:
+            self._make_room(results, now)
         elif connection is not None and (self._pending or self._again):
             self.used_at = now
             self._send(connection, results, now, share)
@@ -165,12 +195,15 @@ class Destination:
             batch = self._next_again() if self._again else self._pending.next_batch(sender)
             if not batch:
                 return
+            if self.suspicion.limit is not None:
+                batch = self._for_trial(batch, self.suspicion.limit)
             size = batch[0].restored.size
             if size > sender.max_size:
                 self._handle(Sent(batch, self._too_large(size, sender.max_size)), results, now)
                 continue
             payload, message_format = encoded(batch)
             sender.send(payload, message_format, batch)
+            self.suspicion.was_tried = True
             self._messages_under_way += len(batch)
             self._bytes_under_way += _size(batch)
             self._stuck_since = None
@@ -179,7 +212,7 @@ class Destination:
         """Whether another batch may be sent now. After a failure only one is under way, to see whether it arrives."""
         if not sender.under_way:
             return True
-        if self.breaker.failures or self._careful:
+        if self.breaker.failures or self._careful or self.suspicion.limit is not None:
             return False
         return self._messages_under_way < share.messages and self._bytes_under_way < share.bytes
 
@@ -216,7 +249,10 @@ class Destination:
             sender.close()
             self._fail(DestinationSilent(f"'{self.path}' has not answered for {ANSWER_WITHIN:.0f} seconds."), now)
         error = sender.error
-        if sender.was_open and isinstance(error, Impossible | DestinationFailed):
+        connection_is_lost = sender.state is LinkState.LOST and sender.wire.failure is not None
+        if connection_is_lost:
+            self._lose_connection(sender, now)
+        elif sender.was_open and isinstance(error, Impossible | DestinationFailed):
             error = self._find_cause(sender, error)
         while sender.results:
             sent = sender.results.popleft()
@@ -227,7 +263,7 @@ class Destination:
             self._handle(sent, results, now)
         if sender.state is LinkState.LOST:
             self._sender = self._stuck_since = None
-            if error is not None and isinstance(self.state, Available):
+            if error is not None and isinstance(self.state, Available) and not connection_is_lost:
                 self._fail(error, now)
 
     def _find_cause(self, sender: RawSender[Batch], error: SyphonError) -> SyphonError | None:
@@ -250,7 +286,12 @@ class Destination:
         batch, error = sent.ticket, sent.error
         if sent.unknown:
             _may_have_arrived(batch)
+        else:
+            self.suspicion.answered()
         if error is None:
+            if self.suspicion.waiting:
+                for transfer in batch:
+                    self.suspicion.waiting.pop(_key(transfer), None)
             self.breaker.worked()
             self.left = self._failed_singles = 0
             self._stuck_since = None
@@ -259,7 +300,10 @@ class Destination:
             results.accepted += batch
         elif sent.unknown and self._has_lost_its_link():
             # An unknown outcome counts as not sent: send again, with the same message id (D10).
-            self._again.append(batch)
+            if self.suspicion.limit is None:
+                self._again.append(batch)
+            else:
+                self._again.appendleft(batch)  # the cause may be in it
         elif not isinstance(error, Impossible | DestinationFailed):
             self._fail(error, now)
             results.left += [(transfer, error) for transfer in batch]
@@ -308,6 +352,53 @@ class Destination:
         self.breaker.failed(error, now)
         self._stuck_since = None
 
+    # --- what cuts the connection --------------------------------------------------------------------------------
+
+    def _lose_connection(self, sender: RawSender[Batch], now: float) -> None:
+        """Notes that the connection was lost, and acts if that shows what cuts it. All else is sent again."""
+        unknown = [sent for sent in sender.results if sent.unknown]
+        if not unknown and sender.was_open:
+            return  # it had nothing under way, so it is not the cause
+        messages = sum(len(sent.ticket) for sent in unknown)
+        verdict = self.suspicion.lost(messages, now, self.breaker.failures > 0)
+        if verdict is Verdict.DESTINATION:
+            self.breaker.cut_off(now)
+            self._stuck_since = None
+        elif verdict is Verdict.MESSAGE:
+            (transfer,) = unknown[0].ticket
+            self.suspicion.set_aside(_key(transfer), now)
+
+    def _leave_waiting(self, results: SendResults, now: float) -> None:
+        """Leaves messages that have cut the connection in the backlog, until it is time to try them again, alone."""
+        waiting, keep = self.suspicion.waiting, deque[Batch]()
+        for batch in self._again:
+            until, _ = waiting.get(_key(batch[0]), (0.0, 0.0)) if len(batch) == 1 else (0.0, 0.0)
+            if now < until:
+                because = Waits(f"The connection was lost when this message was sent to '{self.path}'.")
+                results.left.append((batch[0], because))
+            else:
+                if until:
+                    self.suspicion.suspect(has_answered=True)
+                keep.append(batch)
+        self._again = keep
+
+    def _make_room(self, results: SendResults, now: float) -> None:
+        """Leaves messages of a destination that waits for its trial: they take the room of others.
+
+        As many stay in hand as the next trials need. Without them the pump would find its queues quiet, and end.
+        """
+        if now < self.suspicion.not_before and len(self._pending) > ENOUGH:
+            because = Waits(f"The connection was lost when messages were sent to '{self.path}'.")
+            stay = itertools.count()
+            surplus = self._pending.take(lambda _: next(stay) >= ENOUGH)
+            results.left += [(transfer, because) for transfer in surplus]
+
+    def _for_trial(self, batch: Batch, limit: int) -> Batch:
+        """The part of a batch that is tried now; the rest is sent later."""
+        if len(batch) > limit:
+            self._again.appendleft(batch[limit:])
+        return batch[:limit]
+
     # --- the end -------------------------------------------------------------------------------------------------
 
     def _leave_all(self, results: SendResults, because: SyphonError) -> None:
@@ -331,6 +422,10 @@ class Destination:
                     _may_have_arrived(sent.ticket)
             self._sender = self._stuck_since = None
             self._messages_under_way = self._bytes_under_way = 0
+
+
+def _key(transfer: MessageTransfer) -> MessageKey:
+    return transfer.arrival.link.path, transfer.restored.stamps.sequence_number
 
 
 def _size(batch: Batch) -> int:

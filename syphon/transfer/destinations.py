@@ -10,8 +10,9 @@ from syphon.model import Durations, EntityPath, error_named
 
 from .batches import Chosen, MessageTransfer
 from .breaker import BackingOff, Rejecting
-from .destination import NO_LINK, Destination, SendResults, WindowShare
+from .destination import HELD, NO_LINK, Destination, SendResults, WindowShare
 from .options import PumpOptions
+from .suspicion import Trials
 from .traces import Traces
 
 UNDER_WAY = 0.75
@@ -47,6 +48,7 @@ class Destinations:
         self._busy: dict[str, Destination] = {}
         self._paused: frozenset[EntityPath] = frozenset()
         self._next_look_at_all = 0.0
+        self._trials = Trials()
         self.send_times = Durations()
         """How long the destinations took to answer."""
 
@@ -77,12 +79,16 @@ class Destinations:
         is_time_for_all = now >= self._next_look_at_all
         if is_time_for_all:
             self._next_look_at_all = now + LOOK_AT_ALL
+        if connection is not None:
+            self._trials.begin_round(self._busy.values(), room_for_links, now)
+            connection.is_on_trial = self._trials.is_under_way
         for key, destination in list(self._busy.items()):
             had_link = destination.has_link()
             gets_one = had_link or room_for_links > 0
             if not gets_one and not is_time_for_all:
                 continue
-            results = destination.work(connection, now, share if gets_one else NO_LINK)
+            may_send = self._trials.may_send(destination)
+            results = destination.work(connection, now, (share if gets_one else NO_LINK) if may_send else HELD)
             room_for_links += had_link - destination.has_link()
             for answer in results.answers:
                 self.send_times.note(answer.seconds)
@@ -90,6 +96,8 @@ class Destinations:
             yield destination, results
             if not destination.has_work():
                 del self._busy[key]
+        if connection is None:
+            self._trials.end()  # after the destinations have seen what was under way
 
     def _share(self) -> WindowShare:
         """Shares most of the window equally: a destination that does not answer must leave room for others."""

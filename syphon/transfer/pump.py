@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
-from syphon.bus import Arrival, Namespace
+from syphon.bus import Arrival, Namespace, Wait, wait_for_traffic
 from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, SyphonError, Waits
 
 from .batches import MessageTransfer
@@ -49,7 +49,10 @@ class Pump:
         now: Callable[[], float] = time.monotonic,
         *,
         route: Route | None = None,
+        wait: Wait | None = None,
+        wall: Callable[[], int] | None = None,
     ) -> None:
+        """`wait` waits for traffic, as `wait_for_traffic` does; `wall` is the wall clock. A simulation has its own."""
         self.rate: float | None = None
         """Messages a second; None is no limit, 0 is a pause. Another thread may set it at any time."""
         self.stopping = False
@@ -57,9 +60,10 @@ class Pump:
         """All queues that it has served so far. Another thread may read it: the pump replaces it, and changes none."""
         self._served: dict[str, QueueTransfer] = {}
         self._options = options or PumpOptions()
-        self._sides = Sides(secondary, primary, now)
+        self._sides = Sides(secondary, primary, now, wait or wait_for_traffic)
         self._record_outcome = record
         self._now = now
+        self._wall = wall or wall_clock
         self.traces = Traces()
         route = route or from_backlog(self._options.ttl, self._options.allow)
         self._restore, self._ttl = route.restore, route.ttl
@@ -96,7 +100,14 @@ class Pump:
 
     def _new_queue(self, queue: str, source: str) -> QueueTransfer:
         return QueueTransfer(
-            queue, source, self._sides.secondary, self._options, self._record_outcome, self.traces, self._now
+            queue,
+            source,
+            self._sides.secondary,
+            self._options,
+            self._record_outcome,
+            self.traces,
+            self._now,
+            self._wall,
         )
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -287,7 +298,7 @@ class Pump:
     # --- the way of a message ------------------------------------------------------------------------------------
 
     def _route_arrivals(self) -> None:
-        wall, arrived = wall_clock(), 0
+        wall, arrived = self._wall(), 0
         for queue in self._served.values():
             while (arrival := queue.intake.next_arrival()) is not None:
                 arrived += 1
@@ -337,7 +348,7 @@ class Pump:
             self._give_back_unsent(str(error))
 
     def _note(self, destination: Destination, results: SendResults) -> None:
-        wall = wall_clock()
+        wall = self._wall()
         for transfer in results.accepted:
             transfer.forwarded_at = wall
             transfer.queue.complete(transfer.arrival)

@@ -37,6 +37,7 @@ class QueueTransfer:
         record: Callable[[Outcome], None],
         traces: Traces,
         now: Callable[[], float],
+        wall: Callable[[], int],
     ) -> None:
         self.queue = queue
         self.is_served = False
@@ -49,7 +50,7 @@ class QueueTransfer:
         """Messages were still arriving when the lease ended: there is more to do."""
         self.has_accepted = False
         """Whether a destination has accepted a message since the service began."""
-        self.unsettled = Unsettled(queue, record, now, traces)
+        self.unsettled = Unsettled(queue, record, now, traces, wall)
         self.intake = Intake(source, namespace, options.quiet, now)
         self.locks = LockKeeper(source, options.lock)
         self.completions = Completions(source, self.unsettled, self.locks, now)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-from syphon.bus import Connection, Namespace, wait_for_traffic
+from syphon.bus import Connection, Namespace, Wait
 from syphon.model import Faulted, SyphonError
 
 TURN = 0.2
@@ -22,12 +21,13 @@ OPENED_WITHIN = 35.0
 class Sides:
     """The secondary, from which a pump receives, and the primary, to which it sends."""
 
-    def __init__(self, secondary: Namespace, primary: Namespace, now: Callable[[], float]) -> None:
+    def __init__(self, secondary: Namespace, primary: Namespace, now: Callable[[], float], wait: Wait) -> None:
         self.secondary = secondary
         self.primary = primary
         self.fault: Faulted | None = None
         """Why the primary cannot be used any more, if it cannot."""
         self._now = now
+        self._wait = wait
         self._connected_at = now()
 
     def primary_connection(self) -> Connection | None:
@@ -53,10 +53,7 @@ class Sides:
         turn = OPENING_TURN if None in sides else TURN
         # A replay into the backlog has one connection for both sides.
         connections = [connection for connection in dict.fromkeys(sides) if connection is not None]
-        if connections:
-            wait_for_traffic([connection.wire for connection in connections], turn)
-        else:
-            time.sleep(turn)
+        self._wait([connection.wire for connection in connections], turn)
         for connection in connections:
             if connection.wire.failure is None:
                 connection.read()

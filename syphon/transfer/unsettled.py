@@ -41,13 +41,21 @@ class PumpCounters(Counters):
 class Unsettled:
     """Keeps the messages that are received and not settled, counts them, and records the outcome of each."""
 
-    def __init__(self, queue: str, record: Callable[[Outcome], None], now: Callable[[], float], traces: Traces) -> None:
+    def __init__(
+        self,
+        queue: str,
+        record: Callable[[Outcome], None],
+        now: Callable[[], float],
+        traces: Traces,
+        wall: Callable[[], int],
+    ) -> None:
         self.counters = PumpCounters()
         self.transfers: dict[Arrival, MessageTransfer | None] = {}
         """The messages in hand, oldest first. None: the message cannot be forwarded and only waits to be settled."""
         self._queue = queue
         self._record = record
         self._now = now
+        self._wall = wall
         self._traces = traces
         self._reasons: dict[Arrival, str] = {}
 
@@ -94,7 +102,7 @@ class Unsettled:
         reason: str,
         duplicate: bool,
     ) -> Outcome:
-        wall = wall_clock()
+        wall = self._wall()
         received_at = wall - round((self._now() - arrival.received_at) * 1000)
         if transfer is None:
             stamps = stamps_of(arrival.payload)

@@ -55,6 +55,7 @@ def test_an_application_may_have_more_than_a_thousand_open_files(connection_stri
 def test_a_connection_that_breaks_during_a_write_ends_the_wait(connection_string: str) -> None:
     with connected(Side(connection_string=SecretStr(connection_string)), "orders") as connection:
         wire = connection.wire
+        assert isinstance(wire._socket, socket.socket)
         wire._socket.shutdown(socket.SHUT_WR)
         wire.write(b"bytes that cannot be written")
         wait_for_traffic([wire], 60)

@@ -69,7 +69,14 @@ class IgnoresCompletions(QueueTransfer):
 class CompletesBeforeSending(Pump):
     def _new_queue(self, queue: str, source: str) -> QueueTransfer:
         return IgnoresCompletions(
-            queue, source, self._sides.secondary, self._options, self._record_outcome, self.traces, self._now
+            queue,
+            source,
+            self._sides.secondary,
+            self._options,
+            self._record_outcome,
+            self.traces,
+            self._now,
+            self._wall,
         )
 
     def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:

@@ -1,0 +1,169 @@
+"""Finds what cuts the connection: a destination, or one message. All destinations share one connection, so each loss
+concerns them all, and says nothing about its cause.
+
+A destination that had something under way at several losses in a row, and nothing accepted between them, is suspected.
+It is then tried alone: first with one message, then with more. Nothing else is under way during a trial, so a loss
+shows its cause, and costs the other destinations no duplicates. If two single messages are lost, the destination backs
+off. If a larger batch is lost, it is tried in halves, until the message that cuts the connection is alone: that message
+waits, and the others arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import Protocol
+
+LOSSES = 2
+"""How many connections in a row may be lost before a destination is suspected: connections break now and then."""
+BETWEEN_HALVES = 2.0
+"""Seconds between trials of a batch that has cut the connection: meanwhile the other destinations send."""
+TRIAL_WITHIN = 5.0
+"""Seconds for which the other destinations wait for a trial."""
+GROWTH = 4
+"""The next trial of a destination that has answered may have so many times more messages."""
+ENOUGH = 100
+"""After an answer to a trial of that size the destination is no longer suspected."""
+FIRST_WAIT, LONGEST_WAIT = 30.0, 120.0
+"""Seconds for which a message waits that has cut the connection; each time doubles them."""
+
+MessageKey = tuple[str, int]
+"""The queue of a message, and its sequence number there."""
+
+
+class Verdict(Enum):
+    """What a lost connection says about a destination that had something under way."""
+
+    NOTHING = auto()
+    """Something else may have been the cause."""
+    DESTINATION = auto()
+    """The destination takes nothing: it backs off."""
+    BATCH = auto()
+    """One message of the batch is the cause: it is tried in halves."""
+    MESSAGE = auto()
+    """The message is the cause: it waits, and the others are sent."""
+
+
+class Suspicion:
+    """Whether one destination cuts the connection, as far as is known."""
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+        """The most messages of the next trial; None if the destination is not suspected."""
+        self.is_alone = False
+        """A trial is under way, and nothing else."""
+        self.was_tried = False
+        """The trial has sent something."""
+        self.not_before = 0.0
+        self.waiting: dict[MessageKey, tuple[float, float]] = {}
+        """Messages that have cut the connection: when each may be tried again, and for how long it then waits."""
+        self._losses = 0
+        self._has_answered = False
+        self._unproven: list[MessageKey] = []
+        """Messages that were lost alone since the last answer: they may be the cause, or the whole destination is."""
+
+    def suspect(self, has_answered: bool = False) -> None:
+        """Tries the destination alone from now on, beginning with one message."""
+        self.limit, self._has_answered = 1, has_answered
+
+    def answered(self) -> None:
+        """Notes an answer, whatever it says: the connection is still there."""
+        self._losses = 0
+        self._unproven.clear()
+        if self.limit is not None:
+            self._has_answered = True
+            self.limit = self.limit * GROWTH if self.limit < ENOUGH else None
+
+    def lost(self, messages: int, now: float, fails: bool) -> Verdict:
+        """Notes a lost connection, and how many messages were under way to the destination (0: it was attaching).
+
+        `fails` says that the destination has failed before: then the first single message decides.
+        """
+        if self.limit is None:
+            self._losses += 1
+            if self._losses >= LOSSES:
+                self.suspect()
+            return Verdict.NOTHING
+        if not self.is_alone:
+            return Verdict.NOTHING
+        self.not_before = now + BETWEEN_HALVES
+        self.limit = max(1, messages // 2)
+        if messages > 1:
+            return Verdict.BATCH
+        if messages and (self._has_answered or not (fails or self._unproven)):
+            return Verdict.MESSAGE
+        for key in self._unproven:
+            del self.waiting[key]
+        self._unproven.clear()
+        return Verdict.DESTINATION
+
+    def set_aside(self, key: MessageKey, now: float) -> None:
+        """Lets a message wait that was lost alone."""
+        _, wait = self.waiting.get(key, (0.0, FIRST_WAIT))
+        self.waiting[key] = now + wait, min(2 * wait, LONGEST_WAIT)
+        if not self._has_answered:
+            self._unproven.append(key)
+
+
+class Suspect(Protocol):
+    """A destination, as far as trials know it."""
+
+    suspicion: Suspicion
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it owes an answer to a batch or an attach."""
+
+    def wants_trial(self, now: float) -> bool:
+        """Whether it is suspected, and has something to send."""
+
+    def has_link(self) -> bool: ...
+
+
+class Trials:
+    """Lets suspected destinations send one at a time, with nothing else under way."""
+
+    def __init__(self) -> None:
+        self._current: Suspect | None = None
+        self._since = 0.0
+        self._waiting_since: float | None = None
+        self._others_wait = False
+
+    def begin_round(self, busy: Iterable[Suspect], room_for_links: int, now: float) -> None:
+        """Decides which destinations may send in this round."""
+        current = self._current
+        if current is not None:
+            suspicion = current.suspicion
+            is_over = suspicion.limit is None or (suspicion.was_tried and not current.is_under_way)
+            if not is_over and now - self._since <= TRIAL_WITHIN:
+                return
+            if not is_over:
+                suspicion.not_before = now + TRIAL_WITHIN  # it must not hold up the others again at once
+            self.end()
+        wanting = [suspect for suspect in busy if suspect.wants_trial(now)]
+        ready = [suspect for suspect in wanting if suspect.has_link() or room_for_links > 0]
+        self._others_wait = bool(ready)
+        if not ready:
+            self._waiting_since = None
+            return
+        if self._waiting_since is None:
+            self._waiting_since = now
+        is_alone = not any(other.is_under_way for other in busy)
+        if is_alone or now - self._waiting_since > TRIAL_WITHIN:
+            self._current, self._since, self._waiting_since = ready[0], now, None
+            ready[0].suspicion.is_alone, ready[0].suspicion.was_tried = is_alone, False
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._current is not None
+
+    def may_send(self, destination: Suspect) -> bool:
+        if destination.suspicion.limit is not None:
+            return destination is self._current
+        return not self._others_wait
+
+    def end(self) -> None:
+        """Ends the trial that is under way: it was answered, took too long, or lost the connection."""
+        if self._current is not None:
+            self._current.suspicion.is_alone = False
+        self._current, self._others_wait = None, False

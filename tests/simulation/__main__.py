@@ -1,0 +1,36 @@
+"""`make sim`: runs incidents from a seed on, and explains the first that breaks a promise."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+
+from .run import explain, run_many
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make sim")
+    parser.add_argument("--runs", type=int, help="how many incidents to run")
+    parser.add_argument("--minutes", type=float, help="how long to run")
+    parser.add_argument("--seed", type=int, help="the seed of the first incident; chosen at random if there is none")
+    parser.add_argument("--no-shrinking", action="store_true", help="show a failed incident as it was")
+    given = parser.parse_args()
+    seed = given.seed if given.seed is not None else random.randrange(10**9)
+    runs = given.runs if given.runs is not None or given.minutes is not None else 2000
+    print(f"from seed {seed}", flush=True)
+    began = time.monotonic()
+    summary = run_many(seed, runs, None if given.minutes is None else 60 * given.minutes)
+    took = time.monotonic() - began
+    print(summary)
+    print(f"{took:.1f} s, {60 * summary.runs / took:.0f} incidents a minute")
+    for failed in summary.failed:
+        for line in explain(failed, not given.no_shrinking):
+            print(line)
+        print(f"again: make sim SEED={failed} RUNS=1")
+    return 1 if summary.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""The checker: looks at every step of an incident, from inside the brokers.
+
+It knows every message that was put into the backlog, every copy that a destination accepted, every completion and every
+failure that may have caused a second copy. It uses no code of the transfer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .incident import Incident, Kind, SimulatedMessage
+
+LONGEST_PAUSE = 120.0
+REJECTING = 35.0
+"""Seconds after a fault for which a destination may still be taken for missing or disabled."""
+MOST_COPIES = 4
+"""Copies of a message at most, if the failures come from another destination or message."""
+
+
+class Violation(AssertionError):
+    """A promise is broken. The text says which one, and when."""
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened to one message."""
+
+    message: SimulatedMessage
+    copies: list[float] = field(default_factory=list)
+    """When its destination accepted it."""
+    received: int = 0
+    completed: float | None = None
+    dead: float | None = None
+
+
+class Checker:
+    """Watches one incident."""
+
+    def __init__(self, incident: Incident, now: Callable[[], float]) -> None:
+        self.incident = incident
+        self._now = now
+        self.stories = {message.id: Story(message) for message in incident.messages}
+        self.failures = [(fault.at, fault.ends_at, fault.entity) for fault in incident.faults]
+        """When something failed that can cause a second copy: its start, its end, its destination (`*` for all)."""
+        self.violation: Violation | None = None
+        self.waiting = len(incident.messages)
+        """Messages that are neither completed nor dead-lettered."""
+        self._rejected_until: dict[str, float] = defaultdict(lambda: -math.inf)
+        for fault in incident.faults:
+            if fault.kind in (Kind.MISSING, Kind.DISABLED):
+                until = fault.ends_at + REJECTING
+                self._rejected_until[fault.entity] = max(self._rejected_until[fault.entity], until)
+
+    def fail(self, what: str) -> None:
+        """Notes the first violation; the run ends with it. An exception would end in the emulator's log."""
+        self.violation = self.violation or Violation(f"{what} at {self._now():.3f} s")
+
+    # --- what the brokers see ------------------------------------------------------------------------------------
+
+    def failure(self, entity: str = "*") -> None:
+        """Something failed that can cause a second copy of the messages under way."""
+        self.failures.append((self._now(), self._now(), entity))
+
+    def received(self, message_id: str) -> None:
+        self.stories[message_id].received += 1
+
+    def accepted(self, destination: str, messages: list[Any]) -> None:
+        now = self._now()
+        for message in messages:
+            story = self.stories.get(message.message_id)
+            if story is None:
+                self.fail(f"unexpected: {message.message_id!r} arrived at {destination}")
+                return
+            if story.message.destination != destination:
+                self.fail(f"unexpected: {message.message_id} arrived at {destination}, not {story.message.destination}")
+            copies = story.copies
+            if copies:
+                self._judge_copy(story, copies[-1], now)
+            copies.append(now)
+
+    def _judge_copy(self, story: Story, before: float, now: float) -> None:
+        """A further copy needs a failure since the copy before it, and failures must not go on for ever."""
+        name, destination = story.message.id, story.message.destination
+        if destination in self.incident.detects_duplicates:
+            return  # the destination drops it
+        since = before - self.incident.lock  # a failure counts that began while it was under way
+        if not any(
+            end >= since and start <= now and entity in ("*", destination) for start, end, entity in self.failures
+        ):
+            self.fail(f"copy {len(story.copies) + 1} of {name} without a failure since the one before")
+        quiet = self.incident.undisturbed_from(story.message)
+        if now > quiet + self.patience():
+            self.fail(f"copy {len(story.copies) + 1} of {name}, {now - quiet:.0f} s after the last fault")
+        if len(story.copies) >= MOST_COPIES and self._is_bystander(story):
+            self.fail(f"copy {len(story.copies) + 1} of {name} for {destination}, because others fail")
+
+    def _is_bystander(self, story: Story) -> bool:
+        """Whether the only faults are another destination's, or another message's."""
+        return all(
+            (fault.kind is Kind.CUT_ON_SEND and fault.entity != story.message.destination)
+            or (fault.kind is Kind.POISON and fault.number != story.message.number)
+            for fault in self.incident.faults
+        )
+
+    def completed(self, message_id: str) -> None:
+        story = self.stories[message_id]
+        if not story.copies:
+            self.fail(f"lost: {message_id} was completed before {story.message.destination} accepted it")
+        story.completed = self._now()
+        self.waiting -= 1
+
+    def dead_lettered(self, message_id: str, reason: str) -> None:
+        story, now = self.stories[message_id], self._now()
+        if now > self._rejected_until[story.message.destination]:
+            self.fail(f"unexpected: {message_id} was dead-lettered as {reason}")
+        story.dead = now
+        self.waiting -= 1
+
+    # --- what the process says ------------------------------------------------------------------------------------
+
+    def turned(self, counters: Any) -> None:
+        if counters.in_hand > self.incident.window:
+            self.fail(f"{counters.in_hand} messages in hand, and the window is {self.incident.window}")
+        if counters.received != counters.forwarded + counters.dead_lettered + counters.left + counters.in_hand:
+            self.fail(f"the account does not balance: {counters}")
+
+    # --- deadlines ------------------------------------------------------------------------------------------------
+
+    def patience(self) -> float:
+        """Seconds within which a message arrives once nothing disturbs it: a pause, a lock, and time to work."""
+        incident = self.incident
+        longest = max((min(fault.lasts, 60.0) for fault in incident.faults), default=0.0)
+        pause = min(LONGEST_PAUSE, 45.0 + 2 * longest)
+        if any(fault.how in ("lose-reply", "hang") for fault in incident.faults):
+            pause = LONGEST_PAUSE  # on a connection that is alive, an answer may take as long (`wire.LATEST_ANSWER`)
+        return pause + 2 * incident.lock + 30.0
+
+    def deadline(self, story: Story) -> float:
+        return self.incident.undisturbed_from(story.message) + self.patience()
+
+    def end_of_run(self) -> float:
+        """When every message that can arrive must have arrived."""
+        deadlines = [self.deadline(story) for story in self.stories.values()]
+        return max((each for each in deadlines if each < math.inf), default=0.0)
+
+    def is_over(self) -> bool:
+        """Whether nothing is left to wait for."""
+        return not self.waiting or self.violation is not None
+
+    def check_end(self) -> None:
+        """After the last deadline: everything is where it should be."""
+        for story in self.stories.values():
+            message = story.message
+            if self.violation is not None:
+                raise self.violation
+            if self.deadline(story) == math.inf:
+                continue  # a fault that never ends holds it up
+            if story.dead is not None and story.completed is None:
+                continue
+            if not story.copies:
+                self.fail(f"stuck: {message.id} for {message.destination} has not arrived, received {story.received}×")
+            elif story.completed is None:
+                self.fail(f"stuck: {message.id} for {message.destination} arrived, and is not completed")
+            elif story.copies[0] > self.deadline(story):
+                self.fail(f"late: {message.id} for {message.destination} arrived at {story.copies[0]:.0f} s")
+            self._check_receives(story)
+        if self.violation is not None:
+            raise self.violation
+
+    def _check_receives(self, story: Story) -> None:
+        ended = story.completed if story.completed is not None else self._now()
+        lived = ended - story.message.at
+        if any(fault.how.startswith("lose-lock") for fault in self.incident.faults):
+            return  # a message whose lock is lost as soon as it is received comes at once, again and again
+        most = 3 + lived / self.incident.lock + 2 * len(self.failures)
+        if story.received > most:
+            self.fail(f"{story.message.id} was received {story.received}×, and {most:.0f} can be explained")

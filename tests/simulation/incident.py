@@ -1,0 +1,251 @@
+"""Incidents: what happens in a simulated run, as plain values, and a generator that makes one from a seed.
+
+An incident says everything: its messages, its settings and its faults. The same incident always runs in the same way,
+and the shrinker can leave parts of it out.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .network import GIVE_UP_AFTER
+
+
+class Kind(StrEnum):
+    """The kinds of faults."""
+
+    # the network, on the way to one namespace
+    CUT = "cut"
+    CUT_AFTER_BYTES = "cut after bytes"
+    STALL = "stall"
+    SLOW = "slow"
+    REFUSE = "refuse connections"
+    SILENT = "accept and stay silent"
+    # a whole namespace
+    OUTAGE = "outage"
+    THROTTLE = "throttle"
+    # one entity or operation, in the emulator
+    BROKER = "broker fault"
+    MISSING = "destination missing"
+    DISABLED = "destination disabled"
+    FULL = "destination full"
+    CUT_ON_SEND = "sends cut the connection"
+    POISON = "a message cuts the connection"
+    # the process
+    CRASH = "crash"
+    PAUSE = "the process stands still"
+
+
+EVERYTHING = "*"
+
+
+@dataclass(frozen=True)
+class SimulatedFault:
+    """One fault, from its start to its end."""
+
+    kind: Kind
+    at: float
+    lasts: float = 0.0
+    """Seconds; a fault that never ends lasts for ever (`inf`)."""
+    side: str = "contoso"
+    entity: str = EVERYTHING
+    """The destination it concerns; `*` for all."""
+    how: str = ""
+    """What exactly: a way of stalling, an outage, an action of the emulator."""
+    operation: str = ""
+    number: int = 0
+    """Bytes, credits or times, depending on the kind."""
+    share: float = 1.0
+
+    @property
+    def ends_at(self) -> float:
+        return self.at + self.lasts
+
+    def concerns(self, destination: str) -> bool:
+        return self.entity in (EVERYTHING, destination)
+
+    def __str__(self) -> str:
+        parts = [f"{self.kind.value}", f"at {self.at:.2f} s", f"for {self.lasts:.2f} s", f"of {self.side}"]
+        parts += [part for part in (self.entity if self.entity != EVERYTHING else "", self.operation, self.how) if part]
+        return ", ".join(parts + ([f"number {self.number}"] if self.number else []))
+
+
+@dataclass(frozen=True)
+class SimulatedMessage:
+    """One message that a sender puts into the backlog."""
+
+    number: int
+    destination: str
+    at: float
+    size: int = 20
+    session: str | None = None
+
+    @property
+    def id(self) -> str:
+        return f"m{self.number:05}"
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Everything that happens in a run."""
+
+    seed: int
+    destinations: tuple[str, ...]
+    messages: tuple[SimulatedMessage, ...]
+    faults: tuple[SimulatedFault, ...] = ()
+    lock: float = 10.0
+    window: int = 200
+    latency: float = 0.005
+    jitter: float = 0.0
+    splits: float = 0.0
+    max_links: int = 200
+    lease: float | None = None
+    linger: float = 0.0
+    drift: float = 1.0
+    """How fast the process's clock runs."""
+    broker_ahead: float = 0.0
+    """Seconds that the brokers' clocks are ahead of the process's."""
+    detects_duplicates: frozenset[str] = field(default_factory=frozenset)
+
+    def undisturbed_from(self, message: SimulatedMessage) -> float:
+        """When the last fault that concerns a message is over; `inf` if that never happens.
+
+        A destination or a message that cuts the connection concerns the others for a moment only: then it is alone.
+        """
+        last = message.at
+        for fault in self.faults:
+            if fault.kind is Kind.POISON:
+                last = max(last, fault.ends_at if fault.number == message.number else fault.at)
+            elif fault.kind is Kind.CUT_ON_SEND and fault.entity != message.destination:
+                last = max(last, fault.at)
+            elif fault.concerns(message.destination):
+                last = max(last, fault.ends_at)
+        return last
+
+    def describe(self) -> list[str]:
+        lines = [
+            f"seed {self.seed}: {len(self.messages)} messages for {len(self.destinations)} destinations, "
+            f"lock {self.lock:g} s, window {self.window}, latency {self.latency * 1000:.0f} ms, "
+            f"lease {self.lease}, drift {self.drift:g}, brokers ahead {self.broker_ahead:g} s"
+        ]
+        return lines + [f"  {fault}" for fault in self.faults]
+
+
+SIDES = ("contoso", "contoso-dr")
+BROKER_FAULTS: tuple[tuple[str, str, str, str], ...] = (
+    # side, operation, action, condition
+    ("contoso", "send", "drop", ""),
+    ("contoso", "send", "detach", ""),
+    ("contoso", "send", "lose-reply-and-drop", ""),
+    ("contoso", "send", "lose-reply", ""),
+    ("contoso", "send", "hang", ""),
+    ("contoso", "send", "delay", ""),
+    ("contoso", "send", "error", "com.microsoft:server-busy"),
+    ("contoso", "send", "error", "amqp:internal-error"),
+    ("contoso", "send", "error", "com.microsoft:timeout"),
+    ("contoso", "attach", "error", "amqp:internal-error"),
+    ("contoso", "attach", "delay", ""),
+    ("contoso", "attach", "hang", ""),
+    ("contoso", "attach", "drop", ""),
+    ("contoso", "connect", "drop", ""),
+    ("contoso", "connect", "hang", ""),
+    ("contoso", "connect", "delay", ""),
+    ("contoso-dr", "receive", "detach", ""),
+    ("contoso-dr", "receive", "drop", ""),
+    ("contoso-dr", "receive", "delay", ""),
+    ("contoso-dr", "receive", "lose-lock", ""),
+    ("contoso-dr", "receive", "lose-reply", ""),
+    ("contoso-dr", "receive", "lose-reply-and-drop", ""),
+    ("contoso-dr", "settle", "lose-lock", ""),
+    ("contoso-dr", "settle", "lose-reply", ""),
+    ("contoso-dr", "settle", "lose-reply-and-drop", ""),
+    ("contoso-dr", "settle", "error", "com.microsoft:server-busy"),
+    ("contoso-dr", "settle", "drop", ""),
+    ("contoso-dr", "settle", "detach", ""),
+    ("contoso-dr", "settle", "delay", ""),
+    ("contoso-dr", "manage", "error", "com.microsoft:message-lock-lost"),
+    ("contoso-dr", "manage", "hang", ""),
+    ("contoso-dr", "manage", "drop", ""),
+    ("contoso-dr", "attach", "error", "amqp:internal-error"),
+    ("contoso-dr", "attach", "drop", ""),
+    ("contoso-dr", "connect", "drop", ""),
+    ("contoso-dr", "connect", "hang", ""),
+)
+OUTAGES = ("refuse", "drop", "hang", "busy")
+LATENCIES = (0.001, 0.005, 0.02, 0.1)
+
+
+def generate(seed: int) -> Incident:
+    """The incident of a seed."""
+    rng = random.Random(seed)
+    destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3, 5, 8))))
+    count = rng.choice((50, 100, 150, 200, 200, 300, 400))
+    span = rng.choice((0.0, 0.0, 1.0, 10.0))
+    many_sessions = rng.random() < 0.2
+    messages = tuple(
+        SimulatedMessage(
+            number,
+            rng.choice(destinations),
+            span * rng.random(),
+            2000 if rng.random() < 0.05 else 20,
+            f"s{rng.randrange(4)}" if many_sessions else None,
+        )
+        for number in range(count)
+    )
+    faults = tuple(_fault(rng, destinations, messages) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3))))
+    return Incident(
+        seed,
+        destinations,
+        messages,
+        faults,
+        lock=rng.choice((5.0, 10.0, 20.0)),
+        window=rng.choice((20, 100, 400)),
+        latency=rng.choice(LATENCIES),
+        jitter=rng.choice((0.0, 0.0, 0.01, 0.1)),
+        splits=rng.choice((0.0, 0.0, 0.3)),
+        max_links=rng.choice((200, 200, 2)),
+        lease=rng.choice((None, None, 30.0, 60.0)),
+        linger=rng.choice((0.0, 30.0, 30.0)),
+        drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
+        broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
+        detects_duplicates=frozenset(path for path in destinations if rng.random() < 0.1),
+    )
+
+
+def _fault(rng: random.Random, destinations: tuple[str, ...], messages: tuple[SimulatedMessage, ...]) -> SimulatedFault:
+    kind = rng.choice(tuple(Kind) + (Kind.BROKER,) * 6)
+    at = rng.choice((0.0, 0.5 * rng.random(), 3 * rng.random(), 12 * rng.random()))
+    lasts = rng.choice((0.2, 1.0, 5.0, 15.0)) * (0.5 + rng.random())
+    side, entity = rng.choice(SIDES), rng.choice(destinations)
+    if kind is Kind.CUT:
+        return SimulatedFault(kind, at, 0.0, side)
+    if kind is Kind.CRASH:
+        is_silent = rng.random() < 0.5
+        # The broker goes on to deliver to a process whose machine has vanished, until it gives up the connection.
+        return SimulatedFault(kind, at, GIVE_UP_AFTER if is_silent else 0.0, side, how="silently" if is_silent else "")
+    if kind is Kind.CUT_AFTER_BYTES:
+        return SimulatedFault(
+            kind, at, lasts, side, how=rng.choice(("up", "down")), number=int(10 ** (5 * rng.random()))
+        )
+    if kind is Kind.STALL:
+        return SimulatedFault(kind, at, lasts, side, how=rng.choice(("up", "down", "both")))
+    if kind is Kind.OUTAGE:
+        return SimulatedFault(kind, at, lasts, side, how=rng.choice(OUTAGES))
+    if kind is Kind.THROTTLE:
+        return SimulatedFault(kind, at, lasts, side, number=rng.choice((1, 10, 100)))
+    if kind is Kind.BROKER:
+        side, operation, action, condition = rng.choice(BROKER_FAULTS)
+        target = entity if side == "contoso" and operation != "connect" and rng.random() < 0.6 else EVERYTHING
+        times = rng.choice((1, 1, 3, 20, 0))
+        share = rng.choice((1.0, 1.0, 0.3, 0.05))
+        return SimulatedFault(kind, at, lasts, side, target, f"{action} {condition}".strip(), operation, times, share)
+    if kind in (Kind.MISSING, Kind.DISABLED, Kind.FULL):
+        return SimulatedFault(kind, at, lasts, "contoso", entity)
+    if kind is Kind.CUT_ON_SEND:
+        return SimulatedFault(kind, at, float("inf") if rng.random() < 0.5 else lasts, "contoso", entity)
+    if kind is Kind.POISON:
+        poison, lasts = rng.choice(messages), float("inf") if rng.random() < 0.5 else lasts
+        return SimulatedFault(kind, 0.0, lasts, "contoso", poison.destination, number=poison.number)
+    return SimulatedFault(kind, at, min(lasts, 8.0) if kind is Kind.PAUSE else lasts, side)

@@ -1,0 +1,245 @@
+"""Deliberate mistakes in the product, to show that the simulation finds such mistakes.
+
+Each is a context manager: inside it the product makes the mistake.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from syphon.bus import LinkState, Namespace, RawSender, Sent
+from syphon.bus.frame_socket import FrameSocket
+from syphon.model import Result, SyphonError
+from syphon.transfer import destination as destination_module
+from syphon.transfer.batches import MessageTransfer
+from syphon.transfer.breaker import Breaker, State
+from syphon.transfer.destination import Destination, SendResults
+from syphon.transfer.destinations import Destinations
+from syphon.transfer.intake import Intake
+from syphon.transfer.queue_transfer import QueueTransfer
+from syphon.transfer.suspicion import Suspicion, Trials, Verdict
+from syphon.transfer.unsettled import Unsettled
+from syphon.transfer.window import Demand, SharedWindow
+
+Mistake = Callable[[], AbstractContextManager[None]]
+MISTAKES: dict[str, Mistake] = {}
+
+
+def mistake(make: Callable[[], Iterator[None]]) -> Mistake:
+    """Registers a mistake under its name."""
+    made = contextmanager(make)
+    MISTAKES[make.__name__.replace("_", " ")] = made
+    return made
+
+
+@contextmanager
+def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Replaces a method or a constant for a while."""
+    original = vars(owner)[name]
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _ignore_unknown_deliveries() -> Callable[[RawSender[Any], int, object], None]:
+    original = RawSender.on_outcome
+
+    def on_outcome(self: RawSender[Any], delivery_id: int, state: object) -> None:
+        if delivery_id in self._under_way:
+            original(self, delivery_id, state)
+
+    return on_outcome
+
+
+@mistake
+def completes_before_the_destination_has_accepted() -> Iterator[None]:
+    original = RawSender.send
+
+    def send(self: RawSender[Any], payload: bytes, message_format: int, ticket: Any) -> None:
+        original(self, payload, message_format, ticket)
+        self._under_way.popitem()
+        self.results.append(Sent(ticket))
+
+    with replaced(RawSender, "send", send), replaced(RawSender, "on_outcome", _ignore_unknown_deliveries()):
+        yield
+
+
+@mistake
+def takes_an_unknown_outcome_for_accepted() -> Iterator[None]:
+    original = Destination._handle
+
+    def handle(self: Destination, sent: Sent[Any], results: SendResults, now: float) -> None:
+        original(self, Sent(sent.ticket) if sent.unknown else sent, results, now)
+
+    with replaced(Destination, "_handle", handle):
+        yield
+
+
+@mistake
+def forgets_to_send_again_what_was_under_way() -> Iterator[None]:
+    original = Destination._handle
+
+    def handle(self: Destination, sent: Sent[Any], results: SendResults, now: float) -> None:
+        if not (sent.unknown and self._has_lost_its_link()):
+            original(self, sent, results, now)
+
+    with replaced(Destination, "_handle", handle):
+        yield
+
+
+@mistake
+def sends_every_fortieth_batch_twice() -> Iterator[None]:
+    original, count = RawSender.send, iter(range(10**9))
+
+    def send(self: RawSender[Any], payload: bytes, message_format: int, ticket: Any) -> None:
+        if ticket and next(count) % 40 == 39:
+            self.wire.transfer(self, message_format, payload)
+            self._count += 1
+        original(self, payload, message_format, ticket)
+
+    with replaced(RawSender, "send", send), replaced(RawSender, "on_outcome", _ignore_unknown_deliveries()):
+        yield
+
+
+@mistake
+def gives_messages_back_and_sends_them_too() -> Iterator[None]:
+    def take(self: Destination, chosen: Any = None) -> list[MessageTransfer]:
+        return [t for batch in self._again for t in batch if chosen is None or chosen(t)] + self._pending.take(chosen)
+
+    with replaced(Destination, "take_unsent", take):
+        yield
+
+
+@mistake
+def never_tries_a_destination_again() -> Iterator[None]:
+    def state_at(self: Breaker, now: float) -> State:
+        return self.state
+
+    with replaced(Breaker, "state_at", state_at):
+        yield
+
+
+@mistake
+def takes_every_error_for_permanent() -> Iterator[None]:
+    def is_permanent(self: Breaker, error: SyphonError) -> bool:
+        return True
+
+    with replaced(Breaker, "is_permanent", is_permanent):
+        yield
+
+
+@mistake
+def blames_no_destination_for_a_lost_connection() -> Iterator[None]:
+    def lost(self: Suspicion, messages: int, now: float, fails: bool) -> Verdict:
+        return Verdict.NOTHING
+
+    with replaced(Suspicion, "lost", lost):
+        yield
+
+
+@mistake
+def lets_others_send_during_a_trial() -> Iterator[None]:
+    def may_send(self: Trials, destination: Destination) -> bool:
+        return True
+
+    with replaced(Trials, "may_send", may_send):
+        yield
+
+
+@mistake
+def grants_more_credit_than_the_window() -> Iterator[None]:
+    original = SharedWindow.credits
+
+    def credits(self: SharedWindow, demands: Sequence[Demand], allowed: int | None) -> list[int]:
+        return [credit + 5 for credit in original(self, demands, allowed)]
+
+    with replaced(SharedWindow, "credits", credits):
+        yield
+
+
+@mistake
+def forgets_to_count_what_is_left() -> Iterator[None]:
+    original = Unsettled.finish
+
+    def finish(self: Unsettled, arrival: Any, result: Result, *rest: Any, **more: Any) -> None:
+        original(self, arrival, result, *rest, **more)
+        if result is Result.LEFT:
+            self.counters.left -= 1
+
+    with replaced(Unsettled, "finish", finish):
+        yield
+
+
+@mistake
+def releases_messages_that_it_should_leave_locked() -> Iterator[None]:
+    original = QueueTransfer.leave
+
+    def leave(self: QueueTransfer, transfer: MessageTransfer, error: SyphonError) -> None:
+        if transfer.arrival.link.state is LinkState.OPEN:
+            transfer.arrival.link.release(transfer.arrival)
+        original(self, transfer, error)
+
+    with replaced(QueueTransfer, "leave", leave):
+        yield
+
+
+@mistake
+def sends_messages_to_a_wrong_destination() -> Iterator[None]:
+    original = Destinations.find
+
+    def find(self: Destinations, path: Any) -> Destination | str:
+        found = original(self, path)
+        return next(iter(self._known.values())) if len(self._known) > 2 else found
+
+    with replaced(Destinations, "find", find):
+        yield
+
+
+@mistake
+def never_reopens_a_lost_receiver() -> Iterator[None]:
+    original = Intake.detach
+
+    def detach(self: Intake) -> Any:
+        receiver = original(self)
+        self._again_at = math.inf
+        return receiver
+
+    with replaced(Intake, "detach", detach):
+        yield
+
+
+@mistake
+def never_reopens_a_lost_connection() -> Iterator[None]:
+    original = Namespace._notice_break
+
+    def notice(self: Namespace) -> None:
+        had = self._connection is not None
+        original(self)
+        if had and self._connection is None:
+            self._next_try = math.inf
+
+    with replaced(Namespace, "_notice_break", notice):
+        yield
+
+
+@mistake
+def drops_the_first_part_of_a_frame_that_arrives_in_two() -> Iterator[None]:
+    original = FrameSocket._split
+
+    def split(self: FrameSocket, data: bytes) -> None:
+        original(self, data)
+        self._rest = b""
+
+    with replaced(FrameSocket, "_split", split):
+        yield
+
+
+@mistake
+def waits_for_ever_for_an_answer() -> Iterator[None]:
+    with replaced(destination_module, "ANSWER_WITHIN", math.inf):
+        yield

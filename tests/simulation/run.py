@@ -1,0 +1,111 @@
+"""Runs many incidents, and reports the ones that break a promise."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from .checker import Violation
+from .incident import Incident, generate
+from .shrink import shrink
+from .world import World
+
+LAST_STEPS = 60
+
+
+@dataclass
+class Summary:
+    """What many runs have found."""
+
+    runs: int = 0
+    messages: int = 0
+    copies: int = 0
+    virtual_seconds: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    failed: dict[int, str] = field(default_factory=dict)
+    """The seeds of the incidents that broke a promise, and which one."""
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} × {kind}" for kind, count in self.faults.most_common())
+        return (
+            f"{self.runs} incidents, {self.messages} messages, {self.copies} copies accepted, "
+            f"{self.virtual_seconds / 3600:.1f} virtual hours, {len(self.failed)} broken promises\n  {kinds}"
+        )
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without the log, which nobody reads in a simulation, and with less work for the garbage collector."""
+    before, thresholds = logging.root.manager.disable, gc.get_threshold()
+    logging.disable(logging.CRITICAL)
+    gc.set_threshold(200_000, 20, 100)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        gc.set_threshold(*thresholds)
+
+
+def violation_of(incident: Incident, trace: Callable[[str], None] | None = None) -> str | None:
+    """Which promise an incident breaks; None if it breaks none."""
+    return _run(incident, trace)[1]
+
+
+def _run(incident: Incident, trace: Callable[[str], None] | None = None) -> tuple[World, str | None]:
+    world = World(incident, trace)
+    try:
+        world.run()
+    except Violation as violation:
+        return world, str(violation)
+    except Exception as error:  # the product failed in a way that nobody expected: a finding like any other
+        return world, f"failed: {type(error).__name__}: {error}"
+    return world, None
+
+
+def run_many(first: int, runs: int | None, seconds: float | None = None, most_failures: int = 1) -> Summary:
+    """Runs the incidents of consecutive seeds, until there were so many, the time is over, or enough have failed."""
+    summary, began, seed = Summary(), time.monotonic(), first
+    with quietly():
+        while (runs is None or summary.runs < runs) and (seconds is None or time.monotonic() - began < seconds):
+            incident = generate(seed)
+            world, violation = _run(incident)
+            summary.runs += 1
+            summary.messages += len(incident.messages)
+            summary.copies += sum(len(story.copies) for story in world.checker.stories.values())
+            summary.virtual_seconds += world.time.now
+            summary.faults.update(fault.kind.value for fault in incident.faults)
+            if violation is not None:
+                summary.failed[seed] = violation
+                if len(summary.failed) >= most_failures:
+                    break
+            seed += 1
+    return summary
+
+
+def explain(seed: int, is_to_be_shrunk: bool = True) -> Iterator[str]:
+    """The incident of a seed that breaks a promise: what it consists of, and its last steps."""
+    incident = generate(seed)
+    with quietly():
+        violation = violation_of(incident)
+        if violation is None:
+            yield f"seed {seed} breaks no promise"
+            return
+        yield f"seed {seed} breaks a promise: {violation}"
+        if is_to_be_shrunk:
+            kind = _kind(violation)
+            incident = shrink(incident, lambda smaller: _kind(violation_of(smaller) or "") == kind)
+        steps: deque[str] = deque(maxlen=LAST_STEPS)
+        found = violation_of(incident, steps.append)
+        yield from incident.describe()
+        yield from (f"  {step[:200]}" for step in steps)
+        yield f"→ {found}"
+
+
+def _kind(violation: str) -> str:
+    """The promise that is broken, without the names and times: the words before the first digit."""
+    return "".join(letter for letter in violation.split(" at ")[0] if not letter.isdigit())[:24]

@@ -1,0 +1,337 @@
+"""The world of one incident: two brokers, the network between, a process that is started again, and the faults."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+from syphon.amqp import Properties, data_section, properties_bytes
+from syphon.backlog import to_backlog
+from syphon.emulator.amqp_front import AmqpConnection, AmqpTimeouts
+from syphon.emulator.broker import (
+    Action,
+    BrokeredMessage,
+    BrokerNamespace,
+    Claim,
+    EntityStatus,
+    Fault,
+    NamespaceIdentity,
+    NoJournal,
+    Operation,
+    Outage,
+    Policy,
+    QueueDescription,
+    Tier,
+)
+from syphon.model import SyphonError
+from syphon.transfer import PumpOptions
+
+from .checker import Checker, Violation
+from .incident import EVERYTHING, Incident, Kind, SimulatedFault, SimulatedMessage
+from .network import Conditions, Network
+from .process import KEY, KEY_NAME, PumpProcess
+from .scheduler import BrokerClock, ProcessClock, VirtualTime
+
+BACKLOG = "contoso/backlog-0"
+PRIMARY, SECONDARY = "contoso", "contoso-dr"
+RESTART = 1.0
+"""Seconds between two looks for messages: a ring, or the restart of a process that has crashed."""
+QUIET = 3.0
+
+
+class Site:
+    """One namespace: the emulator's broker and AMQP front, reached over the simulated network."""
+
+    def __init__(self, name: str, world: World) -> None:
+        self._world = world
+        self.clock = BrokerClock(world.time, world.incident.broker_ahead)
+        policy = Policy(KEY_NAME, KEY, frozenset((Claim.MANAGE,)))
+        identity = NamespaceIdentity(name, name, Tier.STANDARD, (policy,), False)
+        self.broker = BrokerNamespace(identity, self.clock, NoJournal(), world.incident.seed)
+        self.broker.access.seconds = self.clock.seconds
+        self.broker.faults.on_outage = self._on_outage
+        self.name = name
+        self.connections: dict[AmqpConnection, None] = {}
+        self.network = Conditions(world.incident.latency, world.incident.jitter, world.incident.splits)
+        world.network.serve(name, self._connection, self.network)
+
+    def _connection(self) -> AmqpConnection:
+        connection = AmqpConnection(self.broker, AmqpTimeouts(), self._gone)
+        self.connections[connection] = None
+        return connection
+
+    def _gone(self, connection: AmqpConnection) -> None:
+        del self.connections[connection]
+        self._world.checker.failure()
+
+    def _on_outage(self, outage: Outage | None) -> None:
+        self.network.refuses = outage is Outage.REFUSE
+        for connection in list(self.connections):
+            if outage is Outage.HANG:
+                connection.hang()
+            elif outage in (Outage.REFUSE, Outage.DROP) or connection.is_hung:
+                connection.abort()
+
+
+class World:
+    """Runs one incident."""
+
+    def __init__(self, incident: Incident, trace: Callable[[str], None] | None = None) -> None:
+        self.incident = incident
+        self.time = VirtualTime()
+        self.rng = random.Random(incident.seed ^ 0x5EED)
+        self.network = Network(self.time, self.rng)
+        self.checker = Checker(incident, self.time.time)
+        self.trace = trace
+        self.starts = 0
+        self._clock = ProcessClock(self.time, incident.drift)
+        self._process: PumpProcess | None = None
+        self._known: list[tuple[float, Any]] = []
+
+    def run(self) -> None:
+        """Runs the incident to its end. Raises `Violation` if a promise is broken."""
+        with self.time.as_event_loop():
+            self.sites = {name: Site(name, self) for name in (PRIMARY, SECONDARY)}
+            self._create_entities()
+            for fault in self.incident.faults:
+                self.time.call_at(fault.at, self._begin, fault)
+            arrivals: dict[float, list[SimulatedMessage]] = {}
+            for message in self.incident.messages:
+                arrivals.setdefault(message.at, []).append(message)
+            for at, messages in arrivals.items():
+                self.time.call_at(at, self._put, messages)
+            self.time.call_at(0.0, self._look)
+            self.time.run(self.checker.end_of_run(), self.checker.is_over)
+            self.checker.check_end()
+
+    # --- the brokers ---------------------------------------------------------------------------------------------
+
+    def _create_entities(self) -> None:
+        lock = round(self.incident.lock * 1000)
+        self.backlog = self._create(
+            SECONDARY,
+            QueueDescription(BACKLOG, lock, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True),
+        )
+        queue, checker = self.backlog.main, self.checker
+
+        complete, lock_message, dead_letter = queue.complete, queue._lock, queue._dead_letter
+
+        def completed(token: bytes) -> None:
+            message = queue._locks.get(token)
+            complete(token)
+            self._note("completed", message.message_id)
+            checker.completed(message.message_id)
+
+        def locked(message: BrokeredMessage) -> None:
+            checker.received(str(message.message_id))
+            self._note("received", message.message_id)
+            lock_message(message)
+
+        def dead_lettered(message: BrokeredMessage, properties: dict[str, Any]) -> None:
+            self._note("dead-lettered", (message.message_id, properties))
+            dead_letter(message, properties)
+            checker.dead_lettered(str(message.message_id), str(properties.get("DeadLetterReason")))
+
+        queue.complete, queue._lock, queue._dead_letter = completed, locked, dead_lettered
+        for path in self.incident.destinations:
+            self._create_destination(path)
+
+    def _create(self, side: str, description: QueueDescription) -> Any:
+        broker = self.sites[side].broker
+        broker.add_entity(description)
+        return broker.entity(description.name)
+
+    def _create_destination(self, path: str) -> None:
+        description = QueueDescription(path, requires_duplicate_detection=path in self.incident.detects_duplicates)
+        entity = self._create(PRIMARY, description)
+        submit, checker = entity.submit, self.checker
+
+        def submitted(messages: list[BrokeredMessage]) -> None:
+            submit(messages)
+            if self.trace is not None:
+                self._note(f"{path} accepted", [message.message_id for message in messages])
+            checker.accepted(path, messages)
+
+        entity.submit = submitted
+
+    def _put(self, messages: list[SimulatedMessage]) -> None:
+        self.backlog.submit([_parsed(m.id, m.destination, m.size, m.session).copy() for m in messages])
+
+    # --- the process ---------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Looks for messages every second, as the worker's doorbells do: a pump that runs gets the queue again."""
+        self.time.call_later(RESTART, self._look)
+        process = self._process
+        if not self.backlog.main._ready or (process is not None and process.is_serving(BACKLOG)):
+            return
+        if process is not None and process.pump.accepting:
+            self._note("queue handed over", "")
+            process.serve(BACKLOG)
+        elif process is None:
+            self._start_process()
+
+    def _start_process(self) -> None:
+        self.starts += 1
+        self._note("pump started", "")
+        process = self._process = PumpProcess(self.time, self.network, self.rng, self._clock, self._ended)
+        incident = self.incident
+        options = PumpOptions(
+            window=incident.window,
+            max_links=incident.max_links,
+            quiet=QUIET,
+            lease=incident.lease,
+            grace=10.0,
+            linger=incident.linger,
+        )
+        process.on_turn = self._turned
+        process.start(BACKLOG, options)
+        for until, known in self._known:
+            process.pump.back_off(known._replace(seconds=max(0.0, until - self._clock.now())))
+
+    def _turned(self, process: PumpProcess) -> None:
+        self.checker.turned(process.pump.counters)
+
+    def _ended(self, process: PumpProcess, error: SyphonError | None) -> None:
+        self._note("pump ended", f"{error or process.pump.counters}")
+        now = self._clock.now()
+        self._known = [(now + known.seconds, known) for known in process.pump.backing_off()]
+        self._process = None
+
+    # --- the faults ----------------------------------------------------------------------------------------------
+
+    def _note(self, what: str, about: Any) -> None:
+        if self.trace is not None:
+            self.trace(f"{self.time.now:9.3f}  {what} {about}")
+
+    def _begin(self, fault: SimulatedFault) -> None:
+        self._note("fault:", fault)
+        site = self.sites[fault.side]
+        end = self._start(fault, site)
+        if end is not None and fault.lasts < math.inf:
+            self.time.call_later(fault.lasts, self._over, fault, end)
+
+    def _over(self, fault: SimulatedFault, end: Callable[[], None]) -> None:
+        self._note("over:", fault)
+        end()
+
+    def _start(self, fault: SimulatedFault, site: Site) -> Callable[[], None] | None:
+        """Starts a fault; returns what ends it."""
+        kind, conditions = fault.kind, site.network
+        if kind is Kind.CUT:
+            self.network.cut_all(site.name)
+            return None
+        if kind is Kind.CUT_AFTER_BYTES:
+            name = "cut_up" if fault.how == "up" else "cut_down"
+            setattr(conditions, name, fault.number)
+            return partial(setattr, conditions, name, None)
+        if kind is Kind.STALL:
+            conditions.stalls_up = fault.how in ("up", "both")
+            conditions.stalls_down = fault.how in ("down", "both")
+            return partial(self._end_stall, site)
+        if kind is Kind.SLOW:
+            before, conditions.latency = conditions.latency, 2.0
+            return partial(setattr, conditions, "latency", before)
+        if kind is Kind.REFUSE:
+            conditions.refuses = True
+            self.network.cut_all(site.name)
+            return partial(setattr, conditions, "refuses", False)
+        if kind is Kind.SILENT:
+            conditions.is_silent = True
+            self.network.cut_all(site.name)
+            return partial(setattr, conditions, "is_silent", False)
+        if kind is Kind.CRASH:
+            self._crash(fault.how == "silently")
+            return None
+        if kind is Kind.PAUSE:
+            self._stand_still(fault.lasts)
+            return None
+        return self._start_in_broker(fault, site)
+
+    def _end_stall(self, site: Site) -> None:
+        site.network.stalls_up = site.network.stalls_down = False
+        self.network.go_on(site.name)
+
+    def _crash(self, silently: bool) -> None:
+        if self._process is not None:
+            self._process.crash(silently)
+            self._process = None
+
+    def _stand_still(self, seconds: float) -> None:
+        if self._process is not None:
+            self._process.stand_still(seconds)
+
+    def _start_in_broker(self, fault: SimulatedFault, site: Site) -> Callable[[], None] | None:
+        kind, faults = fault.kind, site.broker.faults
+        if kind is Kind.OUTAGE:
+            faults.begin_outage(Outage(fault.how))
+            return faults.end_outage
+        if kind is Kind.THROTTLE:
+            faults.set_throttle(fault.number)
+            return partial(faults.set_throttle, None)
+        if kind in (Kind.MISSING, Kind.DISABLED, Kind.FULL):
+            return self._take_destination_away(fault, site)
+        if kind is Kind.CUT_ON_SEND:
+            armed = Fault(Action.DROP, Operation.SEND, fault.entity)
+        elif kind is Kind.POISON:
+            poison = next((m.id for m in self.incident.messages if m.number == fault.number), "-")
+            armed = Fault(Action.DROP, Operation.SEND, message_id=poison)
+        else:
+            action, _, condition = fault.how.partition(" ")
+            armed = Fault(
+                Action(action),
+                Operation(fault.operation),
+                fault.entity if fault.entity != EVERYTHING else "*",
+                condition or None,
+                seconds=2.0,
+                times=fault.number or None,
+                share=fault.share,
+            )
+        number = faults.add(armed)
+        return partial(faults.clear, number)
+
+    def _take_destination_away(self, fault: SimulatedFault, site: Site) -> Callable[[], None]:
+        path, broker = fault.entity, site.broker
+        if fault.kind is Kind.MISSING:
+            if path in broker._queues:
+                broker.delete(path)
+            return partial(self._bring_back, path)
+        entity = broker._queues.get(path)
+        if entity is None:
+            return partial(self._bring_back, path)
+        if fault.kind is Kind.FULL:
+            entity.quota_bytes = 0
+            return partial(setattr, entity, "quota_bytes", None)
+        self._set_status(path, EntityStatus.DISABLED)
+        return partial(self._set_status, path, EntityStatus.ACTIVE)
+
+    def _bring_back(self, path: str) -> None:
+        if path not in self.sites[PRIMARY].broker._queues:
+            self._create_destination(path)
+
+    def _set_status(self, path: str, status: EntityStatus) -> None:
+        from dataclasses import replace
+
+        broker = self.sites[PRIMARY].broker
+        if path in broker._queues:
+            broker.update_queue(replace(broker._queues[path].description, status=status))
+
+
+@lru_cache(20_000)
+def _parsed(message_id: str, destination: str, size: int, session: str | None) -> BrokeredMessage:
+    """The message as it is in the backlog. Many incidents have the same ones, and parsing costs as much as a run."""
+    properties = properties_bytes(Properties(message_id=message_id, group_id=session))
+    return BrokeredMessage.parse(to_backlog(properties + data_section(b"x" * size), destination))
+
+
+def run(incident: Incident, trace: Callable[[str], None] | None = None) -> World:
+    """Runs an incident; raises `Violation` if a promise is broken."""
+    world = World(incident, trace)
+    world.run()
+    return world
+
+
+__all__ = ["Violation", "World", "run"]
