@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from tests.support.waiting import eventually
 pytestmark = [pytest.mark.timeout(600)]
 
 MESSAGES = 3000
+COUNTED = re.compile(r'"received": ?[1-9]')
 WINDOW = 4000
 """The messages that a slot may have in hand: no more can arrive twice."""
 
@@ -55,10 +57,14 @@ def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: 
     check(pair)
 
 
-def test_a_drain_whose_driver_is_killed_can_be_started_again(pair: EmulatedPair) -> None:
+def test_a_drain_whose_driver_is_killed_can_be_started_again_and_the_report_does_not_claim_to_be_complete(
+    pair: EmulatedPair,
+) -> None:  # X7, D17
     pair.put([aliased(number, "orders") for number in range(MESSAGES)])
     drain = pair.drain("--json", "--rate", "300")
     eventually(lambda: drain.progress().get("moved", 0) > 200, what=lambda: drain.said)
+    on_record = pair.folder / "ledger" / "open"
+    eventually(lambda: any(COUNTED.search(file.read_text()) for file in on_record.glob("*.progress")))
     children = [pid for pid, _ in drain.descendants()]
     drain.process.kill()
     drain.process.wait()
@@ -67,6 +73,12 @@ def test_a_drain_whose_driver_is_killed_can_be_started_again(pair: EmulatedPair)
     code, result = pair.drained()
     assert code == 0, result
     check(pair)
+    report = pair.start("report", "-c", str(pair.config()), "--json")
+    code, out = report.end(150)
+    (cut_off,) = json.loads(out)["open_jobs"]
+    assert cut_off["queues"][0]["received"] > 0
+    assert code == 1, report.said
+    assert "Every receipt is accounted for" not in out
 
 
 def test_a_drain_beside_a_running_worker_moves_every_message_once(pair: EmulatedPair) -> None:  # X1
