@@ -117,8 +117,8 @@ def latencies(place: Place, queues: list[str], load: str, count: int, rng: rando
         for number in range(count):
             time.sleep(rng.uniform(0, 10))
             with away.get_queue_sender(idle[number % len(idle)]) as sender:
+                began = time.monotonic()
                 sender.send_messages(_aliased(LONE))
-            began = time.monotonic()
             messages = receiver.receive_messages(1, max_wait_time=WITHIN)
             found.append(time.monotonic() - began)
             if not messages:
