@@ -222,6 +222,19 @@ class PrimaryFull(Scenario):
         assert summary is None or summary.left > 0
 
 
+class DestinationCutsTheConnection(EmulatorFault):
+    """Whatever is sent to one destination costs the connection of all. It is found, and waits alone."""
+
+    number, title = 29, "a destination whose sends cut the connection"
+    side, fault = PRIMARY, {"action": "drop", "operation": "send", "entity": ORDERS}
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return super().has_taken_effect(running) and "destination orders backs off" in running.said
+
+    def extra_duplicates(self) -> int:
+        return 3 * WINDOW  # what was in flight at the first losses
+
+
 class DestinationMissing(Scenario):
     """The messages wait, and arrive when the entity is created."""
 
