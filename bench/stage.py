@@ -108,10 +108,14 @@ def queue(name: str, **more: Any) -> dict[str, Any]:
 
 @contextmanager
 def emulator(
-    destinations: Iterable[str], backlog: Iterable[str] = (QUEUE,), kind: str = "queues", tls: bool = False
+    destinations: Iterable[str],
+    backlog: Iterable[str] = (QUEUE,),
+    kind: str = "queues",
+    tls: bool = False,
+    lock: str = "5m",
 ) -> Iterator[Place]:
     """Two new namespaces in their own process."""
-    backlogs = [queue(name, max_delivery_count=2147483647, lock_duration="5m") for name in backlog]
+    backlogs = [queue(name, max_delivery_count=2147483647, lock_duration=lock) for name in backlog]
     ports = {"amqp_port": 0, "http_port": 0}
     namespaces = [
         {"name": "contoso", **ports, kind: [queue(name) for name in destinations]},

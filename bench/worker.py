@@ -147,7 +147,7 @@ class Outage:
 
 def outage(what: str, count: int, seconds: float, folder: Path) -> Outage:
     queues = backlog_queues(10)
-    with emulator(DESTINATIONS, queues) as place, worker(place, folder, len(queues)):
+    with emulator(DESTINATIONS, queues, lock="1m") as place, worker(place, folder, len(queues)):
         destination = BUSY if what == "primary away" else STUCK
         if what == "primary away":
             control(place.primary_http, "PUT", "outage", {"kind": "refuse"})
@@ -182,7 +182,7 @@ def main(messages: int, sizes: tuple[int, ...], seconds: float, waiting: int, se
     lone = Table(title=f"A lone message in an idle queue, {messages} of each, in seconds")
     for heading in ("queues", "beside", "p50", "p99", "max"):
         lone.add_column(heading, justify="left" if heading == "beside" else "right")
-    for size in sizes:
+    for size in sizes if messages else ():
         queues = backlog_queues(size)
         for load in LOADS:
             with (
