@@ -187,11 +187,12 @@ class Slot:
     def _serve(self, handed: HandOver) -> None:
         if handed.number <= self._taken_up.get(handed.queue, 0) or not self._pump.accepting:
             return
-        self._taken_up[handed.queue] = handed.number
         # How long destinations take to answer is counted for the whole slot: it is kept with its first queue.
         send = Durations() if self._stats else self._pump.destinations.send_times
         self._stats.setdefault(handed.queue, Stats(send=send))
         self._pump.serve(handed.queue, most_left=handed.most_left)
+        # Last: the reporter's thread must not report the end of the service before as that of this one.
+        self._taken_up[handed.queue] = handed.number
 
     # --- outcomes and reports ------------------------------------------------------------------------------------
 
@@ -223,7 +224,7 @@ class Slot:
     def _queue_report(self, queue: QueueTransfer) -> QueueReport:
         return QueueReport(
             queue=queue.queue,
-            number=self._taken_up[queue.queue],
+            number=self._taken_up.get(queue.queue, 0),
             is_served=queue.is_served,
             ended=queue.ended,
             counters=queue.counters.counters(),

@@ -144,6 +144,12 @@ class Intake:
             self._again_at = now + self._backoff.pause(now - self._opened_at)
         return receiver
 
+    def close(self) -> None:
+        """Closes the link, because the service of the queue has ended. A link that worked needs no pause afterwards."""
+        receiver, self._receiver, self._listening_since = self._receiver, None, None
+        if receiver is not None:
+            receiver.close()
+
     def _wait(self, error: Waits) -> None:
         log.warning("%s cannot be received from: %s Next try in %.0f s", self._path, error, error.retry_after)
         self.trouble = error

@@ -19,6 +19,10 @@ PERMANENT: frozenset[type[SyphonError]] = frozenset((MessageTooLarge, NotAllowed
 """The errors after which a message is dead-lettered (S4), unless the operator configures others. Messages for a
 destination that is missing or disabled wait: the sender failed over because of exactly that."""
 
+MOST_QUEUES = 80
+"""Queues that one pump serves, at most. A connection has 256 links: one for each queue to receive from, and two more
+where locks are renewed over the queue's management node."""
+
 
 @dataclass(frozen=True, slots=True)
 class PumpOptions:

@@ -115,9 +115,7 @@ class QueueTransfer:
             forwarded = transfer is not None and transfer.forwarded_at is not None
             result = Result.FORWARDED if forwarded else Result.LEFT
             self.unsettled.finish(arrival, result, "The pump ended before it was settled.", forwarded)
-        link = self.intake.detach()
-        if link is not None:
-            link.close()
+        self.intake.close()
         self.locks.close()
         self.is_served = False
 

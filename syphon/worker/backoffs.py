@@ -55,17 +55,22 @@ class Backoffs:
         self._until: dict[str, tuple[float, DestinationBackoff]] = {}
         self._lock = threading.Lock()
 
-    def learn(self, found: Iterable[DestinationBackoff], again: bool = False) -> None:
+    def learn(self, found: Iterable[DestinationBackoff]) -> None:
         """Remembers back-offs that a slot has reported. Logs those that are new.
 
-        `again`: the slot was to try destinations whose back-off was over, and moved nothing. Each failure in a row
-        doubles the pause (S9), and a new slot does not know of the failures before it.
+        Each failure in a row doubles the pause (S9), and a new slot does not know of the failures before it. So a
+        failure after the end of a back-off counts as the next one, unless the destination has worked in between
+        (`forget`).
         """
         for reported in found:
+            if reported.seconds <= 0:
+                continue  # it is over
             with self._lock:
+                now = self._now()
                 known = self._until.get(EntityPath.of(reported.path).key)
-                destination = _next_failure(known[1], reported) if again and known is not None else reported
-                until = self._now() + destination.seconds
+                is_next = known is not None and known[0] <= now
+                destination = _next_failure(known[1], reported) if known is not None and is_next else reported
+                until = now + destination.seconds
                 if known is None or until > known[0]:
                     self._until[EntityPath.of(destination.path).key] = until, destination
                 if len(self._until) > MOST_REMEMBERED:
@@ -95,7 +100,7 @@ class Backoffs:
             return tuple(known._replace(seconds=max(0.0, until - moment)) for until, known in self._until.values())
 
     def forget(self, path: str) -> None:
-        """Lets the next slot try a destination again."""
+        """The destination has accepted a message."""
         with self._lock:
             self._until.pop(EntityPath.of(path).key, None)
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from syphon.bus import SideFault
-from syphon.model import Counters, SyphonError, plural
+from syphon.model import Counters, EntityPath, SyphonError, plural
 from syphon.spark import HandOver, JobResult, QueueReport, SlotControl, SlotReport, new_job
-from syphon.transfer import DestinationBackoff, Ended, Ring
+from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring
 
 from .backoffs import Backoffs
 from .slot_budget import SlotBudget
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY, LONGEST_RETRY = 2.0, 120.0
 """Seconds between tries while something fails: they double from the first to the longest."""
-MOST_QUEUES = 200
-"""Queues that one slot serves, at most: the service limits the links of a connection."""
+STARTS_WITHIN = 5.0
+"""Seconds in which a slot that has a place reports for the first time."""
 SHORT_LEASE = 10.0
 """Seconds after which a slot makes room if another pair has none."""
 MOST_LEFT = {Ring.NEW: 200, Ring.TRY: 1, Ring.MIXED: None}
@@ -60,21 +60,19 @@ class RunningSlot:
     """A job with one slot that runs."""
 
     job: str
+    started_at: float
     queues: dict[str, HandOver]
     """The queues that it was handed and has not reported as ended."""
     began_at: float | None = None
     """When it first reported."""
     report: SlotReport | None = None
     is_leaving: bool = False
+    misses_primary: bool = False
+    """It could not reach the primary: it gets no queue until it has."""
     successor: RunningSlot | None = None
     """The slot that takes over its queues. It stops when the successor serves them."""
     before: dict[str, Counters] = field(default_factory=dict)
     """What it had counted for a queue when the queue was handed to it."""
-
-    @property
-    def tries(self) -> set[str]:
-        """The queues whose destinations it tries with one message, after a back-off."""
-        return {handed.queue for handed in self.queues.values() if handed.most_left == MOST_LEFT[Ring.TRY]}
 
     @property
     def has_room(self) -> bool:
@@ -84,6 +82,7 @@ class RunningSlot:
             and report.is_accepting
             and not report.is_saturated
             and not self.is_leaving
+            and not self.misses_primary
             and len(self.queues) < MOST_QUEUES
         )
 
@@ -189,33 +188,43 @@ class Dispatcher:
         slot.report = report
         if slot.began_at is None:
             slot.began_at = self._now()
-        if not slot.tries:
-            self._backoffs.learn(report.backing_off)
+        self._learn(report)
         if report.is_primary_connected:
+            slot.misses_primary = False
             self._listening.reached_primary()
         for handed in list(slot.queues.values()):
             found = report.of(handed.queue)
             if found is not None and found.number >= handed.number:
-                if not found.is_served:
+                # Without a reason the attempt has died, and the job ends with an error or tries again.
+                if not found.is_served and (found.ended is not None or found.error):
                     self._service_ended(slot, found)
             elif not report.is_accepting:
                 self._take_back(slot, handed.queue)  # it came too late for this slot
                 self.queues[handed.queue].ring = Ring.NEW
 
+    def _learn(self, report: SlotReport) -> None:
+        """Remembers which destinations back off, and that the others which took a message have worked."""
+        failing = {EntityPath.of(known.path).key for known in report.backing_off}
+        for known in self._backoffs.known():
+            key = EntityPath.of(known.path).key
+            stats = (queue.stats.destinations.get(key) for queue in report.queues)
+            if key not in failing and any(found is not None and found.forwarded for found in stats):
+                self._backoffs.forget(known.path)
+        self._backoffs.learn(report.backing_off)
+
     def _service_ended(self, slot: RunningSlot, report: QueueReport) -> None:
         """A slot has ended the service of a queue: it listens to the queue again, or another slot goes on."""
         work = self.queues[report.queue]
-        if report.queue in slot.tries and slot.report is not None:
-            # A new slot does not know how often the destination has failed before.
-            self._backoffs.learn(slot.report.backing_off, again=report.ended is Ended.BACKING_OFF)
         self._take_back(slot, report.queue)
         if report.error:
-            self._fail(work, report.error)
+            if not work.is_working:
+                self._fail(work, report.error)
             return
         work.retry, work.trouble = FIRST_RETRY, ""
         if work.is_working:
             return
         if report.ended is Ended.PRIMARY_AWAY:
+            slot.misses_primary = True
             self._listening.missed_primary()
             work.arm_at = self._now() + FIRST_RETRY
         elif report.ended is Ended.LEASE or (slot.is_leaving and report.ended is Ended.STOPPED):
@@ -249,14 +258,18 @@ class Dispatcher:
         if not waiting:
             self._budget.withdraw(self._pair)
             return
-        if any(slot.report is None for slot in self._slots.values()):
-            return  # a slot that is being started takes them in a moment
+        if any(self._is_starting(slot) for slot in self._slots.values()):
+            return  # it takes them in a moment
         slot = self._slot_with_room()
         if slot is not None:
             for work in waiting[: MOST_QUEUES - len(slot.queues)]:
                 self._hand_over(slot, work)
         elif self._start(waiting[:MOST_QUEUES]) is None and not self._slots:
             self._budget.ask(self._pair)
+
+    def _is_starting(self, slot: RunningSlot) -> bool:
+        """Whether a slot will report in a moment. If it takes longer, Spark has no place for it now."""
+        return slot.report is None and self._now() - slot.started_at < STARTS_WITHIN
 
     def _wants_a_slot(self, work: QueueWork) -> bool:
         if work.ring is not None and work.slots:
@@ -293,7 +306,7 @@ class Dispatcher:
             return None
         handed = {work.name: self._next_hand_over(work) for work in works}
         job = new_job()
-        slot = self._slots[job] = RunningSlot(job, dict(handed))
+        slot = self._slots[job] = RunningSlot(job, self._now(), dict(handed))
         known = self._backoffs.now()
 
         def run() -> None:
@@ -329,7 +342,7 @@ class Dispatcher:
 
     def _is_taken_over(self, slot: RunningSlot) -> bool:
         successor = slot.successor
-        return successor is not None and (successor.report is not None or successor.job not in self._slots)
+        return successor is not None and (successor.job not in self._slots or not self._is_starting(successor))
 
     def _replace(self, slot: RunningSlot) -> None:
         """Ends a slot. Another one takes over its queues first, if one may start."""
@@ -355,9 +368,9 @@ class Dispatcher:
         self._log(result)
         if result.fault is not None:
             self._listening.fault(result.fault)
-        last = slot.report = result.reports[-1] if result.reports else None
-        if not slot.tries:
-            self._backoffs.learn(result.backing_off)
+        last = result.reports[-1] if result.reports else None
+        if last is not None:
+            self._learn(last)
         for handed in list(slot.queues.values()):
             found = last.of(handed.queue) if last is not None else None
             if result.error:

@@ -162,9 +162,7 @@ class Drain:
     def _count_cut_off(self) -> None:
         """Adds the last reports of slots whose jobs were cut off: what they had moved has moved."""
         for queue in self.queues:
-            attempts = self._live(queue)
-            queue.totals = queue.totals.with_ended(attempts)
-            queue.fault = queue.fault or next((each.slot.fault for each in attempts if each.slot.fault), None)
+            queue.cut_off(self._live(queue))
 
     def stop(self) -> None:
         """Takes no more messages, and finishes those in hand. Safe in a signal handler."""

@@ -12,6 +12,7 @@ from syphon.bus import Peeked, SideFault
 from syphon.config import PairSettings
 from syphon.model import DestinationDisabled, DestinationMissing, EntityPath, Faulted, SyphonError
 from syphon.spark import HandOver, JobResult, Jobs
+from syphon.transfer import MOST_QUEUES
 
 from .backoffs import Backoffs
 from .message_counts import EmptinessCheck
@@ -101,7 +102,7 @@ class PairDrain:
             if result.fault is not None:
                 return self._fail(result.fault)
             for queue in self.open_queues:
-                if queue.is_stuck or (not result.counters.moved and self._only_waits(queue)):
+                if (queue.tries and queue.is_stuck) or (not result.counters.moved and self._only_waits(queue)):
                     queue.end(DrainState.STUCK)
             if not result.has_more:
                 self._rest(result)
@@ -125,14 +126,16 @@ class PairDrain:
         return False
 
     def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
-        for queue in self.open_queues:
+        served = sorted(self.open_queues, key=lambda queue: queue.tries)[:MOST_QUEUES]
+        for queue in served:
             queue.state = DrainState.MOVING
-        queues = [HandOver(queue=queue.queue) for queue in self.open_queues]
+            queue.tries += 1
+        queues = [HandOver(queue=queue.queue) for queue in served]
         count = self._slots(jobs.most_slots) if share.most is None else 1
         options = [self._options.pump_options(self.pair, share.most)] * count
         result = jobs.run(self.pair, queues, options, self.backoffs.now(), self._options.rate)
         self.backoffs.learn(result.backing_off)
-        for queue in self.open_queues:
+        for queue in served:
             queue.note(result)
         share.used = result.counters.moved
         return result

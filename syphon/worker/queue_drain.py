@@ -7,6 +7,7 @@ shows but a job does not receive is locked by another receiver: the drain waits 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +16,7 @@ from syphon.backlog import Ttl, destination_of, stamps_of
 from syphon.bus import Peeked, SideFault
 from syphon.config import PairSettings
 from syphon.model import DestinationMissing, MessageFilter, SyphonError
-from syphon.spark import JobResult, Totals
+from syphon.spark import JobResult, QueueAttempt, Totals
 from syphon.transfer import PumpOptions
 
 from .backoffs import Backoffs
@@ -94,7 +95,11 @@ class QueueDrain:
         self.fault: SideFault | None = None
         self.moved_at = time.monotonic()
         """When a message of it last moved."""
+        self.tries = 0
+        """How many jobs have served it."""
         self._options = options
+        self._is_cut_off = False
+        self._counting = threading.Lock()
 
     @property
     def is_stuck(self) -> bool:
@@ -130,10 +135,20 @@ class QueueDrain:
     def note(self, result: JobResult) -> None:
         """Takes in what a job did with this queue."""
         attempts = result.attempts(self.queue)
-        self.totals = self.totals.with_ended(attempts)
+        with self._counting:
+            if self._is_cut_off:
+                return
+            self.totals = self.totals.with_ended(attempts)
         self.error = result.error_of(self.queue)
         if any(attempt.queue.counters.moved for attempt in attempts):
             self.moved_at = time.monotonic()
+
+    def cut_off(self, attempts: list[QueueAttempt]) -> None:
+        """Counts what a job had done that runs on when the drain must end: what it had moved has moved."""
+        with self._counting:
+            self._is_cut_off = True
+            self.totals = self.totals.with_ended(attempts)
+        self.fault = self.fault or next((each.slot.fault for each in attempts if each.slot.fault), None)
 
     def count_rest(self, emptiness: EmptinessCheck) -> None:
         """Counts the messages that are left, after the drain has ended. An empty queue has been counted already."""

@@ -90,12 +90,13 @@ def test_each_try_that_fails_doubles_the_pause_although_a_new_slot_begins_with_t
     pauses = []
     for _ in range(6):
         now[0] += backoffs.now()[0].seconds
-        backoffs.learn([waits("orders")], again=True)
+        backoffs.learn([waits("orders")])
         pauses.append(backoffs.now()[0].seconds)
     assert pauses == [20, 40, 80, 120, 120, 120]
     now[0] += 120
-    backoffs.learn([waits("orders")])  # it has worked in between
+    backoffs.forget("orders")  # it has worked in between
+    backoffs.learn([waits("orders")])
     assert backoffs.now()[0].seconds == 10
     now[0] += 10
-    backoffs.learn([waits("orders")._replace(failures=5, seconds=100)], again=True)  # a slot that has counted them
+    backoffs.learn([waits("orders")._replace(failures=5, seconds=100)])  # a slot that has counted them
     assert backoffs.now()[0][1:5] == (100, "full", 1, 5)

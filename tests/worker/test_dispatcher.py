@@ -9,13 +9,14 @@ import pytest
 
 from syphon.bus import SideFault
 from syphon.model.outcome import Counters
+from syphon.model.stats import DestinationStats, Stats
 from syphon.spark.control_protocol import HandOver, QueueReport, SlotOrder, SlotReport
 from syphon.spark.jobs import JobResult
 from syphon.spark.jvm_watch import SparkLost
 from syphon.spark.slot_control import SlotControl
 from syphon.transfer import DestinationBackoff, Ended, Ring
 from syphon.worker.backoffs import Backoffs
-from syphon.worker.dispatcher import FIRST_RETRY, SHORT_LEASE, Dispatcher
+from syphon.worker.dispatcher import FIRST_RETRY, SHORT_LEASE, STARTS_WITHIN, Dispatcher
 from syphon.worker.slot_budget import SlotBudget
 
 QUEUES = tuple(f"contoso/x-servicebus-transfer/{number}" for number in range(4))
@@ -219,13 +220,55 @@ def test_each_try_of_a_dead_destination_that_fails_doubles_the_pause(scene: Scen
     pauses = []
     for _ in range(3):
         scene.passes(scene.backoffs.now()[0].seconds)
-        scene.rings(FIRST, ring=Ring.TRY)
+        scene.rings(*QUEUES, ring=Ring.TRY)  # its messages are in all queues: it is one failure all the same
         scene.jobs[0].reports(backing_off=full)  # a new slot, for which it is the first failure
-        assert scene.backoffs.now() == ()
-        scene.jobs[0].ends_service(FIRST, Ended.BACKING_OFF, left=1, backing_off=full)
+        for queue in QUEUES:
+            scene.jobs[0].ends_service(queue, Ended.BACKING_OFF, left=1, backing_off=full)
         scene.jobs[0].ends(backing_off=full)
         pauses.append(scene.backoffs.now()[0].seconds)
     assert pauses == [60, 120, 120]
+
+
+def test_a_destination_that_has_worked_begins_with_the_shortest_pause_again(scene: Scene) -> None:  # S9
+    full = (DestinationBackoff("orders", 30.0, "is full", 1),)
+    scene.rings(FIRST)
+    scene.jobs[0].reports(backing_off=full)
+    scene.passes(30)
+    worked = Stats(destinations={"orders": DestinationStats("orders", forwarded=1)})
+    scene.jobs[0].reports(queues=(QueueReport(queue=FIRST, number=1, stats=worked),))
+    scene.jobs[0].reports(backing_off=full)
+    assert scene.backoffs.now()[0].seconds == 30
+
+
+def test_an_attempt_that_died_is_no_end_of_its_services(scene: Scene) -> None:
+    scene.rings(FIRST)
+    scene.jobs[0].reports()
+    scene.jobs[0].reports(queues=(QueueReport(queue=FIRST, number=1, is_served=False),))
+    assert scene.listening.armed == []
+    scene.jobs[0].ends(error="Spark gave up a job")
+    assert scene.dispatcher.queues[FIRST].trouble == "Spark gave up a job"
+
+
+def test_a_slot_that_misses_the_primary_gets_no_queue_until_it_has_reached_it(scene: Scene) -> None:  # D16
+    scene.rings(FIRST, SECOND)
+    (job,) = scene.jobs
+    job.reports()
+    job.ends_service(FIRST, Ended.PRIMARY_AWAY)
+    scene.rings(FIRST)
+    assert len(scene.jobs) == 2
+    scene.rings(THIRD)
+    scene.jobs[1].reports()
+    assert sorted(scene.jobs[1].orders) == [FIRST, THIRD]
+
+
+def test_a_slot_that_spark_has_no_place_for_holds_up_no_queue(scene: Scene) -> None:
+    scene.rings(FIRST)
+    scene.jobs[0].reports()
+    scene.passes(LEASE + 1)  # its successor has been started, and does not report
+    scene.rings(SECOND)
+    assert SECOND not in scene.jobs[0].orders
+    scene.passes(STARTS_WITHIN)
+    assert scene.jobs[0].is_told_to_stop  # its place is free then
 
 
 def test_a_second_slot_starts_only_when_every_slot_is_saturated(scene: Scene) -> None:  # D15
