@@ -1,4 +1,4 @@
-"""Run and drain: pairs at work, their listeners and queue workers, pauses, and how it all ends."""
+"""Run and drain: pairs at work, their listeners and dispatchers, pauses, and how it all ends."""
 
 from __future__ import annotations
 
