@@ -99,7 +99,9 @@ class Replay(Pump):
         """Why the dead letters could not be received, if that ended the replay."""
         self._news_at = now()
         """When a dead letter last arrived that had not been seen before, or one was last in hand."""
-        self._letters = DeadLetters(queue, dead_letter_path(queue), secondary, options, self._record, self.traces, now)
+        self._letters = DeadLetters(
+            queue, dead_letter_path(queue), secondary, options, self._record, self.traces, now, wall_clock
+        )
         self.serve(queue)
 
     def replay(self, on_turn: Callable[[ReplayResult], None] = lambda _: None) -> ReplayResult:

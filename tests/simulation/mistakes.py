@@ -13,7 +13,6 @@ from typing import Any
 from syphon.bus import LinkState, Namespace, RawSender, Sent
 from syphon.bus.frame_socket import FrameSocket
 from syphon.model import Result, SyphonError
-from syphon.transfer import destination as destination_module
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import Breaker, State
 from syphon.transfer.destination import Destination, SendResults
@@ -236,10 +235,4 @@ def drops_the_first_part_of_a_frame_that_arrives_in_two() -> Iterator[None]:
         self._rest = b""
 
     with replaced(FrameSocket, "_split", split):
-        yield
-
-
-@mistake
-def waits_for_ever_for_an_answer() -> Iterator[None]:
-    with replaced(destination_module, "ANSWER_WITHIN", math.inf):
         yield
