@@ -3,7 +3,7 @@
 One process writes the ledger of a worker that ran ten thousand jobs of fifty messages over five days, as a worker does
 it: each job is put on record, closed, and its small files are merged. Then the report reads it,
 first in a new Spark session, then once more. With `--drains`
-each job has a writer of its own, as ten thousand drains have: then nobody merges.
+each job has its own writer, as each drain has. Such files are never merged.
 """
 
 from __future__ import annotations

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from syphon.cost import Charge, Prices
+    from syphon.cost import Charge, DeadDestination, Prices, PricingTier
+
+BELL = "receive by a doorbell"
 
 
 @click.command(short_help="Estimate what an idle month and a drain cost.")
@@ -83,19 +85,7 @@ def cost(
       syphon cost --tier premium --units 2
       syphon cost --prices our-prices.yaml --json
     """
-    from syphon.cost import (
-        BILLED_OPERATIONS,
-        LIST_PRICES,
-        PricingTier,
-        charge_of,
-        dead_destination,
-        drain_cost,
-        drain_operations,
-        idle_cost,
-        load_prices,
-        namespace_cost,
-        ring_receives,
-    )
+    from syphon.cost import LIST_PRICES, PricingTier, load_prices
     from syphon.yaml_settings import SettingsError
 
     file = price_file or LIST_PRICES
@@ -104,79 +94,168 @@ def cost(
     except SettingsError as error:
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.CONFIG) from None
-    level = PricingTier(tier)
-    base = namespace_cost(days, prices, level, units)
-    idle = idle_cost(queues, days, prices, level, workers=workers)
-    rung = min(messages or 0, queues) if rings is None else rings
-    bells = ring_receives(rung, message_bytes, workers)
-    drain = None if messages is None else drain_cost(messages, prices, level, message_bytes, bells)
-    share = drain_operations(messages or 0, message_bytes) // len(BILLED_OPERATIONS)
-    waiting = queues if messages is None else messages
-    dead = None if outage is None else dead_destination(queues, waiting, outage, workers)
-    silence = None if dead is None else charge_of(dead.operations, prices, level)
+    inputs = CostInputs(queues, days, workers, messages, rings, message_bytes, outage, PricingTier(tier), units)
+    estimate = _estimate(inputs, prices)
     if as_json:
-        result = {
-            "prices": {"as_of": prices.as_of, "currency": prices.currency, "file": str(file)},
-            "tier": tier,
-            "namespace": round(base, 4),
-            "idle": {"queues": queues, "days": days, "workers": workers, **asdict(idle)},
-            "drain": None
-            if drain is None
-            else {
-                "messages": messages,
-                "message_bytes": message_bytes,
-                **asdict(drain),
-                "rings": rung,
-                "shares": [
-                    *({**asdict(each), "operations": share} for each in BILLED_OPERATIONS),
-                    {"what": BELL, "whose": "syphon", "operations": bells},
-                ],
-            },
-            "outage": None
-            if dead is None or silence is None
-            else {
-                "hours": outage,
-                "messages": waiting,
-                "primary_away": asdict(charge_of(0, prices, level)),
-                "dead_destination": {**asdict(silence), **asdict(dead)},
-            },
-        }
-        click.echo(json.dumps(result, indent=2))
+        sources = {"as_of": prices.as_of, "currency": prices.currency, "file": str(file)}
+        click.echo(json.dumps({"prices": sources, **_as_json(inputs, estimate)}, indent=2))
         return
     whose = "List prices" if price_file is None else f"Prices of {file}"
     click.echo(f"{whose} as of {prices.as_of}, {tier.capitalize()} tier. Check yours: {prices.source or file}\n")
-    each = "" if workers == 1 else f", {workers} workers"
-    _title(f"Idle for {days} days: {queues} backlog queues{each}, a receive of 15 minutes at a time")
-    _show(idle, prices, level)
-    if drain is not None:
-        _title(f"\nThe transfer of {messages:,} messages")
-        _show(drain, prices, level)
-        for operation in BILLED_OPERATIONS:
-            click.echo(f"  {share:>15,}  {operation.what:<26}the {operation.whose}'s")
-        if bells:
-            click.echo(f"  {bells:>15,}  {BELL:<26}the syphon's, once for each ring")
-        click.echo("  The sender and the receiver would pay their shares without an outage, too.")
-    if dead is not None and silence is not None:
-        _title(f"\nThe primary is out of reach for {outage:g} hours")
-        click.echo(f"  {0:>15,}  operations: nothing is received until it is back")
-        _title(f"\nOne destination takes nothing for {outage:g} hours, {waiting:,} messages wait for it")
-        _show(silence, prices, level)
-        for number, what in (
-            (dead.first_receives, "receives, until every worker knows"),
-            (dead.browse_peeks, "peeks, to look through the queues once"),
-            (dead.peeks, "peeks, to find newcomers"),
-            (2 * dead.tries, "receives and sends, to try the destination with one message"),
-        ):
-            click.echo(f"  {number:>15,}  {what}")
+    _show_idle(inputs, estimate, prices)
+    _show_drain(inputs, estimate, prices)
+    _show_outage(inputs, estimate, prices)
+    _show_namespaces(inputs, estimate, prices)
+
+
+class CostInputs(NamedTuple):
+    """What is to be estimated."""
+
+    queues: int
+    days: int
+    workers: int
+    messages: int | None
+    rings: int | None
+    message_bytes: int
+    outage: float | None
+    tier: PricingTier
+    units: int
+
+    @property
+    def rung(self) -> int:
+        """How often a message comes to a quiet queue."""
+        return min(self.messages or 0, self.queues) if self.rings is None else self.rings
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait through an outage."""
+        return self.queues if self.messages is None else self.messages
+
+
+class Estimate(NamedTuple):
+    """What it costs."""
+
+    namespace: float
+    idle: Charge
+    drain: Charge | None
+    share: int
+    """The operations of one of the four parties to a drain."""
+    bells: int
+    """The receives of doorbells in a drain."""
+    dead: DeadDestination | None
+    """What waiting for one destination takes, if there is an outage."""
+    silence: Charge | None
+    """What that costs."""
+    away: Charge | None
+    """What the absence of the primary costs, if there is an outage."""
+
+
+def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
+    from syphon.cost import (
+        BILLED_OPERATIONS,
+        charge_of,
+        dead_destination,
+        drain_cost,
+        drain_operations,
+        idle_cost,
+        namespace_cost,
+        ring_receives,
+    )
+
+    bells = ring_receives(inputs.rung, inputs.message_bytes, inputs.workers)
+    dead = (
+        None
+        if inputs.outage is None
+        else dead_destination(inputs.queues, inputs.waiting, inputs.outage, inputs.workers)
+    )
+    return Estimate(
+        namespace=namespace_cost(inputs.days, prices, inputs.tier, inputs.units),
+        idle=idle_cost(inputs.queues, inputs.days, prices, inputs.tier, workers=inputs.workers),
+        drain=None
+        if inputs.messages is None
+        else drain_cost(inputs.messages, prices, inputs.tier, inputs.message_bytes, bells),
+        share=drain_operations(inputs.messages or 0, inputs.message_bytes) // len(BILLED_OPERATIONS),
+        bells=bells,
+        dead=dead,
+        silence=None if dead is None else charge_of(dead.operations, prices, inputs.tier),
+        away=None if dead is None else charge_of(0, prices, inputs.tier),
+    )
+
+
+def _as_json(inputs: CostInputs, estimate: Estimate) -> dict[str, Any]:
+    from syphon.cost import BILLED_OPERATIONS
+
+    drain = outage = None
+    if estimate.drain is not None:
+        shares = [{**asdict(each), "operations": estimate.share} for each in BILLED_OPERATIONS]
+        drain = {
+            "messages": inputs.messages,
+            "message_bytes": inputs.message_bytes,
+            **asdict(estimate.drain),
+            "rings": inputs.rung,
+            "shares": [*shares, {"what": BELL, "whose": "syphon", "operations": estimate.bells}],
+        }
+    if estimate.dead is not None and estimate.silence is not None and estimate.away is not None:
+        outage = {
+            "hours": inputs.outage,
+            "messages": inputs.waiting,
+            "primary_away": asdict(estimate.away),
+            "dead_destination": {**asdict(estimate.silence), **asdict(estimate.dead)},
+        }
+    return {
+        "tier": inputs.tier.value,
+        "namespace": round(estimate.namespace, 4),
+        "idle": {"queues": inputs.queues, "days": inputs.days, "workers": inputs.workers, **asdict(estimate.idle)},
+        "drain": drain,
+        "outage": outage,
+    }
+
+
+def _show_idle(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
+    each = "" if inputs.workers == 1 else f", {inputs.workers} workers"
+    _title(f"Idle for {inputs.days} days: {inputs.queues} backlog queues{each}, a receive of 15 minutes at a time")
+    _show(estimate.idle, prices, inputs.tier)
+
+
+def _show_drain(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
+    from syphon.cost import BILLED_OPERATIONS
+
+    if estimate.drain is None:
+        return
+    _title(f"\nThe transfer of {inputs.messages:,} messages")
+    _show(estimate.drain, prices, inputs.tier)
+    for operation in BILLED_OPERATIONS:
+        click.echo(f"  {estimate.share:>15,}  {operation.what:<26}the {operation.whose}'s")
+    if estimate.bells:
+        click.echo(f"  {estimate.bells:>15,}  {BELL:<26}the syphon's, once for each ring")
+    click.echo("  The sender and the receiver would pay their shares without an outage, too.")
+
+
+def _show_outage(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
+    dead, hours = estimate.dead, inputs.outage
+    if dead is None or estimate.silence is None:
+        return
+    _title(f"\nThe primary is out of reach for {hours:g} hours")
+    click.echo(f"  {0:>15,}  operations: nothing is received until it is back")
+    _title(f"\nOne destination takes nothing for {hours:g} hours, {inputs.waiting:,} messages wait for it")
+    _show(estimate.silence, prices, inputs.tier)
+    for number, what in (
+        (dead.first_receives, "receives, until every worker knows"),
+        (dead.browse_peeks, "peeks, to look through the queues once"),
+        (dead.peeks, "peeks, to find newcomers"),
+        (2 * dead.tries, "receives and sends, to try the destination with one message"),
+    ):
+        click.echo(f"  {number:>15,}  {what}")
+
+
+def _show_namespaces(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
     _title("\nThe namespaces themselves")
-    if level is PricingTier.PREMIUM:
-        what = f"{units} messaging unit{'s'[: units != 1]} for {days} days; twice that for primary and secondary"
+    if inputs.tier == "premium":
+        what = f"{inputs.units} messaging unit{'s'[: inputs.units != 1]} for {inputs.days} days; "
+        what += "twice that for primary and secondary"
     else:
         what = f"a month, once per subscription, {prices.standard.included_operations:,} operations included"
-    click.echo(f"  {base:>11,.2f} {prices.currency}  {what}")
-
-
-BELL = "receive by a doorbell"
+    click.echo(f"  {estimate.namespace:>11,.2f} {prices.currency}  {what}")
 
 
 def _title(text: str) -> None:

@@ -17,7 +17,7 @@ from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import QueueName
 from syphon.bus import HANDSHAKE_WITHIN, NOTICING_PAUSE, Connection, Namespace, Pair, SideFault
-from syphon.model import Faulted, MessageTooLarge, NotAllowedByEntity, Outcome, Result, SyphonError
+from syphon.model import Faulted, Outcome, Result, SyphonError
 from syphon.transfer import Listener, Pump, PumpOptions
 
 log = logging.getLogger(__name__)
@@ -26,9 +26,8 @@ TURN = 0.2
 """Seconds between looks at the listener while no queue has messages."""
 REST = 5.0
 """Seconds of rest after a queue could not be received from."""
-OPTIONS = PumpOptions(quiet=1.0, lease=20.0, grace=4.0, permanent=frozenset({MessageTooLarge, NotAllowedByEntity}))
-"""Queues take turns, so that none keeps the others waiting for long. A missing or disabled entity is not permanent: it
-may be the reason why its messages are in the backlog."""
+OPTIONS = PumpOptions(quiet=1.0, lease=20.0, grace=4.0)
+"""Queues take turns, so that none keeps the others waiting for long."""
 
 
 class EmbeddedSyphon:

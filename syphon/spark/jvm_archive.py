@@ -116,7 +116,7 @@ def _spark_home(environ: Mapping[str, str]) -> Path:
 
 
 def _is_ours(archive: Path) -> bool:
-    """Java trusts the classes in it: nobody else may have been able to write it."""
+    """Whether only this user or root can write it. Java runs the classes in it as they are."""
     try:
         files = (archive.stat(), archive.parent.stat())
     except OSError:

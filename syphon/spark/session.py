@@ -163,7 +163,7 @@ def start_session(settings: dict[str, str]) -> SparkSession:
 
 
 def _quieten(context: SparkContext) -> None:
-    """Keeps tracebacks off stderr when the JVM goes: whoever called Spark gets the error, and says it in one line."""
+    """Keeps tracebacks off stderr when the JVM ends. The caller of Spark gets the error and prints one line."""
     for name in ("py4j.clientserver", "py4j.java_gateway"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)  # it writes to the root logger, too

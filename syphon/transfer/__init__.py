@@ -3,7 +3,7 @@
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .listener import Listener
-from .options import MOST_QUEUES, PumpOptions
+from .options import FIRST_WINDOW, MOST_QUEUES, PumpOptions
 from .peek_watch import Gate, OpenGate, Ring, Waiting
 from .pump import Pump
 from .queue_transfer import QueueTransfer
@@ -13,6 +13,7 @@ from .traces import BatchTrace
 from .unsettled import Ended, PumpCounters, wall_clock
 
 __all__ = [
+    "FIRST_WINDOW",
     "MOST_QUEUES",
     "BatchTrace",
     "DestinationBackoff",

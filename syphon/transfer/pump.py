@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
 from syphon.bus import Arrival, Namespace, Wait, wait_for_traffic
@@ -39,6 +40,9 @@ class Pump:
     By default a queue is a backlog queue, its source its own path, and `route` the route of backlog messages. A replay
     of dead letters is a pump with another source and another route (`replay.Replay`).
     """
+
+    queue_kind: ClassVar[type[QueueTransfer]] = QueueTransfer
+    """What it makes of each queue that it serves."""
 
     def __init__(
         self,
@@ -99,7 +103,7 @@ class Pump:
             self._end(served, Ended.STOPPED)
 
     def _new_queue(self, queue: str, source: str) -> QueueTransfer:
-        return QueueTransfer(
+        return self.queue_kind(
             queue,
             source,
             self._sides.secondary,

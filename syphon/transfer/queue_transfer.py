@@ -46,8 +46,6 @@ class QueueTransfer:
         """Why the pump takes no more of its messages; None while it does."""
         self.error: SyphonError | None = None
         """Why it cannot be received from, if that ended its service."""
-        self.busy = False
-        """Messages were still arriving when the lease ended: there is more to do."""
         self.has_accepted = False
         """Whether a destination has accepted a message since the service began."""
         self.unsettled = Unsettled(queue, record, now, traces, wall)
@@ -74,7 +72,7 @@ class QueueTransfer:
 
     def begin(self, most_left: int | None) -> None:
         """Begins a service. It ends with BACKING_OFF if destinations take none of the first `most_left` messages."""
-        self.is_served, self.ended, self.error, self.busy = True, None, None, False
+        self.is_served, self.ended, self.error = True, None, None
         self.has_accepted, self._most_left, self._held_back = False, most_left, 0
         self.intake.last_arrival = self._now()
         self.start_slowly()
@@ -86,11 +84,7 @@ class QueueTransfer:
     def end(self, reason: Ended) -> None:
         """Takes no more messages. The service is over when those in hand are settled."""
         if self.ended is None:
-            now = self._now()
-            self.ended, self._ended_at = reason, now
-            if reason is Ended.LEASE:
-                in_hand = self.counters.in_hand > 0
-                self.busy = in_hand or now - self.intake.last_arrival < self._options.quiet
+            self.ended, self._ended_at = reason, self._now()
         self.intake.drain()
 
     def reason_to_end(self, now: float) -> Ended | None:

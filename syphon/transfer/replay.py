@@ -61,8 +61,44 @@ class ReplayResult:
         return self.why_left.total()
 
 
+class DeadLetters(QueueTransfer):
+    """The dead letters of one backlog queue. A dead letter that is not put back stays under its lock until the end."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._kept: list[Arrival] = []
+        """Dead letters that stay: those that were not chosen, and those that could not be put back."""
+
+    def keep(self, arrival: Arrival) -> None:
+        arrival.payload = b""  # the replay needs only its lock, which it releases at the end
+        self._kept.append(arrival)
+
+    def stay(self, arrival: Arrival, why: str) -> None:
+        """Leaves a dead letter where it is. Its lock is released at the end: earlier, it would arrive again."""
+        self.unsettled.finish(arrival, Result.LEFT, why)
+        self.keep(arrival)
+
+    def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
+        self.stay(arrival, f"{reason}: {description}")
+
+    def give_back(self, arrival: Arrival, why: str) -> None:
+        self.stay(arrival, why)
+
+    def close(self) -> None:
+        """Releases the dead letters that stay, then closes like every queue."""
+        self.take_settlements()
+        for arrival, transfer in list(self.unsettled.transfers.items()):
+            if transfer is None or transfer.forwarded_at is None:
+                self.stay(arrival, "The replay ended before it was known whether this message was accepted.")
+        with suppress(SyphonError):  # without a connection the locks run out by themselves
+            self.intake.release(self._kept, RELEASE_WITHIN)
+        super().close()
+
+
 class Replay(Pump):
     """Puts the chosen dead letters of one backlog queue back."""
+
+    queue_kind = DeadLetters
 
     def __init__(
         self,
@@ -99,10 +135,10 @@ class Replay(Pump):
         """Why the dead letters could not be received, if that ended the replay."""
         self._news_at = now()
         """When a dead letter last arrived that had not been seen before, or one was last in hand."""
-        self._letters = DeadLetters(
-            queue, dead_letter_path(queue), secondary, options, self._record, self.traces, now, wall_clock
-        )
-        self.serve(queue)
+        self.serve(queue, source=dead_letter_path(queue))
+        letters = self.queues[queue]
+        assert isinstance(letters, DeadLetters)  # `queue_kind` says so
+        self._letters = letters
 
     def replay(self, on_turn: Callable[[ReplayResult], None] = lambda _: None) -> ReplayResult:
         """Works until all chosen dead letters are dealt with, or cannot be found. Calls `on_turn` at every turn."""
@@ -135,11 +171,6 @@ class Replay(Pump):
         if self._missing:
             self.result.why_left[why] += len(self._missing)
             self._missing.clear()
-
-    def _new_queue(self, queue: str, source: str) -> QueueTransfer:  # noqa: ARG002  there is this one alone
-        return self._letters
-
-    # --- which messages, and until when --------------------------------------------------------------------------
 
     def _reason_to_end(self, queue: QueueTransfer, now: float) -> Ended | None:
         if queue.counters.in_hand:
@@ -200,40 +231,6 @@ class Replay(Pump):
         if results.accepted:
             self._waits_since.pop(results.accepted[0].restored.destination.key, None)
         super()._note(destination, results)
-
-
-class DeadLetters(QueueTransfer):
-    """The dead letters of one backlog queue. A dead letter that is not put back stays under its lock until the end."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._kept: list[Arrival] = []
-        """Dead letters that stay: those that were not chosen, and those that could not be put back."""
-
-    def keep(self, arrival: Arrival) -> None:
-        arrival.payload = b""  # the replay needs only its lock, which it releases at the end
-        self._kept.append(arrival)
-
-    def stay(self, arrival: Arrival, why: str) -> None:
-        """Leaves a dead letter where it is. Its lock is released at the end: earlier, it would arrive again."""
-        self.unsettled.finish(arrival, Result.LEFT, why)
-        self.keep(arrival)
-
-    def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
-        self.stay(arrival, f"{reason}: {description}")
-
-    def give_back(self, arrival: Arrival, why: str) -> None:
-        self.stay(arrival, why)
-
-    def close(self) -> None:
-        """Releases the dead letters that stay, then closes like every queue."""
-        self.take_settlements()
-        for arrival, transfer in list(self.unsettled.transfers.items()):
-            if transfer is None or transfer.forwarded_at is None:
-                self.stay(arrival, "The replay ended before it was known whether this message was accepted.")
-        with suppress(SyphonError):  # without a connection the locks run out by themselves
-            self.intake.release(self._kept, RELEASE_WITHIN)
-        super().close()
 
 
 def _single_connection(connection: Connection, now: Callable[[], float]) -> Namespace:

@@ -14,26 +14,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from syphon.bus import SideFault
 from syphon.model import Counters, EntityPath, SyphonError, plural
 from syphon.spark import HandOver, JobResult, QueueReport, SlotControl, SlotReport, new_job
-from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring
+from syphon.transfer import FIRST_WINDOW, MOST_QUEUES, DestinationBackoff, Ended, Ring
 
 from .backoffs import Backoffs
+from .running_slot import FIRST_RETRY, LONGEST_RETRY, QueueWork, RunningSlot
 from .slot_budget import SlotBudget
 
 log = logging.getLogger(__name__)
 
-FIRST_RETRY, LONGEST_RETRY = 2.0, 120.0
-"""Seconds between tries while something fails: they double from the first to the longest."""
 STARTS_WITHIN = 5.0
 """Seconds in which a slot that has a place reports for the first time."""
 SHORT_LEASE = 10.0
 """Seconds after which a slot makes room if another pair has none."""
-MOST_LEFT = {Ring.NEW: 200, Ring.TRY: 1, Ring.MIXED: None}
+MOST_LEFT = {Ring.NEW: FIRST_WINDOW, Ring.TRY: 1, Ring.MIXED: None}
 """How many messages may be left before the service of a queue ends, by the way it rang."""
 
 
@@ -53,60 +51,6 @@ RunJob = Callable[[str, tuple[HandOver, ...], tuple[DestinationBackoff, ...]], J
 """Runs one job with one slot on some queues, until it has ended."""
 Background = Callable[[Callable[[], None]], None]
 """Runs a function beside the others: a thread, or a simulated one."""
-
-
-@dataclass(slots=True, eq=False)
-class RunningSlot:
-    """A job with one slot that runs."""
-
-    job: str
-    started_at: float
-    queues: dict[str, HandOver]
-    """The queues that it was handed and has not reported as ended."""
-    began_at: float | None = None
-    """When it first reported."""
-    report: SlotReport | None = None
-    is_leaving: bool = False
-    misses_primary: bool = False
-    """It could not reach the primary: it gets no queue until it has."""
-    successor: RunningSlot | None = None
-    """The slot that takes over its queues. It stops when the successor serves them."""
-    before: dict[str, Counters] = field(default_factory=dict)
-    """What it had counted for a queue when the queue was handed to it."""
-
-    @property
-    def has_room(self) -> bool:
-        report = self.report
-        return (
-            report is not None
-            and report.is_accepting
-            and not report.is_saturated
-            and not self.is_leaving
-            and not self.misses_primary
-            and len(self.queues) < MOST_QUEUES
-        )
-
-
-@dataclass(slots=True)
-class QueueWork:
-    """One backlog queue, as the dispatcher sees it."""
-
-    name: str
-    number: int = 0
-    """How often it was handed out."""
-    slots: int = 0
-    """How many slots serve it."""
-    ring: Ring | None = None
-    """It has rung, and no slot serves it yet."""
-    trouble: str = ""
-    """Why its last service failed; empty if it did not."""
-    arm_at: float | None = None
-    """When to listen to it again, after a failure."""
-    retry: float = FIRST_RETRY
-
-    @property
-    def is_working(self) -> bool:
-        return self.slots > 0 or self.ring is not None
 
 
 class Dispatcher:

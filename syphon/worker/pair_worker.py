@@ -18,8 +18,9 @@ from syphon.spark import ControlServer, HandOver, JobResult, Jobs
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 
 from .backoffs import Backoffs
-from .dispatcher import FIRST_RETRY, LONGEST_RETRY, Dispatcher, QueueWork
+from .dispatcher import Dispatcher
 from .pauses import Pauses
+from .running_slot import FIRST_RETRY, LONGEST_RETRY, QueueWork
 from .slot_budget import SlotBudget
 
 log = logging.getLogger(__name__)

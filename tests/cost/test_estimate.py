@@ -26,7 +26,7 @@ from syphon.cost.operations import (
     tries_within,
 )
 from syphon.model.errors import DestinationFull, DestinationMissing, SyphonError
-from syphon.transfer import breaker, doorbell
+from syphon.transfer import breaker, doorbell, options, peek_watch
 from syphon.transfer.options import PERMANENT
 from syphon.yaml_settings import SettingsError
 
@@ -84,6 +84,7 @@ def test_its_constants_are_those_of_the_transfer() -> None:
     assert (operations.LONG_POLL, operations.LONGEST_PAUSE) == (doorbell.LONG_POLL, breaker.LONGEST_PAUSE)
     assert breaker.RECHECK_AFTER == DestinationFull.retry_after == operations.FIRST_PAUSE
     assert operations.PEEK_PAGE == peeking.PAGE
+    assert (operations.PEEK_EVERY, operations.FIRST_LEFT) == (peek_watch.PERIOD, options.FIRST_WINDOW)
 
 
 def test_an_idle_month_is_within_the_free_operations_or_costs_two_cents(prices: Prices) -> None:  # S7

@@ -339,10 +339,8 @@ class JvmKilledUnderWorker(OnRun):
         return IN_HAND
 
 
-class JvmFrozen(OnDrain):
-    """Spark's JVM answers nothing. SIGTERM ends the drain nevertheless, and the JVM with it."""
-
-    number, title = 27, "Spark's JVM frozen: SIGTERM still ends a drain"
+class FreezesTheJvm(Scenario):
+    """Spark's JVM answers nothing."""
 
     def inject(self, running: Running) -> None:
         self.jvm = jvm_of(running)
@@ -351,6 +349,12 @@ class JvmFrozen(OnDrain):
 
     def has_taken_effect(self, running: Running) -> bool:
         return state_of(self.jvm) == "T"
+
+
+class JvmFrozen(FreezesTheJvm, OnDrain):
+    """Spark's JVM answers nothing. SIGTERM ends the drain nevertheless, and the JVM with it."""
+
+    number, title = 27, "Spark's JVM frozen: SIGTERM still ends a drain"
 
     def end(self, running: Running) -> Summary | None:
         if self.ending is Ending.UNCLEAN:
@@ -365,16 +369,8 @@ class JvmFrozen(OnDrain):
         return UNREPORTED
 
 
-class JvmFrozenUnderWorker(OnRun):
+class JvmFrozenUnderWorker(FreezesTheJvm, OnRun):
     number, title = 27, "Spark's JVM frozen: SIGTERM still ends a worker"
-
-    def inject(self, running: Running) -> None:
-        self.jvm = jvm_of(running)
-        os.kill(self.jvm, signal.SIGSTOP)
-        self.stack.callback(end_process, self.jvm)
-
-    def has_taken_effect(self, running: Running) -> bool:
-        return state_of(self.jvm) == "T"
 
 
 class TerminalClosed(OnDrain):

@@ -67,17 +67,7 @@ class IgnoresCompletions(QueueTransfer):
 
 
 class CompletesBeforeSending(Pump):
-    def _new_queue(self, queue: str, source: str) -> QueueTransfer:
-        return IgnoresCompletions(
-            queue,
-            source,
-            self._sides.secondary,
-            self._options,
-            self._record_outcome,
-            self.traces,
-            self._now,
-            self._wall,
-        )
+    queue_kind = IgnoresCompletions
 
     def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:
         arrival.link.complete(arrival)

@@ -198,7 +198,7 @@ class Link:
 
 
 def _ignore() -> None:
-    """Wakes nobody."""
+    """Does nothing: no task waits for it."""
 
 
 class ClientSocket:

@@ -40,7 +40,7 @@ class Summary:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the log, which nobody reads in a simulation, and with less work for the garbage collector."""
+    """Switches off the log and most garbage collection: a simulation needs neither, and both cost time."""
     before, thresholds = logging.root.manager.disable, gc.get_threshold()
     logging.disable(logging.CRITICAL)
     gc.set_threshold(200_000, 20, 100)
@@ -62,7 +62,7 @@ def _run(incident: Incident, trace: Callable[[str], None] | None = None) -> tupl
         world.run()
     except Violation as violation:
         return world, str(violation)
-    except Exception as error:  # the product failed in a way that nobody expected: a finding like any other
+    except Exception as error:  # an unexpected error of the product is a finding, too
         return world, f"failed: {type(error).__name__}: {error}"
     return world, None
 

@@ -14,6 +14,7 @@ import pytest
 
 from syphon.backlog import TraceContext
 from syphon.model.outcome import Counters
+from syphon.spark import control_server
 from syphon.spark.control_protocol import REPORT_PATH, HandOver, QueueReport, SlotOrder, SlotReport
 from syphon.spark.control_server import ControlServer
 from syphon.spark.slot_control import Traced
@@ -92,15 +93,18 @@ def test_a_slot_is_told_which_queues_it_serves(server: ControlServer) -> None:  
     assert report(server, slot_report(job="gone")).stop
 
 
-def test_an_answer_is_held_until_there_is_a_queue_for_the_slot(server: ControlServer) -> None:  # D15
+def test_an_answer_is_held_until_there_is_a_queue_for_the_slot(
+    server: ControlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:  # D15
     """Without it, a queue that rings would wait for the next report."""
+    monkeypatch.setattr(control_server, "LONGEST_HOLD", 600.0)  # only news can end it
     server.open_job("j", (HandOver(queue="q"),))
     with ThreadPoolExecutor() as threads:
-        held = threads.submit(report, server, slot_report(hold=2.0))
+        held = threads.submit(report, server, slot_report(hold=600.0))
         eventually(lambda: server.live_reports(), within=10)
         handed = HandOver(queue="r", number=1)
         server.hand_over("j", handed)
-        assert handed in held.result(10).queues
+        assert handed in held.result(60).queues
 
 
 def test_an_answer_is_held_no_longer_than_the_slot_allows(server: ControlServer) -> None:
@@ -108,13 +112,14 @@ def test_an_answer_is_held_no_longer_than_the_slot_allows(server: ControlServer)
     assert not report(server, slot_report(hold=0.01)).stop
 
 
-def test_a_held_answer_says_stop_at_once(server: ControlServer) -> None:
+def test_a_held_answer_says_stop_at_once(server: ControlServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_server, "LONGEST_HOLD", 600.0)  # only news can end it
     server.open_job("j", (HandOver(queue="q"),))
     with ThreadPoolExecutor() as threads:
-        held = threads.submit(report, server, slot_report(hold=2.0))
+        held = threads.submit(report, server, slot_report(hold=600.0))
         eventually(lambda: server.live_reports(), within=10)
         server.stop_all()
-        assert held.result(10).stop
+        assert held.result(60).stop
 
 
 def test_a_paused_queue_is_released_and_the_others_are_served() -> None:

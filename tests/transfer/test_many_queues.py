@@ -120,12 +120,12 @@ def test_the_limit_holds_for_all_queues_together(manual: ManualTimeNamespaces) -
 def test_a_queue_can_be_served_between_turns_and_again_when_it_was_quiet(manual: ManualTimeNamespaces) -> None:  # D15
     manual.queue("orders")
     create(manual, SECOND)
-    with manual.pump(replace(PATIENT, linger=30.0, lease=None)) as (pump, _):
+    with manual.pump(replace(PATIENT, quiet=3.0, linger=30.0, lease=None)) as (pump, _):
         turns = pump.turns()
         while not (manual.links() and pump.is_primary_connected and manual.credit()):
             next(turns)
         for queue in (SECOND, BACKLOG, BACKLOG, BACKLOG, BACKLOG):  # no pause before a link, however often
-            manual.advance(PATIENT.quiet + 1)
+            manual.advance(4.0)
             while any(served.is_served for served in pump.queues.values()):
                 next(turns)
             assert {served.ended for served in pump.queues.values()} == {Ended.QUIET}
@@ -136,7 +136,7 @@ def test_a_queue_can_be_served_between_turns_and_again_when_it_was_quiet(manual:
             pump.serve(queue)
             while pump.counters.forwarded == before:
                 next(turns)
-        manual.advance(PATIENT.quiet + 1)
+        manual.advance(4.0)
         while pump.queues[BACKLOG].is_served:
             next(turns)
         manual.advance(30.1)

@@ -16,7 +16,8 @@ from syphon.spark.jvm_watch import SparkLost
 from syphon.spark.slot_control import SlotControl
 from syphon.transfer import DestinationBackoff, Ended, Ring
 from syphon.worker.backoffs import Backoffs
-from syphon.worker.dispatcher import FIRST_RETRY, SHORT_LEASE, STARTS_WITHIN, Dispatcher
+from syphon.worker.dispatcher import SHORT_LEASE, STARTS_WITHIN, Dispatcher
+from syphon.worker.running_slot import FIRST_RETRY
 from syphon.worker.slot_budget import SlotBudget
 
 QUEUES = tuple(f"contoso/x-servicebus-transfer/{number}" for number in range(4))
