@@ -70,11 +70,14 @@ def _plain(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     words = {key for key in ("description", "format") if isinstance(schema.get(key), str)}
-    return {
+    plain = {
         key: value.replace("#/$defs/", "#/definitions/") if key == "$ref" and isinstance(value, str) else _plain(value)
         for key, value in schema.items()
         if key not in words and not key.startswith("x-kubernetes")
     }
+    if "object" in plain.get("type", ()):
+        plain.setdefault("additionalProperties", False)  # managed fields are open, and only Kubernetes writes them
+    return plain
 
 
 def _references(schema: Any) -> Iterator[str]:

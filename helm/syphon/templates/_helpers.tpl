@@ -1,11 +1,11 @@
 {{/*
-The name of all objects of a release. 50 characters leave room for endings such as -drain-driver. A release's name may begin
+The name of all objects of a release. 48 characters leave room for endings such as -worker-driver. A release's name may begin
 with a digit and have dots; the name of a Service may not.
 */}}
 {{- define "syphon.fullname" -}}
 {{- $default := ternary .Release.Name (printf "%s-syphon" .Release.Name) (contains "syphon" .Release.Name) | replace "." "-" -}}
 {{- if regexMatch "^[0-9]" $default -}}{{- $default = printf "syphon-%s" .Release.Name | replace "." "-" -}}{{- end -}}
-{{- .Values.fullnameOverride | default $default | trunc 50 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | default $default | trunc 48 | trimSuffix "-" -}}
 {{- end }}
 
 {{- define "syphon.serviceAccountName" -}}
