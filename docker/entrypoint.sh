@@ -8,7 +8,8 @@ set -eu
 # Spark hands over the JVM's options one by one, as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …; an empty one is no option.
 set --
 number=0
-while eval "option=\${SPARK_JAVA_OPT_$number-none}" && [ "$option" != none ]; do
+while eval "[ \"\${SPARK_JAVA_OPT_$number+is set}\" ]"; do
+    eval "option=\$SPARK_JAVA_OPT_$number"
     [ -z "$option" ] || set -- "$@" "$option"
     number=$((number + 1))
 done
