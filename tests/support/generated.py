@@ -99,9 +99,14 @@ def _plain(schema: Any) -> Any:
     return {key: _plain(value) for key, value in schema.items() if key not in words}
 
 
+OWN_LABELS = [
+    *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "version", "managed-by")),
+    "helm.sh/chart",
+    "azure.workload.identity/use",
+]
 LABELS = {
     "type": "object",
-    "propertyNames": {"not": {"pattern": r"^(app\.kubernetes\.io|helm\.sh|azure\.workload\.identity)/"}},
+    "propertyNames": {"not": {"enum": OWN_LABELS}},
     "additionalProperties": {"type": "string"},
 }
 """Labels by the operator. Those of the chart select pods: with another value nothing would find them."""
