@@ -172,6 +172,21 @@ def test_keda_counts_exactly_the_backlog_queues_and_owns_the_number_of_workers(t
     assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
 
 
+def test_keda_finds_a_namespace_of_another_cloud() -> None:
+    def asked(host: str) -> dict[str, str]:
+        values = f"autoscaling.enabled=true,config.pairs[0].secondary.namespace={host}"
+        (scaled,) = of_kind(manifests("minimal", "--set", values), "ScaledObject")
+        metadata: dict[str, str] = scaled["spec"]["triggers"][0]["metadata"]
+        return {key: metadata[key] for key in ("namespace", "cloud", "endpointSuffix") if key in metadata}
+
+    assert asked("contoso-dr.servicebus.windows.net") == {"namespace": "contoso-dr"}
+    assert asked("contoso-dr.servicebus.chinacloudapi.cn") == {
+        "namespace": "contoso-dr",
+        "cloud": "Private",
+        "endpointSuffix": "servicebus.chinacloudapi.cn",
+    }
+
+
 def test_keda_asks_with_the_workers_secret_or_identity() -> None:
     found = manifests("autoscaling")
     by_key, by_identity = (each["spec"] for each in of_kind(found, "TriggerAuthentication"))

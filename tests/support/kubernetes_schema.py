@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import pytest
-
-from tests.support.tools import ROOT
+from tests.support.tools import ROOT, tool
 
 VERSION = "v1.31.0"
 CORE = "io.k8s.api.core.v1."
@@ -56,10 +54,9 @@ def kubernetes_definitions() -> dict[str, Any]:
 
 @cache
 def _everything() -> dict[str, Any]:
+    tool("kubernetes-validate")
     places = f"venv/lib/python*/site-packages/kubernetes_validate/kubernetes-json-schema/{VERSION}-local-strict"
     files = sorted((ROOT / ".tools").glob(f"{places}/_definitions.json"))
-    if not files:
-        pytest.skip("kubernetes-validate is missing: .ci/tools installs it")
     definitions: dict[str, Any] = json.loads(files[0].read_text())["$defs"]
     return definitions
 
