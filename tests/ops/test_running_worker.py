@@ -364,7 +364,11 @@ def test_an_outage_shows_on_the_page_and_so_does_the_drain_after_it_and_health_s
         assert stage.ask("/readyz")[1].startswith("contoso: primary 127.0.0.1:")
         assert stage.ask("/healthz") == (200, "ok\n")
         page.get_by_text("out of reach", exact=True).wait_for()
-        assert "primary" in (page.locator("#notices").text_content() or "")
+        problem = page.locator(".problem.critical", has_text="the primary 127.0.0.1:")
+        problem.get_by_text("Nothing is lost").wait_for()
+        page.locator("#state", has_text="blocked").wait_for()
+        row(page, "orders").get_by_text("unknown", exact=True).wait_for()
+        eventually(lambda: f"{MANY:,}" in (page.locator("#facts div", has_text="left").first.text_content() or ""))
     finally:
         stage.site.control("contoso", "DELETE", "outage")
     eventually(lambda: stage.ask("/readyz") == (200, "ok\n"))
