@@ -17,7 +17,7 @@ from syphon.amqp.frames import Attach, Error, Flow, Rejected, Released, Source, 
 from syphon.model import Interrupted, SyphonError, from_condition
 
 from .fast_frames import ACCEPTED, ACCEPTED_BYTES
-from .wire import Wire
+from .wire import NoMoreLinks, Wire
 
 T = TypeVar("T")
 
@@ -258,7 +258,11 @@ class RequestLink:
 
     def __init__(self, wire: Wire, node: str) -> None:
         self._replies = _ReplyLink(wire, node)
-        self._requests: RawSender[str] = RawSender(wire, node)
+        try:
+            self._requests: RawSender[str] = RawSender(wire, node)
+        except NoMoreLinks:
+            self._replies.close()
+            raise
         self._queued: deque[bytes] = deque()
 
     @property
