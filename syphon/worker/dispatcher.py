@@ -227,7 +227,7 @@ class Dispatcher:
         """The slot with the fewest queues that has room. If none has and no other may start, a saturated one."""
         running = [slot for slot in self._slots.values() if not slot.is_leaving]
         free = [slot for slot in running if slot.has_room]
-        if not free and not self._budget.has_room:
+        if not free and not self._budget.has_room(self._pair):
             free = [slot for slot in running if slot.report is not None and slot.report.is_accepting]
         return min(free, key=lambda slot: len(slot.queues), default=None)
 
@@ -276,12 +276,17 @@ class Dispatcher:
     # --- the end of slots ----------------------------------------------------------------------------------------
 
     def _renew_leases(self) -> None:
-        lease = SHORT_LEASE if self._budget.is_short else self._lease
         for slot in list(self._slots.values()):
+            age = 0.0 if slot.began_at is None else self._now() - slot.began_at
             if slot.successor is not None and self._is_taken_over(slot):
                 slot.successor = None
                 self._control.stop_job(slot.job)
-            elif not slot.is_leaving and slot.began_at is not None and self._now() - slot.began_at > lease:
+            elif slot.is_leaving:
+                continue
+            elif age > SHORT_LEASE and self._budget.makes_room(self._pair):
+                slot.is_leaving = slot.makes_room = True
+                self._control.stop_job(slot.job)
+            elif age > self._lease:
                 self._replace(slot)
 
     def _is_taken_over(self, slot: RunningSlot) -> bool:
@@ -291,7 +296,7 @@ class Dispatcher:
     def _replace(self, slot: RunningSlot) -> None:
         """Ends a slot. Another one takes over its queues first, if one may start."""
         slot.is_leaving = True
-        if slot.queues and not self._budget.is_short:
+        if slot.queues:
             slot.successor = self._start([self.queues[queue] for queue in slot.queues])
         if slot.successor is None:
             self._control.stop_job(slot.job)
@@ -303,7 +308,7 @@ class Dispatcher:
 
     def _job_ended(self, slot: RunningSlot, result: JobResult | BaseException) -> None:
         del self._slots[slot.job]
-        self._budget.give_back()
+        self._budget.give_back(self._pair, slot.makes_room)
         if isinstance(result, BaseException):
             self.failure = (
                 result if isinstance(result, SyphonError) else SyphonError(f"{type(result).__name__}: {result}")

@@ -24,6 +24,8 @@ class RunningSlot:
     """When it first reported."""
     report: SlotReport | None = None
     is_leaving: bool = False
+    makes_room: bool = False
+    """It leaves for a pair that has no slot."""
     misses_primary: bool = False
     """It could not reach the primary: it gets no queue until it has."""
     successor: RunningSlot | None = None

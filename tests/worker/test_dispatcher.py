@@ -443,6 +443,25 @@ def test_a_pair_without_a_slot_gets_one_from_a_pair_that_has_all() -> None:
     job.ends(ended=Ended.STOPPED)
     assert scene.jobs == []  # the slot is for the other pair
     assert scene.budget.take("another pair")
-    scene.budget.give_back()
+    scene.budget.give_back("another pair")
     scene.dispatcher.turn()
     assert list(scene.jobs[0].orders) == [FIRST]
+
+
+def test_a_pair_without_a_slot_ends_one_slot_and_not_all(scene: Scene) -> None:  # X1
+    scene.rings(FIRST)
+    scene.jobs[0].reports(is_saturated=True, busy=10)
+    assert len(scene.jobs) == 2
+    for job in scene.jobs:
+        job.reports(is_saturated=True, busy=10)
+    scene.budget.ask("another pair")
+    scene.passes(SHORT_LEASE + 1)
+    scene.passes(SHORT_LEASE + 1)
+    leaving = [job for job in scene.jobs if job.is_told_to_stop]
+    assert len(leaving) == 1
+    leaving[0].ends(ended=Ended.STOPPED)
+    assert scene.budget.take("another pair")
+    scene.passes(1)
+    (job,) = scene.jobs
+    assert list(job.orders) == [FIRST]
+    assert not job.is_told_to_stop
