@@ -1,8 +1,8 @@
 """The listener of one pair: a doorbell at every backlog queue, and the five-second rule (C1, D3, D8).
 
 It has a thread of its own, a connection to the primary, and one to the secondary for each eighty queues. It costs four
-receives an hour for a queue, and hardly any CPU. While the primary cannot be reached it does not listen at all: no message could be moved, so it receives and peeks at none
-(D16).
+receives an hour for a queue, and hardly any CPU. While the primary cannot be reached it does not listen at all: no
+message could be moved, so it receives and peeks at none (D16).
 """
 
 from __future__ import annotations

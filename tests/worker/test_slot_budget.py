@@ -7,7 +7,8 @@ from syphon.worker.slot_budget import SlotBudget
 
 def taken(*pairs: str, most: int) -> SlotBudget:
     budget = SlotBudget(lambda: most)
-    assert all([budget.take(pair) for pair in pairs])
+    for pair in pairs:
+        assert budget.take(pair)
     return budget
 
 
