@@ -19,7 +19,7 @@ from typing import Protocol
 from syphon.bus import SideFault
 from syphon.model import Counters, EntityPath, SyphonError, plural
 from syphon.spark import HandOver, JobResult, QueueReport, SlotControl, SlotReport, new_job
-from syphon.transfer import FIRST_WINDOW, MOST_QUEUES, DestinationBackoff, Ended, Ring
+from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring
 
 from .backoffs import Backoffs
 from .running_slot import FIRST_RETRY, LONGEST_RETRY, QueueWork, RunningSlot
@@ -31,8 +31,6 @@ STARTS_WITHIN = 5.0
 """Seconds in which a slot that has a place reports for the first time."""
 SHORT_LEASE = 10.0
 """Seconds after which a slot makes room if another pair has none."""
-MOST_LEFT = {Ring.NEW: FIRST_WINDOW, Ring.TRY: 1, Ring.MIXED: None}
-"""How many messages may be left before the service of a queue ends, by the way it rang."""
 
 
 class Listening(Protocol):
@@ -242,7 +240,7 @@ class Dispatcher:
         ring, work.ring = work.ring or Ring.NEW, None
         work.number += 1
         work.slots += 1
-        return HandOver(queue=work.name, number=work.number, most_left=MOST_LEFT[ring])
+        return HandOver(queue=work.name, number=work.number, most_left=ring.most_left)
 
     def _start(self, works: list[QueueWork]) -> RunningSlot | None:
         """Starts a job with one slot on these queues; None if no more slots may run."""
