@@ -111,12 +111,6 @@ def _against_ourselves(results: Results) -> Iterator[Target]:
             False,
         ),
         ("speed with 10 queues, as a share of that with one", lambda: speed(TEN) / speed(NEAR), 1, False),
-        (
-            "speed of two pumps with 10 queues, as a share of that with one",
-            lambda: speed(TEN, "two pumps") / speed(NEAR, "two pumps"),
-            1,
-            False,
-        ),
         ("speed with 1,000 destinations, as a share of that with 8", lambda: speed(MANY) / speed(NEAR), 0.5, False),
         ("memory (MB) after 500,000 messages", lambda: megabytes(LONG), 120, True),
         ("memory (MB) with messages of 64 KB", lambda: megabytes(LARGE), 120, True),

@@ -68,7 +68,7 @@ def workloads(scale: float) -> list[Workload]:
     large = {"sdk_sync": some, "sdk_async": some, "node": some, "pump": of(2000, 500)}
     in_python = {"sdk_sync": few, "sdk_async": few, "pump": many}
     return [
-        Workload(NEAR, {**sdk, "pump": many, "two pumps": many}),
+        Workload(NEAR, {**sdk, "pump": many}),
         Workload(MIDDLE, {**slow, "pump": many}, round_trip=5),
         Workload(FAR, {**slow, "pump": many}, round_trip=20),
         Workload(ONE, {**sdk, "shovel": many, "pump": many}, destinations=1),
@@ -78,7 +78,7 @@ def workloads(scale: float) -> list[Workload]:
         Workload(TLS, in_python, is_encrypted=True),
         Workload(LARGE_TLS, {loop: large[loop] for loop in in_python}, size=64 * KB, is_encrypted=True),
         Workload(HELD_UP, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": many}, is_stuck=True),
-        Workload(TEN, {"pump": many, "two pumps": many}, queues=10),
+        Workload(TEN, {"pump": many}, queues=10),
         Workload(SPARK, dict.fromkeys(OURS, deep)),
         *(Workload(name, {"pump": of(count, 2000)}) for name, count in SCALING.items()),
     ]
