@@ -1,8 +1,9 @@
 """The dispatcher of a pair: which slot serves which of its backlog queues (D15).
 
-A queue that rings is handed to a slot that runs and has room. If none has, a Spark job with one slot starts. Another
-slot starts only when every slot is saturated. At the end of its lease a slot is replaced before it stops, so that its
-queues are served all the time. Slots that have nothing to do end by themselves.
+A queue that rings is handed to a slot that runs, whatever else that slot does: its pump shares the window fairly. If
+none runs, a Spark job with one slot starts. Another slot starts only when every slot is saturated. At the end of its
+lease a slot is replaced before it stops, so that its queues are served all the time. Slots that have nothing to do end
+by themselves.
 
 One thread turns the dispatcher. Other threads only add events to it: a ring, the end of a job.
 """
@@ -200,12 +201,12 @@ class Dispatcher:
         if not waiting:
             self._budget.withdraw(self._pair)
             return
-        if any(self._is_starting(slot) for slot in self._slots.values()):
-            return  # it takes them in a moment
         slot = self._slot_with_room()
         if slot is not None:
             for work in waiting[: MOST_QUEUES - len(slot.queues)]:
                 self._hand_over(slot, work)
+        elif any(self._is_starting(slot) for slot in self._slots.values()):
+            return  # it takes them in a moment
         elif self._start(waiting[:MOST_QUEUES]) is None and not self._slots:
             self._budget.ask(self._pair)
 
@@ -222,12 +223,13 @@ class Dispatcher:
         return work.ring is not None
 
     def _slot_with_room(self) -> RunningSlot | None:
-        """The slot with the fewest queues that has room. If none has and no other may start, a saturated one."""
-        running = [slot for slot in self._slots.values() if not slot.is_leaving]
-        free = [slot for slot in running if slot.has_room]
-        if not free and not self._budget.has_room(self._pair):
-            free = [slot for slot in running if slot.report is not None and slot.report.is_accepting]
-        return min(free, key=lambda slot: len(slot.queues), default=None)
+        """The slot that takes the queues that have rung, if one can.
+
+        A saturated slot is better than a new one, which takes seconds to start: each queue has its share of the window.
+        So is one that leaves, until its successor has started.
+        """
+        able = [slot for slot in self._slots.values() if slot.has_room and (not slot.is_leaving or slot.successor)]
+        return min(able, key=lambda slot: (slot.is_leaving, slot.is_saturated, len(slot.queues)), default=None)
 
     def _hand_over(self, slot: RunningSlot, work: QueueWork) -> None:
         handed = self._next_hand_over(work)

@@ -35,11 +35,6 @@ class SlotBudget:
             self._taken[pair] -= 1
             self._leaving -= made_room
 
-    def has_room(self, pair: str) -> bool:
-        """Whether a slot is free for a pair."""
-        with self._lock:
-            return self._is_free_for(pair)
-
     def _is_free_for(self, pair: str) -> bool:
         """A free slot is kept for each pair that waits for one."""
         return self._free > (0 if pair in self._waiting else len(self._waiting))
