@@ -202,7 +202,6 @@ def test_the_status_token_comes_from_the_secret_and_the_monitor_shows_it(tmp_pat
 def test_driver_and_executors_authenticate_and_encrypt(tmp_path: Path) -> None:
     spark = {key: value.get_secret_value() for key, value in settings_in_pod("spark", tmp_path).pipeline.spark.items()}
     assert spark["spark.authenticate"] == "true"
-    assert spark["spark.authenticate.secret.file"] == "/etc/syphon/secrets/spark"
     assert spark["spark.network.crypto.enabled"] == "true"
     assert spark["spark.network.crypto.cipher"] == "AES/GCM/NoPadding"
     assert spark["spark.network.crypto.saslFallback"] == "false"

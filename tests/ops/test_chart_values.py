@@ -127,10 +127,6 @@ def test_values_without_a_pair_are_refused_with_a_remedy() -> None:
         ("serviceMonitor.enabled=true", "serviceMonitor needs status.tokenKey"),
         ("sparkOnKubernetes.enabled=true", "sparkOnKubernetes needs a ledger that all pods reach"),
         ("sparkOnKubernetes.enabled=true,replicaCount=2", "sparkOnKubernetes works with one worker"),
-        (
-            "sparkOnKubernetes.authenticationKey=spark",
-            "authenticationKey names a key of existingSecret, which is empty",
-        ),
         ("persistence.enabled=true,replicaCount=3", "3 pods (3 worker(s)) cannot share a volume of ReadWriteOnce"),
         ("persistence.enabled=true,drain.enabled=true", "2 pods (1 worker(s) and a drain) cannot share a volume"),
         (

@@ -51,8 +51,6 @@ def protection() -> dict[str, str]:
     spark: dict[str, str] = yaml.safe_load(text)["pipeline"]["spark"]
     found = {key: value for key, value in spark.items() if re.match(r"spark\.(authenticate|network|io)\b", key)}
     assert "spark.authenticate" in found
-    # A file is for masters on Kubernetes only; here the driver has the secret as a setting.
-    del found["spark.authenticate.secret.file"]
     return found
 
 

@@ -23,9 +23,6 @@ spark.executor.memory: {{ .memory }}
 spark.executor.memoryOverhead: {{ .memoryOverhead }}
 # Tasks pass between pods with their connection strings: peers prove that they know the secret, and everything is encrypted.
 spark.authenticate: "true"
-{{- with .authenticationKey }}
-spark.authenticate.secret.file: /etc/syphon/secrets/{{ . }}
-{{- end }}
 spark.network.crypto.enabled: "true"
 spark.network.crypto.authEngineVersion: "2"
 spark.network.crypto.cipher: AES/GCM/NoPadding

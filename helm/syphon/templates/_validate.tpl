@@ -5,9 +5,6 @@
 {{- if and .Values.status.tokenKey (not .Values.existingSecret) -}}
 {{- fail "status.tokenKey names a key of existingSecret, which is empty" -}}
 {{- end -}}
-{{- if and $spark.authenticationKey (not .Values.existingSecret) -}}
-{{- fail "sparkOnKubernetes.authenticationKey names a key of existingSecret, which is empty" -}}
-{{- end -}}
 {{- if and .Values.serviceMonitor.enabled (not .Values.status.tokenKey) -}}
 {{- fail "serviceMonitor needs status.tokenKey: /metrics answers only requests with the token" -}}
 {{- end -}}
