@@ -66,6 +66,15 @@ class EmbeddedSyphon:
         self._thread.start()
 
     @property
+    def sides(self) -> tuple[Namespace, Namespace]:
+        """The primary and the secondary, as the syphon sees them."""
+        return self._listener.pair.sides
+
+    def end_side(self, fault: SideFault) -> None:
+        """A side cannot be used any more: nothing more is moved, and the syphon ends within five seconds (C1)."""
+        self._listener.fault(fault)
+
+    @property
     def fault(self) -> SyphonError | None:
         """Why it ended by itself, if it did: the pair cannot be used any more (C3), or the syphon has a bug."""
         failure = self._failure or self._listener.failure
@@ -110,7 +119,7 @@ class EmbeddedSyphon:
         self._pump.serve(name)
         try:
             for _ in self._pump.turns():
-                if self._stopping.is_set() or self._listener.pair.has_ended:
+                if self._stopping.is_set() or any(side.has_ended for side in self.sides):
                     self._pump.stop()
         except Faulted as error:  # the listener applies the five-second rule to the other side (C1)
             side = SideFault.of("primary" if pair.primary.has_ended else "secondary", error)

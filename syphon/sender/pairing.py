@@ -191,6 +191,22 @@ def _check_credentials(client: ServiceBusClient, way: ConnectionDetails) -> None
         )
 
 
+def find_fault(client: ServiceBusClient, entity: str) -> Faulted | None:
+    """Why a namespace that was paired cannot be used any more; None if it can be, or is only away (C3).
+
+    A key is asked for as in pairing. The service may refuse a token for the whole namespace that it takes for an
+    entity, so with a token the question is asked for the entity.
+    """
+    has_key = connection_details(client).connection_string() is not None
+    try:
+        Connection(client, "" if has_key else entity, ANSWER_WITHIN).close()
+    except Faulted as error:
+        return error
+    except Exception as error:
+        log.debug("%s could not be asked whether it can be used: %s", client.fully_qualified_namespace, error)
+    return None
+
+
 def _fetch_token(way: ConnectionDetails) -> None:
     kind = ""
     try:
