@@ -168,11 +168,12 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
             self._call_soon(lambda: self._end_pair(state))
 
     def _end_pair(self, state: SideState) -> None:
-        if self.coupling.pair.has_ended:
-            self.closing.set()
-        else:
+        has_ended = self.coupling.pair.has_ended
+        if not has_ended:
             self._start_grace()
         self.failover.report(SideEnded(state))
+        if has_ended:
+            self.closing.set()
 
     @abstractmethod
     def _call_soon(self, work: Callable[[], None]) -> None:
