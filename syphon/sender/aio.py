@@ -13,15 +13,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
+from azure.core.credentials import TokenCredential
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.backlog import Provisioned
-from syphon.bus import connection_details
+from syphon.bus import ConnectionDetails, connection_details
 from syphon.model import Faulted
 
+from .administration import administration_details
 from .aio_links import AioSenderLink, close_sender
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
@@ -29,7 +31,7 @@ from .entities import PrimaryEntity
 from .error_classes import SenderClosed
 from .messages import ping_message
 from .pair_state import Side
-from .pairing import NamespaceClient, PairOptions, find_fault, set_up, sync_client
+from .pairing import NamespaceClient, PairOptions, blocking_details, find_fault, set_up, sync_client
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
 from .timeouts import CLOSE_WITHIN, AioClock
 
@@ -45,6 +47,8 @@ def pair(
     secondary: NamespaceSource,
     options: PairOptions | None = None,
     *,
+    provision: bool = True,
+    secondary_administration: str | tuple[str, AsyncTokenCredential | TokenCredential] | None = None,
     clock: AioClock | None = None,
 ) -> _PendingPair:
     """A primary and a secondary namespace as one client to send with: `syphon.sender.pair` for asyncio.
@@ -54,18 +58,27 @@ def pair(
 
     `client = await pair(primary, secondary)` works as well; then close it with `await client.close()`.
     """
-    return _PendingPair(_set_up_pair(primary, secondary, options or PairOptions(), clock or AioClock()))
+    way = provision, secondary_administration
+    return _PendingPair(_set_up_pair(primary, secondary, options or PairOptions(), way, clock or AioClock()))
 
 
 async def _set_up_pair(
-    primary: NamespaceSource, secondary: NamespaceSource, options: PairOptions, clock: AioClock
+    primary: NamespaceSource,
+    secondary: NamespaceSource,
+    options: PairOptions,
+    provisioning: tuple[bool, Any],
+    clock: AioClock,
 ) -> PairedClient:
     first = NamespaceClient.of(primary, ServiceBusClient, "primary")
     second = NamespaceClient.of(secondary, ServiceBusClient, "secondary")
     loop = asyncio.get_running_loop()
     ways = connection_details(first.client), connection_details(second.client)
+    provision, given = provisioning
+    administration = administration_details(given, ways[1], provision)
+    if administration is not None:
+        administration = blocking_details(administration, loop)
     with sync_client(ways[0], loop) as sync_primary, sync_client(ways[1], loop) as sync_secondary:
-        backlog = await asyncio.to_thread(set_up, sync_primary, connection_details(sync_secondary), options)
+        backlog = await asyncio.to_thread(set_up, sync_primary, sync_secondary, options, administration)
     # The syphon has a thread, and therefore sync clients of its own.
     syphon = embedded_syphon(
         lambda: (sync_client(ways[0], loop), sync_client(ways[1], loop)), backlog, options, clock.now
@@ -142,6 +155,9 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
 
     def _new_sender(self, path: str, create: Callable[[], ServiceBusSender]) -> PairedSender:
         return PairedSender(self, path, create)
+
+    def _primary_details(self) -> ConnectionDetails:
+        return blocking_details(connection_details(self.primary), self._loop)
 
     # --- the end of the pair -------------------------------------------------------------------------------------
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import Provisioned, QueueName
+from syphon.bus import ConnectionDetails
 
+from .administration import warn_if_partitioned
 from .coupling import FindFault, PairCoupling
 from .entities import PrimaryEntity
 from .error_classes import PairFaulted, SenderClosed, UsedAfterFork
@@ -76,6 +78,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         self.syphon = syphon
         """Moves the backlog to the primary, with `enable_syphon`."""
         self.failover = Failover(self.primary.fully_qualified_namespace, options, backlog.names, now, self._start_watch)
+        self._looked_at: set[PrimaryEntity] = set()
         self._owned_clients: list[ClientT] = [side.client for side in (primary, secondary) if side.is_owned]
         self._senders: set[PairedSenderT] = set()
         self._lock = threading.Lock()  # never held while waiting, so that the asyncio API may use it too
@@ -120,8 +123,13 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
     def _add_sender(self, path: str, create: Callable[[], Any]) -> PairedSenderT:
         self.check_open()
         sender = self._new_sender(path, create)
+        entity = self.failover.entity(path)
         with self._lock:
             self._senders.add(sender)
+            is_new = entity not in self._looked_at
+            self._looked_at.add(entity)
+        if is_new:
+            warn_if_partitioned(self._primary_details(), entity.path, self.failover.operation_timeout)
         return sender
 
     def remove_sender(self, sender: PairedSenderT) -> None:
@@ -174,6 +182,10 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         self.failover.report(SideEnded(state))
         if has_ended:
             self.closing.set()
+
+    @abstractmethod
+    def _primary_details(self) -> ConnectionDetails:
+        """How to reach the primary from a thread."""
 
     @abstractmethod
     def _call_soon(self, work: Callable[[], None]) -> None:

@@ -14,9 +14,10 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBu
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.backlog import Provisioned
-from syphon.bus import connection_details
+from syphon.bus import ConnectionDetails, connection_details
 from syphon.model import Faulted
 
+from .administration import administration_details
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
 from .entities import PrimaryEntity
@@ -40,6 +41,8 @@ def pair(
     secondary: NamespaceSource,
     options: PairOptions | None = None,
     *,
+    provision: bool = True,
+    secondary_administration: str | tuple[str, TokenCredential] | None = None,
     clock: SyncClock | None = None,
 ) -> PairedClient:
     """A primary and a secondary namespace as one client to send with.
@@ -48,13 +51,18 @@ def pair(
     When `pair` returns, the backlog queues exist. It raises an error if something is wrong: `NotAuthorized` (the
     secondary needs the Manage claim), `NoBacklogQueue`, `BadOptions`, ValueError. An unavailable primary is no error.
 
+    An application without the Manage claim gives `secondary_administration` another credential for the secondary, only
+    for provisioning: a connection string, or a host name with a credential. With `provision=False` it uses the queues
+    that others have made.
+
     >>> with pair(primary, secondary) as client, client.get_queue_sender("orders") as sender:
     ...     sender.send_messages(ServiceBusMessage("hello"))
     """
     options, clock = options or PairOptions(), clock or SyncClock()
     first = NamespaceClient.of(primary, ServiceBusClient, "primary")
     second = NamespaceClient.of(secondary, ServiceBusClient, "secondary")
-    backlog = set_up(first.client, connection_details(second.client), options)
+    administration = administration_details(secondary_administration, connection_details(second.client), provision)
+    backlog = set_up(first.client, second.client, options, administration)
     syphon = embedded_syphon(lambda: (first.client, second.client), backlog, options, clock.now)
     return PairedClient(first, second, backlog, options, clock, syphon)
 
@@ -105,6 +113,9 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
 
     def _new_sender(self, path: str, create: Callable[[], ServiceBusSender]) -> PairedSender:
         return PairedSender(self, path, create)
+
+    def _primary_details(self) -> ConnectionDetails:
+        return connection_details(self.primary)
 
     # --- the end of the pair -------------------------------------------------------------------------------------
 
