@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import isfunction
+from inspect import iscoroutinefunction, isfunction
 from typing import Any, Protocol, Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, __version__
@@ -39,7 +39,7 @@ NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
 NO_CONNECTION = "Failed to initiate the connection due to exception: "
 
 CONTRACT: dict[str, tuple[str, ...]] = {
-    "azure.servicebus:ServiceBusClient": ("_create_session_browser", "_config", "_credential"),
+    "azure.servicebus:ServiceBusClient": ("_create_session_browser", "_config", "_credential", "_handlers"),
     "azure.servicebus._session_browser:_SessionBrowser": ("_open", "_create_handler", "_handler"),
     "azure.servicebus._pyamqp.client:AMQPClient": ("_connection", "_shutdown", "_idle_timeout", "_ssl_opts"),
     "azure.servicebus._pyamqp._connection:Connection": (
@@ -51,7 +51,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus._pyamqp._transport:_AbstractTransport": ("sock", "connected", "_read_buffer"),
     "azure.servicebus._base_handler:ServiceBusSharedKeyCredential": ("policy", "key", "token_type"),
     "azure.servicebus._base_handler:ServiceBusSASTokenCredential": ("token", "token_type"),
-    "azure.servicebus._base_handler:BaseHandler": ("_config",),
+    "azure.servicebus._base_handler:BaseHandler": ("_config", "_shutdown"),
     "azure.servicebus._common._configuration:Configuration": (
         "retry_mode",
         "retry_total",
@@ -63,9 +63,9 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus:ServiceBusSender": ("_max_message_size_on_link",),
     "azure.servicebus:ServiceBusMessageBatch": ("_message", "_count"),
     "azure.servicebus.exceptions:ServiceBusError": ("_condition",),
-    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential"),
+    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential", "_handlers"),
     "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link",),
-    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config",),
+    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config", "_shutdown"),
 }
 """The private names in use, by module and class."""
 
@@ -393,3 +393,49 @@ def connection_details(client: Any) -> ConnectionDetails:
     return ConnectionDetails(
         client.fully_qualified_namespace, client._credential, not config.use_tls, config.connection_verify
     )
+
+
+def is_shut_down(sender: Any) -> bool:
+    """Whether an SDK sender, sync or async, was closed: by its user, or because its client was closed."""
+    return bool(sender._shutdown.is_set())
+
+
+class CloseWatch:
+    """Notices that an SDK client is closed, also one that the application has made and closes itself.
+
+    A client closes all senders and receivers that it has made. The watch joins them as one more, so the client closes
+    it too. The client keeps only weak references: the owner of the watch must keep it.
+    """
+
+    def __init__(self, client: Any, on_close: Callable[[], None]) -> None:
+        """`on_close` is called in the thread or task that closes the client, and must not raise."""
+        self._on_close: Callable[[], None] | None = on_close
+        client._handlers.add(self)
+
+    def __hash__(self) -> int:
+        """Puts the watch at the front of the client's set: `on_close` is called before a sender is closed."""
+        return 0
+
+    def close(self) -> None:
+        """The client calls this."""
+        self.tell()
+
+    def tell(self) -> None:
+        if self._on_close is not None:
+            self._on_close()
+
+    def stop(self) -> None:
+        """Ends the watch. It does not leave the client's set: the client may be going through that set just now."""
+        self._on_close = None
+
+
+class AioCloseWatch(CloseWatch):
+    """The same for a client of the asyncio API, which awaits what it closes."""
+
+    async def close(self) -> None:  # type: ignore[override]
+        self.tell()
+
+
+def watch_close(client: Any, on_close: Callable[[], None]) -> CloseWatch:
+    """Watches an SDK client, sync or async."""
+    return (AioCloseWatch if iscoroutinefunction(client.close) else CloseWatch)(client, on_close)

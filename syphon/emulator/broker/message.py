@@ -173,6 +173,8 @@ class BrokeredMessage:
 
     def _read_annotation(self, key: Value, value: Value) -> None:
         if key == "x-opt-partition-key" and value is not None:
+            if isinstance(value, bytes):  # the SDK writes it so when it sends a message again that it has received
+                value = value.decode(errors="replace")
             if not isinstance(value, str) or len(value) > NAME_LIMIT:
                 raise BadArgument(f"PartitionKey is a string of at most {NAME_LIMIT} characters, not {value!r:.200}.")
             self.partition_key = value
