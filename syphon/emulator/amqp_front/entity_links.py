@@ -235,13 +235,12 @@ class OutgoingEntityLink(OutgoingLink):
         self._polling_since = None
         self.namespace.counters.add(self.path, Kind.RECEIVE)
         token = message.lock_token
-        tag = token if token is not None else message.sequence.to_bytes(16, "big")
         if fault is not None and fault.action in (Action.LOSE_REPLY, Action.LOSE_REPLY_AND_DROP):
             self.credit -= 1
             if fault.action is Action.LOSE_REPLY_AND_DROP:
                 self.session.connection.abort()
             return
-        self.give(tag, message.to_bytes(), self.deletes)
+        self.give(token or b"", message.to_bytes(), self.deletes)
         if fault is not None and fault.action is Action.LOSE_LOCK and token is not None:
             # Not now: the queue is dispatching, and would deliver the same message again and again.
             asyncio.get_running_loop().call_soon(self._queue.lose_lock, token)
