@@ -30,6 +30,7 @@ from syphon.amqp.frames import (
 
 from ..broker import Action, BrokerNamespace, Fault, Grant, Operation, Outage, Unauthorized
 from ..clock import Millis
+from .fast_frames import match_completion
 from .frame_io import MAX_FRAME_SIZE, Heartbeat, OutputBuffer, ProtocolError, cut, fitted
 from .handshake import Handshake
 from .session import AmqpSession
@@ -197,6 +198,9 @@ class AmqpConnection(asyncio.Protocol):
         channel, body, after = found
         if not body:
             return after  # a heartbeat
+        if (completed := match_completion(body)) is not None and (session := self._sessions.get(channel)) is not None:
+            session.complete(*completed)
+            return after if not self._closing else len(data)
         performative, payload = read_performative(body)
         if isinstance(performative, Open):
             self._on_open(performative)

@@ -250,7 +250,9 @@ class OutgoingEntityLink(OutgoingLink):
     def settle(self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool) -> None:
         self.active()
         fault = self.strike(Operation.SETTLE)
-        if fault is None or not self.apply_fault(fault):
+        if fault is None and self.is_in_step:
+            self._settle(tag, outcome, delivery_id, answer, None)
+        elif fault is None or not self.apply_fault(fault):
             self.in_order(fault, partial(self._settle, tag, outcome, delivery_id, answer, fault))
 
     def _settle(
@@ -272,7 +274,8 @@ class OutgoingEntityLink(OutgoingLink):
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif answer and outcome is not None and not (fault is not None and fault.action is Action.LOSE_REPLY):
                 # The same outcome without its fields: an error in a rejected outcome means that the settlement failed.
-                echo = partial(self.session.answer, False, delivery_id, type(outcome)())
+                bare = outcome if type(outcome) is Accepted else type(outcome)()
+                echo = partial(self.session.answer, False, delivery_id, bare)
                 self.namespace.journal.when_durable(echo, partial(self.session.reject_unsaved, False, delivery_id))
 
     def _carry_out(self, tag: bytes, outcome: Composite | None) -> None:
