@@ -162,6 +162,11 @@ class AmqpConnection(asyncio.Protocol):
         if self._delayed_by_fault:
             self._rest = data
             return
+        with self.output.one_turn():
+            self._rest = data[self._read_all(data) :]
+
+    def _read_all(self, data: bytes) -> int:
+        """Reads all frames that have arrived whole, and returns where the rest begins."""
         pos = 0
         try:
             while True:
@@ -176,7 +181,7 @@ class AmqpConnection(asyncio.Protocol):
         except Exception:  # an error on one connection must not affect another
             log.exception("a connection of namespace %s failed", self.namespace.name)
             self.close("amqp:internal-error", "The emulator failed on this connection; its log says how.")
-        self._rest = data[pos:]
+        return pos
 
     def _read_handshake(self, data: bytes, pos: int) -> int:
         try:
