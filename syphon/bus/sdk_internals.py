@@ -29,10 +29,11 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMess
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 
-from syphon.model import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
+from syphon.model import DestinationMissing, DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
 
 SUPPORTED = "7.15."
 REFUSED = (401, 403)
+MISSING = 404
 IDLE_TIMEOUT = 60
 """The peer must send something within so many seconds, at least a heartbeat. By default the SDK asks for none."""
 NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
@@ -131,11 +132,23 @@ def open_socket(
 ) -> OpenSocket:
     """Lets the SDK open a connection for an entity, and takes its socket over.
 
+    The service refuses a token for an entity that does not exist. Then a token for the namespace opens the connection:
+    it may serve other entities, and the link to the missing one fails by itself.
+
     `timeout` limits the whole opening; an identity service may need much of it. `handshake_within` is a shorter limit
     for the parts that only the peer can delay: for each answer during TLS, and then for SASL and the AMQP open. The SDK
     itself limits the TCP connect, to one second for each address.
     """
     handshake_within = min(timeout, handshake_within or timeout)
+    try:
+        return _open_socket(client, entity, timeout, handshake_within)
+    except DestinationMissing:
+        with suppress(NotAuthorized):  # the credentials are for some entities only
+            return _open_socket(client, "", timeout, handshake_within)
+        raise
+
+
+def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshake_within: float) -> OpenSocket:
     sdk: Any = client  # private attributes have no types
     browser = sdk._create_session_browser(entity, keep_alive=0)
     create_handler = browser._create_handler
@@ -282,6 +295,8 @@ def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     status: object = getattr(error, "status_code", None)  # a refused token has one; the SDK's other errors have none
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
+    if status == MISSING:
+        return DestinationMissing(f"{where}: no queue or topic of that name.")
     # Only for a name that is known not to exist: if the name service itself is down, that is an outage (C3).
     if any(words in text for words in NO_SUCH_HOST):
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
@@ -329,6 +344,9 @@ def fill(batch: ServiceBusMessageBatch, payloads: Sequence[bytes]) -> int:
 
 def condition_of(error: BaseException) -> str | None:
     """The AMQP condition of an SDK error, which only a private attribute holds."""
+    # The service refuses the token for an entity that does not exist. The SDK reports that as a failed authentication.
+    if getattr(getattr(error, "inner_exception", None), "status_code", None) == MISSING:
+        return "amqp:not-found"
     condition: object = getattr(error, "_condition", None)
     return str(getattr(condition, "value", condition)) if condition is not None else None
 
