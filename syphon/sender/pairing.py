@@ -127,9 +127,9 @@ def sync_client(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> Serv
     """A sync client of the namespace that an asyncio client uses. The asyncio client's credential lives on `loop`."""
     text = way.connection_string()
     if text is not None:
-        return ServiceBusClient.from_connection_string(text, retry_total=0, connection_verify=way.ca_file)
+        return ServiceBusClient.from_connection_string(text, retry_total=0, **way.options())
     credential: Any = BlockingCredential(way.credential, loop)
-    return ServiceBusClient(way.host, credential, retry_total=0, connection_verify=way.ca_file)
+    return ServiceBusClient(way.host, credential, retry_total=0, **way.options())
 
 
 class BlockingCredential:
@@ -153,9 +153,9 @@ def _administration(way: ConnectionDetails) -> Any:
     text = way.connection_string()
     made: Administration
     if text is not None:
-        made = DataPlaneAdministration.from_connection_string(text, ca_file=way.ca_file)
+        made = DataPlaneAdministration.from_connection_string(text, ca_file=way.ca_file, proxy=way.proxy)
     else:
-        made = DataPlaneAdministration.from_credential(way.host, way.credential, ca_file=way.ca_file)
+        made = DataPlaneAdministration.from_credential(way.host, way.credential, ca_file=way.ca_file, proxy=way.proxy)
     return made
 
 
