@@ -13,13 +13,8 @@ import socket
 from typing import Any
 
 from wsproto.connection import CLIENT, Connection, ConnectionState
-from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
-from wsproto.utilities import RemoteProtocolError
-
-
-class WebSocketEnded(Exception):
-    """The peer has closed the WebSocket, or broken its rules. The text completes "The peer …"."""
 
 
 class WebSocketCodec:
@@ -32,35 +27,34 @@ class WebSocketCodec:
         self._connection = Connection(CLIENT, trailing_data=unread)
         self.reply = b""
         """A control frame that the peer waits for. Its user sends it between two frames, and clears it."""
-        self.ended: WebSocketEnded | None = None
+        self.ended: str | None = None
+        """What the peer did to end it, as the rest of a sentence."""
 
     def decode(self, pieces: list[bytes]) -> list[bytes]:
         """The bytes inside the frames. Once the WebSocket has ended, `ended` says why."""
         inside: list[bytes] = []
-        try:
-            for piece in pieces:
-                self._connection.receive_data(piece)
-                for event in self._connection.events():
-                    if isinstance(event, BytesMessage):
-                        inside.append(bytes(event.data))
-                    elif isinstance(event, Ping):
-                        # Only the last of several needs an answer, so that they cannot fill our memory.
-                        self.reply = self._connection.send(event.response())
-                    elif isinstance(event, CloseConnection):
-                        self._on_close(event)
-                        return inside
-                    elif isinstance(event, TextMessage):
-                        raise RemoteProtocolError("a text message")
-                    else:
-                        assert isinstance(event, Pong)  # an answer that nobody asked for is allowed
-        except RemoteProtocolError as error:
-            self.ended = WebSocketEnded(f"broke the rules of WebSockets: {error}")
+        for piece in pieces:
+            self._connection.receive_data(piece)
+            for event in self._connection.events():
+                if isinstance(event, BytesMessage):
+                    inside.append(bytes(event.data))
+                elif isinstance(event, Ping):
+                    # Only the last of several needs an answer, so that they cannot fill our memory.
+                    self.reply = self._connection.send(event.response())
+                elif isinstance(event, CloseConnection | TextMessage):
+                    self._end(event)
+                    return inside
         return inside
 
-    def _on_close(self, event: CloseConnection) -> None:
+    def _end(self, event: CloseConnection | TextMessage) -> None:
+        if isinstance(event, TextMessage):
+            event = CloseConnection(code=CloseReason.UNSUPPORTED_DATA, reason="a text message")
+        if self._connection.state is ConnectionState.OPEN:  # it was not the peer that closed
+            self.ended = f"broke the rules of WebSockets: {event.reason}"
+        else:
+            why = f" ({event.code}{f': {event.reason}' if event.reason else ''})"
+            self.ended = f"closed the WebSocket{why if event.code != CloseReason.NORMAL_CLOSURE else ''}"
         self.reply = self._connection.send(event.response())
-        why = f" ({event.code}{f': {event.reason}' if event.reason else ''})"
-        self.ended = WebSocketEnded(f"closed the WebSocket{why if event.code != CloseReason.NORMAL_CLOSURE else ''}")
 
     def encode(self, data: bytes | memoryview) -> bytes:
         """Bytes in a frame of their own."""
