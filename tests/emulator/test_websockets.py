@@ -134,6 +134,7 @@ def test_the_sync_client_sends_and_receives_through_a_proxy(secure: BackgroundEm
 
 
 @pytest.mark.filterwarnings("ignore:BasicAuth is deprecated:DeprecationWarning")  # which the SDK uses
+@pytest.mark.filterwarnings("ignore:The 'proxy_auth' parameter is deprecated:DeprecationWarning")
 async def test_the_asyncio_client_sends_and_receives_through_a_proxy(
     secure: BackgroundEmulator, proxy: ConnectProxy
 ) -> None:
