@@ -6,7 +6,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bench.stage import Measured
-from bench.workloads import FAR, LARGE, LONG, MANY, NEAR, PEERS, SHORT, SPARK
+from bench.workloads import (
+    FAR,
+    LARGE,
+    LARGE_TLS,
+    LARGE_WEBSOCKETS_TLS,
+    LONG,
+    MANY,
+    NEAR,
+    PEERS,
+    SHORT,
+    SPARK,
+    TLS,
+    WEBSOCKETS,
+    WEBSOCKETS_TLS,
+)
 
 Results = Mapping[tuple[str, str], Measured]
 """By workload and loop."""
@@ -111,6 +125,19 @@ def _against_ourselves(results: Results) -> Iterator[Target]:
             False,
         ),
         ("speed with 1,000 destinations, as a share of that with 8", lambda: speed(MANY) / speed(NEAR), 0.5, False),
+        ("speed over WebSockets, as a share of AMQP", lambda: speed(WEBSOCKETS) / speed(NEAR), 0.8, False),
+        (
+            "speed over WebSockets with TLS, as a share of AMQP with TLS",
+            lambda: speed(WEBSOCKETS_TLS) / speed(TLS),
+            0.8,
+            False,
+        ),
+        (
+            "the same with messages of 64 KB",
+            lambda: speed(LARGE_WEBSOCKETS_TLS) / speed(LARGE_TLS),
+            0.8,
+            False,
+        ),
         ("memory (MB) after 500,000 messages", lambda: megabytes(LONG), 120, True),
         ("memory (MB) with messages of 64 KB", lambda: megabytes(LARGE), 120, True),
     ]

@@ -92,7 +92,7 @@ class FrameSocket:
     def _unwrap(
         self, websocket: WebSocketCodec, pieces: list[bytes], failure: Interrupted | None
     ) -> tuple[list[bytes], Interrupted | None]:
-        pieces = websocket.decode(pieces)
+        pieces = websocket.decode(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if websocket.reply:
             # `_unsent` ends with a whole frame, so that another one may follow.
             self._unsent = memoryview(bytes(self._unsent) + websocket.reply)
@@ -147,10 +147,10 @@ class FrameSocket:
     def _next_piece(self) -> bytes | memoryview:
         """Joins as many frames as one efficient write takes. With a WebSocket they are one message."""
         piece = self._out.popleft()
-        if len(piece) < self._piece_size and self._out:
-            pieces, size = [piece], len(piece)
-            while self._out and size < self._piece_size:
-                size += len(self._out[0])
+        size = len(piece)
+        if self._out and size + len(self._out[0]) <= self._piece_size:
+            pieces = [piece]
+            while self._out and (size := size + len(self._out[0])) <= self._piece_size:
                 pieces.append(self._out.popleft())
             piece = b"".join(pieces)
         return piece if self._websocket is None else self._websocket.encode(piece)

@@ -13,6 +13,7 @@ from wsproto.connection import SERVER, Connection
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 from wsproto.frame_protocol import Opcode
 
+import syphon.bus.websocket as codec
 from syphon.amqp.frames import Begin, Close, Error, frame
 from syphon.bus.fast_frames import CHANNEL
 from syphon.bus.links import RawSender
@@ -58,12 +59,30 @@ def test_no_byte_is_lost_wherever_the_sdk_stopped() -> None:
                     read += stopped.recv()  # type: ignore[operator]  # binary messages only
             except websocket.WebSocketTimeoutException:
                 pass
-            taken, codec = take_over(stopped)
+            taken, goes_on = take_over(stopped)
             assert taken is ours
             assert stopped.sock is None
-            read += b"".join(codec.decode([data[cut:]])) if cut < len(data) else b""
+            read += b"".join(goes_on.decode(data[cut:]))
             assert read == inside, f"cut after {cut} bytes"
-            assert codec.ended is None
+            assert goes_on.ended is None
+
+
+# --- masking ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
+@pytest.mark.parametrize("way", ["of websockets", "of wsproto"])
+def test_what_is_sent_is_masked_and_a_server_can_read_it(size: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert codec.apply_mask is not None, "this version of websockets has no function in C, which is much faster"
+    if way == "of wsproto":
+        monkeypatch.setattr(codec, "apply_mask", None)
+    data = random.Random(7).randbytes(size)
+    frames = WebSocketCodec().encode(memoryview(data))
+    assert size < 100 or data not in frames
+    server = Connection(SERVER)
+    server.receive_data(frames)
+    (message,) = server.events()
+    assert message == BytesMessage(data=data, frame_finished=True, message_finished=True)
 
 
 # --- control frames --------------------------------------------------------------------------------------------------
