@@ -36,6 +36,7 @@ from .sdk_internals import (
     fill,
     message_limit,
     payloads_of,
+    release_sockets,
 )
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "payloads_of",
     "peek",
     "disable_retries",
+    "release_sockets",
     "try_receiver",
     "try_sender",
     "Wait",

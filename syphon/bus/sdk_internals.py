@@ -19,7 +19,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,11 +96,12 @@ CONTRACT: dict[str, tuple[str, ...]] = {
         "transport_type",
         "http_proxy",
     ),
-    "azure.servicebus:ServiceBusSender": ("_max_message_size_on_link",),
+    "azure.servicebus:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
     "azure.servicebus:ServiceBusMessageBatch": ("_message", "_count"),
     "azure.servicebus.exceptions:ServiceBusError": ("_condition",),
     "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential", "_custom_endpoint_address"),
-    "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link",),
+    "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
+    "azure.servicebus._pyamqp.aio._client_async:AMQPClientAsync": ("close_async", "_connection"),
     "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config",),
 }
 """The private names in use, by module and class."""
@@ -283,6 +284,21 @@ def _close_with_socket(handler: Any, close: Callable[[], None]) -> None:
             transport.close()
 
 
+async def _close_with_socket_async(handler: Any, close: Callable[[], Awaitable[None]]) -> None:
+    """The same for asyncio. A WebSocket that was never open has a session of aiohttp to close."""
+    connection = handler._connection
+    try:
+        await close()
+    finally:
+        if connection is not None:
+            transport = connection._transport
+            try:
+                await transport.close()
+            except AttributeError:
+                if (session := getattr(transport, "session", None)) is not None:
+                    await session.close()
+
+
 class _HandshakeInTime(ssl.SSLContext):
     """Trusts the authorities that the SDK would trust. The SDK would wait for the peer's handshake for ever; this one
     has a time limit."""
@@ -443,6 +459,22 @@ def disable_retries(sender: Any) -> RetryPolicy:
     retries = RetryPolicy(config.retry_total, config.retry_backoff_factor, config.retry_backoff_max, fixed)
     config.retry_total = 0
     return retries
+
+
+def release_sockets(sender: Any) -> None:
+    """Lets an SDK sender, sync or async, close the sockets of openings that fail. The SDK leaves them to the garbage
+    collector: in an outage that drops connections, each try would leave one in CLOSE_WAIT."""
+    create_handler = sender._create_handler
+
+    def create_handler_that_closes(auth: Any) -> None:
+        create_handler(auth)
+        handler = sender._handler
+        if hasattr(handler, "close_async"):
+            handler.close_async = partial(_close_with_socket_async, handler, handler.close_async)
+        else:
+            handler.close = partial(_close_with_socket, handler, handler.close)
+
+    sender._create_handler = create_handler_that_closes
 
 
 def message_limit(sender: Any) -> int:
