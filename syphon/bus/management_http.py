@@ -112,6 +112,8 @@ def failure(error: Exception, where: str, task: str, is_denied: bool, remedy: st
 def _connection_advice(cause: str) -> str:
     if "WRONG_VERSION_NUMBER" in cause:
         return "The server does not speak TLS: an emulator's connection string has UseDevelopmentEmulator=true."
+    if "407 Proxy Authentication" in cause:
+        return "Check the proxy's username and password."
     return "Check the name, and that the network lets HTTPS through (port 443), or try again later."
 
 
