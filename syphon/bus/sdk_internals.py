@@ -16,15 +16,13 @@ import copy
 import importlib
 import importlib.util
 import socket
-import ssl
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isfunction
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from azure.servicebus import (
     ServiceBusClient,
@@ -34,25 +32,21 @@ from azure.servicebus import (
     __version__,
 )
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 
-from syphon.model import DestinationUnreachable, Faulted, NamespaceGone, NotAuthorized, SyphonError
+from syphon.model import Faulted, SyphonError
 
+from .opening_errors import explain
+from .opening_limits import HandshakeInTime, Watchdog
 from .proxy import HttpProxy
 
 if TYPE_CHECKING:
     from .websocket import WebSocketCodec  # comes with an extra
 
 SUPPORTED = "7.15."
-REFUSED = (401, 403)
 EMULATOR_PORT = 5672
 """The SDK's port for a local emulator whose connection string names none. Our emulator speaks HTTP there too."""
 IDLE_TIMEOUT = 60
 """The peer must send something within so many seconds, at least a heartbeat. By default the SDK asks for none."""
-NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
-NO_CONNECTION = "Failed to initiate the connection due to exception: "
-NO_ADDRESS = "Failed to authenticate the connection due to exception: "
-"""What the SDK says if a host name cannot be looked up, with WebSockets."""
 WEBSOCKET_ANSWER_WITHIN = 10.0
 """Seconds for each answer until a WebSocket is open: of the proxy, of TLS and of the service. The SDK has one second,
 which is short for a tunnel through a proxy."""
@@ -198,7 +192,7 @@ def open_socket(
             handler._socket_timeout = handshake_within
             handler.open = partial(_open_websocket, handler, handler.open)
         if (ca_file := handler._ssl_opts.pop("ca_certs", None)) is not None:
-            handler._ssl_opts["context"] = _HandshakeInTime(ca_file, handshake_within)
+            handler._ssl_opts["context"] = HandshakeInTime(ca_file, handshake_within)
 
     def cut_off() -> None:
         # There may be no handler or socket yet, or none any more. The watchdog must continue in all cases.
@@ -213,7 +207,7 @@ def open_socket(
         return False  # no socket yet: the name is being looked up; or TLS has it, which has its own limit
 
     browser._create_handler = create_handler_with_heartbeats
-    watchdog = _Watchdog(timeout, cut_off, handshake_within, is_in_handshake)
+    watchdog = Watchdog(timeout, cut_off, handshake_within, is_in_handshake)
     began = time.monotonic()
     watchdog.start()
     try:
@@ -297,102 +291,6 @@ async def _close_with_socket_async(handler: Any, close: Callable[[], Awaitable[N
             except AttributeError:
                 if (session := getattr(transport, "session", None)) is not None:
                     await session.close()
-
-
-class _HandshakeInTime(ssl.SSLContext):
-    """Trusts the authorities that the SDK would trust. The SDK would wait for the peer's handshake for ever; this one
-    has a time limit."""
-
-    within: float
-
-    def __new__(cls, ca_file: str, within: float) -> Self:
-        context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(ca_file)
-        context.within = within
-        return context
-
-    def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        sock.settimeout(self.within)
-        return super().wrap_socket(sock, *arguments, **options)
-
-
-class _Watchdog(threading.Thread):
-    """Ends an opening that takes too long: the SDK waits for ever for a peer that accepts the connection and is silent.
-
-    A load balancer whose service is down is such a peer. Without the watchdog the opening would never be tried again.
-    """
-
-    LOOK = 0.25
-    """Seconds between two looks at the handshake."""
-
-    def __init__(
-        self, timeout: float, cut_off: Callable[[], None], handshake: float, is_in_handshake: Callable[[], bool]
-    ) -> None:
-        super().__init__(name="watchdog", daemon=True)
-        self.is_handshake_late = False
-        self._timeout = timeout
-        self._cut_off = cut_off
-        self._handshake = handshake
-        self._is_in_handshake = is_in_handshake
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        if self._handshake < self._timeout:
-            self._watch_handshake()
-        else:
-            self._over.wait(self._timeout)
-        while not self._over.is_set():
-            self._cut_off()
-            self._over.wait(1.0)
-
-    def _watch_handshake(self) -> None:
-        """Returns when one of the two limits is over."""
-        now = began = time.monotonic()
-        since: float | None = None
-        while now < began + self._timeout and not self._over.wait(self.LOOK):
-            now = time.monotonic()
-            if not self._is_in_handshake():
-                since = None
-            elif since is None:
-                since = now
-            elif now - since >= self._handshake:
-                self.is_handshake_late = True
-                return
-
-    def stop(self) -> None:
-        self._over.set()
-
-
-def explain(error: Exception, namespace: str, entity: str, proxy: HttpProxy | None = None) -> SyphonError:
-    """Our error for one of the SDK's, in the operator's words. Only the first line of the SDK's text is kept."""
-    # Errors of the SDK's lower layer begin with a condition that says little. Their description says what happened.
-    text = str(getattr(error, "description", None) or error).partition("\n")[0]
-    where = f"{namespace}, entity '{entity}'" if entity else namespace
-    status: object = getattr(error, "status_code", None)  # a refused token has one; the SDK's other errors have none
-    kind = type(error).__name__
-    if kind == "WebSocketBadStatusException":
-        return DestinationUnreachable(f"{where}: no connection: the WebSocket was refused with HTTP status {status}")
-    if kind == "WebSocketProxyException":
-        return _explain_proxy(text, where, proxy)
-    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
-        return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
-    # Only for a name that is known not to exist: if the name service itself is down, that is an outage (C3).
-    if any(words in text for words in NO_SUCH_HOST):
-        if proxy is not None:  # which looks up all other names
-            return DestinationUnreachable(f"{where}: no connection: the host of the proxy {proxy} is not known")
-        return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
-    is_plain = isinstance(error, TimeoutError) or NO_CONNECTION in text or NO_ADDRESS in text
-    what = text.removeprefix(NO_CONNECTION).removeprefix(NO_ADDRESS) if is_plain else f"{kind}: {text}"
-    via = f" (through the proxy {proxy})" if proxy is not None else ""
-    return DestinationUnreachable(f"{where}: no connection{via}: {what}")
-
-
-def _explain_proxy(text: str, where: str, proxy: HttpProxy | None) -> SyphonError:
-    # Without settings of a proxy, websocket-client takes one from the environment.
-    name = "the proxy of the environment" if proxy is None else f"the proxy {proxy}"
-    if text.endswith(" 407"):
-        return NotAuthorized(f"{where}: {name} refused our credentials (407). Check the proxy's username and password.")
-    return DestinationUnreachable(f"{where}: no connection: {name} opened no tunnel: {text}")
 
 
 # --- for senders ------------------------------------------------------------------------------------------------------
