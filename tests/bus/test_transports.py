@@ -17,17 +17,18 @@ from azure.servicebus.aio import ServiceBusClient as AioClient
 from pydantic import SecretStr
 
 from syphon.backlog.queues import DOCUMENTED
-from syphon.bus import NamespaceStatus
+from syphon.bus import NamespaceStatus, factory
 from syphon.bus.administration import AdministrationUnreachable
 from syphon.bus.connection import Connection
 from syphon.bus.factory import administration_of, client_of, connected, namespace_of
 from syphon.bus.peeking import peek
 from syphon.bus.proxy import HttpProxy
 from syphon.bus.sdk_internals import WebSocketsNotInstalled, connection_details
-from syphon.config import ProxySettings, SideSettings, Transport, Via
+from syphon.config import ArmSettings, ProxySettings, SideSettings, Transport, Via
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
 from syphon.emulator.broker.access import Grant
 from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
+from tests.support.administrations import SUBSCRIPTION, Token
 from tests.support.connect_proxy import ConnectProxy, proxy_to
 from tests.support.waiting import eventually
 
@@ -38,7 +39,9 @@ AZURE = "contoso.servicebus.windows.net"
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundEmulator]:
     state = tmp_path_factory.mktemp("state")
-    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")], state=state, tls=True)
+    settings = EmulatorSettings(
+        namespaces=[NamespaceSettings(name="contoso", accept_any_jwt=True)], state=state, tls=True
+    )
     with BackgroundEmulator(settings) as emulator:
         emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("orders")))
         string = emulator["contoso"].connection_string
@@ -109,6 +112,18 @@ def test_the_administration_goes_through_the_proxy(emulator: BackgroundEmulator,
     with closing(administration_of(as_on_azure(emulator, proxy), Via.ADMIN, "contoso")) as administration:
         administration.create_queue("made", DOCUMENTED)
         assert administration.get_queue("made") is not None
+    assert set(proxy.requests) == {f"{AZURE}:443"}
+
+
+def test_resource_manager_is_reached_through_the_proxy(emulator: BackgroundEmulator, proxy: ConnectProxy) -> None:
+    settings = as_on_azure(emulator, proxy).model_copy(
+        update={"arm": ArmSettings(subscription_id=SUBSCRIPTION, resource_group="rg", endpoint=f"https://{AZURE}")}
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(factory, "credential_of", lambda _: Token())
+        administration = administration_of(settings, Via.ARM, "contoso")
+    with closing(administration):
+        assert administration.get_queue("orders") is not None
     assert set(proxy.requests) == {f"{AZURE}:443"}
 
 
