@@ -8,8 +8,10 @@ from .pairs import (
     PairSettings,
     PermanentError,
     ProvisionSettings,
+    ProxySettings,
     SideSettings,
     TimeToLive,
+    Transport,
     Via,
 )
 from .worker import (
@@ -27,6 +29,8 @@ __all__ = [
     "Config",
     "PairSettings",
     "SideSettings",
+    "Transport",
+    "ProxySettings",
     "Credential",
     "ArmSettings",
     "DestinationSettings",
