@@ -1,6 +1,7 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
 from .html import html_page
+from .local_reader import LocalReader
 from .parquet import packed_rows
 from .queries import query_report
 from .report import (
@@ -16,6 +17,7 @@ from .report import (
     report_as_json,
 )
 from .schema import PACKED, Attempt, OpenJob, Origin
+from .spark_reader import SparkReader
 from .store import Ledger
 from .writer import LedgerWriter
 
@@ -25,6 +27,7 @@ __all__ = [
     "Hour",
     "Ledger",
     "LedgerWriter",
+    "LocalReader",
     "OpenJob",
     "OpenJobReport",
     "Origin",
@@ -34,6 +37,7 @@ __all__ = [
     "Repeat",
     "Report",
     "Shortfall",
+    "SparkReader",
     "Spread",
     "html_page",
     "packed_rows",
