@@ -70,7 +70,8 @@ class LocalReader:
         tables, broken = [schema.empty_table()], []
         for file in self._complete(table):
             try:
-                tables.append(_as(schema, pq.read_table(file, partitioning=None)))
+                with pq.ParquetFile(file) as opened:
+                    tables.append(_as(schema, opened.read(schema.names)))
             except (OSError, pa.ArrowException) as error:
                 if not file.exists():
                     raise FilesChanged from error

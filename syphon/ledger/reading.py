@@ -63,8 +63,7 @@ def selected_attempts(attempts: pa.Table, selection: Selection) -> pa.Table:
 
 def jobs_of(attempts: pa.Table, jobs: Sequence[str]) -> set[tuple[str, str]]:
     """Pair and job of the attempts of these jobs."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    found = attempts.filter(pc.is_in(attempts["job"], pa.array(jobs, pa.string())))
-    return set(zip(found["pair"].to_pylist(), found["job"].to_pylist(), strict=True))
+    if not jobs:
+        return set()
+    found = zip(attempts["pair"].to_pylist(), attempts["job"].to_pylist(), strict=True)
+    return {(pair, job) for pair, job in found if job in jobs}
