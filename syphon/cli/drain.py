@@ -19,8 +19,8 @@ from .backlog_queues import queue_options, selected_queues
 from .exit_codes import ExitCode
 from .give_up import GiveUp, with_given_up, word_for, words_for
 from .options import Moment, Rate, Seconds, config_option, load_settings, millis_of
-from .output import show_table
-from .signals import stop_on_signal
+from .output import say, show_table, shown_queues
+from .signals import interruptible, stop_on_signal
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
@@ -184,8 +184,10 @@ def _drain(
 
     ledger_error = ""
     try:
-        drain = Drain(chosen, options, counts_of(chosen))
-        if drain.look():
+        with interruptible("No message was moved."):
+            drain = Drain(chosen, options, counts_of(chosen))
+            there_is_work = drain.look()
+        if there_is_work:
             ledger_error = _drain_on_spark(config, drain, options, as_json)
         result = drain.result()
     except SyphonError as error:
@@ -211,12 +213,18 @@ def _drain_on_spark(config: Config, drain: Drain, options: DrainOptions, as_json
 
     if not as_json:
         click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
-    stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
+    live = False
+    stop_on_signal(drain.stop, "Stopping as soon as Spark has started. No message has been moved.", hangup=True)
     with running_engine(config.pipeline, say=lambda line: click.echo(line, err=True)) as ready:
         # Again: Spark sets a handler of its own.
-        stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
+        consequence = "Stopping: messages in hand are finished or given back."
+        stop_on_signal(drain.stop, consequence, hangup=True, is_shown=lambda: live)
         with drain_progress(drain, drain.expected) as show:
+            live = sys.stderr.isatty()
             drain.run(ready, show)
+        live = False
+        if drain.is_stopping and sys.stderr.isatty():
+            click.echo("Stopped. What is left is being counted …", err=True)
         ready.ending.exit_code = _exit_code(drain.result(), options)
     return ready.ledger_writer.error
 
@@ -307,30 +315,32 @@ def _way_out(waiting: Sequence[WaitingDestination]) -> str:
 
 
 def _show(summary: dict[str, Any]) -> None:
+    names = shown_queues([queue["queue"] for queue in summary["queues"]])
     rows = [
         (
-            queue["queue"],
+            name,
             f"{queue['state']}: {queue['error']}" if queue["error"] else queue["state"],
             queue["forwarded"],
             queue["dead_lettered"],
             "?" if queue["remaining"] is None else queue["remaining"],
         )
-        for queue in summary["queues"]
+        for name, queue in zip(names, summary["queues"], strict=True)
     ]
     show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
     for destination in summary["waiting"]:
         state = word_for(destination["error"])
         text = f"{destination['path']} {f'is {state}' if state else 'takes no messages'}: {destination['reason']}"
         verb = "waits" if destination["left"] == 1 else "wait"
-        click.secho(printable(f"{plural(destination['left'], 'message')} {verb}: {text}"), fg="yellow")
+        say(printable(f"{plural(destination['left'], 'message')} {verb}: {text}"), "  ", fg="yellow")
     account = summary["account"]
-    click.echo(
-        f"\n{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "
+    click.echo()
+    say(
+        f"{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "
         f"dead-lettered + {account['left']:,} left + {account['unaccounted']:,} unaccounted; "
         f"{account['possible_duplicates']:,} possible duplicates; {summary['seconds']:,} s"
     )
     if summary["ledger_error"]:
-        click.secho(f"The ledger is not complete: {summary['ledger_error']}", fg="red")
-    else:
+        say(f"The ledger is not complete: {printable(summary['ledger_error'])}", fg="red")
+    elif summary["ledger"] is not None:
         click.echo(f"Ledger: {summary['ledger']}; `syphon report` reads it")
-    click.secho(printable(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")
+    say(printable(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")

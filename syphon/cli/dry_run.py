@@ -12,7 +12,7 @@ from syphon.model import plural, printable, volume
 
 from .exit_codes import ExitCode
 from .give_up import words_for
-from .output import show_table
+from .output import say, show_table
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
@@ -184,7 +184,7 @@ def _show(result: dict[str, Any]) -> None:
             found["destination"] or "(none)",
             found["messages"],
             volume(found["bytes"]),
-            found["oldest"] or "",
+            (found["oldest"] or "").removesuffix("+00:00").replace("T", " "),
             found["dead_letters"],
             found["waiting"],
         )
@@ -194,14 +194,15 @@ def _show(result: dict[str, Any]) -> None:
         show_table(("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered", "would wait"), rows)
     for found in result["dead_letters"]:
         why = printable(f"{found['reason']}: {found['example']}")
-        click.secho(f"{found['messages']:,} would be dead-lettered: {why}", fg="yellow")
+        say(f"{found['messages']:,} would be dead-lettered: {why}", "  ", fg="yellow")
     for found in result["waiting"]:
-        click.secho(printable(f"{found['left']:,} would wait for {found['path']}: {found['reason']}"), fg="yellow")
+        say(printable(f"{found['left']:,} would wait for {found['path']}: {found['reason']}"), "  ", fg="yellow")
     if words := words_for(found["error"] for found in result["waiting"]):
-        click.echo(f"--give-up {words} would send those of missing or disabled destinations to the dead letters.")
+        say(f"--give-up {words} would send those of missing or disabled destinations to the dead letters.")
     cost = result["cost"]
-    click.echo(
-        f"\n{plural(result['messages'], 'message')}, {volume(result['bytes'])}: "
+    click.echo()
+    say(
+        f"{plural(result['messages'], 'message')}, {volume(result['bytes'])}: "
         f"about {_lasting(result['seconds'])} at {result['per_second']:,.0f} messages a second; "
         f"{result['operations']:,} operations, "
         f"{cost['least']:,.2f} to {cost['most']:,.2f} {cost['currency']} by the Standard list prices of {cost['as_of']}"

@@ -14,7 +14,7 @@ from syphon.model import volume
 from .backlog_queues import exit_code_for, queue_options, report_unreachable, selected_queues
 from .exit_codes import ExitCode
 from .options import config_option, load_settings
-from .output import show_table
+from .output import say, show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -163,7 +163,8 @@ def _show(waiting: list[DestinationSummary], refused: list[DeadLetterPreview], l
         ],
     )
     total, weight = sum(found.messages for found in waiting), sum(found.bytes for found in waiting)
-    click.echo(f"\n{total:,} messages, {volume(weight)}, for {len(waiting):,} destinations.")
+    click.echo()
+    say(f"{total:,} messages, {volume(weight)}, for {len(waiting):,} destinations.")
     if refused:
         click.echo("\nWould be dead-lettered:")
         rows = [

@@ -1,5 +1,7 @@
 """`syphon` itself: the list of commands, and the help text above them."""
 
+from typing import Any
+
 import click
 
 from syphon import __version__
@@ -15,10 +17,19 @@ from .pause import pause, resume
 from .provision import provision
 from .report import report
 from .run import run
+from .signals import interruptible
 from .status import status
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """A group that says of Ctrl-C what a shell expects: exit code 130. click would print `Aborted!`, and end with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with interruptible("The command was not finished."):
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="syphon")
 def main() -> None:
     """Moves messages from the backlog queues of a secondary Service Bus namespace to their primary.
