@@ -341,6 +341,6 @@ def _show(summary: dict[str, Any]) -> None:
     )
     if summary["ledger_error"]:
         say(f"The ledger is not complete: {printable(summary['ledger_error'])}", fg="red")
-    elif summary["ledger"] is not None:
+    elif account["received"]:  # a drain that found nothing has no ledger to point to
         click.echo(f"Ledger: {summary['ledger']}; `syphon report` reads it")
     say(printable(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")

@@ -10,6 +10,7 @@ import click
 
 from syphon.model import plural, printable, volume
 
+from .backlog_queues import has_messages
 from .exit_codes import ExitCode
 from .give_up import words_for
 from .output import say, show_table
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
     from syphon.config import Config
     from syphon.model import SyphonError
-    from syphon.spark import DestinationSummary
+    from syphon.spark import DeadLetterPreview, DestinationSummary
     from syphon.worker import DrainOptions
 
     Answers = dict[tuple[str, str], int | SyphonError]
@@ -38,18 +39,12 @@ def dry_run_of(
     sessions) is not predicted.
     """
     from syphon.model import NotAuthorized, SyphonError
-    from syphon.spark import backlog_frame, dead_letter_previews, larger_than, looking, spark_session, summary
 
     click.echo(f"Peeking into {len(chosen)} backlog queues …", err=True)
+    everything, destinations, refused, answers, too_large = _EMPTY
     try:
-        with spark_session(config.pipeline, "syphon drain --dry-run") as spark:
-            active = backlog_frame(spark, chosen).where("state = 'active'").persist()
-            with looking():
-                everything = active.count()
-            frame = active.where(options.messages.sql())
-            destinations, refused = summary(frame), dead_letter_previews(frame)
-            answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
-            too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
+        if has_messages(chosen):
+            everything, destinations, refused, answers, too_large = _look(config, chosen, options)
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
@@ -79,6 +74,34 @@ def dry_run_of(
     else:
         _show(result)
     return code
+
+
+class Seen(NamedTuple):
+    """What the peek and the destinations have shown."""
+
+    messages: int
+    """All active messages, also those that were not asked for."""
+    destinations: list[DestinationSummary]
+    refused: list[DeadLetterPreview]
+    answers: Answers
+    too_large: dict[tuple[str, str], int]
+
+
+_EMPTY = Seen(0, [], [], {}, {})
+
+
+def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions) -> Seen:
+    from syphon.spark import backlog_frame, dead_letter_previews, larger_than, looking, spark_session, summary
+
+    with spark_session(config.pipeline, "syphon drain --dry-run") as spark:
+        active = backlog_frame(spark, chosen).where("state = 'active'").persist()
+        with looking():
+            everything = active.count()
+        frame = active.where(options.messages.sql())
+        destinations, refused = summary(frame), dead_letter_previews(frame)
+        answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
+        too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
+        return Seen(everything, destinations, refused, answers, too_large)
 
 
 class Stopped(NamedTuple):

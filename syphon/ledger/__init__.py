@@ -3,6 +3,7 @@
 from .html import html_page
 from .local_reader import LocalReader
 from .parquet import packed_rows
+from .preflight import LedgerFinding, check_ledger
 from .queries import query_report
 from .report import (
     DestinationReport,
@@ -26,6 +27,7 @@ __all__ = [
     "DestinationReport",
     "Hour",
     "Ledger",
+    "LedgerFinding",
     "LedgerWriter",
     "LocalReader",
     "OpenJob",
@@ -39,6 +41,7 @@ __all__ = [
     "Shortfall",
     "SparkReader",
     "Spread",
+    "check_ledger",
     "html_page",
     "packed_rows",
     "query_report",
