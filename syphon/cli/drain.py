@@ -60,6 +60,12 @@ MOST_NAMED = 5
     default=frozenset(),
     help="missing, disabled or both, with a comma: dead-letter the messages for such destinations.",
 )
+@click.option(
+    "--settle",
+    type=Seconds(),
+    default=0.0,
+    help="Call a queue empty only if it stays empty for this time: 15m covers messages that show up late.",
+)
 @click.option("--all-found", is_flag=True, help="Also backlog queues beyond backlog_queue_count (needs Manage).")
 @click.option(
     "--ttl",
@@ -82,6 +88,7 @@ def drain(
     timeout: float | None,
     patience: float,
     give_up: frozenset[str],
+    settle: float,
     all_found: bool,
     ttl: str | None,
     as_json: bool,
@@ -91,7 +98,8 @@ def drain(
     """Move every message of the backlog queues to its destination, and prove that nothing is left.
 
     The drain completes a message in the backlog only after its destination has accepted it. A queue counts as empty
-    when a peek finds no message in it that was asked for. A message that its destination does not take stays in the
+    when a peek finds no message in it that was asked for. Service Bus may show a message up to 15 minutes after it was
+    sent: --settle 15m waits for such messages. A message that its destination does not take stays in the
     backlog; the drain tries it again until nothing has moved for the time of --patience. This includes destinations
     that are missing or disabled: --give-up sends their messages to the dead letters instead.
 
@@ -100,6 +108,7 @@ def drain(
       syphon drain -c config.yaml
       syphon drain -c config.yaml --destination 'billing/*' --rate 500/s
       syphon drain -c config.yaml --give-up missing,disabled
+      syphon drain -c config.yaml --settle 15m --yes
       syphon drain -c config.yaml --after 2026-11-16T08:00 --limit 100 --yes --json
 
     Progress is on stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes the messages in hand; a second
@@ -131,6 +140,7 @@ def drain(
         rate=rate,
         timeout=timeout,
         patience=patience,
+        settle=settle,
         lease=config.pipeline.lease / 1000,
         ttl=Ttl(ttl) if ttl else None,
     )
@@ -199,6 +209,7 @@ def _drain(
     waiting = waiting_destinations(result, options)
     summary = _summary(config, result, waiting, ledger_error, code)
     summary["give_up"] = sorted(give_up)
+    summary["settled_for"] = options.settle
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -343,4 +354,6 @@ def _show(summary: dict[str, Any]) -> None:
         say(f"The ledger is not complete: {printable(summary['ledger_error'])}", fg="red")
     elif account["received"]:  # a drain that found nothing has no ledger to point to
         click.echo(f"Ledger: {summary['ledger']}; `syphon report` reads it")
+    if summary["remaining"] == 0 and not summary["settled_for"]:
+        say("Empty is as of now: a message may show up to 15 minutes after it was sent. --settle 15m waits for it.")
     say(printable(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")

@@ -61,7 +61,7 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
     yield "Slowest to accept", "destination #p50 #p95 #max", slowest
     names = "hour destination #forwarded #dead-lettered #left"
     yield "By hour and destination, in transfers", names, [_hour(each) for each in report.hours]
-    names = "#messages reason destination oldest_(UTC) example"
+    names = "#messages reason destination in_backlog_since_(UTC) example"
     yield "Dead letters", names, [_reason(each) for each in report.dead_letters]
     yield "Left in the backlog", names, [_reason(each) for each in report.left]
     names = "message_id destination backlog_queue #sequence_number #times"

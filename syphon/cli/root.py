@@ -7,11 +7,13 @@ import click
 from syphon import __version__
 
 from .check import check
+from .config_schema import config_schema
 from .cost import cost
 from .dead_letters import dead_letters
 from .demo import demo
 from .drain import drain
 from .emulator import emulator
+from .init import init
 from .inspect import inspect
 from .pause import pause, resume
 from .provision import provision
@@ -38,6 +40,7 @@ def main() -> None:
     Try it on this machine alone:
       syphon demo                an outage, and the transfer after it
       syphon emulator            two local namespaces, contoso and contoso-dr
+      syphon init                a settings file for them
       syphon COMMAND --help      what a command does, with examples
 
     \b
@@ -52,6 +55,7 @@ def main() -> None:
 COMMANDS = (
     demo,
     emulator,
+    init,
     check,
     provision,
     run,
@@ -63,6 +67,7 @@ COMMANDS = (
     dead_letters,
     report,
     cost,
+    config_schema,
 )
 
 for command in COMMANDS:

@@ -12,6 +12,7 @@ from .pairs import (
     TimeToLive,
     Via,
 )
+from .schema import config_schema
 from .worker import (
     ListenAddress,
     LogFormat,
@@ -23,6 +24,7 @@ from .worker import (
 )
 
 __all__ = [
+    "config_schema",
     "load_config",
     "Config",
     "PairSettings",

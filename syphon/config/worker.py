@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SecretStr, WithJsonSchema
 
 from syphon.model import is_host
 from syphon.yaml_settings import Between, Duration, InvalidSetting, Mistake, Settings, given, together
@@ -67,7 +67,9 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]+)):([0-9]{1,5})")
 class StatusSettings(Settings):
     """The status server."""
 
-    listen: Annotated[ListenAddress, PlainValidator(_listen), PlainSerializer(str)] = ListenAddress("127.0.0.1", 8080)
+    listen: Annotated[
+        ListenAddress, PlainValidator(_listen), PlainSerializer(str), WithJsonSchema({"type": "string"})
+    ] = ListenAddress("127.0.0.1", 8080)
     token: SecretStr | None = None
     """The token that a caller must send to see more than health. Without one, a server that other machines can reach
     answers health requests only."""

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pyte
 
+from tests.support.processes import own_terminal
+
 
 class Terminal:
     """A command on a terminal. Its lines are those that a person sees now, with the history above them."""
@@ -37,7 +39,7 @@ class Terminal:
             stderr=theirs,
             env=_environment(env),
             start_new_session=True,
-            preexec_fn=_take_terminal,  # noqa: PLW1509  (so that Ctrl-C is a signal to the command)
+            preexec_fn=own_terminal,  # so that Ctrl-C is a signal to the command
         )
         os.close(theirs)
         self._reader = threading.Thread(target=self._read, name="terminal", daemon=True)
@@ -101,7 +103,3 @@ def terminal(
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
     without = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR", "CI")}
     return {**without, "TERM": "xterm-256color", **more}
-
-
-def _take_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
