@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 GAP = "  "
 LONGEST_WORD = 40
 """A longer word may be broken."""
+SHORTEST_LINE = 10
 
 
 def table_lines(
@@ -62,7 +63,8 @@ def _widths(
         widths[widest] -= 1
     # What is left over goes to the titles, so that as few of them as possible take two lines.
     for at, wanted in enumerate(natural):
-        widths[at] += max(0, min(wanted - widths[at], width - _total(widths)))
+        if 0 < wanted - widths[at] <= width - _total(widths):
+            widths[at] = wanted
     return widths
 
 
@@ -86,6 +88,6 @@ def _blocks(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
             yield "", False
         for title, text in zip(titles, row, strict=True):
             if text:
-                parts = textwrap.wrap(text, max(LONGEST_WORD // 2, width - margin - len(GAP)), break_on_hyphens=False)
+                parts = textwrap.wrap(text, max(SHORTEST_LINE, width - margin - len(GAP)), break_on_hyphens=False)
                 for place, part in enumerate(parts):
                     yield f"{title if place == 0 else '':<{margin}}{GAP}{part}", False

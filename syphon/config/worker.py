@@ -28,6 +28,13 @@ def _spark_keys(settings: Any) -> Iterator[Mistake]:
             yield Mistake("is not a setting of Spark", "their names begin with spark.", (key,))
 
 
+SparkValue = Annotated[
+    SecretStr,
+    BeforeValidator(_written),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "writeOnly": True}),
+]
+
+
 class PipelineSettings(Settings):
     """How the transfer runs on Spark, and where its ledger is."""
 
@@ -36,9 +43,7 @@ class PipelineSettings(Settings):
     """Any path or URL that Spark can write to."""
     long_poll: Annotated[Duration, Between("1s", "1d")] = 900_000
     lease: Annotated[Duration, Between("5s", "1h")] = 60_000
-    spark: Annotated[dict[str, Annotated[SecretStr, BeforeValidator(_written)]], together(_spark_keys)] = Field(
-        default_factory=dict
-    )
+    spark: Annotated[dict[str, SparkValue], together(_spark_keys)] = Field(default_factory=dict)
     """Secrets, because the key of the ledger's storage account may be among them."""
 
 

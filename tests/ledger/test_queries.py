@@ -378,7 +378,8 @@ def test_files_that_are_merged_while_this_process_reads_are_read_again(
     ledger = Ledger(None, f"file:{tmp_path}")  # type: ignore[arg-type]
     record(ledger, [outcome(1)])
     record(ledger, [outcome(2)])
-    opened, merged = pq.ParquetFile, []
+    opened = pq.ParquetFile
+    merged: list[Path] = []
 
     def open_late(file: Path) -> pq.ParquetFile:
         if not merged:
