@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from syphon.cli import ExitCode, main
 from syphon.config import load_config
+from syphon.emulator.settings import default_settings
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,7 @@ def test_without_options_it_is_for_the_two_namespaces_of_the_emulator(folder: Pa
     assert (done.exit_code, done.stdout) == (0, "config.yaml was written. Next: syphon check -c config.yaml\n")
     (pair,) = load_config(folder / "config.yaml").pairs
     assert (pair.name, pair.primary.host, pair.secondary.host) == ("contoso", "127.0.0.1:5672", "127.0.0.1:5673")
+    assert [each.amqp_port for each in default_settings().namespaces] == [5672, 5673]
 
 
 def test_it_never_overwrites_a_file(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from syphon.cli.exit_codes import ExitCode
 from syphon.ledger.store import Ledger
 from tests.support import ledger_incident
+from tests.support.cli_process import run_syphon
 from tests.support.status_server import served
 from tests.support.terminal import terminal
 from tests.support.waiting import eventually
@@ -46,8 +48,6 @@ def test_a_status_that_is_watched_keeps_its_headline(columns: int, lines: int) -
 
 def test_ctrl_c_in_the_start_of_a_command_ends_it_as_a_shell_expects(tmp_path: Path) -> None:
     """The secondary accepts the connection and says nothing: the command is still looking."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         string = "Endpoint=sb://127.0.0.1:{};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true".format
@@ -63,3 +63,13 @@ def test_ctrl_c_in_the_start_of_a_command_ends_it_as_a_shell_expects(tmp_path: P
             connection.close()
         assert "Stopped. No message was moved." in shown.text
         assert "Aborted" not in shown.text
+
+
+def test_a_destination_that_the_worker_has_never_seen_is_paused_with_a_warning() -> None:
+    with served() as here:
+        url = f"http://127.0.0.1:{here.port}"
+        done = run_syphon("pause", "--url", url, "--destination", "ordres")
+    assert done.returncode == 0
+    assert "Warning: this worker has seen no message for ordres. It has seen: none." in done.stderr
+    assert "`syphon resume --destination ordres` ends it" in done.stderr
+    assert "paused: destination ordres of contoso" in done.stdout
