@@ -170,7 +170,7 @@ def test_a_body_is_printed_as_text_or_as_a_hexdump_and_never_as_python_shows_it(
     ]
     assert list(_body_lines({"text": "a\nb\x1b"})) == ["a", "b\ufffd"]
     assert list(_body_lines("a value")) == ["a value"]
-    assert list(_body_lines([{"key": "k", "type": "string", "value": "v"}]))[0] == "["
+    assert next(_body_lines([{"key": "k", "type": "string", "value": "v"}])) == "["
 
 
 def test_replay_from_start_to_end_with_the_official_client_on_both_ends(

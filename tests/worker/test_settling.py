@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from syphon.worker import queue_drain
 from syphon.worker.message_counts import EmptinessCheck, PeekCount
 from syphon.worker.queue_drain import DrainOptions, DrainState, QueueDrain
 from tests.support.processes import EmulatedPair, aliased, emulated_pair
@@ -33,11 +32,10 @@ class Peeks:
         return PeekCount(min(self.messages, 1), 0)
 
 
-def test_a_queue_is_empty_when_it_has_been_so_for_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:  # S11
+def test_a_queue_is_empty_when_it_has_been_so_for_the_whole_time() -> None:  # S11
     clock, peeks = Clock(), Peeks()
-    monkeypatch.setattr(queue_drain, "time", clock)
     nothing: Any = None
-    queue = QueueDrain(nothing, "q", DrainOptions(settle=900), nothing, 0)
+    queue = QueueDrain(nothing, "q", DrainOptions(settle=900), nothing, 0, clock.monotonic)
 
     def state_after(seconds: float, messages: int) -> DrainState:
         clock.now += seconds
