@@ -13,7 +13,7 @@ from .files import LocalFiles, cause, local_path
 from .merging import MERGED, replaced_files
 from .open_jobs import OpenRecord, read_open
 from .parquet import arrow_schema
-from .reading import ATTEMPT_COLUMNS, FilesChanged, Found, jobs_of, selected_attempts
+from .reading import ATTEMPT_COLUMNS, FilesChanged, LedgerExtract, jobs_of, selected_attempts
 from .schema import ATTEMPTS, TRANSFERS
 from .store import MOST_LISTINGS, LedgerUnreadable
 
@@ -46,14 +46,14 @@ class LocalReader:
             found, broken = read_open(self._files)
         return found, [f"{self.path}/{place}" for place in broken]
 
-    def read(self, selection: Selection, open_jobs: Sequence[str]) -> Found:
+    def read(self, selection: Selection, open_jobs: Sequence[str]) -> LedgerExtract:
         import pyarrow.compute as pc
 
         with self._reading():
             # The rows of a job are written after its attempts, so they are read after them: none seems to be missing.
             attempts, broken = self._table("attempts", ATTEMPTS, ATTEMPT_COLUMNS)
             transfers, more_broken = self._table("transfers", TRANSFERS, COLUMNS)
-        return Found(
+        return LedgerExtract(
             count_rows(transfers, selection),
             selected_attempts(attempts, selection),
             jobs_of(attempts, open_jobs),

@@ -9,7 +9,7 @@ from typing import Any
 
 from .aggregates import ATTEMPT, MOST_LINES, Aggregates, Selection, percentiles
 from .open_jobs import OpenRecord
-from .reading import FilesChanged, Found, Reader
+from .reading import FilesChanged, LedgerExtract, Reader
 from .report import (
     Band,
     DestinationReport,
@@ -60,7 +60,7 @@ def query_report(
 
 
 def _report(
-    path: str, selection: Selection, found: Found, jobs: list[OpenRecord], broken: list[str], now: datetime
+    path: str, selection: Selection, found: LedgerExtract, jobs: list[OpenRecord], broken: list[str], now: datetime
 ) -> Report:
     aggregates = found.aggregates
     shortfalls, open_jobs = _missing(found, [_open_job(job, now) for job in jobs if _concerns(job, selection)])
@@ -205,7 +205,7 @@ def _reasons(aggregates: Aggregates) -> tuple[list[ReasonCount], list[ReasonCoun
     return of("dead_lettered"), of("left")
 
 
-def _missing(found: Found, open_jobs: list[OpenJobReport]) -> tuple[list[Shortfall], list[OpenJobReport]]:
+def _missing(found: LedgerExtract, open_jobs: list[OpenJobReport]) -> tuple[list[Shortfall], list[OpenJobReport]]:
     """Attempts and jobs of which rows are missing, each receipt once.
 
     A job whose attempts are on record was being closed: its attempts say exactly what is missing, if anything. But as
@@ -224,7 +224,7 @@ def _missing(found: Found, open_jobs: list[OpenJobReport]) -> tuple[list[Shortfa
     )
 
 
-def _shortfalls(found: Found) -> list[Shortfall]:
+def _shortfalls(found: LedgerExtract) -> list[Shortfall]:
     """Attempts that had counted more than there are rows of them."""
     recorded = {
         tuple(row[name] for name in ATTEMPT): (row["rows"], row["forwarded"])

@@ -24,7 +24,7 @@ class FilesChanged(Exception):
     """A file is gone: it was merged into another one since the files were listed. To read again helps."""
 
 
-class Found(NamedTuple):
+class LedgerExtract(NamedTuple):
     """What a reader finds for a report."""
 
     aggregates: Aggregates
@@ -46,7 +46,7 @@ class Reader(Protocol):
     def open_jobs(self) -> tuple[list[OpenRecord], list[str]]:
         """The jobs that are not closed, and the files of such jobs that cannot be read."""
 
-    def read(self, selection: Selection, open_jobs: Sequence[str]) -> Found:
+    def read(self, selection: Selection, open_jobs: Sequence[str]) -> LedgerExtract:
         """Counts the rest. `open_jobs` are the names of all jobs that are not closed."""
 
 

@@ -15,7 +15,7 @@ from .aggregates import COLUMNS, MESSAGE, PACKED_AGGREGATES, Aggregates, Selecti
 from .files import cause
 from .open_jobs import OpenRecord
 from .parquet import arrow_schema
-from .reading import ATTEMPT_COLUMNS, FilesChanged, Found, jobs_of, selected_attempts
+from .reading import ATTEMPT_COLUMNS, FilesChanged, LedgerExtract, jobs_of, selected_attempts
 from .report import Period
 from .schema import ATTEMPTS, TRANSFERS
 from .store import Ledger, LedgerUnreadable
@@ -37,7 +37,7 @@ class SparkReader:
     def open_jobs(self) -> tuple[list[OpenRecord], list[str]]:
         return self._ledger.open_jobs()
 
-    def read(self, selection: Selection, open_jobs: Sequence[str]) -> Found:
+    def read(self, selection: Selection, open_jobs: Sequence[str]) -> LedgerExtract:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -48,7 +48,7 @@ class SparkReader:
                 raise FilesChanged from error
             raise LedgerUnreadable(f"The ledger at {self.path} cannot be read: {cause(error)}.") from error
 
-    def _read(self, selection: Selection, open_jobs: Sequence[str]) -> Found:
+    def _read(self, selection: Selection, open_jobs: Sequence[str]) -> LedgerExtract:
         from pyspark.sql.functions import col, expr
 
         of_pair = expr("true") if selection.pair is None else col("pair") == selection.pair
@@ -61,7 +61,7 @@ class SparkReader:
         rows = transfers.where(of_pair & _within(selection.near, "settled_at")).select(*COLUMNS)
         counted = rows.repartition(*MESSAGE).mapInArrow(_counting(selection), PACKED_AGGREGATES).collect()
         nothing = count_rows(arrow_schema(TRANSFERS, COLUMNS).empty_table(), selection)
-        return Found(
+        return LedgerExtract(
             Aggregates.merged([nothing, *(Aggregates.unpacked(row.asDict()) for row in counted)]),
             selected_attempts(attempts, selection),
             jobs_of(attempts, open_jobs),
