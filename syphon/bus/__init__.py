@@ -26,6 +26,7 @@ from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, 
 from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
 from .peeking import MessageState, Peeked, Peeker, peek
+from .runtime import RUNTIME, Runtime
 from .sdk_internals import (
     ConnectionDetails,
     RetryPolicy,
@@ -56,8 +57,10 @@ __all__ = [
     "Peeked",
     "Peeker",
     "QueueInfo",
+    "RUNTIME",
     "RawReceiver",
     "RawSender",
+    "Runtime",
     "ManagementReply",
     "RequestLink",
     "RetryPolicy",

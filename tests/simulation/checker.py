@@ -12,13 +12,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .incident import Incident, Kind, SimulatedMessage
+from syphon.bus.pair import PartnerEnded
+from syphon.bus import Pair
+from syphon.spark.jobs import JobResult
+from syphon.spark.slot_control import SlotControl
+from syphon.spark.totals import Totals
+
+from .incident import Incident, Kind, Mode, SimulatedMessage
 
 LONGEST_PAUSE = 120.0
 REJECTING = 35.0
 """Seconds after a fault for which a destination may still be taken for missing or disabled."""
 MOST_COPIES = 4
 """Copies of a message at most, if the failures come from another destination or message."""
+
+
+GRACE = 5.0
+"""Seconds within which both sides of a pair end (C1)."""
+NOTICED = 0.7
+"""Seconds until the listener or a slot looks at its pair again."""
+UNHEARD = 5.0 + 2 * 3.5 + 1.0
+"""Seconds after its last answer in which a slot may still take messages: the silence that it allows, and the answers
+that it waits for meanwhile."""
 
 
 class Violation(AssertionError):
@@ -47,6 +62,7 @@ class Checker:
         self.failures = [(fault.at, fault.ends_at, fault.entity) for fault in incident.faults]
         """When something failed that can cause a second copy: its start, its end, its destination (`*` for all)."""
         self.violation: Violation | None = None
+        self._received_by: dict[Any, int] = {}
         self.waiting = len(incident.messages)
         """Messages that are neither completed nor dead-lettered."""
         self._rejected_until: dict[str, float] = defaultdict(lambda: -math.inf)
@@ -122,17 +138,57 @@ class Checker:
 
     # --- what the process says ------------------------------------------------------------------------------------
 
-    def turned(self, counters: Any) -> None:
+    def turned(self, counters: Any, outcomes: int) -> None:
+        """A pump has turned; it has recorded so many outcomes."""
         if counters.in_hand > self.incident.window:
             self.fail(f"{counters.in_hand} messages in hand, and the window is {self.incident.window}")
         if counters.received != counters.forwarded + counters.dead_lettered + counters.left + counters.in_hand:
             self.fail(f"the account does not balance: {counters}")
+        if outcomes != counters.received - counters.in_hand:
+            self.fail(f"{outcomes} outcomes are on record, and the counters are {counters}")
+
+    def slots_running(self, count: int) -> None:
+        if count > self.incident.slots:
+            self.fail(f"{count} slots run, and there is room for {self.incident.slots}")
+
+    def reported(self, received: int, silence: float, slot: Any) -> None:
+        """A slot has received so many messages, and has heard nothing of the driver for so many seconds."""
+        before = self._received_by.get(slot, 0)
+        if received > before:
+            self._received_by[slot] = received
+            if silence > UNHEARD:
+                self.fail(f"on no record: a slot took messages {silence:.1f} s after the driver last answered it")
+
+    def job_ended(self, result: JobResult) -> None:
+        for report in result.reports:
+            for queue in report.queues:
+                counters, finished = queue.counters, report.finished
+                if finished and counters.without_outcome:
+                    self.fail(f"the account does not balance: a slot has finished with {counters}")
+
+    def check_totals(self, control: SlotControl) -> None:
+        """The totals of the driver: no count has gone down, and they balance."""
+        for found in control.queue_totals().values():
+            totals: Totals = found.totals
+            ended = totals.forwarded + totals.dead_lettered + totals.left + totals.in_hand + totals.unaccounted
+            if totals.received != ended:
+                self.fail(f"the account does not balance: {totals}")
+
+    def check_pair(self, pair: Pair) -> None:
+        """The five-second rule: a side that did not end by itself is faulted five seconds after the other (C1)."""
+        for side, partner in (pair.sides, pair.sides[::-1]):
+            if isinstance(side.reason, PartnerEnded):
+                took = side.since - partner.since
+                if not GRACE <= took <= GRACE + NOTICED:
+                    self.fail(f"five-second rule: {side.name} was faulted {took:.2f} s after {partner.name}")
 
     # --- deadlines ------------------------------------------------------------------------------------------------
 
     def patience(self) -> float:
         """Seconds within which a message arrives once nothing disturbs it: a pause, a lock, and time to work."""
         incident = self.incident
+        if incident.mode is not Mode.PUMP:
+            return LONGEST_PAUSE + 3 * incident.lock + 30.0
         longest = max((min(fault.lasts, 60.0) for fault in incident.faults), default=0.0)
         pause = min(LONGEST_PAUSE, 45.0 + 2 * longest)
         if any(fault.how in ("lose-reply", "hang") for fault in incident.faults):

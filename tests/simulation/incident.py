@@ -13,6 +13,19 @@ from enum import StrEnum
 from .network import GIVE_UP_AFTER
 
 
+class Mode(StrEnum):
+    """What is under test."""
+
+    PUMP = "pump"
+    """One pump after another."""
+    WORKER = "worker"
+    """A whole worker: listener, doorbells, dispatcher, control, and slots on a simulated Spark."""
+    DRAIN = "drain"
+    """Drains, one after another, until one has proven that the backlog is empty."""
+    SENDER = "sender"
+    """Senders with failover, and a worker that brings back what they left in the backlog."""
+
+
 class Kind(StrEnum):
     """The kinds of faults."""
 
@@ -36,9 +49,25 @@ class Kind(StrEnum):
     # the process
     CRASH = "crash"
     PAUSE = "the process stands still"
+    # Spark, the control protocol and the worker
+    SLOT_KILLED = "a slot is killed"
+    SLOT_LOST = "a slot is taken for lost and goes on"
+    JOB_GIVEN_UP = "Spark gives up its jobs"
+    SPARK_FULL = "Spark has no place"
+    ROWS_LATE = "rows come late"
+    REPORTS_LOST = "reports are lost"
+    ANSWERS_LOST = "orders are lost"
+    REPORTS_LATE = "reports are late"
+    STOPPED = "the worker is stopped and starts again"
+    KEY_REFUSED = "the key is refused"
 
 
 EVERYTHING = "*"
+OF_SPARK = (Kind.SLOT_KILLED, Kind.SLOT_LOST, Kind.JOB_GIVEN_UP, Kind.SPARK_FULL, Kind.ROWS_LATE, Kind.STOPPED)
+OF_CONTROL = (Kind.REPORTS_LOST, Kind.ANSWERS_LOST, Kind.REPORTS_LATE)
+OF_THE_WORKER = (*OF_SPARK, *OF_CONTROL, Kind.KEY_REFUSED)
+"""Faults that a pump alone does not have."""
+OF_THE_PUMP = tuple(kind for kind in Kind if kind not in OF_THE_WORKER)
 
 
 @dataclass(frozen=True)
@@ -81,6 +110,8 @@ class SimulatedMessage:
     at: float
     size: int = 20
     session: str | None = None
+    queue: int = 0
+    """The number of its backlog queue."""
 
     @property
     def id(self) -> str:
@@ -95,6 +126,12 @@ class Incident:
     destinations: tuple[str, ...]
     messages: tuple[SimulatedMessage, ...]
     faults: tuple[SimulatedFault, ...] = ()
+    mode: Mode = Mode.PUMP
+    queues: int = 1
+    slots: int = 2
+    """How many slots Spark runs at once."""
+    task_failures: int = 4
+    """After so many failed attempts of a task Spark gives up its job: 1 in local mode, 4 on a cluster."""
     lock: float = 10.0
     window: int = 200
     latency: float = 0.005
@@ -126,7 +163,8 @@ class Incident:
 
     def describe(self) -> list[str]:
         lines = [
-            f"seed {self.seed}: {len(self.messages)} messages for {len(self.destinations)} destinations, "
+            f"seed {self.seed}: {self.mode.value}, {len(self.messages)} messages in {self.queues} queues "
+            f"for {len(self.destinations)} destinations, slots {self.slots}, task failures {self.task_failures}, "
             f"lock {self.lock:g} s, window {self.window}, latency {self.latency * 1000:.0f} ms, "
             f"lease {self.lease}, drift {self.drift:g}, brokers ahead {self.broker_ahead:g} s"
         ]
@@ -178,8 +216,12 @@ LATENCIES = (0.001, 0.005, 0.02, 0.1)
 
 
 def generate(seed: int) -> Incident:
-    """The incident of a seed."""
+    """The incident of a seed: of a single pump, or of a whole worker."""
     rng = random.Random(seed)
+    return _of_a_worker(seed, rng) if rng.random() < 0.4 else _of_a_pump(seed, rng)
+
+
+def _of_a_pump(seed: int, rng: random.Random) -> Incident:
     destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3, 5, 8))))
     count = rng.choice((50, 100, 150, 200, 200, 300, 400))
     span = rng.choice((0.0, 0.0, 1.0, 10.0))
@@ -194,7 +236,8 @@ def generate(seed: int) -> Incident:
         )
         for number in range(count)
     )
-    faults = tuple(_fault(rng, destinations, messages) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3))))
+    kinds = OF_THE_PUMP + (Kind.BROKER,) * 6
+    faults = tuple(_fault(rng, kinds, destinations, messages) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3))))
     return Incident(
         seed,
         destinations,
@@ -214,14 +257,51 @@ def generate(seed: int) -> Incident:
     )
 
 
-def _fault(rng: random.Random, destinations: tuple[str, ...], messages: tuple[SimulatedMessage, ...]) -> SimulatedFault:
-    kind = rng.choice(tuple(Kind) + (Kind.BROKER,) * 6)
+def _of_a_worker(seed: int, rng: random.Random) -> Incident:
+    """Fewer messages at once, and some that come late: a lone message must ring, whatever happened before."""
+    destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3))))
+    queues = rng.choice((1, 1, 2, 4))
+    count = rng.choice((20, 50, 100, 150))
+    span = rng.choice((0.0, 1.0, 10.0, 40.0))
+    messages = tuple(
+        SimulatedMessage(number, rng.choice(destinations), span * rng.random(), queue=rng.randrange(queues))
+        for number in range(count)
+    )
+    messages += tuple(
+        SimulatedMessage(count + number, rng.choice(destinations), 60 * rng.random(), queue=rng.randrange(queues))
+        for number in range(rng.choice((0, 1, 3)))
+    )
+    kinds = OF_THE_WORKER * 2 + OF_THE_PUMP + (Kind.BROKER,) * 6
+    faults = tuple(_fault(rng, kinds, destinations, messages) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3))))
+    return Incident(
+        seed,
+        destinations,
+        messages,
+        faults,
+        mode=Mode.WORKER,
+        queues=queues,
+        slots=rng.choice((1, 2, 4)),
+        task_failures=rng.choice((1, 4)),
+        lock=60.0,
+        window=rng.choice((20, 100, 400)),
+        latency=rng.choice(LATENCIES),
+        jitter=rng.choice((0.0, 0.0, 0.01, 0.1)),
+        lease=rng.choice((None, 15.0, 30.0)),
+        drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
+        broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
+    )
+
+
+def _fault(
+    rng: random.Random, kinds: tuple[Kind, ...], destinations: tuple[str, ...], messages: tuple[SimulatedMessage, ...]
+) -> SimulatedFault:
+    kind = rng.choice(kinds)
     at = rng.choice((0.0, 0.5 * rng.random(), 3 * rng.random(), 12 * rng.random()))
     lasts = rng.choice((0.2, 1.0, 5.0, 15.0)) * (0.5 + rng.random())
     side, entity = rng.choice(SIDES), rng.choice(destinations)
     if kind is Kind.CUT:
         return SimulatedFault(kind, at, 0.0, side)
-    if kind is Kind.CRASH:
+    if kind in (Kind.CRASH, Kind.SLOT_KILLED):
         is_silent = rng.random() < 0.5
         # The broker goes on to deliver to a process whose machine has vanished, until it gives up the connection.
         return SimulatedFault(kind, at, GIVE_UP_AFTER if is_silent else 0.0, side, how="silently" if is_silent else "")
@@ -248,4 +328,6 @@ def _fault(rng: random.Random, destinations: tuple[str, ...], messages: tuple[Si
     if kind is Kind.POISON:
         poison, lasts = rng.choice(messages), float("inf") if rng.random() < 0.5 else lasts
         return SimulatedFault(kind, 0.0, lasts, "contoso", poison.destination, number=poison.number)
+    if kind in (Kind.JOB_GIVEN_UP, Kind.STOPPED, Kind.SLOT_LOST):
+        return SimulatedFault(kind, at)
     return SimulatedFault(kind, at, min(lasts, 8.0) if kind is Kind.PAUSE else lasts, side)
