@@ -63,6 +63,7 @@ class Kind(StrEnum):
 
 
 EVERYTHING = "*"
+OF_THE_PROCESS = (Kind.CRASH, Kind.PAUSE)
 OF_SPARK = (Kind.SLOT_KILLED, Kind.SLOT_LOST, Kind.JOB_GIVEN_UP, Kind.SPARK_FULL, Kind.ROWS_LATE, Kind.STOPPED)
 OF_CONTROL = (Kind.REPORTS_LOST, Kind.ANSWERS_LOST, Kind.REPORTS_LATE)
 OF_THE_WORKER = (*OF_SPARK, *OF_CONTROL, Kind.KEY_REFUSED)
@@ -140,6 +141,8 @@ class Incident:
     max_links: int = 200
     lease: float | None = None
     linger: float = 0.0
+    long_poll: float = 120.0
+    """Seconds that one receive of a doorbell waits."""
     drift: float = 1.0
     """How fast the process's clock runs."""
     broker_ahead: float = 0.0
@@ -160,6 +163,10 @@ class Incident:
             elif fault.concerns(message.destination):
                 last = max(last, fault.ends_at)
         return last
+
+    def only_disturbs(self, side: str) -> bool:
+        """Whether all its faults are those of one namespace, or of the way to it."""
+        return all(fault.side == side and fault.kind not in OF_THE_PROCESS for fault in self.faults)
 
     def describe(self) -> list[str]:
         lines = [

@@ -20,6 +20,13 @@ RESTART = 1.0
 QUIET = 3.0
 
 
+def holds(pump: Pump, lock_token: bytes) -> bool:
+    """Whether a pump has the message with this lock in hand."""
+    return any(
+        arrival.lock_token == lock_token for queue in pump.queues.values() for arrival in queue.unsettled.transfers
+    )
+
+
 class PumpRunner:
     """Runs one pump after another."""
 
@@ -35,6 +42,10 @@ class PumpRunner:
 
     def strike(self, fault: SimulatedFault) -> None:
         raise NotImplementedError(f"a pump alone has no {fault.kind}")
+
+    def is_in_hand(self, lock_token: bytes) -> bool:
+        """Whether a pump that runs has the message with this lock in hand."""
+        return self._process is not None and holds(self._pump, lock_token)
 
     def crash(self, silently: bool) -> None:
         if self._process is not None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .checker import Violation
-from .incident import Incident, generate
+from .incident import Incident, Mode, generate
 from .shrink import shrink
 from .world import World
 
@@ -67,12 +67,20 @@ def _run(incident: Incident, trace: Callable[[str], None] | None = None) -> tupl
     return world, None
 
 
-def run_many(first: int, runs: int | None, seconds: float | None = None, most_failures: int = 1) -> Summary:
-    """Runs the incidents of consecutive seeds, until there were so many, the time is over, or enough have failed."""
+def run_many(
+    first: int, runs: int | None, seconds: float | None = None, most_failures: int = 1, mode: Mode | None = None
+) -> Summary:
+    """Runs the incidents of consecutive seeds, until there were so many, the time is over, or enough have failed.
+
+    With a mode, only the incidents of this mode are run.
+    """
     summary, began, seed = Summary(), time.monotonic(), first
     with quietly():
         while (runs is None or summary.runs < runs) and (seconds is None or time.monotonic() - began < seconds):
             incident = generate(seed)
+            if mode is not None and incident.mode is not mode:
+                seed += 1
+                continue
             world, violation = _run(incident)
             summary.runs += 1
             summary.messages += len(incident.messages)

@@ -16,10 +16,11 @@ from syphon.spark.control_protocol import ControlAddress, HandOver
 from syphon.spark.jobs import JobResult
 from syphon.spark.reporter import DriverUnreachable
 from syphon.spark.task import Slot, SlotAssignment
-from syphon.transfer import DestinationBackoff, PumpOptions
+from syphon.transfer import DestinationBackoff, Pump, PumpOptions
 
 from .connections import simulated_namespace
 from .control import SimulatedControl, SimulatedControlClient
+from .pump_runner import holds
 from .threads import SimulatedEvent, SimulatedProcess
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class TaskAttempt:
         self._world = world
         self._spark = spark
         self._arguments = assignment, number, attempt
+        self._pump: Pump | None = None
         self.process.spawn(self._run, f"task {number}.{attempt}")
 
     def _run(self) -> None:
@@ -57,7 +59,7 @@ class TaskAttempt:
         client = SimulatedControlClient(process, self._spark.control, world.control)
         namespaces = Pair(simulated_namespace(process, "contoso"), simulated_namespace(process, "contoso-dr"))
         slot = Slot(*self._arguments, namespaces, client, process.runtime)
-        pump = slot._pump
+        pump = self._pump = slot._pump
         try:
             for _ in slot.turns():
                 world.checker.turned(pump.counters, len(slot._outcomes))
@@ -68,6 +70,9 @@ class TaskAttempt:
         world.note("slot ended", f"{self._spark.number_of(self._arguments[0].job)} {pump.counters}")
         self.outcomes = slot._outcomes
         self.ended.set()
+
+    def is_in_hand(self, lock_token: bytes) -> bool:
+        return self._pump is not None and not self.process.is_dead and holds(self._pump, lock_token)
 
     def fail(self, error: str) -> None:
         """Spark takes the attempt for lost."""
@@ -95,6 +100,8 @@ class SimulatedSpark:
         self.is_full = False
         """Whether no task gets a place."""
         self.rows_delay = 0.0
+        self._running = 0
+        """How many jobs run."""
         self.most_slots = world.incident.slots
         """How many tasks run at once; the name is the product's (`Jobs.most_slots`)."""
 
@@ -106,6 +113,8 @@ class SimulatedSpark:
         job: str,
     ) -> JobResult:
         """Runs a job until all its slots have ended, as `Jobs.run` does."""
+        self._running += 1
+        self.world.checker.jobs_running(self._running)
         self.control.open_job(job, queues)
         assignments = [SlotAssignment(PAIR, queues, job, each, NOWHERE, None, backing_off) for each in options]
         errors: list[str] = []
@@ -121,6 +130,7 @@ class SimulatedSpark:
         if self.rows_delay:
             self._sleep(self.rows_delay)
         reports = tuple(self.control.close_job(job))
+        self._running -= 1
         result = JobResult(reports, errors[0] if errors else "")
         self.world.note("job ended", f"{self.number_of(job)} {result.error} {result.counters}")
         self.world.checker.job_ended(result)
@@ -137,7 +147,6 @@ class SimulatedSpark:
             task = TaskAttempt(self, assignment, number, attempt)
             self.attempts.append(task)
             self.all_attempts.append(task)
-            self.world.checker.slots_running(len(self.attempts))
             task.ended.wait()
             self.attempts.remove(task)
             if not (error := task.error):

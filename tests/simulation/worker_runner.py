@@ -51,6 +51,7 @@ class SimulatedWorker:
             world.queues,
             lambda queue, ring: self.dispatcher.ring(queue, ring),
             gate=self.backoffs,
+            long_poll=incident.long_poll,
             runtime=driver.runtime,
         )
         self.dispatcher = Dispatcher(
@@ -135,6 +136,11 @@ class WorkerRunner:
             self._world.time.call_later(0.0, worker.crash, False, True)
             self._world.time.call_later(RESTART, self._start)
 
+    def is_in_hand(self, lock_token: bytes) -> bool:
+        """Whether a slot that runs has the message with this lock in hand."""
+        attempts = [attempt for worker in self._lives for attempt in worker.spark.all_attempts]
+        return any(attempt.is_in_hand(lock_token) for attempt in attempts)
+
     def crash(self, silently: bool) -> None:
         if self._worker is not None:
             self._worker.crash(silently, with_slots=silently or self._world.rng.random() < 0.5)
@@ -169,5 +175,7 @@ class WorkerRunner:
             self._world.time.call_later(fault.lasts, setattr, spark, "rows_delay", 0.0)
 
     def end(self) -> None:
+        if self._worker is not None:
+            self._world.checker.check_totals(self._worker.control)
         for worker in self._lives:
             worker.crash(False, with_slots=True)

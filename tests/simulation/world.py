@@ -145,7 +145,21 @@ class World:
             dead_letter(message, properties)
             checker.dead_lettered(str(message.message_id), str(properties.get("DeadLetterReason")))
 
+        end_locks, unlock = queue._end_locks, queue._unlock
+
+        def locks_ended(now: int) -> None:
+            queue._unlock = lock_ended
+            end_locks(now)
+            queue._unlock = unlock
+
+        def lock_ended(message: BrokeredMessage, failed: bool) -> None:
+            is_in_hand = self.runner.is_in_hand(message.lock_token)
+            unlock(message, failed)
+            self.note("lock ended", message.message_id)
+            checker.lock_ended(str(message.message_id), is_in_hand)
+
         queue.complete, queue._lock, queue._dead_letter = completed, locked, dead_lettered
+        queue._end_locks = locks_ended
 
     def queues_with_messages(self) -> list[str]:
         """The backlog queues that have messages which can be received now."""
