@@ -44,11 +44,13 @@ MINUTES ?= 10
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# MINUTES counts only if it is given: by default there are 2,000 runs.
+# MINUTES counts only if it is given: by default there are 2,000 runs. With RESULTS=file each hundred is recorded, and the
+# next call goes on where the file ends: make sim RUNS=1000000 SEED=0 RESULTS=million.jsonl PROCESSES=2; TABLE=1 adds up.
 .PHONY: sim
 sim: $(READY)
 	$(BIN)/python -m tests.simulation $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) \
-	    $(if $(filter command line environment,$(origin MINUTES)),--minutes $(MINUTES))
+	    $(if $(filter command line environment,$(origin MINUTES)),--minutes $(MINUTES)) \
+	    $(if $(RESULTS),--results $(RESULTS)) $(if $(PROCESSES),--processes $(PROCESSES)) $(if $(TABLE),--table)
 
 .PHONY: soak
 soak: $(READY)

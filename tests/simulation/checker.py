@@ -68,8 +68,7 @@ class Checker:
         self.violation: Violation | None = None
         self._received_by: dict[Any, int] = {}
         self._renewals_work = incident.only_disturbs("contoso")
-        # A broker whose clock is ahead promises longer locks than it keeps: then the pump cannot know their end.
-        self._sends_arrive = incident.only_disturbs("contoso-dr") and incident.broker_ahead <= 0
+        self._sends_arrive = incident.only_disturbs("contoso-dr")
         self._on_the_way = incident.latency + incident.jitter + 0.6
         """Seconds from the decision to send a message to its arrival, and half a second between two such decisions."""
         self.waiting = len(incident.messages)

@@ -250,7 +250,7 @@ def _of_a_pump(seed: int, rng: random.Random) -> Incident:
         destinations,
         messages,
         faults,
-        lock=rng.choice((5.0, 10.0, 20.0)),
+        lock=(lock := rng.choice((5.0, 10.0, 20.0))),
         window=rng.choice((20, 100, 400)),
         latency=rng.choice(LATENCIES),
         jitter=rng.choice((0.0, 0.0, 0.01, 0.1)),
@@ -259,7 +259,8 @@ def _of_a_pump(seed: int, rng: random.Random) -> Incident:
         lease=rng.choice((None, None, 30.0, 60.0)),
         linger=rng.choice((0.0, 30.0, 30.0)),
         drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
-        broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
+        # A broker that is ahead promises longer locks than it keeps: the pump's margin allows for a tenth of a lock.
+        broker_ahead=rng.choice((0.0, 0.0, 0.1 * lock, -3.0)),
         detects_duplicates=frozenset(path for path in destinations if rng.random() < 0.1),
     )
 

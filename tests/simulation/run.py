@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from .checker import Violation
 from .incident import Incident, Mode, generate
@@ -27,8 +28,25 @@ class Summary:
     copies: int = 0
     virtual_seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    modes: Counter[str] = field(default_factory=Counter)
     failed: dict[int, str] = field(default_factory=dict)
     """The seeds of the incidents that broke a promise, and which one."""
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Summary:
+        """A summary from the values of its fields, as JSON has them."""
+        counted = {name: Counter(values[name]) for name in ("faults", "modes")}
+        failed = {int(seed): violation for seed, violation in values["failed"].items()}
+        return cls(**{**values, **counted, "failed": failed})
+
+    def add(self, other: Summary) -> None:
+        self.runs += other.runs
+        self.messages += other.messages
+        self.copies += other.copies
+        self.virtual_seconds += other.virtual_seconds
+        self.faults.update(other.faults)
+        self.modes.update(other.modes)
+        self.failed.update(other.failed)
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} × {kind}" for kind, count in self.faults.most_common())
@@ -86,6 +104,7 @@ def run_many(
             summary.messages += len(incident.messages)
             summary.copies += sum(len(story.copies) for story in world.checker.stories.values())
             summary.virtual_seconds += world.time.now
+            summary.modes[incident.mode.value] += 1
             summary.faults.update(fault.kind.value for fault in incident.faults)
             if violation is not None:
                 summary.failed[seed] = violation
