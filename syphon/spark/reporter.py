@@ -50,9 +50,7 @@ class HttpControlClient:
 
     def post(self, report: SlotReport) -> SlotOrder:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(
-                self._address.host, self._address.port, timeout=ANSWER_WITHIN
-            )
+            self._connection = http.client.HTTPConnection(self._address.host, self._address.port, timeout=ANSWER_WITHIN)
         headers = {"Authorization": f"Bearer {self._address.secret}", "Content-Type": "application/json"}
         self._connection.request("POST", REPORT_PATH, report.model_dump_json().encode(), headers)
         response = self._connection.getresponse()

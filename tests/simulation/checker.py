@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from syphon.bus.pair import PartnerEnded
 from syphon.bus import Pair
+from syphon.bus.pair import PartnerEnded
 from syphon.spark.jobs import JobResult
 from syphon.spark.slot_control import SlotControl
 from syphon.spark.totals import Totals
 
-from .incident import Incident, Kind, Mode, SimulatedMessage
+from .incident import OF_THE_PROCESS, Incident, Kind, Mode, SimulatedMessage
 
 LONGEST_PAUSE = 120.0
 REJECTING = 35.0
@@ -29,6 +29,8 @@ MOST_COPIES = 4
 
 UNDISTURBED = 40.0
 """Seconds within which every message arrives if nothing fails, over the slowest network."""
+BETWEEN_CHECKS = 0.6
+"""Seconds between two looks of a pump at the locks of its messages."""
 GRACE = 5.0
 """Seconds within which both sides of a pair end (C1)."""
 NOTICED = 0.7
@@ -68,9 +70,12 @@ class Checker:
         self.violation: Violation | None = None
         self._received_by: dict[Any, int] = {}
         self._renewals_work = incident.only_disturbs("contoso")
-        self._sends_arrive = incident.only_disturbs("contoso-dr")
-        self._on_the_way = incident.latency + incident.jitter + 0.6
-        """Seconds from the decision to send a message to its arrival, and half a second between two such decisions."""
+        self._sends_arrive_from = max(
+            (f.ends_at for f in incident.faults if f.side == "contoso" or f.kind in OF_THE_PROCESS), default=0.0
+        )
+        """From when on no fault holds up what a pump sends."""
+        self._on_the_way = incident.latency + incident.jitter + 0.02
+        """Seconds from the sending of a message to its arrival."""
         self.waiting = len(incident.messages)
         """Messages that are neither completed nor dead-lettered."""
         self._rejected_until: dict[str, float] = defaultdict(lambda: -math.inf)
@@ -109,8 +114,9 @@ class Checker:
                 return
             if story.message.destination != destination:
                 self.fail(f"unexpected: {message.message_id} arrived at {destination}, not {story.message.destination}")
-            if story.lock_ended is not None and self._sends_arrive and now - story.lock_ended > self._on_the_way:
-                self.fail(f"sent too late: {message.message_id}, {now - story.lock_ended:.1f} s after its lock ended")
+            ended = story.lock_ended
+            if ended is not None and now > max(ended + BETWEEN_CHECKS, self._sends_arrive_from) + self._on_the_way:
+                self.fail(f"sent too late: {message.message_id}, {now - ended:.1f} s after its lock ended")
             copies = story.copies
             if copies:
                 self._judge_copy(story, copies[-1], now)

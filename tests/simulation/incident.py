@@ -245,6 +245,8 @@ def _of_a_pump(seed: int, rng: random.Random) -> Incident:
     )
     kinds = OF_THE_PUMP + (Kind.BROKER,) * 6
     faults = tuple(_fault(rng, kinds, destinations, messages) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3))))
+    if is_starved := rng.random() < 0.04:
+        faults = _no_way_on_and_no_renewal(rng)
     return Incident(
         seed,
         destinations,
@@ -255,13 +257,23 @@ def _of_a_pump(seed: int, rng: random.Random) -> Incident:
         latency=rng.choice(LATENCIES),
         jitter=rng.choice((0.0, 0.0, 0.01, 0.1)),
         splits=rng.choice((0.0, 0.0, 0.3)),
-        max_links=rng.choice((200, 200, 2)),
+        max_links=1 if is_starved else rng.choice((200, 200, 2)),
         lease=rng.choice((None, None, 30.0, 60.0)),
         linger=rng.choice((0.0, 30.0, 30.0)),
         drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
         # A broker that is ahead promises longer locks than it keeps: the pump's margin allows for a tenth of a lock.
         broker_ahead=rng.choice((0.0, 0.0, 0.1 * lock, -3.0)),
         detects_duplicates=frozenset(path for path in destinations if rng.random() < 0.1),
+    )
+
+
+def _no_way_on_and_no_renewal(rng: random.Random) -> tuple[SimulatedFault, ...]:
+    """Messages wait in hand for a primary that stands still, and meanwhile their locks cannot be renewed."""
+    at, lasts = 0.2 * rng.random() + 0.1, 6 + 15 * rng.random()
+    how = rng.choice(("hang", "error com.microsoft:message-lock-lost"))
+    return (
+        SimulatedFault(Kind.STALL, at, lasts, "contoso", how=rng.choice(("up", "down", "both"))),
+        SimulatedFault(Kind.BROKER, 0.0, at + lasts + 5 * rng.random(), "contoso-dr", how=how, operation="manage"),
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import syphon.bus.pair
 import syphon.bus.wire
 import syphon.spark.reporter
 import syphon.spark.totals
+import syphon.transfer.destination
 from syphon.bus import LinkState, Namespace, RawSender, Sent
 from syphon.bus.frame_socket import FrameSocket
 from syphon.model import Result, SyphonError
@@ -37,15 +38,25 @@ from syphon.worker.slot_budget import SlotBudget
 from .incident import Mode
 
 Mistake = Callable[[], AbstractContextManager[None]]
-MISTAKES: dict[str, tuple[Mistake, Mode]] = {}
-"""By name: the mistake, and what is under test in the incidents that must find it."""
 
 
-def mistake_in(mode: Mode) -> Callable[[Callable[[], Iterator[None]]], Mistake]:
+class Known(NamedTuple):
+    """A mistake, and the incidents that must find it."""
+
+    make: Mistake
+    mode: Mode
+    first: int
+    """The seed of the first incident. It is not 0 for mistakes that few incidents show: the test should be quick."""
+
+
+MISTAKES: dict[str, Known] = {}
+
+
+def mistake_in(mode: Mode, first: int = 0) -> Callable[[Callable[[], Iterator[None]]], Mistake]:
     def register(make: Callable[[], Iterator[None]]) -> Mistake:
         """Registers a mistake under its name."""
         made = contextmanager(make)
-        MISTAKES[make.__name__.replace("_", " ")] = made, mode
+        MISTAKES[make.__name__.replace("_", " ")] = Known(made, mode, first)
         return made
 
     return register
@@ -267,7 +278,7 @@ def renews_no_lock() -> Iterator[None]:
         yield
 
 
-@mistake
+@mistake_in(Mode.PUMP, first=700)
 def sends_messages_whose_lock_has_ended() -> Iterator[None]:
     original = QueueTransfer.check_locks
 
@@ -281,7 +292,11 @@ def sends_messages_whose_lock_has_ended() -> Iterator[None]:
 
 @mistake
 def waits_without_end_for_an_answer() -> Iterator[None]:
-    with replaced(syphon.bus.wire, "LATEST_ANSWER", math.inf):
+    with (
+        replaced(syphon.bus.wire, "SILENCE", math.inf),
+        replaced(syphon.bus.wire, "LATEST_ANSWER", math.inf),
+        replaced(syphon.transfer.destination, "ANSWER_WITHIN", math.inf),
+    ):
         yield
 
 
@@ -296,7 +311,7 @@ def takes_six_seconds_for_five() -> Iterator[None]:
         yield
 
 
-@mistake_of_the_worker
+@mistake_in(Mode.WORKER, first=280)
 def takes_a_lost_report_for_the_last_one() -> Iterator[None]:
     def ended(attempt: QueueAttempt) -> Totals:
         return Totals(**{name: getattr(attempt.queue.counters, name) for name in attempt.queue.counters.__slots__})
@@ -356,7 +371,7 @@ def never_ends_a_back_off() -> Iterator[None]:
         yield
 
 
-@mistake_of_the_worker
+@mistake_in(Mode.WORKER, first=440)
 def hands_a_queue_to_no_slot_after_a_lost_order() -> Iterator[None]:
     original = SlotControl.order_for
     handed = set[tuple[str, str, int]]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from syphon.bus import NOTICING_PAUSE, Pair
@@ -64,7 +65,7 @@ class SimulatedWorker:
             SlotBudget(lambda: incident.slots),
             self.lease,
             lambda _: False,
-            lambda run: driver.spawn(run, "spark job") and None,
+            self._in_the_background,
             world.clock.now,
         )
         self.dispatcher.news = driver.runtime.event()
@@ -104,6 +105,9 @@ class SimulatedWorker:
             window=incident.window, max_links=incident.max_links, lease=self.lease + BACKSTOP, linger=LINGER
         )
         return self.spark.run(queues, [options], backing_off, job)
+
+    def _in_the_background(self, run: Callable[[], None]) -> None:
+        self.process.spawn(run, "spark job")
 
     def crash(self, silently: bool, with_slots: bool) -> None:
         """The driver dies. Its slots die with it, or go on until they notice that it does not answer."""

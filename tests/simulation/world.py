@@ -153,7 +153,7 @@ class World:
             queue._unlock = unlock
 
         def lock_ended(message: BrokeredMessage, failed: bool) -> None:
-            is_in_hand = self.runner.is_in_hand(message.lock_token)
+            is_in_hand = self.runner.is_in_hand(message.lock_token or b"")
             unlock(message, failed)
             self.note("lock ended", message.message_id)
             checker.lock_ended(str(message.message_id), is_in_hand)
