@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -77,7 +78,13 @@ class QueueDrain:
     """The drain of one queue."""
 
     def __init__(
-        self, pair: PairSettings, queue: str, options: DrainOptions, backoffs: Backoffs, expected: int | None
+        self,
+        pair: PairSettings,
+        queue: str,
+        options: DrainOptions,
+        backoffs: Backoffs,
+        expected: int | None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pair = pair
         self.queue = queue
@@ -93,18 +100,19 @@ class QueueDrain:
         """Messages that were not asked for, by the last complete peek; None if there was none."""
         self.error = ""
         self.fault: SideFault | None = None
-        self.moved_at = time.monotonic()
+        self.moved_at = now()
         """When a message of it last moved."""
         self.tries = 0
         """How many jobs have served it."""
         self._options = options
+        self._now = now
         self._is_cut_off = False
         self._counting = threading.Lock()
 
     @property
     def is_stuck(self) -> bool:
         """Nothing has moved for longer than the patience of the drain."""
-        return time.monotonic() - self.moved_at > self._options.patience
+        return self._now() - self.moved_at > self._options.patience
 
     @property
     def left(self) -> int:
@@ -141,7 +149,7 @@ class QueueDrain:
             self.totals = self.totals.with_ended(attempts)
         self.error = result.error_of(self.queue)
         if any(attempt.queue.counters.moved for attempt in attempts):
-            self.moved_at = time.monotonic()
+            self.moved_at = self._now()
 
     def cut_off(self, attempts: list[QueueAttempt]) -> None:
         """Counts what a job had done that runs on when the drain must end: what it had moved has moved."""

@@ -57,6 +57,10 @@ class Story:
     completed: float | None = None
     dead: float | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        return self.completed is not None or self.dead is not None
+
 
 class Checker:
     """Watches one incident."""
@@ -195,10 +199,18 @@ class Checker:
     def check_totals(self, control: SlotControl) -> None:
         """The totals of the driver: no count has gone down, and they balance."""
         for found in control.queue_totals().values():
-            totals: Totals = found.totals
-            ended = totals.forwarded + totals.dead_lettered + totals.left + totals.in_hand + totals.unaccounted
-            if totals.received != ended:
-                self.fail(f"the account does not balance: {totals}")
+            self.check_balance(found.totals)
+
+    def check_balance(self, totals: Totals) -> None:
+        ended = totals.forwarded + totals.dead_lettered + totals.left + totals.in_hand + totals.unaccounted
+        if totals.received != ended:
+            self.fail(f"the account does not balance: {totals}")
+
+    def proven_empty(self, queue: str, before: set[str]) -> None:
+        """A drain calls a queue empty. `before` are the messages that were in it when the drain began to look."""
+        left = [name for name in sorted(before) if not self.stories[name].has_ended]
+        if left:
+            self.fail(f"not empty: a drain says that {queue} is empty, and {left[0]} is in it")
 
     def check_pair(self, pair: Pair) -> None:
         """The five-second rule: a side that did not end by itself is faulted five seconds after the other (C1)."""

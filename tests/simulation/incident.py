@@ -7,8 +7,10 @@ and the shrinker can leave parts of it out.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from syphon.transfer import PumpOptions
 
 from .network import GIVE_UP_AFTER
 
@@ -225,7 +227,10 @@ LATENCIES = (0.001, 0.005, 0.02, 0.1)
 def generate(seed: int) -> Incident:
     """The incident of a seed: of a single pump, or of a whole worker."""
     rng = random.Random(seed)
-    return _of_a_worker(seed, rng) if rng.random() < 0.4 else _of_a_pump(seed, rng)
+    chosen = rng.random()
+    if chosen < 0.4:
+        return _of_a_worker(seed, rng)
+    return _of_a_pump(seed, rng) if chosen < 0.85 else _of_a_drain(seed, rng)
 
 
 def _of_a_pump(seed: int, rng: random.Random) -> Incident:
@@ -310,6 +315,11 @@ def _of_a_worker(seed: int, rng: random.Random) -> Incident:
         drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
         broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
     )
+
+
+def _of_a_drain(seed: int, rng: random.Random) -> Incident:
+    """A worker's incident, with a drain in its place. Its slots have the usual window."""
+    return replace(_of_a_worker(seed, rng), mode=Mode.DRAIN, window=PumpOptions().window)
 
 
 def _fault(

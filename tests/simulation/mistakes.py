@@ -33,6 +33,8 @@ from syphon.transfer.unsettled import Unsettled
 from syphon.transfer.window import Demand, SharedWindow
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
+from syphon.worker.message_counts import EmptinessCheck, PeekCount
+from syphon.worker.queue_drain import DrainState, QueueDrain
 from syphon.worker.slot_budget import SlotBudget
 
 from .incident import Mode
@@ -384,4 +386,35 @@ def hands_a_queue_to_no_slot_after_a_lost_order() -> Iterator[None]:
         return order.model_copy(update={"queues": new})
 
     with replaced(SlotControl, "order_for", order_for):
+        yield
+
+
+# --- the drain --------------------------------------------------------------------------------------------------------
+
+
+@mistake_in(Mode.DRAIN)
+def takes_a_failed_peek_for_an_empty_queue() -> Iterator[None]:
+    original = EmptinessCheck.count
+
+    def count(self: EmptinessCheck, *arguments: Any) -> PeekCount:
+        try:
+            return original(self, *arguments)
+        except SyphonError:
+            return PeekCount(0, 0)
+
+    with replaced(EmptinessCheck, "count", count):
+        yield
+
+
+@mistake_in(Mode.DRAIN)
+def takes_a_quiet_queue_for_an_empty_one() -> Iterator[None]:
+    original = QueueDrain.look
+
+    def look(self: QueueDrain, emptiness: EmptinessCheck) -> None:
+        if self.tries:
+            self.end(DrainState.EMPTY)
+        else:
+            original(self, emptiness)
+
+    with replaced(QueueDrain, "look", look):
         yield

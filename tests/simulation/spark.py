@@ -20,6 +20,7 @@ from syphon.transfer import DestinationBackoff, Pump, PumpOptions
 
 from .connections import simulated_namespace
 from .control import SimulatedControl, SimulatedControlClient
+from .incident import Kind, SimulatedFault
 from .pump_runner import holds
 from .threads import SimulatedEvent, SimulatedProcess
 
@@ -185,3 +186,23 @@ class SimulatedSpark:
             attempt.process.crash()
             attempt.is_given_up = True
             attempt.fail("Job aborted due to stage failure")
+
+
+def strike_spark(spark: SimulatedSpark, fault: SimulatedFault) -> bool:
+    """Lets a fault strike. Returns whether it is one of Spark's."""
+    kind, time = fault.kind, spark.world.time
+    if kind is Kind.SLOT_KILLED:
+        spark.kill_one(fault.how == "silently")
+    elif kind is Kind.SLOT_LOST:
+        spark.lose_one()
+    elif kind is Kind.JOB_GIVEN_UP:
+        spark.give_up()
+    elif kind is Kind.SPARK_FULL:
+        spark.is_full = True
+        time.call_later(fault.lasts, setattr, spark, "is_full", False)
+    elif kind is Kind.ROWS_LATE:
+        spark.rows_delay = fault.lasts
+        time.call_later(fault.lasts, setattr, spark, "rows_delay", 0.0)
+    else:
+        return False
+    return True

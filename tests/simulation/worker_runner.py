@@ -16,8 +16,8 @@ from syphon.worker.slot_budget import SlotBudget
 
 from .connections import simulated_namespace
 from .control import SimulatedControl
-from .incident import Kind, SimulatedFault
-from .spark import SimulatedSpark
+from .incident import SimulatedFault
+from .spark import SimulatedSpark, strike_spark
 from .threads import SimulatedProcess
 
 if TYPE_CHECKING:
@@ -159,24 +159,11 @@ class WorkerRunner:
             self._world.rng.choice([worker.process, *slots]).stand_still(seconds)
 
     def strike(self, fault: SimulatedFault) -> None:
-        worker, kind = self._worker, fault.kind
+        worker = self._worker
         if worker is None:
             return
-        spark = worker.spark
-        if kind is Kind.SLOT_KILLED:
-            spark.kill_one(fault.how == "silently")
-        elif kind is Kind.SLOT_LOST:
-            spark.lose_one()
-        elif kind is Kind.JOB_GIVEN_UP:
-            spark.give_up()
-        elif kind is Kind.STOPPED:
+        if not strike_spark(worker.spark, fault):
             worker.is_stopping = True
-        elif kind is Kind.SPARK_FULL:
-            spark.is_full = True
-            self._world.time.call_later(fault.lasts, setattr, spark, "is_full", False)
-        elif kind is Kind.ROWS_LATE:
-            spark.rows_delay = fault.lasts
-            self._world.time.call_later(fault.lasts, setattr, spark, "rows_delay", 0.0)
 
     def end(self) -> None:
         if self._worker is not None:

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.backlog import to_backlog
@@ -30,6 +30,7 @@ from syphon.emulator.broker import (
 from .checker import Checker, Violation
 from .connections import KEY, KEY_NAME
 from .control import LATENCY, ControlConditions
+from .drain_runner import DrainRunner
 from .incident import EVERYTHING, OF_CONTROL, OF_SPARK, Incident, Kind, Mode, SimulatedFault, SimulatedMessage
 from .network import Conditions, Network
 from .pump_runner import PumpRunner
@@ -37,6 +38,29 @@ from .scheduler import BrokerClock, ProcessClock, VirtualTime
 from .worker_runner import SimulatedWorker, WorkerRunner
 
 PRIMARY, SECONDARY = "contoso", "contoso-dr"
+
+
+class Runner(Protocol):
+    """What is under test: it is started, struck by faults, and started again."""
+
+    def start(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def crash(self, silently: bool) -> None: ...
+
+    def stand_still(self, seconds: float) -> None: ...
+
+    def strike(self, fault: SimulatedFault) -> None: ...
+
+    def is_in_hand(self, lock_token: bytes) -> bool: ...
+
+
+RUNNERS: dict[Mode, Callable[[World], Runner]] = {
+    Mode.PUMP: PumpRunner,
+    Mode.WORKER: WorkerRunner,
+    Mode.DRAIN: DrainRunner,
+}
 
 
 class Site:
@@ -87,7 +111,8 @@ class World:
         self.queues = tuple(f"contoso/backlog-{number}" for number in range(incident.queues))
         self.clock = ProcessClock(self.time, incident.drift)
         self.control = ControlConditions()
-        self.runner = WorkerRunner(self) if incident.mode is Mode.WORKER else PumpRunner(self)
+        self.runner: Runner = RUNNERS[incident.mode](self)
+        self._put_into: dict[str, set[str]] = {path: set() for path in self.queues}
 
     def run(self) -> None:
         """Runs the incident to its end. Raises `Violation` if a promise is broken."""
@@ -187,7 +212,12 @@ class World:
         for number, entity in enumerate(self.backlog):
             ours = [message for message in messages if message.queue == number]
             if ours:
+                self._put_into[self.queues[number]].update(message.id for message in ours)
                 entity.submit([_parsed(m.id, m.destination, m.size, m.session).copy() for m in ours])
+
+    def messages_in(self, queue: str) -> set[str]:
+        """The messages in a backlog queue that are neither completed nor dead-lettered."""
+        return {name for name in self._put_into[queue] if not self.checker.stories[name].has_ended}
 
     def worker_ended(self, worker: SimulatedWorker) -> None:
         assert isinstance(self.runner, WorkerRunner)  # only a worker runner has workers
