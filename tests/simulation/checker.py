@@ -40,6 +40,11 @@ UNHEARD = 5.0 + 2 * 3.5 + 1.0
 that it waits for meanwhile."""
 
 
+REFUSED_WITHIN = 30.0
+"""Seconds after the last fault in which a send may still fail: it began before."""
+PING_ID = "ping"
+
+
 class Violation(AssertionError):
     """A promise is broken. The text says which one, and when."""
 
@@ -51,6 +56,11 @@ class Story:
     message: SimulatedMessage
     copies: list[float] = field(default_factory=list)
     """When its destination accepted it."""
+    said: str = ""
+    """What its sender was told: sent or refused. Empty while the call lasts, or if no sender is simulated."""
+    in_backlog: int = 0
+    """How many copies of it are in the backlog, if a sender is simulated."""
+    was_in_backlog: bool = False
     received: int = 0
     lock_ended: float | None = None
     """When its lock ran out, if it has not been locked again since."""
@@ -113,6 +123,8 @@ class Checker:
         now = self._now()
         for message in messages:
             story = self.stories.get(message.message_id)
+            if story is None and message.message_id == PING_ID and self.incident.mode is Mode.SENDER:
+                continue
             if story is None:
                 self.fail(f"unexpected: {message.message_id!r} arrived at {destination}")
                 return
@@ -155,14 +167,55 @@ class Checker:
         if not story.copies:
             self.fail(f"lost: {message_id} was completed before {story.message.destination} accepted it")
         story.completed = self._now()
-        self.waiting -= 1
+        self._left_backlog(story)
 
     def dead_lettered(self, message_id: str, reason: str) -> None:
         story, now = self.stories[message_id], self._now()
         if now > self._rejected_until[story.message.destination]:
             self.fail(f"unexpected: {message_id} was dead-lettered as {reason}")
         story.dead = now
-        self.waiting -= 1
+        self._left_backlog(story)
+
+    # --- what the senders see -------------------------------------------------------------------------------------
+
+    def put_into_backlog(self, message_id: str) -> None:
+        story = self.stories[message_id]
+        story.in_backlog += 1
+        story.was_in_backlog = True
+
+    def sent(self, message_id: str) -> None:
+        """A send has returned: the primary or the backlog has the message."""
+        story = self.stories[message_id]
+        if not story.copies and not story.was_in_backlog:
+            self.fail(f"lost: the send of {message_id} returned, and neither the primary nor the backlog has it")
+        self._said(story, "sent")
+
+    def refused(self, message_id: str) -> None:
+        """A send has raised an error: the application knows that the message may not have arrived."""
+        story = self.stories[message_id]
+        quiet = self.incident.undisturbed_from(story.message)
+        if self._now() > quiet + REFUSED_WITHIN:
+            self.fail(f"the send of {message_id} failed {self._now() - quiet:.0f} s after the last fault")
+        self._said(story, "refused")
+
+    def _said(self, story: Story, what: str) -> None:
+        story.said = what
+        if not story.in_backlog:
+            self.waiting -= 1
+
+    def _left_backlog(self, story: Story) -> None:
+        if self.incident.mode is not Mode.SENDER:
+            self.waiting -= 1
+            return
+        story.in_backlog -= 1
+        if story.said and not story.in_backlog:
+            self.waiting -= 1
+
+    def check_return(self, failed_over: tuple[str, ...], within: float) -> None:
+        """An entity that works returns to its senders with the next ping."""
+        last = max((fault.ends_at for fault in self.incident.faults), default=0.0)
+        if failed_over and self._now() > last + within:
+            self.fail(f"{failed_over[0]} is still failed over, {self._now() - last:.0f} s after the last fault")
 
     # --- what the process says ------------------------------------------------------------------------------------
 
@@ -259,7 +312,10 @@ class Checker:
                 continue  # a fault that never ends holds it up
             if story.dead is not None and story.completed is None:
                 continue
-            if not story.copies:
+            if self.incident.mode is Mode.SENDER and (story.said == "refused" or not story.was_in_backlog):
+                if not story.said:
+                    self.fail(f"stuck: the send of {message.id} to {message.destination} has not returned")
+            elif not story.copies:
                 self.fail(f"stuck: {message.id} for {message.destination} has not arrived, received {story.received}×")
             elif story.completed is None:
                 self.fail(f"stuck: {message.id} for {message.destination} arrived, and is not completed")

@@ -230,7 +230,9 @@ def generate(seed: int) -> Incident:
     chosen = rng.random()
     if chosen < 0.4:
         return _of_a_worker(seed, rng)
-    return _of_a_pump(seed, rng) if chosen < 0.85 else _of_a_drain(seed, rng)
+    if chosen < 0.8:
+        return _of_a_pump(seed, rng)
+    return _of_a_drain(seed, rng) if chosen < 0.92 else _of_senders(seed, rng)
 
 
 def _of_a_pump(seed: int, rng: random.Random) -> Incident:
@@ -320,6 +322,18 @@ def _of_a_worker(seed: int, rng: random.Random) -> Incident:
 def _of_a_drain(seed: int, rng: random.Random) -> Incident:
     """A worker's incident, with a drain in its place. Its slots have the usual window."""
     return replace(_of_a_worker(seed, rng), mode=Mode.DRAIN, window=PumpOptions().window)
+
+
+def _of_senders(seed: int, rng: random.Random) -> Incident:
+    """A worker's incident whose messages are sent, most of them while the primary is away."""
+    incident = _of_a_worker(seed, rng)
+    messages = tuple(replace(message, at=60 * rng.random()) for message in incident.messages[:60])
+    kinds = tuple(kind for kind in (*OF_THE_PUMP, *OF_THE_WORKER) if kind is not Kind.KEY_REFUSED)
+    faults = tuple(_fault(rng, kinds, incident.destinations, messages) for _ in range(rng.choice((0, 1, 1))))
+    away = SimulatedFault(
+        Kind.OUTAGE, 20 * rng.random(), 10 + 50 * rng.random(), "contoso", how=rng.choice(("refuse", "drop", "hang"))
+    )
+    return replace(incident, mode=Mode.SENDER, messages=messages, faults=(away, *faults))
 
 
 def _fault(

@@ -18,6 +18,8 @@ import syphon.transfer.destination
 from syphon.bus import LinkState, Namespace, RawSender, Sent
 from syphon.bus.frame_socket import FrameSocket
 from syphon.model import Result, SyphonError
+from syphon.sender.entities import PrimaryEntity
+from syphon.sender.send_flow import SendFlow
 from syphon.spark.slot_control import SlotControl
 from syphon.spark.totals import QueueAttempt, Totals
 from syphon.transfer import Doorbell, Listener
@@ -417,4 +419,27 @@ def takes_a_quiet_queue_for_an_empty_one() -> Iterator[None]:
             original(self, emptiness)
 
     with replaced(QueueDrain, "look", look):
+        yield
+
+
+# --- the senders ------------------------------------------------------------------------------------------------------
+
+
+@mistake_in(Mode.SENDER)
+def says_sent_and_puts_nothing_into_the_backlog() -> Iterator[None]:
+    def send(*_: Any) -> Iterator[None]:
+        yield from ()
+
+    with replaced(SendFlow, "_send_to_backlog", send):
+        yield
+
+
+@mistake_in(Mode.SENDER)
+def stays_failed_over_although_a_ping_arrived() -> Iterator[None]:
+    original = PrimaryEntity.pinged
+
+    def pinged(self: PrimaryEntity, error: Exception | None, *times: float) -> Iterator[Any]:
+        return original(self, error or OSError("taken for failed"), *times)
+
+    with replaced(PrimaryEntity, "pinged", pinged):
         yield

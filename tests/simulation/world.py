@@ -35,6 +35,7 @@ from .incident import EVERYTHING, OF_CONTROL, OF_SPARK, Incident, Kind, Mode, Si
 from .network import Conditions, Network
 from .pump_runner import PumpRunner
 from .scheduler import BrokerClock, ProcessClock, VirtualTime
+from .sender_runner import SenderRunner
 from .worker_runner import SimulatedWorker, WorkerRunner
 
 PRIMARY, SECONDARY = "contoso", "contoso-dr"
@@ -60,6 +61,7 @@ RUNNERS: dict[Mode, Callable[[World], Runner]] = {
     Mode.PUMP: PumpRunner,
     Mode.WORKER: WorkerRunner,
     Mode.DRAIN: DrainRunner,
+    Mode.SENDER: SenderRunner,
 }
 
 
@@ -124,8 +126,9 @@ class World:
             arrivals: dict[float, list[SimulatedMessage]] = {}
             for message in self.incident.messages:
                 arrivals.setdefault(message.at, []).append(message)
-            for at, messages in arrivals.items():
-                self.time.call_at(at, self._put, messages)
+            if self.incident.mode is not Mode.SENDER:
+                for at, messages in arrivals.items():
+                    self.time.call_at(at, self._put, messages)
             self.runner.start()
             try:
                 self.time.run(self.checker.end_of_run(), self.checker.is_over)
@@ -146,6 +149,8 @@ class World:
         ]
         for entity in self.backlog:
             self._watch(entity.main)
+            if self.incident.mode is Mode.SENDER:
+                self._watch_senders(entity)
         for path in self.incident.destinations:
             self._create_destination(path)
 
@@ -185,6 +190,18 @@ class World:
 
         queue.complete, queue._lock, queue._dead_letter = completed, locked, dead_lettered
         queue._end_locks = locks_ended
+
+    def _watch_senders(self, entity: Any) -> None:
+        """Tells the checker what senders put into a backlog queue."""
+        submit = entity.submit
+
+        def submitted(messages: list[BrokeredMessage]) -> None:
+            submit(messages)
+            for message in messages:
+                self.note("put into the backlog", message.message_id)
+                self.checker.put_into_backlog(str(message.message_id))
+
+        entity.submit = submitted
 
     def queues_with_messages(self) -> list[str]:
         """The backlog queues that have messages which can be received now."""
