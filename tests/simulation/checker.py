@@ -16,7 +16,9 @@ from syphon.bus import Pair
 from syphon.bus.pair import PartnerEnded
 from syphon.spark.jobs import JobResult
 from syphon.spark.slot_control import SlotControl
+from syphon.spark.task import Slot
 from syphon.spark.totals import Totals
+from syphon.transfer import Pump
 
 from .incident import OF_THE_PROCESS, Incident, Kind, Mode, SimulatedMessage
 
@@ -82,7 +84,8 @@ class Checker:
         self.failures = [(fault.at, fault.ends_at, fault.entity) for fault in incident.faults]
         """When something failed that can cause a second copy: its start, its end, its destination (`*` for all)."""
         self.violation: Violation | None = None
-        self._received_by: dict[Any, int] = {}
+        self._received_by: dict[Slot, int] = {}
+        """What a slot had received when the driver had not answered it for long."""
         self._renewals_work = incident.only_disturbs("contoso")
         self._sends_arrive_from = max(
             (f.ends_at for f in incident.faults if f.side == "contoso" or f.kind in OF_THE_PROCESS), default=0.0
@@ -219,27 +222,32 @@ class Checker:
 
     # --- what the process says ------------------------------------------------------------------------------------
 
-    def turned(self, counters: Any, outcomes: int) -> None:
+    def turned(self, pump: Pump, outcomes: int) -> None:
         """A pump has turned; it has recorded so many outcomes."""
+        in_hand = received = ended = 0
+        for queue in pump.queues.values():  # and not `pump.counters`: this is called most, and the sum of all is slow
+            counters = queue.counters
+            in_hand += counters.in_hand
+            received += counters.received
+            ended += counters.forwarded + counters.dead_lettered + counters.left
         window = self.incident.window
         # Credit that is taken back from one queue for another may have been used already.
-        if counters.in_hand > (window if self.incident.queues == 1 else window + window // 2):
-            self.fail(f"{counters.in_hand} messages in hand, and the window is {window}")
-        if counters.received != counters.forwarded + counters.dead_lettered + counters.left + counters.in_hand:
-            self.fail(f"the account does not balance: {counters}")
-        if outcomes != counters.received - counters.in_hand:
-            self.fail(f"{outcomes} outcomes are on record, and the counters are {counters}")
+        if in_hand > (window if self.incident.queues == 1 else window + window // 2):
+            self.fail(f"{in_hand} messages in hand, and the window is {window}")
+        if received != ended + in_hand:
+            self.fail(f"the account does not balance: {pump.counters}")
+        if outcomes != ended:
+            self.fail(f"{outcomes} outcomes are on record, and the counters are {pump.counters}")
 
     def jobs_running(self, count: int) -> None:
         if count > self.incident.slots:
             self.fail(f"{count} jobs run, and there is room for {self.incident.slots} slots")
 
-    def reported(self, received: int, silence: float, slot: Any) -> None:
-        """A slot has received so many messages, and has heard nothing of the driver for so many seconds."""
-        before = self._received_by.get(slot, 0)
-        if received > before:
-            self._received_by[slot] = received
-            if silence > UNHEARD:
+    def reported(self, slot: Slot, silence: float) -> None:
+        """A slot has turned, and has heard nothing of the driver for so many seconds."""
+        if silence > UNHEARD - 1.0:
+            received = slot._pump.counters.received
+            if received > self._received_by.setdefault(slot, received) and silence > UNHEARD:
                 self.fail(f"on no record: a slot took messages {silence:.1f} s after the driver last answered it")
 
     def job_ended(self, result: JobResult) -> None:

@@ -101,7 +101,7 @@ class PumpRunner:
             error: SyphonError | None = None
             try:
                 for _ in pump.turns():
-                    world.checker.turned(pump.counters, len(outcomes))
+                    world.checker.turned(pump, len(outcomes))
             except SyphonError as caught:
                 error = caught
             secondary.close()

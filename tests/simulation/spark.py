@@ -63,8 +63,8 @@ class TaskAttempt:
         pump = self._pump = slot._pump
         try:
             for _ in slot.turns():
-                world.checker.turned(pump.counters, len(slot._outcomes))
-                world.checker.reported(pump.counters.received, process.clock.now() - client.heard_at, slot)
+                world.checker.turned(pump, len(slot._outcomes))
+                world.checker.reported(slot, process.clock.now() - client.heard_at)
         except DriverUnreachable as error:
             self.fail(str(error))
         world.checker.check_pair(namespaces)
