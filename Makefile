@@ -14,6 +14,7 @@ JOBS   ?= 3
 help:
 	@echo "make demo    an outage and its end, on this machine alone"
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
+	@echo "make unit    run the tests of pure modules, without sockets and Spark"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
 	@echo "make sim     whole incidents at random in one process (RUNS=2000 or MINUTES=10, SEED=7)"
@@ -34,6 +35,11 @@ ifeq ($(strip $(ARGS)),)
 else
 	$(BIN)/pytest $(ARGS)
 endif
+
+# Tests of pure modules only. They may use no socket and start no process.
+.PHONY: unit
+unit: $(READY)
+	$(BIN)/pytest -q -n $(JOBS) --unit $(ARGS)
 
 .PHONY: faults
 faults: $(READY)
