@@ -7,6 +7,7 @@ from .administration import (
     AdministrationUnavailable,
     AdministrationUnreachable,
     EntityConflict,
+    QueueCounts,
     QueueInfo,
 )
 from .connection import (
@@ -56,6 +57,7 @@ __all__ = [
     "Pair",
     "Peeked",
     "Peeker",
+    "QueueCounts",
     "QueueInfo",
     "RUNTIME",
     "RawReceiver",

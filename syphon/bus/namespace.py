@@ -70,6 +70,7 @@ class Namespace:
         """Why the namespace is faulted."""
         self._connect = connect
         self._close_client = close_client
+        self._longest_pause = longest_pause
         self._begin = begin
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
@@ -81,6 +82,11 @@ class Namespace:
         """What another thread has found since the last look: that the namespace can be reached, or that it cannot."""
         self._backoff = Backoff(longest_pause)
         self._lock = threading.Lock()
+
+    def another(self) -> Namespace:
+        """The same namespace with a connection of its own, for links that do not fit on one. This one has the client,
+        and must be closed last."""
+        return Namespace(self.name, self._connect, self.now, longest_pause=self._longest_pause, begin=self._begin)
 
     # --- the connection ------------------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class QueueDrain:
         self.error = ""
         self.fault: SideFault | None = None
         self.moved_at = now()
-        """When a message of it last moved."""
+        """When a message of it last moved. The time in which no job served it does not count."""
         self.tries = 0
         """How many jobs have served it."""
         self._options = options
@@ -118,6 +118,17 @@ class QueueDrain:
     def left(self) -> int:
         """Messages that are left by the count at the start. The count may be wrong."""
         return max(0, (self.expected or 0) - self.totals.moved)
+
+    def begin_try(self) -> None:
+        """A job serves it from now on. The patience begins with the first one: Spark may have taken long to start."""
+        self.state = DrainState.MOVING
+        if not self.tries:
+            self.moved_at = self._now()
+        self.tries += 1
+
+    def sit_out(self, seconds: float) -> None:
+        """A job that lasted so many seconds served other queues and not this one: nothing of it could have moved."""
+        self.moved_at += seconds
 
     def end(self, state: DrainState, error: str = "") -> None:
         self.state = state

@@ -78,7 +78,9 @@ class SimulatedDrain:
             drain.world = world
             self.queues.append(drain)
         self.stopping = process.runtime.event()
-        self._drain = PairDrain(PAIR, self.queues, options, backoffs, SharedLimit(None, 1), self.stopping)
+        self._drain = PairDrain(
+            PAIR, self.queues, options, backoffs, SharedLimit(None, 1), self.stopping, world.clock.now
+        )
         self._drain._emptiness = EmptinessCheck(PAIR.secondary, self._connected)
         process.spawn(self._run, "drain")
 
