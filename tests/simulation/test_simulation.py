@@ -43,6 +43,13 @@ def test_messages_for_others_arrive_at_most_three_times_beside_a_destination_tha
     assert max(story.copies[0] for story in others) < 15.0
 
 
+def test_lost_answers_to_completions_stop_a_queue_for_half_a_minute_at_most() -> None:  # S6
+    world = World(REGRESSIONS["answers to a window of completions that are lost"])
+    with quietly():
+        world.run()
+    assert max(story.copies[0] for story in world.checker.stories.values()) < 30.0
+
+
 @pytest.mark.parametrize("seed", [0, 3, 10, 143])
 def test_an_incident_always_runs_in_the_same_way(seed: int) -> None:
     first: list[str] = []
