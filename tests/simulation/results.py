@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def run_recorded(file: Path, first: int, runs: int, processes: int, seconds: flo
     began, found, version = time.monotonic(), Summary(), _version()
     with ProcessPoolExecutor(processes) as pool, file.open("a") as record:
         for seed, summary in _in_turn(pool, chunks, processes):
-            record.write(json.dumps({"first": seed, "version": version, **asdict(summary)}) + "\n")
+            record.write(json.dumps({"first": seed, "version": version, **vars(summary)}) + "\n")
             record.flush()
             found.add(summary)
             if seconds is not None and time.monotonic() - began > seconds:
