@@ -29,15 +29,19 @@ from .pair import Pair, SideFault
 from .peeking import MessageState, Peeked, Peeker, peek
 from .runtime import RUNTIME, Runtime
 from .sdk_internals import (
+    CloseWatch,
     ConnectionDetails,
     RetryPolicy,
     check_contract,
     condition_of,
     connection_details,
     disable_retries,
+    explain,
     fill,
+    is_shut_down,
     message_limit,
     payloads_of,
+    watch_close,
 )
 
 __all__ = [
@@ -45,6 +49,7 @@ __all__ = [
     "AdministrationFailed",
     "Arrival",
     "Backoff",
+    "CloseWatch",
     "EntityConflict",
     "Connection",
     "HANDSHAKE_WITHIN",
@@ -78,7 +83,9 @@ __all__ = [
     "client_of",
     "condition_of",
     "connected",
+    "explain",
     "fill",
+    "is_shut_down",
     "largest_accepted",
     "message_limit",
     "namespace_of",
@@ -88,6 +95,7 @@ __all__ = [
     "try_receiver",
     "try_sender",
     "Wait",
+    "watch_close",
     "wait_for_traffic",
     "connection_details",
 ]
