@@ -16,6 +16,7 @@ JOBS   ?= 3
 help:
 	@echo "make demo    an outage and its end, on this machine alone"
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
+	@echo "make unit    run the tests of pure modules, without sockets and Spark"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
 	@echo "make sim     whole incidents at random in one process (RUNS=2000 or MINUTES=10, SEED=7)"
@@ -38,6 +39,11 @@ else
 	$(BIN)/pytest $(ARGS)
 endif
 
+# Tests of pure modules only. They may use no socket and start no process.
+.PHONY: unit
+unit: $(READY)
+	$(BIN)/pytest -q -n $(JOBS) --unit $(ARGS)
+
 .PHONY: faults
 faults: $(READY)
 	SEED=$(SEED) $(BIN)/pytest -q -n $(JOBS) -m "not alone" tests/faults $(ARGS)
@@ -47,11 +53,13 @@ MINUTES ?= 10
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# MINUTES counts only if it is given: by default there are 2,000 runs.
+# MINUTES counts only if it is given: by default there are 2,000 runs. With RESULTS=file each hundred is recorded, and the
+# next call goes on where the file ends: make sim RUNS=1000000 SEED=0 RESULTS=million.jsonl PROCESSES=2; TABLE=1 adds up.
 .PHONY: sim
 sim: $(READY)
 	$(BIN)/python -m tests.simulation $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) \
-	    $(if $(filter command line environment,$(origin MINUTES)),--minutes $(MINUTES))
+	    $(if $(filter command line environment,$(origin MINUTES)),--minutes $(MINUTES)) \
+	    $(if $(RESULTS),--results $(RESULTS)) $(if $(PROCESSES),--processes $(PROCESSES)) $(if $(TABLE),--table)
 
 .PHONY: soak
 soak: $(READY)

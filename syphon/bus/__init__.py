@@ -28,6 +28,7 @@ from .namespace import Namespace, NamespaceStatus
 from .opening_errors import explain
 from .pair import Pair, SideFault
 from .peeking import MessageState, Peeked, Peeker, peek
+from .runtime import RUNTIME, Runtime
 from .sdk_internals import (
     CloseWatch,
     ConnectionDetails,
@@ -64,8 +65,10 @@ __all__ = [
     "Peeker",
     "QueueCounts",
     "QueueInfo",
+    "RUNTIME",
     "RawReceiver",
     "RawSender",
+    "Runtime",
     "ManagementReply",
     "RequestLink",
     "RetryPolicy",
