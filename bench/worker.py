@@ -198,13 +198,21 @@ def is_running(process: int) -> bool:
 @click.command()
 @click.option("--messages", default=50, show_default=True, help="Lone messages for each case.")
 @click.option("--queues", "sizes", type=int, multiple=True, default=(10, 100), show_default=True)
+@click.option("--beside", "loads", type=click.Choice(LOADS), multiple=True, default=LOADS, help="Only these cases.")
 @click.option("--outage", "seconds", default=60.0, show_default=True, help="Seconds that each outage lasts.")
 @click.option("--waiting", default=1000, show_default=True, help="Messages that wait through an outage.")
 @click.option("--endings", default=3, show_default=True, help="How often a worker is ended at full speed.")
 @click.option("--deep", default=20_000, show_default=True, help="Messages in each queue of a worker that is ended.")
 @click.option("--seed", default=1, show_default=True)
 def main(
-    messages: int, sizes: tuple[int, ...], seconds: float, waiting: int, endings: int, deep: int, seed: int
+    messages: int,
+    sizes: tuple[int, ...],
+    loads: tuple[str, ...],
+    seconds: float,
+    waiting: int,
+    endings: int,
+    deep: int,
+    seed: int,
 ) -> None:
     """Measure a worker with many queues."""
     console = Console()
@@ -215,7 +223,7 @@ def main(
         lone.add_column(heading, justify="left" if heading == "beside" else "right")
     for size in sizes if messages else ():
         queues = backlog_queues(size)
-        for load in LOADS:
+        for load in loads:
             with (
                 tempfile.TemporaryDirectory() as folder,
                 emulator(DESTINATIONS, queues) as place,
