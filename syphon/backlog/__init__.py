@@ -3,6 +3,7 @@
 from .aliases import PATH_LIMIT
 from .aliasing import NotForBacklog, to_backlog
 from .broker_stamps import BrokerStamps, stamps_of
+from .dead_letter_search import DeadLetterSearch
 from .dead_letters import (
     DeadLetter,
     DeadLetterFilter,
@@ -40,6 +41,7 @@ __all__ = [
     "DOCUMENTED",
     "DeadLetter",
     "DeadLetterFilter",
+    "DeadLetterSearch",
     "Difference",
     "Dropped",
     "FOREVER",

@@ -7,6 +7,7 @@ from .administration import (
     AdministrationUnavailable,
     AdministrationUnreachable,
     EntityConflict,
+    QueueCounts,
     QueueInfo,
 )
 from .connection import (
@@ -55,6 +56,7 @@ __all__ = [
     "Pair",
     "Peeked",
     "Peeker",
+    "QueueCounts",
     "QueueInfo",
     "RawReceiver",
     "RawSender",

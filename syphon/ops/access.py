@@ -42,6 +42,11 @@ class AccessRules:
         self._host = settings.listen.host.lower()
         self._is_local = is_loopback(self._host)
 
+    @property
+    def has_token(self) -> bool:
+        """Whether a token is set, so that every client that got this far has shown it."""
+        return bool(self._token)
+
     def check(self, method: str, path: str, headers: CIMultiDictProxy[str]) -> None:
         """Raises `AccessDenied` for a request that the server must not answer."""
         if path in OPEN_TO_ALL and method in ("GET", "HEAD"):

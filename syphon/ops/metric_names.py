@@ -134,11 +134,19 @@ BACKLOG_MESSAGES = Metric(
     "Active messages in the backlog queue, as the namespace last counted: a hint; absent without the Manage claim.",
     ("pair", "queue"),
 )
+DEAD_LETTERS = Metric(
+    "syphon.dead_letters",
+    MetricKind.GAUGE,
+    "{message}",
+    "Messages in the backlog queue's dead letters now, as the namespace last counted: a hint; absent without the "
+    "Manage claim.",
+    ("pair", "queue"),
+)
 DESTINATION_STATE = Metric(
     "syphon.destination.state",
     MetricKind.GAUGE,
     "1",
-    "1 for the state a destination is in (available, backing_off, rejecting or paused), 0 for the others.",
+    "1 for the state a destination is in (available, unknown, backing_off, rejecting or paused), 0 for the others.",
     ("pair", "destination", "state"),
 )
 DESTINATION_BACKING_OFF = Metric(
@@ -179,6 +187,7 @@ OWN = (
     IN_FLIGHT,
     BACKLOG_AGE,
     BACKLOG_MESSAGES,
+    DEAD_LETTERS,
     DESTINATION_STATE,
     DESTINATION_BACKING_OFF,
     DESTINATION_WAITING,

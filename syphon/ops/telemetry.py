@@ -152,6 +152,12 @@ class Telemetry:
                 if queue.left is not None:
                     yield queue.left, {"pair": pair.name, "queue": queue.name}
 
+    def _dead_letters(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                if queue.dead_letters is not None:
+                    yield queue.dead_letters, {"pair": pair.name, "queue": queue.name}
+
     def _destination_state(self) -> Observations:
         for pair in self._pairs:
             for destination in pair.destinations:
@@ -215,6 +221,7 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.IN_FLIGHT: Telemetry._in_flight,
     metric_names.BACKLOG_AGE: Telemetry._backlog_age,
     metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
+    metric_names.DEAD_LETTERS: Telemetry._dead_letters,
     metric_names.DESTINATION_STATE: Telemetry._destination_state,
     metric_names.DESTINATION_BACKING_OFF: Telemetry._destination_backing_off,
     metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
