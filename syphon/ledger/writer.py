@@ -39,6 +39,8 @@ MERGE_NEEDS = 2.0
 """Seconds that must be left for the last merge: it makes reading quicker, and may be left out."""
 KEEP_ALIVE = 20.0
 """Seconds after which the ledger hears of jobs that wait to be written."""
+KEPT_ALIVE = 5
+"""Jobs of which the ledger hears at a time: with thousands of them, nothing else would be written."""
 TICK = 0.5
 
 
@@ -228,9 +230,10 @@ class LedgerWriter:
 
     def _write(self, closing: ClosingJob) -> None:
         """Writes what is not written of a job. It may be called again after an error."""
-        while uncounted := next((each for each in self._all_waiting() if each.attempts), None):
-            self._written(self._ledger.put_attempts(uncounted.job, uncounted.attempts))
-            uncounted.attempts = ()
+        while uncounted := [each for each in self._all_waiting() if each.attempts]:
+            for each in uncounted:
+                self._written(self._ledger.put_attempts(each.job, each.attempts))
+                each.attempts = ()
         if closing.by_day is None:
             self._arrange(closing)
         while closing.by_day:
@@ -274,10 +277,10 @@ class LedgerWriter:
 
     def _keep_alive(self) -> None:
         """Lets the report know that jobs which wait for a long time are not lost."""
-        for closing in self._all_waiting():
-            if self._now() - closing.heard_at >= KEEP_ALIVE:
-                closing.heard_at = self._now()
-                self._try(partial(self._ledger.put_progress, closing.job, _wall_clock(), closing.counted))
+        overdue = [closing for closing in self._all_waiting() if self._now() - closing.heard_at >= KEEP_ALIVE]
+        for closing in sorted(overdue, key=lambda closing: closing.heard_at)[:KEPT_ALIVE]:
+            closing.heard_at = self._now()
+            self._try(partial(self._ledger.put_progress, closing.job, _wall_clock(), closing.counted))
 
     def _put_progress(self, running: RunningJob) -> None:
         with self._changed:
