@@ -125,6 +125,11 @@ class DataPlaneAdministration(Administration):
     def exists(self, entity: str) -> bool:
         return self._find(entity, f"look for '{entity}'") is not None
 
+    def is_partitioned(self, entity: str) -> bool | None:
+        """Whether a queue or topic is partitioned; None if there is none of that name."""
+        found = self._find(entity, f"look for '{entity}'")
+        return None if found is None else bool(found.enable_partitioning)
+
     def queue_counts(self, queue: str) -> QueueCounts | None:
         def count() -> QueueCounts | None:
             try:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 
-from syphon.model import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
+from syphon.model import DestinationMissing, DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
 
 from .proxy import HttpProxy
 
 REFUSED = (401, 403)
+MISSING = 404
 NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
 NO_CONNECTION = "Failed to initiate the connection due to exception: "
 NO_ADDRESS = "Failed to authenticate the connection due to exception: "
@@ -28,6 +29,8 @@ def explain(error: Exception, namespace: str, entity: str, proxy: HttpProxy | No
         return _explain_proxy(text, where, proxy)
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
+    if status == MISSING:
+        return DestinationMissing(f"{where}: no queue or topic of that name.")
     # Only for a name that is known not to exist: if the name service itself is down, that is an outage (C3).
     if any(words in text for words in NO_SUCH_HOST):
         if proxy is not None:  # which looks up all other names

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import isfunction
+from inspect import iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any, Protocol
 
 from azure.servicebus import (
@@ -33,9 +33,9 @@ from azure.servicebus import (
 )
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from syphon.model import Faulted, SyphonError
+from syphon.model import DestinationMissing, Faulted, NotAuthorized, SyphonError
 
-from .opening_errors import explain
+from .opening_errors import MISSING, explain
 from .opening_limits import HandshakeInTime, Watchdog
 from .proxy import HttpProxy
 
@@ -59,6 +59,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
         "_config",
         "_credential",
         "_custom_endpoint_address",
+        "_handlers",
     ),
     "azure.servicebus._session_browser:_SessionBrowser": ("_open", "_create_handler", "_handler"),
     "azure.servicebus._pyamqp.client:AMQPClient": (
@@ -79,7 +80,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus._pyamqp._transport:WebSocketTransport": ("sock",),
     "azure.servicebus._base_handler:ServiceBusSharedKeyCredential": ("policy", "key", "token_type"),
     "azure.servicebus._base_handler:ServiceBusSASTokenCredential": ("token", "token_type"),
-    "azure.servicebus._base_handler:BaseHandler": ("_config",),
+    "azure.servicebus._base_handler:BaseHandler": ("_config", "_shutdown"),
     "azure.servicebus._common._configuration:Configuration": (
         "retry_mode",
         "retry_total",
@@ -93,10 +94,10 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
     "azure.servicebus:ServiceBusMessageBatch": ("_message", "_count"),
     "azure.servicebus.exceptions:ServiceBusError": ("_condition",),
-    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential", "_custom_endpoint_address"),
+    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential", "_custom_endpoint_address", "_handlers"),
     "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
     "azure.servicebus._pyamqp.aio._client_async:AMQPClientAsync": ("close_async", "_connection"),
-    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config",),
+    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config", "_shutdown"),
 }
 """The private names in use, by module and class."""
 
@@ -168,11 +169,23 @@ def open_socket(
 ) -> OpenSocket:
     """Lets the SDK open a connection for an entity, and takes its socket over.
 
+    The service refuses a token for an entity that does not exist. Then a token for the namespace opens the connection:
+    it may serve other entities, and the link to the missing one fails by itself.
+
     `timeout` limits the whole opening; an identity service may need much of it. `handshake_within` is a shorter limit
     for the parts that only the peer can delay: for each answer during TLS, and then for SASL and the AMQP open. The SDK
     itself limits the TCP connect, to one second for each address. With WebSockets the limit is for the connect, too.
     """
     handshake_within = min(timeout, handshake_within or timeout)
+    try:
+        return _open_socket(client, entity, timeout, handshake_within)
+    except DestinationMissing:
+        with suppress(NotAuthorized):  # the credentials are for some entities only
+            return _open_socket(client, "", timeout, handshake_within)
+        raise
+
+
+def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshake_within: float) -> OpenSocket:
     sdk: Any = client  # private attributes have no types
     is_websocket = sdk._config.transport_type is TransportType.AmqpOverWebsocket
     if is_websocket:
@@ -336,6 +349,9 @@ def fill(batch: ServiceBusMessageBatch, payloads: Sequence[bytes]) -> int:
 
 def condition_of(error: BaseException) -> str | None:
     """The AMQP condition of an SDK error, which only a private attribute holds."""
+    # The service refuses the token for an entity that does not exist. The SDK reports that as a failed authentication.
+    if getattr(getattr(error, "inner_exception", None), "status_code", None) == MISSING:
+        return "amqp:not-found"
     condition: object = getattr(error, "_condition", None)
     return str(getattr(condition, "value", condition)) if condition is not None else None
 
@@ -433,3 +449,49 @@ def connection_details(client: Any) -> ConnectionDetails:
         config.transport_type,
         client._custom_endpoint_address,
     )
+
+
+def is_shut_down(sender: Any) -> bool:
+    """Whether an SDK sender, sync or async, was closed: by its user, or because its client was closed."""
+    return bool(sender._shutdown.is_set())
+
+
+class CloseWatch:
+    """Notices that an SDK client is closed, also one that the application has made and closes itself.
+
+    A client closes all senders and receivers that it has made. The watch joins them as one more, so the client closes
+    it too. The client keeps only weak references: the owner of the watch must keep it.
+    """
+
+    def __init__(self, client: Any, on_close: Callable[[], None]) -> None:
+        """`on_close` is called in the thread or task that closes the client, and must not raise."""
+        self._on_close: Callable[[], None] | None = on_close
+        client._handlers.add(self)
+
+    def __hash__(self) -> int:
+        """Puts the watch at the front of the client's set: `on_close` is called before a sender is closed."""
+        return 0
+
+    def close(self) -> None:
+        """The client calls this."""
+        self.tell()
+
+    def tell(self) -> None:
+        if self._on_close is not None:
+            self._on_close()
+
+    def stop(self) -> None:
+        """Ends the watch. It does not leave the client's set: the client may be going through that set just now."""
+        self._on_close = None
+
+
+class AioCloseWatch(CloseWatch):
+    """The same for a client of the asyncio API, which awaits what it closes."""
+
+    async def close(self) -> None:  # type: ignore[override]
+        self.tell()
+
+
+def watch_close(client: Any, on_close: Callable[[], None]) -> CloseWatch:
+    """Watches an SDK client, sync or async."""
+    return (AioCloseWatch if iscoroutinefunction(client.close) else CloseWatch)(client, on_close)

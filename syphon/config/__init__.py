@@ -14,6 +14,7 @@ from .pairs import (
     Transport,
     Via,
 )
+from .schema import config_schema
 from .worker import (
     ListenAddress,
     LogFormat,
@@ -25,6 +26,7 @@ from .worker import (
 )
 
 __all__ = [
+    "config_schema",
     "load_config",
     "Config",
     "PairSettings",

@@ -297,8 +297,11 @@ def _check_sides(pair: Any) -> Iterator[Mistake]:
         yield Mistake("needs the secondary's place in Resource Manager", remedy, ("provision", "via"))
 
 
+USUAL_PORT = 5671
+
+
 def _address(side: Any) -> tuple[str, int | None] | None:
-    """Host and port of a side, as far as raw data shows them. Only emulators share a host."""
+    """Host and port of a side, as far as raw data shows them. Two namespaces of one host have two ports."""
     string, namespace = given(side, "connection_string"), given(side, "namespace")
     text = string.get_secret_value() if isinstance(string, SecretStr) else string
     if isinstance(text, str):
@@ -306,7 +309,7 @@ def _address(side: Any) -> tuple[str, int | None] | None:
             parsed = ConnectionString.parse(text)
         except BadConnectionString:
             return None
-        return parsed.host.rstrip("."), parsed.port if parsed.emulator else None
+        return parsed.host.rstrip("."), None if parsed.port == USUAL_PORT else parsed.port
     return (namespace.lower().rstrip("."), None) if isinstance(namespace, str) and namespace else None
 
 

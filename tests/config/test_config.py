@@ -387,6 +387,13 @@ def test_a_pair_is_two_namespaces(tmp_path: Path, primary: str, secondary: str) 
     ]
 
 
+def test_two_namespaces_of_one_host_have_two_ports_with_and_without_tls(tmp_path: Path) -> None:
+    secure = STRING.replace("net/", "net:{}/")
+    for string in (EMULATOR, secure):
+        sides = [f"{{connection_string: '{string.format(port)}'}}" for port in (5671, 5673)]
+        assert load(tmp_path, pair(*sides)).pairs[0].secondary.host.endswith(":5673")
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
