@@ -286,24 +286,28 @@ def _close_with_socket(handler: Any, close: Callable[[], None]) -> None:
     finally:
         if connection is not None:
             transport = connection._transport
-            if hasattr(transport.sock, "shutdown") and not isinstance(transport.sock, socket.socket):
+            # First, because another thread may wait for the peer, and would keep the transport locked.
+            with suppress(AttributeError, TypeError, OSError):
+                held = transport.sock
+                socket.socket.shutdown(getattr(held, "sock", held), socket.SHUT_RDWR)
+            if hasattr(transport.sock, "frame_buffer"):
                 transport.sock.shutdown()  # a WebSocket: its `close` would wait for the peer's answer
             transport.close()
 
 
 async def _close_with_socket_async(handler: Any, close: Callable[[], Awaitable[None]]) -> None:
-    """The same for asyncio. A WebSocket that was never open has a session of aiohttp to close."""
+    """The same for asyncio. The transport's own `close` would wait for a task that waits for the peer."""
     connection = handler._connection
     try:
         await close()
     finally:
-        if connection is not None:
-            transport = connection._transport
-            try:
-                await transport.close()
-            except AttributeError:
-                if (session := getattr(transport, "session", None)) is not None:
-                    await session.close()
+        transport = getattr(connection, "_transport", None)
+        if (writer := getattr(transport, "writer", None)) is not None:
+            writer.transport.abort()
+        if (websocket := getattr(transport, "sock", None)) is not None and hasattr(websocket, "close"):
+            await websocket.close()
+        if (session := getattr(transport, "session", None)) is not None:
+            await session.close()
 
 
 # --- for senders ------------------------------------------------------------------------------------------------------
