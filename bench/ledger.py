@@ -37,6 +37,8 @@ QUEUE = "contoso/x-servicebus-transfer/0"
 START = 1_790_000_000_000
 DAY = 86_400_000
 DAYS = 5
+AT_ONCE = 100
+"""Jobs that wait to be written, at most."""
 _ids = random.Random(1)  # noqa: S311  (no secrets)
 
 
@@ -73,6 +75,8 @@ def _written(ledger: Ledger, jobs: int, messages: int, drains: bool) -> tuple[fl
     for opened, file, attempt in packed:
         writer.open_job(opened)
         writer.close_job(opened.job, [file], [attempt])
+        if int(opened.job, 16) % AT_ONCE == 0:
+            writer.catch_up()
         if drains:
             assert writer.finish(), writer.error
             writer = _writer(ledger)

@@ -8,8 +8,10 @@ from .pairs import (
     PairSettings,
     PermanentError,
     ProvisionSettings,
+    ProxySettings,
     SideSettings,
     TimeToLive,
+    Transport,
     Via,
 )
 from .schema import config_schema
@@ -29,6 +31,8 @@ __all__ = [
     "Config",
     "PairSettings",
     "SideSettings",
+    "Transport",
+    "ProxySettings",
     "Credential",
     "ArmSettings",
     "DestinationSettings",
