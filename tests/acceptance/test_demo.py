@@ -30,6 +30,7 @@ def test_the_demo_loses_nothing_and_says_so_even_on_a_machine_without_java(tmp_p
     assert int(account[1]) == int(account[2]) + 1 > 150
     assert "Nothing was lost." in done.stdout
     assert (tmp_path / "demo" / "report.html").read_text().startswith("<!doctype html>")
+    assert re.search(r"syphon report --ledger \S+/demo/ledger/\w+\n", done.stdout)
     assert done.stderr == ""
 
 
