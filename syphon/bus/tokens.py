@@ -141,7 +141,8 @@ class Tokens:
         if reply.status in REFUSED:
             token.ready, token.error = False, NotAuthorized(f"{text} Check the key or role assignment.")
         elif reply.status == MISSING:
-            token.ready, token.error = False, DestinationMissing(text)
+            missing = f"{self._host}: there is no '{path}' ({reply.status} {reply.description})."
+            token.ready, token.error = False, DestinationMissing(missing)
         else:
             self._fail(token, text)
 

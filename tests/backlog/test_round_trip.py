@@ -26,7 +26,7 @@ from syphon.amqp import (
 )
 from syphon.amqp.sections import entries
 from syphon.backlog import Restored, Ttl, destination_of, restore, to_backlog
-from syphon.emulator.broker.message import BrokeredMessage
+from syphon.emulator.broker.message import BrokeredMessage, StoredState
 from syphon.model.entity_path import EntityPath
 from tests.support.amqp_strategies import examples
 from tests.support.backlog_messages import NOW, SCHEDULED, Sent, compound, paths, sent
@@ -53,6 +53,7 @@ def through_a_broker(payload: bytes) -> bytes:
     brokered.ordinal, brokered.enqueued_at = 7, NOW - 5_000
     brokered.enqueued_sequence, brokered.dead_letter_source = 3, "contoso/x-servicebus-transfer/0"
     brokered.lock_token, brokered.locked_until, brokered.delivery_count = b"t" * 16, NOW, 2
+    brokered.state = StoredState.DEFERRED  # an active message does not say its state
     return brokered.to_bytes()
 
 
@@ -197,11 +198,13 @@ def test_a_binary_partition_key_is_the_key_of_its_text(key: bytes) -> None:  # M
 @given(sent, paths)
 def test_a_message_comes_back_from_a_broker_as_it_was_sent_there(message: Sent, path: str) -> None:  # M2
     stamped = through_a_broker(to_backlog(message.payload, path))
+    assert b"x-opt-lock-token" in Message(stamped).raw(Section.DELIVERY_ANNOTATIONS)
     assert {str(key) for key, _ in Message(stamped).annotations()} >= BROKER_MADE
 
     back = restored(stamped)
 
     found = Message(back.payload)
+    assert found.raw(Section.DELIVERY_ANNOTATIONS) == b""  # the lock is ours
     assert pairs(back.payload, Section.MESSAGE_ANNOTATIONS) == annotations_of(message)
     assert (found.header().first_acquirer, found.header().delivery_count) == (None, None)
     assert (found.header().ttl, found.header().priority) == (message.ttl, Message(message.payload).header().priority)

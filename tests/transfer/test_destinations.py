@@ -287,7 +287,7 @@ def test_a_destination_that_refuses_everything_is_told_beside_those_that_wait(na
         namespaces.finish(pump)
         (closed,) = pump.rejecting()
         assert (closed.path, pump.backing_off()) == ("missing", [])
-        assert "amqp:not-found" in closed.reason
+        assert "there is no 'missing' (404 " in closed.reason
         assert sum(pump.destinations.send_times.counts) == 0  # its link was refused: nothing was sent
 
 
