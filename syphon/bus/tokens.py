@@ -12,7 +12,7 @@ from syphon.amqp import Timestamp
 from syphon.model import DestinationMissing, NotAuthorized, SyphonError, Waits
 
 from .links import ManagementReply, RequestLink
-from .sdk_internals import MISSING, REFUSED
+from .opening_errors import MISSING, REFUSED
 from .wire import Wire
 
 SAS_TYPE = "servicebus.windows.net:sastoken"

@@ -15,11 +15,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from syphon.model import Counters, plural
 
+from .job_states import ClosingJob, RunningJob
 from .merging import Merger, StoredFile
 from .parquet import files_by_day
 from .schema import Attempt, OpenJob
@@ -39,46 +39,9 @@ MERGE_NEEDS = 2.0
 """Seconds that must be left for the last merge: it makes reading quicker, and may be left out."""
 KEEP_ALIVE = 20.0
 """Seconds after which the ledger hears of jobs that wait to be written."""
+KEPT_ALIVE = 5
+"""Jobs of which the ledger hears at a time: with thousands of them, nothing else would be written."""
 TICK = 0.5
-
-
-@dataclass
-class _ClosingJob:
-    """A job that has ended, and what of it is not on record yet."""
-
-    job: str
-    files: list[bytes]
-    attempts: Sequence[Attempt]
-    counted: dict[str, Counters]
-    """What its attempts had counted, by queue."""
-    opening: threading.Event
-    """Set when no write of its record is under way: only then can the record be deleted for good."""
-    by_day: deque[tuple[str, str, bytes]] | None = None
-    """The rows as they are written: day, name, file."""
-    failed: bool = False
-    """The last try to write it failed."""
-    given_up: bool = False
-    """Its rows were dropped."""
-    heard_at: float = 0.0
-    """When the ledger last heard that it waits."""
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.files)) + sum(len(file) for _, _, file in self.by_day or ())
-
-
-@dataclass
-class _RunningJob:
-    """An open job: its record, what is not on record of its progress, and when it was last written."""
-
-    job: OpenJob
-    written_at: float
-    opening: threading.Event
-    """Set when the first try to write its record is over."""
-    on_record: bool = False
-    heard_at: int = 0
-    queues: dict[str, Counters] = field(default_factory=dict)
-    changed: bool = False
 
 
 class LedgerWriter:
@@ -88,11 +51,11 @@ class LedgerWriter:
         self._ledger, self._now = ledger, now
         self._error = ""
         self._lost = ""
-        self._running: dict[str, _RunningJob] = {}
+        self._running: dict[str, RunningJob] = {}
         self._late: set[str] = set()
         """Jobs whose record is being written and that did not wait for it any longer."""
-        self._waiting: deque[_ClosingJob] = deque()
-        self._unwritable: list[_ClosingJob] = []
+        self._waiting: deque[ClosingJob] = deque()
+        self._unwritable: list[ClosingJob] = []
         """Jobs that could not be written when the writer ended."""
         self._steps = 0
         """Files written: the progress that `finish` waits for."""
@@ -118,28 +81,28 @@ class LedgerWriter:
         The record is written in a thread that may hang. While one hangs no other is started: records of further jobs
         are written with their progress.
         """
-        running = _RunningJob(job, self._now(), threading.Event())
+        running = RunningJob(job, self._now())
         with self._changed:
             self._running[job.job] = running
             if self._late:
-                running.opening.set()
+                running.opened.set()
                 return
         threading.Thread(target=self._open, args=(running,), name="open a job", daemon=True).start()
-        if running.opening.wait(OPEN_WITHIN):
+        if running.opened.wait(OPEN_WITHIN):
             return
         with self._changed:
-            if not running.opening.is_set():
+            if not running.opened.is_set():
                 self._late.add(job.job)
                 self._set_error(self._no_answer(OPEN_WITHIN))
                 self._changed.notify_all()
 
-    def _open(self, running: _RunningJob) -> None:
+    def _open(self, running: RunningJob) -> None:
         done = self._try(partial(self._ledger.open_job, running.job))
         with self._changed:
             was_late = running.job.job in self._late
             self._late.discard(running.job.job)
             running.on_record = done
-            running.opening.set()
+            running.opened.set()
         if done and was_late:
             self._recover()
 
@@ -161,10 +124,8 @@ class LedgerWriter:
         """Queues the rows of a job that has ended. It waits while too many rows wait already."""
         with self._changed:
             running = self._running.pop(job, None)
-            opening = running.opening if running is not None else _is_over()
-            self._waiting.append(
-                _ClosingJob(job, list(files), attempts, _by_queue(attempts), opening, heard_at=self._now())
-            )
+            opened = running.opened if running is not None else None
+            self._waiting.append(ClosingJob(job, list(files), attempts, self._now(), opened))
             self._changed.notify_all()
             steps = self._steps
             while not self._changed.wait_for(self._has_room, STALLED):
@@ -245,17 +206,17 @@ class LedgerWriter:
         if self._deadline is None or self._deadline - self._now() > MERGE_NEEDS:
             self._try(partial(self._merge, everything=True))
 
-    def _next_job(self) -> _ClosingJob | None:
+    def _next_job(self) -> ClosingJob | None:
         with self._changed:
             if not self._waiting and not self._ending:
                 self._changed.wait(TICK)
             return self._waiting[0] if self._waiting else None
 
-    def _all_waiting(self) -> list[_ClosingJob]:
+    def _all_waiting(self) -> list[ClosingJob]:
         with self._changed:
             return list(self._waiting)
 
-    def _remove(self, closing: _ClosingJob) -> None:
+    def _remove(self, closing: ClosingJob) -> None:
         with self._changed:
             self._waiting.remove(closing)
             self._changed.notify_all()
@@ -267,11 +228,12 @@ class LedgerWriter:
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._ending, seconds)
 
-    def _write(self, closing: _ClosingJob) -> None:
+    def _write(self, closing: ClosingJob) -> None:
         """Writes what is not written of a job. It may be called again after an error."""
-        while uncounted := next((each for each in self._all_waiting() if each.attempts), None):
-            self._written(self._ledger.put_attempts(uncounted.job, uncounted.attempts))
-            uncounted.attempts = ()
+        while uncounted := [each for each in self._all_waiting() if each.attempts]:
+            for each in uncounted:
+                self._written(self._ledger.put_attempts(each.job, each.attempts))
+                each.attempts = ()
         if closing.by_day is None:
             self._arrange(closing)
         while closing.by_day:
@@ -281,12 +243,12 @@ class LedgerWriter:
                 if closing.by_day:  # the rows may have been given up meanwhile
                     closing.by_day.popleft()
             self._keep_alive()
-        if not closing.opening.is_set():
+        if closing.is_being_opened:
             raise LedgerUnwritable(self._no_answer(OPEN_WITHIN))
         if not closing.given_up:
             self._ledger.close_job(closing.job)
 
-    def _arrange(self, closing: _ClosingJob) -> None:
+    def _arrange(self, closing: ClosingJob) -> None:
         try:
             found = [(f"{day}", file) for day, file in files_by_day(closing.files)]
         except Exception as error:  # no file of transfers: a bug, which must not keep others from being written
@@ -298,7 +260,7 @@ class LedgerWriter:
             closing.by_day = deque(() if closing.given_up else parts)
             closing.files = []
 
-    def _give_up(self, closing: _ClosingJob, why: str) -> None:
+    def _give_up(self, closing: ClosingJob, why: str) -> None:
         """Drops the rows of a job. The job stays open in the ledger, so that the report says what is missing."""
         if closing.size:
             closing.files, closing.by_day, closing.given_up = [], deque(), True
@@ -315,16 +277,16 @@ class LedgerWriter:
 
     def _keep_alive(self) -> None:
         """Lets the report know that jobs which wait for a long time are not lost."""
-        for closing in self._all_waiting():
-            if self._now() - closing.heard_at >= KEEP_ALIVE:
-                closing.heard_at = self._now()
-                self._try(partial(self._ledger.put_progress, closing.job, _wall_clock(), closing.counted))
+        overdue = [closing for closing in self._all_waiting() if self._now() - closing.heard_at >= KEEP_ALIVE]
+        for closing in sorted(overdue, key=lambda closing: closing.heard_at)[:KEPT_ALIVE]:
+            closing.heard_at = self._now()
+            self._try(partial(self._ledger.put_progress, closing.job, _wall_clock(), closing.counted))
 
-    def _put_progress(self, running: _RunningJob) -> None:
+    def _put_progress(self, running: RunningJob) -> None:
         with self._changed:
             heard_at, queues = running.heard_at, running.queues
             running.changed, running.written_at = False, self._now()
-        if not running.opening.is_set():
+        if not running.opened.is_set():
             return
         if not running.on_record:
             self._ledger.open_job(running.job)
@@ -363,19 +325,6 @@ class LedgerWriter:
         if text != self._error:
             log.error("%s", text)
         self._error = text
-
-
-def _is_over() -> threading.Event:
-    over = threading.Event()
-    over.set()
-    return over
-
-
-def _by_queue(attempts: Sequence[Attempt]) -> dict[str, Counters]:
-    queues: dict[str, Counters] = {}
-    for attempt in attempts:
-        queues[attempt.queue] = queues.get(attempt.queue, Counters()) + attempt.counters.counters()
-    return queues
 
 
 def _wall_clock() -> int:

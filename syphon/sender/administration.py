@@ -76,8 +76,8 @@ def administration_with(way: ConnectionDetails) -> DataPlaneAdministration:
     """The administration of a namespace."""
     text = way.connection_string()
     if text is not None:
-        return DataPlaneAdministration.from_connection_string(text, ca_file=way.ca_file)
-    return DataPlaneAdministration.from_credential(way.host, way.credential, ca_file=way.ca_file)
+        return DataPlaneAdministration.from_connection_string(text, ca_file=way.ca_file, proxy=way.proxy)
+    return DataPlaneAdministration.from_credential(way.host, way.credential, ca_file=way.ca_file, proxy=way.proxy)
 
 
 # --- queues that others have made ------------------------------------------------------------------------------------

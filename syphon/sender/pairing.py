@@ -137,9 +137,9 @@ def sync_client(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> Serv
     """A sync client of the namespace that an asyncio client uses. The asyncio client's credential lives on `loop`."""
     text = way.connection_string()
     if text is not None:
-        return ServiceBusClient.from_connection_string(text, retry_total=0, connection_verify=way.ca_file)
+        return ServiceBusClient.from_connection_string(text, retry_total=0, **way.options())
     credential: Any = blocking_details(way, loop).credential
-    return ServiceBusClient(way.host, credential, retry_total=0, connection_verify=way.ca_file)
+    return ServiceBusClient(way.host, credential, retry_total=0, **way.options())
 
 
 def blocking_details(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ConnectionDetails:

@@ -21,7 +21,7 @@ from azure.servicebus.exceptions import (
 )
 from pydantic import SecretStr
 
-from syphon.bus import condition_of, sdk_internals
+from syphon.bus import condition_of, opening_errors, opening_limits, sdk_internals
 from syphon.bus.connection import Connection
 from syphon.bus.factory import client_of
 from syphon.config import SideSettings as Settings
@@ -98,14 +98,14 @@ def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("text", ["Name or service not known", "nodename nor servname provided, or not known"])
 def test_a_name_that_does_not_exist_is_a_namespace_that_is_gone(text: str) -> None:  # C3
-    found = sdk_internals.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
+    found = opening_errors.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
     assert isinstance(found, NamespaceGone)
     assert "contoso.example" in str(found)
 
 
 @pytest.mark.parametrize("text", ["[Errno -3] Temporary failure in name resolution", "[Errno 111] Connection refused"])
 def test_an_unavailable_name_service_or_a_closed_port_is_an_outage(text: str) -> None:  # C3
-    found = sdk_internals.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
+    found = opening_errors.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
     assert isinstance(found, DestinationUnreachable)
     assert text in str(found)
 
@@ -130,7 +130,7 @@ def test_the_text_of_the_resolver_comes_through_the_sdk(  # C3
 
 def test_only_the_first_line_of_an_sdk_error_is_reported() -> None:  # the others contain the request
     error = ServiceBusConnectionError(message="It broke.\nAuthorization: a-key")
-    found = sdk_internals.explain(error, "contoso.example", "orders")
+    found = opening_errors.explain(error, "contoso.example", "orders")
     assert "It broke." in str(found)
     assert "a-key" not in str(found)
 
@@ -146,7 +146,7 @@ def test_a_refused_token_is_not_an_outage() -> None:  # C3
         status_code = 401
 
     for error in (Refused("CBS Token authentication failed."), ServiceBusAuthorizationError(message="no")):
-        assert isinstance(sdk_internals.explain(error, "contoso.example", "orders"), NotAuthorized)
+        assert isinstance(opening_errors.explain(error, "contoso.example", "orders"), NotAuthorized)
 
 
 def test_a_connection_that_breaks_while_it_is_opened_leaves_no_socket_behind() -> None:
@@ -239,7 +239,7 @@ def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C
     cut = threading.Event()
     find = socket.getaddrinfo
 
-    class Watchdog(sdk_internals._Watchdog):
+    class Watchdog(opening_limits.Watchdog):
         def __init__(self, timeout: float, cut_off: Callable[[], None], *handshake: Any) -> None:
             def cut_off_and_count() -> None:
                 try:
@@ -253,7 +253,7 @@ def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C
         cut.wait()
         return find(*arguments, **options)
 
-    monkeypatch.setattr(sdk_internals, "_Watchdog", Watchdog)
+    monkeypatch.setattr(sdk_internals, "Watchdog", Watchdog)
     monkeypatch.setattr(socket, "getaddrinfo", find_late)
     string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
     client = ServiceBusClient.from_connection_string(string, retry_total=0)
@@ -267,7 +267,7 @@ def test_a_peer_that_is_silent_in_the_middle_of_tls_is_an_outage(  # C3
 ) -> None:
     """There are two limits of the same length; the result is the same with each."""
     if first == "handshake":
-        monkeypatch.setattr(sdk_internals._Watchdog, "run", lambda watchdog: None)  # noqa: ARG005
+        monkeypatch.setattr(opening_limits.Watchdog, "run", lambda watchdog: None)  # noqa: ARG005
     client = ServiceBusClient.from_connection_string(
         STRING, retry_total=0, custom_endpoint_address=f"sb://{silent}", transport_type=TransportType.Amqp
     )

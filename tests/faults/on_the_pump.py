@@ -102,10 +102,10 @@ class LockLostBeforeCompletion(EmulatorFault):
 
 
 class LockAboutToBeLost(EmulatorFault):
-    """The primary cannot be reached for longer than a lock lasts, and locks cannot be renewed."""
+    """A destination takes longer to attach than a lock lasts, and locks cannot be renewed."""
 
     number, title = 6, "lock about to be lost before send: not sent"
-    side, fault = PRIMARY, {"action": "delay", "operation": "connect", "seconds": 7}
+    side, fault = PRIMARY, {"action": "delay", "operation": "attach", "entity": ORDERS, "seconds": 7}
     from_the_start, rate = True, None
 
     def start(self) -> Running:

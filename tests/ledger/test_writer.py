@@ -362,6 +362,17 @@ def test_jobs_that_wait_for_a_long_time_are_heard_of(
     assert not writer.finish()
 
 
+def test_thousands_of_jobs_that_wait_do_not_keep_the_writer_from_writing(ledger: Ledger, files: Faulty) -> None:
+    now = [0.0]
+    writer = LedgerWriter(ledger, lambda: now[0])  # its thread does not run
+    for number in range(1000):
+        writer.close_job(f"job-{number}", (), [attempt(1)])
+    now[0] += writer_module.KEEP_ALIVE
+    for times in (1, 2):
+        writer._keep_alive()
+        assert len(files.names("open")) == times * writer_module.KEPT_ALIVE
+
+
 def test_a_job_waits_while_too_many_rows_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "MOST_WAITING", 10)
     ledger = Slow(tmp_path)

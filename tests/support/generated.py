@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from syphon.config import Config
+from syphon.config import Config, config_schema
 from syphon.ops.metric_names import CONVENTIONAL, OWN, TRACED_STEPS, Metric
 from syphon.ops.status import WorkerStatus
 from tests.support.chart import CASES, CHART, GOLDEN, rendered
@@ -169,11 +169,17 @@ def status_schema() -> str:
     return json.dumps(WorkerStatus.model_json_schema(mode="serialization"), indent=2) + "\n"
 
 
+def config_schema_file() -> str:
+    """The schema of config.yaml, as `syphon config-schema` prints it."""
+    return json.dumps(config_schema(), indent=2) + "\n"
+
+
 FILES: dict[Path, Callable[[], str]] = {
     CHART / "values.schema.json": values_schema,
     CHART / "README.md": chart_readme,
     ROOT / "docs" / "metrics.md": metrics_page,
     ROOT / "docs" / "status.schema.json": status_schema,
+    ROOT / "docs" / "config.schema.json": config_schema_file,
     **{GOLDEN / f"{case}.yaml": partial(rendered, case) for case in CASES},
 }
 
