@@ -30,7 +30,7 @@ from bench.task import Task
 from bench.watch import Watch
 from syphon.bus.factory import namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.config import SideSettings
+from syphon.config import SideSettings, Transport
 from syphon.model.outcome import Result
 from syphon.transfer.pump import Pump, PumpOptions
 
@@ -109,7 +109,8 @@ def pump(task: Task, watch: Watch) -> None:
 def _namespace(connection_string: str, entity: str, task: Task) -> Namespace:
     ca_file = Path(task.ca_file) if task.ca_file is not None else None
     string = connection_string if ca_file is None else _encrypted(connection_string)
-    return namespace_of(SideSettings(connection_string=SecretStr(string), ca_file=ca_file), entity)
+    transport = Transport.WEBSOCKETS if task.uses_websockets else Transport.AMQP
+    return namespace_of(SideSettings(connection_string=SecretStr(string), ca_file=ca_file, transport=transport), entity)
 
 
 def pumps(task: Task, watch: Watch) -> None:
@@ -163,14 +164,14 @@ def _drain(task: Task, watch: Watch, slots: int) -> None:
 
 
 def _client(kind: type[C], connection_string: str, task: Task) -> C:
-    if task.ca_file is None:
+    if task.ca_file is None and not task.uses_websockets:
         return kind.from_connection_string(connection_string)
     address = connection_string.partition("Endpoint=")[2].partition(";")[0]
     return kind.from_connection_string(
-        _encrypted(connection_string),
+        connection_string if task.ca_file is None else _encrypted(connection_string),
         connection_verify=task.ca_file,
-        custom_endpoint_address=address,  # the SDK uses one fixed port for TLS, and ours is another
-        transport_type=TransportType.Amqp,
+        custom_endpoint_address=address,  # the SDK uses one fixed port for TLS and WebSockets, and ours is another
+        transport_type=TransportType.AmqpOverWebsocket if task.uses_websockets else TransportType.Amqp,
     )
 
 

@@ -78,7 +78,8 @@ def measure(workload: Workload, loop: str) -> Measured:
         with distant(place.primary, workload.round_trip) as home, distant(place.secondary, workload.round_trip) as away:
             before = cpu(place.process)
             arriving = workload.arriving(count)
-            taken = run(loop, Task(home, away, place.secondary_http, queues, count, arriving, place.ca_file))
+            way = place.ca_file, workload.uses_websockets
+            taken = run(loop, Task(home, away, place.secondary_http, queues, count, arriving, *way))
             theirs = cpu(place.process) - before
     if taken.moved != workload.arriving(count) and not taken.stopped:
         raise RuntimeError(f"{loop} moved {taken.moved} of {workload.arriving(count)} messages")

@@ -6,7 +6,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bench.stage import Measured
-from bench.workloads import FAR, LARGE, LONG, MANY, NEAR, PEERS, SHORT, SPARK, TEN
+from bench.workloads import (
+    FAR,
+    LARGE,
+    LONG,
+    MANY,
+    NEAR,
+    PEERS,
+    SHORT,
+    SPARK,
+    TEN,
+    TLS,
+    WEBSOCKETS,
+    WEBSOCKETS_TLS,
+)
 
 Results = Mapping[tuple[str, str], Measured]
 """By workload and loop."""
@@ -112,6 +125,13 @@ def _against_ourselves(results: Results) -> Iterator[Target]:
         ),
         ("speed with 10 queues, as a share of that with one", lambda: speed(TEN) / speed(NEAR), 1, False),
         ("speed with 1,000 destinations, as a share of that with 8", lambda: speed(MANY) / speed(NEAR), 0.5, False),
+        ("speed over WebSockets, as a share of AMQP", lambda: speed(WEBSOCKETS) / speed(NEAR), 0.8, False),
+        (
+            "speed over WebSockets with TLS, as a share of AMQP with TLS",
+            lambda: speed(WEBSOCKETS_TLS) / speed(TLS),
+            0.8,
+            False,
+        ),
         ("memory (MB) after 500,000 messages", lambda: megabytes(LONG), 120, True),
         ("memory (MB) with messages of 64 KB", lambda: megabytes(LARGE), 120, True),
     ]

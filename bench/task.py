@@ -24,6 +24,7 @@ class Task:
     """How many of them can arrive."""
     ca_file: str | None = None
     """The authority to trust, if the loop uses TLS."""
+    uses_websockets: bool = False
 
     @property
     def queue(self) -> str:

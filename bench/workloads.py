@@ -27,6 +27,7 @@ class Workload:
     """Nine of ten messages are for a destination that is full."""
     is_encrypted: bool = False
     """Over TLS, as on Azure."""
+    uses_websockets: bool = False
 
     def destination(self, number: int) -> str:
         if self.is_stuck:
@@ -41,6 +42,7 @@ class Workload:
 NEAR, MIDDLE, FAR, ONE, MANY = "near", "5 ms", "20 ms", "1 destination", "1,000 destinations"
 LARGE, HELD_UP, SPARK, TEN = "64 KB", "90 % stuck", "on Spark", "10 queues"
 TLS, LARGE_TLS = "TLS", "64 KB, TLS"
+WEBSOCKETS, WEBSOCKETS_TLS, LARGE_WEBSOCKETS_TLS = "WebSockets", "WebSockets, TLS", "64 KB, WebSockets, TLS"
 SCALING = {"10,000 messages": 10_000, "100,000 messages": 100_000, "500,000 messages": 500_000}
 SHORT, LONG = "10,000 messages", "500,000 messages"
 PEERS = {
@@ -77,6 +79,9 @@ def workloads(scale: float) -> list[Workload]:
         Workload(LARGE, large, size=64 * KB),
         Workload(TLS, in_python, is_encrypted=True),
         Workload(LARGE_TLS, {loop: large[loop] for loop in in_python}, size=64 * KB, is_encrypted=True),
+        Workload(WEBSOCKETS, {"pump": many}, uses_websockets=True),
+        Workload(WEBSOCKETS_TLS, in_python, is_encrypted=True, uses_websockets=True),
+        Workload(LARGE_WEBSOCKETS_TLS, {"pump": large["pump"]}, size=64 * KB, is_encrypted=True, uses_websockets=True),
         Workload(HELD_UP, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": many}, is_stuck=True),
         Workload(TEN, {"pump": many}, queues=10),
         Workload(SPARK, dict.fromkeys(OURS, deep)),

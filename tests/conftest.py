@@ -6,7 +6,10 @@ import logging
 import os
 import shutil
 import signal
+import socket
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +17,14 @@ from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus._pyamqp.client import AMQPClient
 from hypothesis import HealthCheck, settings
 
+from tests.support.unit_tests import is_unit_test
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # How long an example takes depends on what else the machine does; all else stays as hypothesis has it here or there.
 settings.register_profile("patient", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
+settings.register_profile("unit", settings(settings.get_profile("patient"), max_examples=20))
 settings.load_profile("patient")
 
 
@@ -29,6 +35,39 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 # An archive of Spark's JVM that is there halves each of the many starts; to make one is no work for a test.
 os.environ.setdefault("SYPHON_JVM_ARCHIVE", "use")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--unit", action="store_true", help="only tests of pure modules; they may use no sockets")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fewer examples with --unit: it is for the minute between two edits, and `make test` has them all."""
+    if config.getoption("--unit"):
+        settings.load_profile("unit")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --unit, other test modules are not even imported: that alone would take longer."""
+    if config.getoption("--unit") and collection_path.suffix == ".py":
+        return not is_unit_test(collection_path)
+    return None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_sockets_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    if not request.config.getoption("--unit"):
+        yield
+        return
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("a unit test uses no socket and starts no process: see tests/support/unit_tests.py")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("bind", "connect", "connect_ex"):
+            patch.setattr(socket.socket, name, refuse)
+        patch.setattr(subprocess, "Popen", refuse)
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,7 +16,7 @@ from .dead_letters import (
 )
 from .preflight import Finding, PreflightCheck, preflight_checks, secondary_administration
 from .preview import MessagePreview, PreviewRules, preview_message
-from .provisioning import Dropped, Found, Made, Missing, Provisioned, Unknown, plan, provision
+from .provisioning import Dropped, Found, Made, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
 from .queue_selection import NoQueueSelected, SelectedQueue, by_pair, queue_names, select_queues
 from .queues import (
     DOCUMENTED,
@@ -47,6 +47,7 @@ __all__ = [
     "FOREVER",
     "Finding",
     "Found",
+    "NoBacklogQueue",
     "Group",
     "Made",
     "MessagePreview",

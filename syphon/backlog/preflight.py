@@ -144,7 +144,8 @@ class PreflightCheck:
                     else:
                         yield self._link(connection, path)
         except DestinationUnreachable as error:
-            advice = "Check that it is up and the network lets AMQP through (port 5671), or try again later."
+            port = self.settings.host.rpartition("]")[2].partition(":")[2] or "5671"
+            advice = f"Check that it is up and the network lets AMQP through (port {port}), or try again later."
             yield self._finding(Level.UNREACHABLE, f"{error}. {advice}")
         except SyphonError as error:
             yield self._failure(error)

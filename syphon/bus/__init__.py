@@ -25,9 +25,12 @@ from .data_plane import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
 from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, RequestLink, Sent, Settled
 from .namespace import Namespace, NamespaceStatus
+from .opening_errors import explain
 from .pair import Pair, SideFault
 from .peeking import MessageState, Peeked, Peeker, peek
+from .runtime import RUNTIME, Runtime
 from .sdk_internals import (
+    CloseWatch,
     ConnectionDetails,
     RetryPolicy,
     check_contract,
@@ -35,8 +38,11 @@ from .sdk_internals import (
     connection_details,
     disable_retries,
     fill,
+    is_shut_down,
     message_limit,
     payloads_of,
+    release_sockets,
+    watch_close,
 )
 
 __all__ = [
@@ -44,6 +50,7 @@ __all__ = [
     "AdministrationFailed",
     "Arrival",
     "Backoff",
+    "CloseWatch",
     "EntityConflict",
     "Connection",
     "HANDSHAKE_WITHIN",
@@ -58,8 +65,10 @@ __all__ = [
     "Peeker",
     "QueueCounts",
     "QueueInfo",
+    "RUNTIME",
     "RawReceiver",
     "RawSender",
+    "Runtime",
     "ManagementReply",
     "RequestLink",
     "RetryPolicy",
@@ -75,16 +84,20 @@ __all__ = [
     "client_of",
     "condition_of",
     "connected",
+    "explain",
     "fill",
+    "is_shut_down",
     "largest_accepted",
     "message_limit",
     "namespace_of",
     "payloads_of",
     "peek",
     "disable_retries",
+    "release_sockets",
     "try_receiver",
     "try_sender",
     "Wait",
+    "watch_close",
     "wait_for_traffic",
     "connection_details",
 ]

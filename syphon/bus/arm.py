@@ -26,6 +26,7 @@ from .management_http import (
     queue_info,
     sdk_options,
 )
+from .proxy import HttpProxy
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class ArmAdministration(Administration):
         base_url: str | None = None,
         timeout: float = OPERATION_TIMEOUT,
         ca_file: str | None = None,
+        proxy: HttpProxy | None = None,
     ) -> None:
         """`base_url` is for clouds other than the public one, and for an emulator: http:// on this machine only."""
         plain = base_url is not None and _is_plain(base_url)
@@ -57,7 +59,7 @@ class ArmAdministration(Administration):
         self._client = ServiceBusManagementClient(
             credential,
             subscription,
-            transport=ManagementTransport(timeout=timeout, plain=plain, ca_file=ca_file),
+            transport=ManagementTransport(timeout=timeout, plain=plain, ca_file=ca_file, proxy=proxy),
             retry_total=0,
             **more,
         )

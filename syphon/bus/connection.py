@@ -58,6 +58,10 @@ class Connection:
         self.wire.read()
         self.tokens.work()
 
+    def wait(self, seconds: float) -> None:
+        """Writes pending frames, and waits for traffic."""
+        wait_for_traffic([self.wire], seconds)
+
     def tick(self) -> None:
         self.wire.tick()
         self.tokens.work()

@@ -23,11 +23,10 @@ from .management_http import (
     queue_info,
     sdk_options,
 )
+from .proxy import HttpProxy
+from .sdk_internals import EMULATOR_PORT
 
 T = TypeVar("T")
-
-EMULATOR_PORT = 5672
-"""The SDK's port for a local emulator whose connection string names none. Our emulator speaks HTTP there too."""
 
 _LACKS_CLAIM = re.compile(r"\bclaim|\bspecified action: Manage")
 """The service's words for valid credentials that lack a claim."""
@@ -46,7 +45,12 @@ class DataPlaneAdministration(Administration):
 
     @classmethod
     def from_connection_string(
-        cls, connection_string: str, *, timeout: float = OPERATION_TIMEOUT, ca_file: str | None = None
+        cls,
+        connection_string: str,
+        *,
+        timeout: float = OPERATION_TIMEOUT,
+        ca_file: str | None = None,
+        proxy: HttpProxy | None = None,
     ) -> Self:
         """With a policy's key, or a shared access signature. Raises ValueError if the string is malformed.
 
@@ -60,7 +64,7 @@ class DataPlaneAdministration(Administration):
             host = f"{host}:{EMULATOR_PORT}"
         client = ServiceBusAdministrationClient.from_connection_string(
             ";".join(f"{key}={value}" for key, value in (settings | {"endpoint": f"sb://{host}"}).items()),
-            transport=ManagementTransport(timeout=timeout, plain=plain, ca_file=ca_file),
+            transport=ManagementTransport(timeout=timeout, plain=plain, ca_file=ca_file, proxy=proxy),
             retry_total=0,
         )
         policy = settings.get("sharedaccesskeyname")
@@ -68,11 +72,20 @@ class DataPlaneAdministration(Administration):
 
     @classmethod
     def from_credential(
-        cls, host: str, credential: TokenCredential, *, timeout: float = OPERATION_TIMEOUT, ca_file: str | None = None
+        cls,
+        host: str,
+        credential: TokenCredential,
+        *,
+        timeout: float = OPERATION_TIMEOUT,
+        ca_file: str | None = None,
+        proxy: HttpProxy | None = None,
     ) -> Self:
         """With a credential of azure-identity, or one like it, for `contoso.servicebus.windows.net`."""
         client = ServiceBusAdministrationClient(
-            host, credential, transport=ManagementTransport(timeout=timeout, ca_file=ca_file), retry_total=0
+            host,
+            credential,
+            transport=ManagementTransport(timeout=timeout, ca_file=ca_file, proxy=proxy),
+            retry_total=0,
         )
         return cls(client, host, f"the identity of {type(credential).__name__}")
 
@@ -111,6 +124,11 @@ class DataPlaneAdministration(Administration):
 
     def exists(self, entity: str) -> bool:
         return self._find(entity, f"look for '{entity}'") is not None
+
+    def is_partitioned(self, entity: str) -> bool | None:
+        """Whether a queue or topic is partitioned; None if there is none of that name."""
+        found = self._find(entity, f"look for '{entity}'")
+        return None if found is None else bool(found.enable_partitioning)
 
     def queue_counts(self, queue: str) -> QueueCounts | None:
         def count() -> QueueCounts | None:

@@ -11,13 +11,14 @@ from typing import Any
 from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient, TransportType
 
-from syphon.config import Credential, SideSettings, Via
+from syphon.config import Credential, SideSettings, Transport, Via
 from syphon.model import ConnectionString, NotAuthorized
 
 from .administration import OPERATION_TIMEOUT, Administration
 from .connection import HANDSHAKE_WITHIN, LONGEST_PAUSE, NOTICING_PAUSE, Connection
 from .namespace import Namespace
-from .sdk_internals import check_contract
+from .proxy import HttpProxy
+from .sdk_internals import EMULATOR_PORT, check_contract, check_websockets
 
 
 def credential_of(kind: Credential) -> TokenCredential:
@@ -43,11 +44,20 @@ def client_of(side: SideSettings) -> ServiceBusClient:
     """The SDK's client, with its retries turned off: the caller decides what to retry."""
     check_contract()
     options: dict[str, Any] = {"retry_total": 0, "connection_verify": _ca_file(side)}
+    if side.transport is Transport.WEBSOCKETS:
+        check_websockets()
+        options["transport_type"] = TransportType.AmqpOverWebsocket
+    if (proxy := _proxy(side)) is not None:
+        options["http_proxy"] = proxy.for_sdk()
     if side.connection_string is None:
         return ServiceBusClient(side.host, credential_of(side.credential or Credential.DEFAULT), **options)
     text = side.connection_string.get_secret_value()
     parsed = ConnectionString.parse(text)
-    if parsed.port is not None and not parsed.emulator:
+    if side.transport is Transport.WEBSOCKETS and (parsed.port is not None or parsed.emulator):
+        # The SDK ignores a port in the connection string, and an emulator has no WebSockets on port 80.
+        host = side.host if parsed.port is not None else f"{side.host}:{EMULATOR_PORT}"
+        options["custom_endpoint_address"] = f"sb://{host}"
+    elif parsed.port is not None and not parsed.emulator:
         # With TLS the SDK ignores a port in the connection string; it uses one that is given in this way.
         options |= {"custom_endpoint_address": f"sb://{side.host}", "transport_type": TransportType.Amqp}
     return ServiceBusClient.from_connection_string(text, **options)
@@ -55,6 +65,13 @@ def client_of(side: SideSettings) -> ServiceBusClient:
 
 def _ca_file(side: SideSettings) -> str | None:
     return str(side.ca_file) if side.ca_file is not None else None
+
+
+def _proxy(side: SideSettings) -> HttpProxy | None:
+    if (settings := side.proxy) is None:
+        return None
+    password = None if settings.password is None else settings.password.get_secret_value()
+    return HttpProxy(settings.host, settings.port, settings.username, password)
 
 
 def namespace_of(
@@ -93,14 +110,15 @@ def administration_of(side: SideSettings, via: Via, name: str, timeout: float = 
             base_url=arm.endpoint,
             timeout=timeout,
             ca_file=_ca_file(side),
+            proxy=_proxy(side),
         )
     from .data_plane import DataPlaneAdministration
 
+    options: dict[str, Any] = {"timeout": timeout, "ca_file": _ca_file(side), "proxy": _proxy(side)}
     if side.connection_string is not None:
-        secret = side.connection_string.get_secret_value()
-        return DataPlaneAdministration.from_connection_string(secret, timeout=timeout, ca_file=_ca_file(side))
+        return DataPlaneAdministration.from_connection_string(side.connection_string.get_secret_value(), **options)
     credential = credential_of(side.credential or Credential.DEFAULT)
-    return DataPlaneAdministration.from_credential(side.host, credential, timeout=timeout, ca_file=_ca_file(side))
+    return DataPlaneAdministration.from_credential(side.host, credential, **options)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A non-blocking socket that reads and writes whole AMQP frames: buffers both ways, TLS included.
+"""A non-blocking socket that reads and writes whole AMQP frames: buffers both ways, TLS and WebSockets included.
 
 The SDK's own transport closes a connection in mid-frame when the peer does not read for 0.2 seconds. This one keeps
 unsent frames until the socket accepts them.
@@ -11,11 +11,15 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from syphon.amqp import Malformed
 from syphon.model import Interrupted, SyphonError
 
 from .sdk_internals import OpenSocket
+
+if TYPE_CHECKING:
+    from .websocket import WebSocketCodec  # comes with an extra
 
 CHUNK = 262_144
 BYTES_A_TURN = 4 * CHUNK
@@ -35,6 +39,8 @@ class FrameSocket:
         self.now = now
         self.failure: SyphonError | None = None
         self._socket = opened.socket
+        self._websocket = opened.websocket
+        self._piece_size = CHUNK if opened.websocket is None else opened.websocket.MESSAGE_SIZE
         self._rest = opened.unread
         """The bytes of a frame that has not arrived completely."""
         self._out: deque[bytes | memoryview] = deque()
@@ -54,13 +60,14 @@ class FrameSocket:
 
     def read(self) -> None:
         """Reads the bytes that have arrived, up to a limit, and handles each complete frame."""
-        pieces = [self._rest] if self._rest else []
-        known, room = len(pieces), BYTES_A_TURN
+        pieces: list[bytes] = []
+        room = BYTES_A_TURN
+        failure: Interrupted | None = None
         try:
             while room > 0:
                 piece = self._socket.recv(CHUNK)
                 if not piece:
-                    self.fail(Interrupted(f"{self.name} closed the connection."))
+                    failure = Interrupted(f"{self.name} closed the connection.")
                     break
                 pieces.append(piece)
                 room -= len(piece)
@@ -69,11 +76,32 @@ class FrameSocket:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError as error:
-            self.fail(Interrupted(f"The connection to {self.name} broke: {error.strerror or error}."))
-        if len(pieces) > known:
+            failure = Interrupted(f"The connection to {self.name} broke: {error.strerror or error}.")
+        if pieces:
             self._heard_at = self.now()
+            if self._websocket is not None:
+                pieces, failure = self._unwrap(self._websocket, pieces, failure)
+        if self._rest:
+            pieces.insert(0, self._rest)
         if pieces:
             self._split(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if failure is not None:
+            # Last: a Close before the end of the connection says why it ends.
+            self.fail(failure)
+
+    def _unwrap(
+        self, websocket: WebSocketCodec, pieces: list[bytes], failure: Interrupted | None
+    ) -> tuple[list[bytes], Interrupted | None]:
+        pieces = websocket.decode(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if websocket.reply:
+            # `_unsent` ends with a whole frame, so that another one may follow.
+            self._unsent = memoryview(bytes(self._unsent) + websocket.reply)
+            websocket.reply = b""
+        if websocket.ended is not None:
+            self._out.clear()  # only the answer to the peer's farewell may follow
+            self.flush()
+            failure = Interrupted(f"{self.name} {websocket.ended}.")
+        return pieces, failure
 
     def _split(self, data: bytes) -> None:
         pos, end = 0, len(data)
@@ -117,15 +145,21 @@ class FrameSocket:
         self._wrote_at = self.now()
 
     def _next_piece(self) -> bytes | memoryview:
-        """Joins as many frames as one efficient write takes."""
+        """Joins as many frames as one efficient write takes. With a WebSocket they are one message."""
         piece = self._out.popleft()
-        if len(piece) >= CHUNK or not self._out:
-            return piece
-        pieces, size = [piece], len(piece)
-        while self._out and size < CHUNK:
-            size += len(self._out[0])
-            pieces.append(self._out.popleft())
-        return b"".join(pieces)
+        size = len(piece)
+        if self._out and size + len(self._out[0]) <= self._piece_size:
+            pieces = [piece]
+            while self._out and (size := size + len(self._out[0])) <= self._piece_size:
+                pieces.append(self._out.popleft())
+            piece = b"".join(pieces)
+        return piece if self._websocket is None else self._websocket.encode(piece)
+
+    def end_websocket(self) -> None:
+        """Says farewell to the peer's WebSocket, if there is one and all frames are written."""
+        if self._websocket is not None and self.failure is None and not self.wants_to_write():
+            self._unsent = memoryview(self._websocket.farewell())
+            self.flush()
 
     def fail(self, error: SyphonError) -> None:
         """Closes the socket for good. The first error is kept."""

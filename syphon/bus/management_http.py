@@ -25,6 +25,7 @@ from .administration import (
     NewQueue,
     QueueInfo,
 )
+from .proxy import HttpProxy
 
 T = TypeVar("T")
 
@@ -46,13 +47,16 @@ class ManagementTransport(RequestsTransport):  # type: ignore[misc]  # azure.cor
       Manager sends its token over https only. So both clients use https, and with `plain` the scheme is changed here.
     """
 
-    def __init__(self, *, timeout: float, plain: bool = False, ca_file: str | None = None) -> None:
+    def __init__(
+        self, *, timeout: float, plain: bool = False, ca_file: str | None = None, proxy: HttpProxy | None = None
+    ) -> None:
         # The environment may name a proxy. None of them can reach an emulator on this machine.
         more: dict[str, Any] = {"use_env_settings": False} if plain else {}
         if ca_file is not None:
             more["connection_verify"] = ca_file
         super().__init__(connection_timeout=timeout, read_timeout=timeout, **more)
         self._plain = plain
+        self._proxies = None if plain or proxy is None else proxy.for_requests()
 
     def send(self, request: Any, **kwargs: Any) -> Any:
         if isinstance(request.body, bytes) and _ROUNDED_FOREVER_XML in request.body:
@@ -62,7 +66,7 @@ class ManagementTransport(RequestsTransport):  # type: ignore[misc]  # azure.cor
             request.url = request.url.replace("https://", "http://", 1)
             # A proxy that terminates TLS does the same: links in the answers then keep the client's scheme.
             request.headers["X-Forwarded-Proto"] = "https"
-        return super().send(request, **kwargs)
+        return super().send(request, **({"proxies": self._proxies} | kwargs))
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -108,6 +112,8 @@ def failure(error: Exception, where: str, task: str, is_denied: bool, remedy: st
 def _connection_advice(cause: str) -> str:
     if "WRONG_VERSION_NUMBER" in cause:
         return "The server does not speak TLS: an emulator's connection string has UseDevelopmentEmulator=true."
+    if "407 Proxy Authentication" in cause:
+        return "Check the proxy's username and password."
     return "Check the name, and that the network lets HTTPS through (port 443), or try again later."
 
 

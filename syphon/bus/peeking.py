@@ -14,7 +14,7 @@ from typing import NamedTuple
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
 from syphon.model import DestinationBusy, DestinationSilent, SyphonError, from_condition
 
-from .connection import Connection, wait_for_traffic
+from .connection import Connection
 from .links import ManagementReply, RequestLink
 
 PAGE = 250
@@ -179,7 +179,7 @@ def _turn(peeker: Peeker) -> None:
     connection = peeker.connection
     if connection.wire.failure is not None:
         raise connection.wire.failure
-    wait_for_traffic([connection.wire], TURN)
+    connection.wait(TURN)
     connection.read()
     connection.tick()
 

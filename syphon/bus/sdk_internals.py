@@ -14,34 +14,62 @@ from __future__ import annotations
 
 import copy
 import importlib
+import importlib.util
 import socket
-import ssl
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import isfunction
-from typing import Any, Protocol, Self
+from inspect import iscoroutinefunction, isfunction
+from typing import TYPE_CHECKING, Any, Protocol
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, __version__
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusMessageBatch,
+    TransportType,
+    __version__,
+)
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 
-from syphon.model import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
+from syphon.model import DestinationMissing, Faulted, NotAuthorized, SyphonError
+
+from .opening_errors import MISSING, explain
+from .opening_limits import HandshakeInTime, Watchdog
+from .proxy import HttpProxy
+
+if TYPE_CHECKING:
+    from .websocket import WebSocketCodec  # comes with an extra
 
 SUPPORTED = "7.15."
-REFUSED = (401, 403)
+EMULATOR_PORT = 5672
+"""The SDK's port for a local emulator whose connection string names none. Our emulator speaks HTTP there too."""
 IDLE_TIMEOUT = 60
 """The peer must send something within so many seconds, at least a heartbeat. By default the SDK asks for none."""
-NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
-NO_CONNECTION = "Failed to initiate the connection due to exception: "
+WEBSOCKET_ANSWER_WITHIN = 10.0
+"""Seconds for each answer until a WebSocket is open: of the proxy, of TLS and of the service. The SDK has one second,
+which is short for a tunnel through a proxy."""
+SDK_WAIT = 0.2
+"""Seconds that the SDK waits for a frame: it does that twice in an opening, whether or not one comes."""
 
 CONTRACT: dict[str, tuple[str, ...]] = {
-    "azure.servicebus:ServiceBusClient": ("_create_session_browser", "_config", "_credential"),
+    "azure.servicebus:ServiceBusClient": (
+        "_create_session_browser",
+        "_config",
+        "_credential",
+        "_custom_endpoint_address",
+        "_handlers",
+    ),
     "azure.servicebus._session_browser:_SessionBrowser": ("_open", "_create_handler", "_handler"),
-    "azure.servicebus._pyamqp.client:AMQPClient": ("_connection", "_shutdown", "_idle_timeout", "_ssl_opts"),
+    "azure.servicebus._pyamqp.client:AMQPClient": (
+        "_connection",
+        "_shutdown",
+        "_idle_timeout",
+        "_ssl_opts",
+        "_socket_timeout",
+        "open",
+    ),
     "azure.servicebus._pyamqp._connection:Connection": (
         "_transport",
         "state",
@@ -49,9 +77,10 @@ CONTRACT: dict[str, tuple[str, ...]] = {
         "_remote_idle_timeout",
     ),
     "azure.servicebus._pyamqp._transport:_AbstractTransport": ("sock", "connected", "_read_buffer"),
+    "azure.servicebus._pyamqp._transport:WebSocketTransport": ("sock",),
     "azure.servicebus._base_handler:ServiceBusSharedKeyCredential": ("policy", "key", "token_type"),
     "azure.servicebus._base_handler:ServiceBusSASTokenCredential": ("token", "token_type"),
-    "azure.servicebus._base_handler:BaseHandler": ("_config",),
+    "azure.servicebus._base_handler:BaseHandler": ("_config", "_shutdown"),
     "azure.servicebus._common._configuration:Configuration": (
         "retry_mode",
         "retry_total",
@@ -59,15 +88,22 @@ CONTRACT: dict[str, tuple[str, ...]] = {
         "retry_backoff_max",
         "use_tls",
         "connection_verify",
+        "transport_type",
+        "http_proxy",
     ),
-    "azure.servicebus:ServiceBusSender": ("_max_message_size_on_link",),
+    "azure.servicebus:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
     "azure.servicebus:ServiceBusMessageBatch": ("_message", "_count"),
     "azure.servicebus.exceptions:ServiceBusError": ("_condition",),
-    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential"),
-    "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link",),
-    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config",),
+    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential", "_custom_endpoint_address", "_handlers"),
+    "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
+    "azure.servicebus._pyamqp.aio._client_async:AMQPClientAsync": ("close_async", "_connection"),
+    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config", "_shutdown"),
 }
 """The private names in use, by module and class."""
+
+
+class WebSocketsNotInstalled(Faulted):
+    """AMQP over WebSockets needs packages that are not installed: pip install 'syphon[websockets]'."""
 
 
 class SdkMismatch(SyphonError):
@@ -124,6 +160,8 @@ class OpenSocket:
     """The peer closes the connection if it receives nothing for so many seconds."""
     heartbeat: float
     """The peer was asked to send something at least once in so many seconds."""
+    websocket: WebSocketCodec | None = None
+    """The WebSocket on the socket, if the transport is AMQP over WebSockets."""
 
 
 def open_socket(
@@ -131,12 +169,28 @@ def open_socket(
 ) -> OpenSocket:
     """Lets the SDK open a connection for an entity, and takes its socket over.
 
+    The service refuses a token for an entity that does not exist. Then a token for the namespace opens the connection:
+    it may serve other entities, and the link to the missing one fails by itself.
+
     `timeout` limits the whole opening; an identity service may need much of it. `handshake_within` is a shorter limit
     for the parts that only the peer can delay: for each answer during TLS, and then for SASL and the AMQP open. The SDK
-    itself limits the TCP connect, to one second for each address.
+    itself limits the TCP connect, to one second for each address. With WebSockets the limit is for the connect, too.
     """
     handshake_within = min(timeout, handshake_within or timeout)
+    try:
+        return _open_socket(client, entity, timeout, handshake_within)
+    except DestinationMissing:
+        with suppress(NotAuthorized):  # the credentials are for some entities only
+            return _open_socket(client, "", timeout, handshake_within)
+        raise
+
+
+def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshake_within: float) -> OpenSocket:
     sdk: Any = client  # private attributes have no types
+    is_websocket = sdk._config.transport_type is TransportType.AmqpOverWebsocket
+    if is_websocket:
+        check_websockets()
+        handshake_within = min(handshake_within, WEBSOCKET_ANSWER_WITHIN)
     browser = sdk._create_session_browser(entity, keep_alive=0)
     create_handler = browser._create_handler
     handler: Any = None  # the browser drops it when it fails
@@ -147,13 +201,17 @@ def open_socket(
         handler = browser._handler
         handler._idle_timeout = IDLE_TIMEOUT
         handler.close = partial(_close_with_socket, handler, handler.close)
+        if is_websocket:
+            handler._socket_timeout = handshake_within
+            handler.open = partial(_open_websocket, handler, handler.open)
         if (ca_file := handler._ssl_opts.pop("ca_certs", None)) is not None:
-            handler._ssl_opts["context"] = _HandshakeInTime(ca_file, handshake_within)
+            handler._ssl_opts["context"] = HandshakeInTime(ca_file, handshake_within)
 
     def cut_off() -> None:
         # There may be no handler or socket yet, or none any more. The watchdog must continue in all cases.
         with suppress(AttributeError, TypeError, OSError):
-            socket.socket.shutdown(handler._connection._transport.sock, socket.SHUT_RDWR)
+            held = handler._connection._transport.sock
+            socket.socket.shutdown(held.sock if is_websocket else held, socket.SHUT_RDWR)
 
     def is_in_handshake() -> bool:
         with suppress(AttributeError):
@@ -162,7 +220,7 @@ def open_socket(
         return False  # no socket yet: the name is being looked up; or TLS has it, which has its own limit
 
     browser._create_handler = create_handler_with_heartbeats
-    watchdog = _Watchdog(timeout, cut_off, handshake_within, is_in_handshake)
+    watchdog = Watchdog(timeout, cut_off, handshake_within, is_in_handshake)
     began = time.monotonic()
     watchdog.start()
     try:
@@ -173,14 +231,16 @@ def open_socket(
         is_late = took >= timeout or watchdog.is_handshake_late or (took >= handshake_within and _is_timeout(failed))
         limit = timeout if took >= timeout else handshake_within
         error = TimeoutError(f"no answer within {limit:g} s") if is_late else failed
-        raise explain(error, client.fully_qualified_namespace, entity) from None
+        proxy = sdk._config.http_proxy
+        via = None if proxy is None else HttpProxy.of_sdk(proxy)
+        raise explain(error, client.fully_qualified_namespace, entity, via) from None
     finally:
         watchdog.stop()
     connection = browser._handler._connection
     transport = connection._transport
-    taken: socket.socket = transport.sock
     # The SDK must not use the socket any more, not even when its objects are garbage-collected.
-    transport.sock = None
+    held, transport.sock = transport.sock, None
+    taken, websocket = _take_websocket(held) if is_websocket else (held, None)
     transport.connected = False
     browser._handler._shutdown = True
     taken.setblocking(False)
@@ -188,7 +248,25 @@ def open_socket(
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
     largest, idle = connection._remote_max_frame_size or 65536, connection._remote_idle_timeout
-    return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT)
+    return OpenSocket(taken, transport._read_buffer.read(), largest, idle, IDLE_TIMEOUT, websocket)
+
+
+def check_websockets() -> None:
+    """Raises `WebSocketsNotInstalled` if a package for AMQP over WebSockets is missing."""
+    if any(importlib.util.find_spec(package) is None for package in ("websocket", "wsproto")):
+        raise WebSocketsNotInstalled
+
+
+def _open_websocket(handler: Any, open_handler: Callable[..., None], **options: Any) -> None:
+    """Opens a connection whose answers may take long, and then waits for frames no longer than on plain AMQP."""
+    open_handler(**options)
+    handler._connection._transport.sock.settimeout(SDK_WAIT)
+
+
+def _take_websocket(websocket: Any) -> tuple[socket.socket, WebSocketCodec]:
+    from .websocket import take_over  # it needs an extra
+
+    return take_over(websocket)
 
 
 def _is_timeout(error: BaseException | None) -> bool:
@@ -207,87 +285,25 @@ def _close_with_socket(handler: Any, close: Callable[[], None]) -> None:
         close()
     finally:
         if connection is not None:
-            connection._transport.close()
+            transport = connection._transport
+            if hasattr(transport.sock, "shutdown") and not isinstance(transport.sock, socket.socket):
+                transport.sock.shutdown()  # a WebSocket: its `close` would wait for the peer's answer
+            transport.close()
 
 
-class _HandshakeInTime(ssl.SSLContext):
-    """Trusts the authorities that the SDK would trust. The SDK would wait for the peer's handshake for ever; this one
-    has a time limit."""
-
-    within: float
-
-    def __new__(cls, ca_file: str, within: float) -> Self:
-        context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(ca_file)
-        context.within = within
-        return context
-
-    def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        sock.settimeout(self.within)
-        return super().wrap_socket(sock, *arguments, **options)
-
-
-class _Watchdog(threading.Thread):
-    """Ends an opening that takes too long: the SDK waits for ever for a peer that accepts the connection and is silent.
-
-    A load balancer whose service is down is such a peer. Without the watchdog the opening would never be tried again.
-    """
-
-    LOOK = 0.25
-    """Seconds between two looks at the handshake."""
-
-    def __init__(
-        self, timeout: float, cut_off: Callable[[], None], handshake: float, is_in_handshake: Callable[[], bool]
-    ) -> None:
-        super().__init__(name="watchdog", daemon=True)
-        self.is_handshake_late = False
-        self._timeout = timeout
-        self._cut_off = cut_off
-        self._handshake = handshake
-        self._is_in_handshake = is_in_handshake
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        if self._handshake < self._timeout:
-            self._watch_handshake()
-        else:
-            self._over.wait(self._timeout)
-        while not self._over.is_set():
-            self._cut_off()
-            self._over.wait(1.0)
-
-    def _watch_handshake(self) -> None:
-        """Returns when one of the two limits is over."""
-        now = began = time.monotonic()
-        since: float | None = None
-        while now < began + self._timeout and not self._over.wait(self.LOOK):
-            now = time.monotonic()
-            if not self._is_in_handshake():
-                since = None
-            elif since is None:
-                since = now
-            elif now - since >= self._handshake:
-                self.is_handshake_late = True
-                return
-
-    def stop(self) -> None:
-        self._over.set()
-
-
-def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
-    """Our error for one of the SDK's, in the operator's words. Only the first line of the SDK's text is kept."""
-    # Errors of the SDK's lower layer begin with a condition that says little. Their description says what happened.
-    text = str(getattr(error, "description", None) or error).partition("\n")[0]
-    where = f"{namespace}, entity '{entity}'" if entity else namespace
-    status: object = getattr(error, "status_code", None)  # a refused token has one; the SDK's other errors have none
-    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
-        return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
-    # Only for a name that is known not to exist: if the name service itself is down, that is an outage (C3).
-    if any(words in text for words in NO_SUCH_HOST):
-        return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
-    is_plain = NO_CONNECTION in text or isinstance(error, TimeoutError)
-    what = text.removeprefix(NO_CONNECTION) if is_plain else f"{type(error).__name__}: {text}"
-    return DestinationUnreachable(f"{where}: no connection: {what}")
+async def _close_with_socket_async(handler: Any, close: Callable[[], Awaitable[None]]) -> None:
+    """The same for asyncio. A WebSocket that was never open has a session of aiohttp to close."""
+    connection = handler._connection
+    try:
+        await close()
+    finally:
+        if connection is not None:
+            transport = connection._transport
+            try:
+                await transport.close()
+            except AttributeError:
+                if (session := getattr(transport, "session", None)) is not None:
+                    await session.close()
 
 
 # --- for senders ------------------------------------------------------------------------------------------------------
@@ -329,6 +345,9 @@ def fill(batch: ServiceBusMessageBatch, payloads: Sequence[bytes]) -> int:
 
 def condition_of(error: BaseException) -> str | None:
     """The AMQP condition of an SDK error, which only a private attribute holds."""
+    # The service refuses the token for an entity that does not exist. The SDK reports that as a failed authentication.
+    if getattr(getattr(error, "inner_exception", None), "status_code", None) == MISSING:
+        return "amqp:not-found"
     condition: object = getattr(error, "_condition", None)
     return str(getattr(condition, "value", condition)) if condition is not None else None
 
@@ -356,6 +375,22 @@ def disable_retries(sender: Any) -> RetryPolicy:
     return retries
 
 
+def release_sockets(sender: Any) -> None:
+    """Lets an SDK sender, sync or async, close the sockets of openings that fail. The SDK leaves them to the garbage
+    collector: in an outage that drops connections, each try would leave one in CLOSE_WAIT."""
+    create_handler = sender._create_handler
+
+    def create_handler_that_closes(auth: Any) -> None:
+        create_handler(auth)
+        handler = sender._handler
+        if hasattr(handler, "close_async"):
+            handler.close_async = partial(_close_with_socket_async, handler, handler.close_async)
+        else:
+            handler.close = partial(_close_with_socket, handler, handler.close)
+
+    sender._create_handler = create_handler_that_closes
+
+
 def message_limit(sender: Any) -> int:
     """The largest message that an open SDK sender can send."""
     return int(sender._max_message_size_on_link)
@@ -363,13 +398,24 @@ def message_limit(sender: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionDetails:
-    """The host, credential and TLS settings of a client: enough to make another client for the same namespace."""
+    """The host, credential, TLS settings and transport of a client: enough to make another client like it."""
 
     host: str
     credential: Any = field(repr=False)
     plain: bool
     """Without TLS: the namespace is an emulator."""
     ca_file: str | None
+    proxy: HttpProxy | None = None
+    transport: TransportType = TransportType.Amqp
+    endpoint: str | None = None
+    """The address to connect to, if that is not the host."""
+
+    def options(self) -> dict[str, Any]:
+        """The options of a sync client with this transport."""
+        options: dict[str, Any] = {"connection_verify": self.ca_file, "transport_type": self.transport}
+        if self.proxy is not None:
+            options["http_proxy"] = self.proxy.for_sdk()
+        return options | ({} if self.endpoint is None else {"custom_endpoint_address": self.endpoint})
 
     def connection_string(self) -> str | None:
         """The connection string with a key or a signature; None with a token credential."""
@@ -391,5 +437,57 @@ def connection_details(client: Any) -> ConnectionDetails:
     """The details that an SDK client, sync or async, was made with."""
     config = client._config
     return ConnectionDetails(
-        client.fully_qualified_namespace, client._credential, not config.use_tls, config.connection_verify
+        client.fully_qualified_namespace,
+        client._credential,
+        not config.use_tls,
+        config.connection_verify,
+        None if config.http_proxy is None else HttpProxy.of_sdk(config.http_proxy),
+        config.transport_type,
+        client._custom_endpoint_address,
     )
+
+
+def is_shut_down(sender: Any) -> bool:
+    """Whether an SDK sender, sync or async, was closed: by its user, or because its client was closed."""
+    return bool(sender._shutdown.is_set())
+
+
+class CloseWatch:
+    """Notices that an SDK client is closed, also one that the application has made and closes itself.
+
+    A client closes all senders and receivers that it has made. The watch joins them as one more, so the client closes
+    it too. The client keeps only weak references: the owner of the watch must keep it.
+    """
+
+    def __init__(self, client: Any, on_close: Callable[[], None]) -> None:
+        """`on_close` is called in the thread or task that closes the client, and must not raise."""
+        self._on_close: Callable[[], None] | None = on_close
+        client._handlers.add(self)
+
+    def __hash__(self) -> int:
+        """Puts the watch at the front of the client's set: `on_close` is called before a sender is closed."""
+        return 0
+
+    def close(self) -> None:
+        """The client calls this."""
+        self.tell()
+
+    def tell(self) -> None:
+        if self._on_close is not None:
+            self._on_close()
+
+    def stop(self) -> None:
+        """Ends the watch. It does not leave the client's set: the client may be going through that set just now."""
+        self._on_close = None
+
+
+class AioCloseWatch(CloseWatch):
+    """The same for a client of the asyncio API, which awaits what it closes."""
+
+    async def close(self) -> None:  # type: ignore[override]
+        self.tell()
+
+
+def watch_close(client: Any, on_close: Callable[[], None]) -> CloseWatch:
+    """Watches an SDK client, sync or async."""
+    return (AioCloseWatch if iscoroutinefunction(client.close) else CloseWatch)(client, on_close)

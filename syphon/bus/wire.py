@@ -139,6 +139,7 @@ class Wire(FrameSocket):
         if self.failure is None:
             self.write(frame(0, Close().to_bytes()))
             self.flush()
+            self.end_websocket()
             self.fail(Interrupted(f"The connection to {self.name} was closed."))
 
     # --- links ---------------------------------------------------------------------------------------------------

@@ -41,6 +41,26 @@ def selected_queues(config: Config, pairs: tuple[str, ...], queues: tuple[str, .
         raise click.UsageError(str(error)) from None
 
 
+def has_messages(selected: Sequence[SelectedQueue]) -> bool:
+    """Whether a peek finds a message in one of these queues. A queue that cannot be peeked may have one.
+
+    A command that looks at the backlog asks this first: where there is nothing to look at, it need not start Spark.
+    """
+    from syphon.backlog import by_pair
+    from syphon.bus import connected, peek
+    from syphon.model import SyphonError
+
+    try:
+        for pair, ours in by_pair(selected):
+            with connected(pair.secondary, ours[0].queue) as connection:
+                for queue in ours:
+                    if any(True for _ in peek(connection, queue.queue)):
+                        return True
+    except SyphonError:
+        return True
+    return False
+
+
 def report_unreachable(unreachable: Sequence[UnreachableQueue]) -> list[dict[str, str]]:
     """Prints on stderr which queues are out of reach, and returns them as records for JSON."""
     for selected, error in unreachable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import click
 
 from .exit_codes import ExitCode
 from .options import config_option, load_settings
-from .output import finding_lines, show_findings, silence_sdk_logs
+from .output import FindingLine, finding_lines, show_findings, silence_sdk_logs
 from .signals import interruptible
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ WAIT_SILENTLY = 3.0
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON (docs/commands.md).")
 def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
-    """Check the settings, credentials, claims, backlog queues and destinations of every pair.
+    """Check the settings, credentials, claims, backlog queues and destinations of every pair, and the ledger.
 
-    The check only reads: it creates no queue, and sends and receives no message. It reports all problems at once, and
-    ends within about a minute, even if a namespace does not answer.
+    The check changes nothing: it creates no queue, and sends and receives no message. It reports all problems at once,
+    and ends within about a minute, even if a namespace does not answer.
 
     \b
       syphon check -c config.yaml
@@ -52,6 +52,7 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
                    78  the settings are wrong; nothing else was checked
     """
     from syphon.backlog import preflight_checks
+    from syphon.ledger import check_ledger
 
     silence_sdk_logs()
     config = load_settings(config_file, as_json)
@@ -68,12 +69,18 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
                 click.echo(f"{looking.look}")
                 show_findings(finding_lines((each.level.value, each.entity, each.text) for each in found))
                 click.echo()
-    code = _exit_code(findings)
+        ledger = check_ledger(config.pipeline.ledger)
+    levels = [*(finding.level.value for finding in findings), ledger.level.value]
+    code = _exit_code(levels)
     if as_json:
         records = [asdict(finding) for finding in findings]
-        click.echo(json.dumps({"exit_code": code, "settings": [], "findings": records}, indent=2))
+        result = {"exit_code": code, "settings": [], "findings": records, "ledger": ledger._asdict()}
+        click.echo(json.dumps(result, indent=2))
     else:
-        click.echo(_verdict(findings))
+        click.echo(f"ledger {ledger.path}")
+        show_findings([FindingLine(ledger.level.value, [], ledger.text)])
+        click.echo()
+        click.echo(_verdict(levels))
     raise SystemExit(code)
 
 
@@ -104,18 +111,17 @@ class _Looking(threading.Thread):
         return self._found
 
 
-def _verdict(findings: Iterable[Finding]) -> str:
-    wrong = [finding for finding in findings if not finding.level.is_good]
-    warnings = sum(finding.level == "warning" for finding in findings)
-    return f"{_counted(len(wrong), 'problem').capitalize()}, {_counted(warnings, 'warning')}."
+def _verdict(levels: Sequence[str]) -> str:
+    warnings = levels.count("warning")
+    wrong = len(levels) - warnings - levels.count("ok")
+    return f"{_counted(wrong, 'problem').capitalize()}, {_counted(warnings, 'warning')}."
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
 
 
-def _exit_code(findings: Iterable[Finding]) -> ExitCode:
-    levels = {finding.level.value for finding in findings}
+def _exit_code(levels: Sequence[str]) -> ExitCode:
     if "denied" in levels:
         return ExitCode.NOT_AUTHORIZED
     if "unreachable" in levels:

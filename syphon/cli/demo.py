@@ -56,7 +56,7 @@ def demo(messages: int, folder: Path) -> None:
             result = _drain(config, ready)
             problems = _find_all(here, sent)
             report = _report(ready, folder)
-    raise SystemExit(_sum_up(result, problems, report, time.monotonic() - began))
+    raise SystemExit(_sum_up(result, problems, report, config.pipeline.ledger, time.monotonic() - began))
 
 
 def _say(what: str, more: str = "") -> None:
@@ -158,14 +158,14 @@ def _find_all(here: Shop, sent: set[str]) -> list[str]:
 
 
 def _report(ready: Engine, folder: Path) -> Path:
-    from syphon.ledger import html_page, query_report
+    from syphon.ledger import LocalReader, html_page, query_report
 
     file = folder / "report.html"
-    file.write_text(html_page(query_report(ready.spark, ready.ledger), datetime.now(UTC)), "utf-8")
+    file.write_text(html_page(query_report(LocalReader(ready.ledger.path)), datetime.now(UTC)), "utf-8")
     return file
 
 
-def _sum_up(result: DrainResult, problems: list[str], report: Path, seconds: float) -> ExitCode:
+def _sum_up(result: DrainResult, problems: list[str], report: Path, ledger: str, seconds: float) -> ExitCode:
     totals = result.totals
     balance = totals.forwarded + totals.dead_lettered + totals.left + totals.unaccounted
     _say(
@@ -180,6 +180,7 @@ def _sum_up(result: DrainResult, problems: list[str], report: Path, seconds: flo
     for problem in problems[:20]:
         click.echo(f"  {problem}", err=True)
     click.echo(f"  The report: {report}")
+    click.echo(f"  The same in the terminal: syphon report --ledger {ledger}")
     is_complete = not problems and result.is_empty and totals.received == balance
     verdict = "Nothing was lost." if is_complete else f"{len(problems)} problems."
     click.secho(f"{verdict}", bold=True, fg="green" if is_complete else "red", nl=False)

@@ -19,8 +19,8 @@ from .backlog_queues import queue_options, selected_queues
 from .exit_codes import ExitCode
 from .give_up import GiveUp, with_given_up, word_for, words_for
 from .options import Moment, Rate, Seconds, config_option, load_settings, millis_of
-from .output import show_table
-from .signals import stop_on_signal
+from .output import say, show_table, shown_queues
+from .signals import interruptible, stop_on_signal
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
@@ -60,6 +60,12 @@ MOST_NAMED = 5
     default=frozenset(),
     help="missing, disabled or both, with a comma: dead-letter the messages for such destinations.",
 )
+@click.option(
+    "--settle",
+    type=Seconds(),
+    default=0.0,
+    help="Call a queue empty only if it stays empty for this time: 15m covers messages that show up late.",
+)
 @click.option("--all-found", is_flag=True, help="Also backlog queues beyond backlog_queue_count (needs Manage).")
 @click.option(
     "--ttl",
@@ -82,6 +88,7 @@ def drain(
     timeout: float | None,
     patience: float,
     give_up: frozenset[str],
+    settle: float,
     all_found: bool,
     ttl: str | None,
     as_json: bool,
@@ -91,7 +98,8 @@ def drain(
     """Move every message of the backlog queues to its destination, and prove that nothing is left.
 
     The drain completes a message in the backlog only after its destination has accepted it. A queue counts as empty
-    when a peek finds no message in it that was asked for. A message that its destination does not take stays in the
+    when a peek finds no message in it that was asked for. Service Bus may show a message up to 15 minutes after it was
+    sent: --settle 15m waits for such messages. A message that its destination does not take stays in the
     backlog; the drain tries it again until nothing has moved for the time of --patience. This includes destinations
     that are missing or disabled: --give-up sends their messages to the dead letters instead.
 
@@ -100,6 +108,7 @@ def drain(
       syphon drain -c config.yaml
       syphon drain -c config.yaml --destination 'billing/*' --rate 500/s
       syphon drain -c config.yaml --give-up missing,disabled
+      syphon drain -c config.yaml --settle 15m --yes
       syphon drain -c config.yaml --after 2026-11-16T08:00 --limit 100 --yes --json
 
     Progress is on stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes the messages in hand; a second
@@ -131,6 +140,7 @@ def drain(
         rate=rate,
         timeout=timeout,
         patience=patience,
+        settle=settle,
         lease=config.pipeline.lease / 1000,
         ttl=Ttl(ttl) if ttl else None,
     )
@@ -184,8 +194,10 @@ def _drain(
 
     ledger_error = ""
     try:
-        drain = Drain(chosen, options, counts_of(chosen))
-        if drain.look():
+        with interruptible("No message was moved."):
+            drain = Drain(chosen, options, counts_of(chosen))
+            there_is_work = drain.look()
+        if there_is_work:
             ledger_error = _drain_on_spark(config, drain, options, as_json)
         result = drain.result()
     except SyphonError as error:
@@ -197,6 +209,7 @@ def _drain(
     waiting = waiting_destinations(result, options)
     summary = _summary(config, result, waiting, ledger_error, code)
     summary["give_up"] = sorted(give_up)
+    summary["settled_for"] = options.settle
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -211,12 +224,18 @@ def _drain_on_spark(config: Config, drain: Drain, options: DrainOptions, as_json
 
     if not as_json:
         click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
-    stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
+    live = False
+    stop_on_signal(drain.stop, "Stopping as soon as Spark has started. No message has been moved.", hangup=True)
     with running_engine(config.pipeline, say=lambda line: click.echo(line, err=True)) as ready:
         # Again: Spark sets a handler of its own.
-        stop_on_signal(drain.stop, "Stopping: messages in hand are finished or given back.", hangup=True)
+        consequence = "Stopping: messages in hand are finished or given back."
+        stop_on_signal(drain.stop, consequence, hangup=True, is_shown=lambda: live)
         with drain_progress(drain, drain.expected) as show:
+            live = sys.stderr.isatty()
             drain.run(ready, show)
+        live = False
+        if drain.is_stopping and sys.stderr.isatty():
+            click.echo("Stopped. What is left is being counted …", err=True)
         ready.ending.exit_code = _exit_code(drain.result(), options)
     return ready.ledger_writer.error
 
@@ -307,30 +326,34 @@ def _way_out(waiting: Sequence[WaitingDestination]) -> str:
 
 
 def _show(summary: dict[str, Any]) -> None:
+    names = shown_queues([queue["queue"] for queue in summary["queues"]])
     rows = [
         (
-            queue["queue"],
+            name,
             f"{queue['state']}: {queue['error']}" if queue["error"] else queue["state"],
             queue["forwarded"],
             queue["dead_lettered"],
             "?" if queue["remaining"] is None else queue["remaining"],
         )
-        for queue in summary["queues"]
+        for name, queue in zip(names, summary["queues"], strict=True)
     ]
     show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
     for destination in summary["waiting"]:
         state = word_for(destination["error"])
         text = f"{destination['path']} {f'is {state}' if state else 'takes no messages'}: {destination['reason']}"
         verb = "waits" if destination["left"] == 1 else "wait"
-        click.secho(printable(f"{plural(destination['left'], 'message')} {verb}: {text}"), fg="yellow")
+        say(printable(f"{plural(destination['left'], 'message')} {verb}: {text}"), "  ", fg="yellow")
     account = summary["account"]
-    click.echo(
-        f"\n{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "
+    click.echo()
+    say(
+        f"{account['received']:,} received = {account['forwarded']:,} forwarded + {account['dead_lettered']:,} "
         f"dead-lettered + {account['left']:,} left + {account['unaccounted']:,} unaccounted; "
         f"{account['possible_duplicates']:,} possible duplicates; {summary['seconds']:,} s"
     )
     if summary["ledger_error"]:
-        click.secho(f"The ledger is not complete: {summary['ledger_error']}", fg="red")
-    else:
+        say(f"The ledger is not complete: {printable(summary['ledger_error'])}", fg="red")
+    elif account["received"]:  # a drain that found nothing has no ledger to point to
         click.echo(f"Ledger: {summary['ledger']}; `syphon report` reads it")
-    click.secho(printable(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")
+    if summary["remaining"] == 0 and not summary["settled_for"]:
+        say("Empty is as of now: a message may show up to 15 minutes after it was sent. --settle 15m waits for it.")
+    say(printable(summary["verdict"]), bold=True, fg="green" if summary["exit_code"] == 0 else "yellow")

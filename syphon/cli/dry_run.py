@@ -10,15 +10,16 @@ import click
 
 from syphon.model import plural, printable, volume
 
+from .backlog_queues import has_messages
 from .exit_codes import ExitCode
 from .give_up import words_for
-from .output import show_table
+from .output import say, show_table
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
     from syphon.config import Config
     from syphon.model import SyphonError
-    from syphon.spark import DestinationSummary
+    from syphon.spark import DeadLetterPreview, DestinationSummary
     from syphon.worker import DrainOptions
 
     Answers = dict[tuple[str, str], int | SyphonError]
@@ -38,18 +39,12 @@ def dry_run_of(
     sessions) is not predicted.
     """
     from syphon.model import NotAuthorized, SyphonError
-    from syphon.spark import backlog_frame, dead_letter_previews, larger_than, looking, spark_session, summary
 
     click.echo(f"Peeking into {len(chosen)} backlog queues …", err=True)
+    everything, destinations, refused, answers, too_large = _EMPTY
     try:
-        with spark_session(config.pipeline, "syphon drain --dry-run") as spark:
-            active = backlog_frame(spark, chosen).where("state = 'active'").persist()
-            with looking():
-                everything = active.count()
-            frame = active.where(options.messages.sql())
-            destinations, refused = summary(frame), dead_letter_previews(frame)
-            answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
-            too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
+        if has_messages(chosen):
+            everything, destinations, refused, answers, too_large = _look(config, chosen, options)
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
@@ -79,6 +74,34 @@ def dry_run_of(
     else:
         _show(result)
     return code
+
+
+class Seen(NamedTuple):
+    """What the peek and the destinations have shown."""
+
+    messages: int
+    """All active messages, also those that were not asked for."""
+    destinations: list[DestinationSummary]
+    refused: list[DeadLetterPreview]
+    answers: Answers
+    too_large: dict[tuple[str, str], int]
+
+
+_EMPTY = Seen(0, [], [], {}, {})
+
+
+def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions) -> Seen:
+    from syphon.spark import backlog_frame, dead_letter_previews, larger_than, looking, spark_session, summary
+
+    with spark_session(config.pipeline, "syphon drain --dry-run") as spark:
+        active = backlog_frame(spark, chosen).where("state = 'active'").persist()
+        with looking():
+            everything = active.count()
+        frame = active.where(options.messages.sql())
+        destinations, refused = summary(frame), dead_letter_previews(frame)
+        answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
+        too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
+        return Seen(everything, destinations, refused, answers, too_large)
 
 
 class Stopped(NamedTuple):
@@ -184,7 +207,7 @@ def _show(result: dict[str, Any]) -> None:
             found["destination"] or "(none)",
             found["messages"],
             volume(found["bytes"]),
-            found["oldest"] or "",
+            (found["oldest"] or "").removesuffix("+00:00").replace("T", " "),
             found["dead_letters"],
             found["waiting"],
         )
@@ -194,14 +217,15 @@ def _show(result: dict[str, Any]) -> None:
         show_table(("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered", "would wait"), rows)
     for found in result["dead_letters"]:
         why = printable(f"{found['reason']}: {found['example']}")
-        click.secho(f"{found['messages']:,} would be dead-lettered: {why}", fg="yellow")
+        say(f"{found['messages']:,} would be dead-lettered: {why}", "  ", fg="yellow")
     for found in result["waiting"]:
-        click.secho(printable(f"{found['left']:,} would wait for {found['path']}: {found['reason']}"), fg="yellow")
+        say(printable(f"{found['left']:,} would wait for {found['path']}: {found['reason']}"), "  ", fg="yellow")
     if words := words_for(found["error"] for found in result["waiting"]):
-        click.echo(f"--give-up {words} would send those of missing or disabled destinations to the dead letters.")
+        say(f"--give-up {words} would send those of missing or disabled destinations to the dead letters.")
     cost = result["cost"]
-    click.echo(
-        f"\n{plural(result['messages'], 'message')}, {volume(result['bytes'])}: "
+    click.echo()
+    say(
+        f"{plural(result['messages'], 'message')}, {volume(result['bytes'])}: "
         f"about {_lasting(result['seconds'])} at {result['per_second']:,.0f} messages a second; "
         f"{result['operations']:,} operations, "
         f"{cost['least']:,.2f} to {cost['most']:,.2f} {cost['currency']} by the Standard list prices of {cost['as_of']}"

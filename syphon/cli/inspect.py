@@ -11,10 +11,10 @@ import click
 
 from syphon.model import volume
 
-from .backlog_queues import exit_code_for, queue_options, report_unreachable, selected_queues
+from .backlog_queues import exit_code_for, has_messages, queue_options, report_unreachable, selected_queues
 from .exit_codes import ExitCode
 from .options import config_option, load_settings
-from .output import show_table
+from .output import say, show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,6 +72,10 @@ def inspect(
     if not reachable:
         raise SystemExit(exit_code_for(unreachable))
 
+    if query is None and not has_messages(reachable):
+        _show_overview([], [], limit, as_json, records)
+        raise SystemExit(exit_code_for(unreachable))
+
     from syphon.model import SyphonError
     from syphon.spark import VIEW, BadQuery, asking, backlog_frame, looking, spark_session
 
@@ -124,7 +128,16 @@ def _reachable(selected: list[SelectedQueue]) -> tuple[list[SelectedQueue], list
 def _overview(frame: DataFrame, limit: int, as_json: bool, unreachable: list[dict[str, str]]) -> None:
     from syphon.spark import dead_letter_previews, summary
 
-    waiting, refused = summary(frame), dead_letter_previews(frame)
+    _show_overview(summary(frame), dead_letter_previews(frame), limit, as_json, unreachable)
+
+
+def _show_overview(
+    waiting: list[DestinationSummary],
+    refused: list[DeadLetterPreview],
+    limit: int,
+    as_json: bool,
+    unreachable: list[dict[str, str]],
+) -> None:
     if as_json:
         result = {
             "destinations": [_plain(asdict(found)) for found in waiting[:limit]],
@@ -163,7 +176,8 @@ def _show(waiting: list[DestinationSummary], refused: list[DeadLetterPreview], l
         ],
     )
     total, weight = sum(found.messages for found in waiting), sum(found.bytes for found in waiting)
-    click.echo(f"\n{total:,} messages, {volume(weight)}, for {len(waiting):,} destinations.")
+    click.echo()
+    say(f"{total:,} messages, {volume(weight)}, for {len(waiting):,} destinations.")
     if refused:
         click.echo("\nWould be dead-lettered:")
         rows = [

@@ -13,25 +13,57 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
-from syphon.model import printable
+from syphon.model import printable, short_queue_names
+
+from .table_layout import table_lines
+
+WIDE = 120
+"""The columns of a terminal that has room for the whole names of backlog queues."""
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> None:
-    """Prints rows under their titles. Numbers stand to the right, with thousands separators; None is blank."""
-    right = [any(isinstance(row[at], int | float) for row in rows) for at in range(len(titles))]
-    lines = [list(titles), *([_text(value) for value in row] for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
-    for number, line in enumerate(lines):
-        cells = (
-            text.rjust(width) if is_right else text.ljust(width)
-            for text, width, is_right in zip(line, widths, right, strict=True)
-        )
-        click.echo(click.style(indent + "  ".join(cells).rstrip(), bold=number == 0))
+def show_table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    indent: str = "",
+    width: int | None = None,
+    right: Sequence[bool] | None = None,
+) -> None:
+    """Prints rows under their titles. Numbers stand to the right, with thousands separators; None is blank.
+
+    On a terminal the table fits into its width. In a pipe it has `width`, or is as wide as it needs to be. `right`
+    tells the columns of numbers, if they are texts already.
+    """
+    if right is None:
+        right = [any(isinstance(row[at], int | float) for row in rows) for at in range(len(titles))]
+    texts = [[_text(value) for value in row] for row in rows]
+    room = terminal_width() or width
+    for line, is_title in table_lines(titles, texts, right, room and room - len(indent)):
+        click.echo(click.style(indent + line, bold=is_title))
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal; None if there is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def say(text: str, indent: str = "", **style: Any) -> None:
+    """Prints a sentence. On a terminal its lines break between words; in a pipe it is one line."""
+    room = terminal_width()
+    lines = [text] if room is None else textwrap.wrap(text, room, subsequent_indent=indent, break_on_hyphens=False)
+    for line in lines or [""]:
+        click.secho(line, **style)
+
+
+def shown_queues(names: Sequence[str]) -> list[str]:
+    """The names of backlog queues as a table shows them: whole in a pipe and on a wide terminal, else shortened."""
+    room = terminal_width()
+    return list(names) if room is None or room >= WIDE else short_queue_names(names)
 
 
 def _text(value: object) -> str:
@@ -92,7 +124,7 @@ def finding_lines(found: Iterable[tuple[str, str | None, str]]) -> list[FindingL
 
 def show_findings(lines: Iterable[FindingLine]) -> None:
     """Prints the lines, wrapped to the width of a terminal."""
-    room = shutil.get_terminal_size().columns - 2 - _WIDTH if sys.stdout.isatty() else 0
+    room = (terminal_width() or 0) - 2 - _WIDTH
     for line in lines:
         text = printable(str(line))
         # In a pipe a finding is one line, so that a program can search for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,12 @@ from typing import Any
 
 import click
 
-from .worker_client import find_worker, worker_options
+from syphon.model import printable
+
+from .worker_client import WorkerClient, find_worker, worker_options
+
+MOST_NAMED = 10
+"""Destinations that the warning about an unknown one names."""
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,7 +41,8 @@ def pause(
 
     The worker does not listen to a paused queue; its jobs finish or release the messages they have received. The
     messages of a paused destination stay in the backlog, and messages for other destinations pass. Nothing is lost, but
-    messages in the backlog have a time to live, and a pause does not stop it.
+    messages in the backlog have a time to live, and a pause does not stop it. A destination that the worker has not
+    seen yet is paused as well, with a warning: its name may have a typing error.
 
     \b
       syphon pause -c config.yaml --destination billing/invoices
@@ -72,6 +79,38 @@ def resume(
     _change("/resume", config_file, url, pair, queue, destination, as_json)
 
 
+def _warn_of_unknown(worker: WorkerClient, pair: str | None, destination: str) -> None:
+    """Says so if the worker has seen no message for the destination: its name may have a typing error."""
+    from syphon.model import EntityPath
+    from syphon.ops import WorkerStatus
+
+    found = WorkerStatus.model_validate_json(worker.ask("/status"))
+    # What is or was paused is in the status, too, although no message for it has come.
+    known = sorted(
+        {
+            seen.path
+            for each in found.pairs
+            if pair in (None, each.name)
+            for seen in each.destinations
+            if seen.forwarded or seen.dead_lettered or seen.left or seen.error
+        }
+    )
+    keys = {EntityPath.of(path).key: path for path in known}
+    if EntityPath.of(destination).key in keys:
+        return
+    close = difflib.get_close_matches(EntityPath.of(destination).key, keys, 1)
+    maybe = f" Did you mean {keys[close[0]]}?" if close else ""
+    seen = ", ".join(known[:MOST_NAMED]) + (" …" if len(known) > MOST_NAMED else "")
+    click.secho(
+        printable(
+            f"Warning: this worker has seen no message for {destination}.{maybe} It has seen: {seen or 'none'}. "
+            f"The pause holds for messages that come; `syphon resume --destination {destination}` ends it."
+        ),
+        fg="yellow",
+        err=True,
+    )
+
+
 def _change(
     path: str,
     config_file: Path | None,
@@ -83,7 +122,10 @@ def _change(
 ) -> None:
     named = {"pair": pair, "queue": queue, "destination": destination}
     asked = {key: value for key, value in named.items() if value is not None}
-    answer = json.loads(find_worker(config_file, url).ask(path, asked))
+    worker = find_worker(config_file, url)
+    if path == "/pause" and destination is not None:
+        _warn_of_unknown(worker, pair, destination)
+    answer = json.loads(worker.ask(path, asked))
     if as_json:
         click.echo(json.dumps(answer, indent=2))
         return

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
 
 from syphon.ledger import DestinationReport, Hour, OpenJobReport, ReasonCount, Repeat, Report, Shortfall, Spread
-from syphon.model import duration, printable, utc_time, volume
+from syphon.model import duration, utc_time, volume
+
+from .output import say, show_table, shown_queues
 
 MOST_LINES = 20
 SLOWEST = 5
@@ -20,16 +20,14 @@ WIDTH = 120
 
 def show(report: Report) -> None:
     """Prints the whole report, the most important parts first."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
-    console.print(Text(report.verdict, "bold" if report.complete else "bold yellow"), soft_wrap=True)
+    say(report.verdict, bold=True, fg=None if report.complete else "yellow")
     for line in _summary(report):
-        console.print(Text(line), soft_wrap=True)
+        say(line, "  ")
     for title, names, lines in _tables(report):
         if lines:
-            console.print()
-            console.print(_table(title, names, lines))
+            click.echo()
+            say(title, bold=True)
+            _show_lines(names, lines)
 
 
 def _summary(report: Report) -> Iterator[str]:
@@ -63,14 +61,14 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
     yield "Slowest to accept", "destination #p50 #p95 #max", slowest
     names = "hour destination #forwarded #dead-lettered #left"
     yield "By hour and destination, in transfers", names, [_hour(each) for each in report.hours]
-    names = "#messages reason destination oldest example"
+    names = "#messages reason destination in_backlog_since_(UTC) example"
     yield "Dead letters", names, [_reason(each) for each in report.dead_letters]
     yield "Left in the backlog", names, [_reason(each) for each in report.left]
     names = "message_id destination backlog_queue #sequence_number #times"
     yield "Arrived more than once", names, [_repeat(each) for each in report.repeats]
-    names = "job #slot #attempt backlog_queue last_heard_of #unaccounted #of_these_forwarded error"
+    names = "job #slot #attempt backlog_queue last_heard_of_(UTC) #unaccounted #of_these_forwarded error"
     yield "Unaccounted for: a lost task had counted it", names, [_shortfall(each) for each in report.shortfalls]
-    names = "job pair backlog_queue opened last_heard_of #received #forwarded #dead-lettered #left"
+    names = "job pair backlog_queue opened_(UTC) last_heard_of_(UTC) #received #forwarded #dead-lettered #left"
     lost, running = _open_jobs(report.lost_jobs), _open_jobs(report.running_jobs)
     yield "Opened and never closed: the driver ended first; this is what the last report had counted", names, lost
     yield "May still be running: heard of within the last minute", names, running
@@ -88,7 +86,7 @@ def _hour(line: Hour) -> tuple[str, ...]:
 
 
 def _reason(line: ReasonCount) -> tuple[str, ...]:
-    oldest = "–" if line.oldest is None else utc_time(line.oldest)
+    oldest = "–" if line.oldest is None else _time(line.oldest)
     example = line.example.removeprefix(f"{line.reason}: ")
     return (_number(line.messages), line.reason or "(none)", _name(line.destination), oldest, example)
 
@@ -98,19 +96,20 @@ def _repeat(line: Repeat) -> tuple[str, ...]:
 
 
 def _shortfall(line: Shortfall) -> tuple[str, ...]:
-    task = (line.job, str(line.slot), str(line.attempt), line.queue, utc_time(line.ended_at))
+    task = (line.job, str(line.slot), str(line.attempt), line.queue, _time(line.ended_at))
     return (*task, _number(line.unaccounted), _number(line.forwarded), line.error or "–")
 
 
 def _open_jobs(jobs: Sequence[OpenJobReport]) -> list[tuple[str, ...]]:
     """A line for each queue of each job."""
+    names = iter(shown_queues([each.queue for job in jobs for each in job.queues]))
     return [
         (
             job.job,
             job.pair,
-            each.queue,
-            utc_time(job.opened_at),
-            utc_time(job.heard_at),
+            next(names),
+            _time(job.opened_at),
+            _time(job.heard_at),
             *map(_number, (each.received, each.forwarded, each.dead_lettered, each.left)),
         )
         for job in jobs
@@ -122,6 +121,10 @@ def _times(spread: Spread | None) -> tuple[str, str, str]:
     return ("–", "–", "–") if spread is None else (duration(spread.p50), duration(spread.p95), duration(spread.longest))
 
 
+def _time(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S}"
+
+
 def _name(destination: str) -> str:
     return destination or "(none)"
 
@@ -130,17 +133,9 @@ def _number(number: int) -> str:
     return f"{number:,}"
 
 
-def _table(title: str, names: str, lines: Lines) -> Table:
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
-    )
-    for name in names.split():
-        table.add_column(
-            name.lstrip("#").replace("_", " "), justify="right" if name.startswith("#") else "left", overflow="fold"
-        )
-    for line in lines[:MOST_LINES]:
-        table.add_row(*(Text(printable(cell)) for cell in line))
+def _show_lines(names: str, lines: Lines) -> None:
+    titles = [name.lstrip("#").replace("_", " ") for name in names.split()]
+    right = [name.startswith("#") for name in names.split()]
+    show_table(titles, lines[:MOST_LINES], width=WIDTH, right=right)
     if len(lines) > MOST_LINES:
-        table.caption = f"… and {len(lines) - MOST_LINES:,} more: --json has all of them"
-        table.caption_justify = "left"
-    return table
+        click.echo(f"… and {len(lines) - MOST_LINES:,} more: --json has all of them")

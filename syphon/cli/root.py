@@ -1,24 +1,37 @@
 """`syphon` itself: the list of commands, and the help text above them."""
 
+from typing import Any
+
 import click
 
 from syphon import __version__
 
 from .check import check
+from .config_schema import config_schema
 from .cost import cost
 from .dead_letters import dead_letters
 from .demo import demo
 from .drain import drain
 from .emulator import emulator
+from .init import init
 from .inspect import inspect
 from .pause import pause, resume
 from .provision import provision
 from .report import report
 from .run import run
+from .signals import interruptible
 from .status import status
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """A group that says of Ctrl-C what a shell expects: exit code 130. click would print `Aborted!`, and end with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with interruptible("The command was not finished."):
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="syphon")
 def main() -> None:
     """Moves messages from the backlog queues of a secondary Service Bus namespace to their primary.
@@ -27,6 +40,7 @@ def main() -> None:
     Try it on this machine alone:
       syphon demo                an outage, and the transfer after it
       syphon emulator            two local namespaces, contoso and contoso-dr
+      syphon init                a settings file for them
       syphon COMMAND --help      what a command does, with examples
 
     \b
@@ -41,6 +55,7 @@ def main() -> None:
 COMMANDS = (
     demo,
     emulator,
+    init,
     check,
     provision,
     run,
@@ -52,6 +67,7 @@ COMMANDS = (
     dead_letters,
     report,
     cost,
+    config_schema,
 )
 
 for command in COMMANDS:

@@ -14,7 +14,7 @@ import click
 
 from .exit_codes import ExitCode
 from .options import config_option, load_settings
-from .signals import stop_on_signal
+from .signals import interruptible, stop_on_signal
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -67,8 +67,9 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
             ops = stack.enter_context(running_ops(config))
             log.info("status on http://%s", ops.address)
             log.info("starting Spark on %s", config.pipeline.master)
-            ready = stack.enter_context(running_engine(config.pipeline, ops.pauses))
-            ready.jobs.warm_up()
+            with interruptible("The worker was starting: no message was moved."):
+                ready = stack.enter_context(running_engine(config.pipeline, ops.pauses))
+                ready.jobs.warm_up()
             # All that is loaded now stays: to collect garbage among it would stop all threads for a tenth of a second.
             gc.freeze()
             worker = Worker(

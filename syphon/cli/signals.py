@@ -11,11 +11,14 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 
-def stop_on_signal(stop: Callable[[], None], consequence: str, hangup: bool = False) -> None:
+def stop_on_signal(
+    stop: Callable[[], None], consequence: str, hangup: bool = False, is_shown: Callable[[], bool] = lambda: False
+) -> None:
     """Calls `stop` on SIGINT or SIGTERM. A second signal ends the process at once; that loses no message either.
 
     With `hangup` also on SIGHUP, which comes when the terminal of the command is closed. What the command writes from
-    then on has no reader, and must not be an error.
+    then on has no reader, and must not be an error. While `is_shown`, a live table says that the command stops, and a
+    line between would spoil it.
     """
     signalled = False
 
@@ -24,16 +27,18 @@ def stop_on_signal(stop: Callable[[], None], consequence: str, hangup: bool = Fa
         if number == signal.SIGHUP:
             write_to_nowhere()
             if signalled:
-                return  # a terminal that is closed may send it twice, and nothing more than an ending is asked for
+                return None  # a terminal that is closed may send it twice, and nothing more than an ending is asked for
         elif signalled:
             os._exit(128 + number)
         signalled = True
+        if is_shown():
+            return stop()
         # Not through Python's stderr: a signal may come while that is written to, and it cannot be entered twice.
         with suppress(OSError, ValueError):
             os.write(
                 sys.stderr.fileno(), f"{consequence} Once more to leave at once; nothing is lost either way.\n".encode()
             )
-        stop()
+        return stop()
 
     for number in (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangup else [])):
         signal.signal(number, handle)

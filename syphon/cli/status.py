@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 import sys
 import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import printable
+from syphon.model import plural, printable
 
-from .output import show_table
+from .output import finding_lines, say, show_table, shown_queues
 from .worker_client import WorkerClient, find_worker, worker_options
 
 if TYPE_CHECKING:
@@ -67,38 +71,66 @@ def _show(worker: WorkerClient, as_json: bool, watch: bool) -> None:
         return
     found = WorkerStatus.model_validate_json(answer)
     if watch and sys.stdout.isatty():
-        click.clear()
-    _show_whole(found)
+        _show_page(lambda: _show_whole(found, folded=True))
+    else:
+        _show_whole(found)
 
 
-def _show_whole(found: WorkerStatus) -> None:
+class _Page(io.StringIO):
+    """Collects what is printed for the terminal, with its colours."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _show_page(show: Callable[[], None]) -> None:
+    """Shows the first lines, as many as the terminal has: the headline never scrolls away."""
+    page = _Page()
+    with redirect_stdout(page):
+        show()
+    lines, height = page.getvalue().splitlines(), shutil.get_terminal_size().lines
+    if len(lines) >= height:
+        more = len(lines) - height + 2
+        lines = [*lines[: height - 2], f"… and {more} more lines: enlarge the terminal, or leave out --watch"]
+    # Each line is written over the one before, and not on an empty screen: that would flicker.
+    click.echo("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J", nl=False)
+
+
+def _show_whole(found: WorkerStatus, folded: bool = False) -> None:
+    """Prints the status, the most important parts first. If `folded`, quiet queues are one line."""
     totals = found.totals
     click.secho(f"syphon {found.version}, {found.state}, up {span(found.started, found.at)}", bold=True)
-    click.echo(
+    say(
         f"{totals.forwarded:,} forwarded, {totals.dead_lettered:,} dead-lettered, "
         f"{totals.possible_duplicates:,} possible duplicates; "
         f"{sum(pair.per_second for pair in found.pairs):,.0f} a second"
     )
     if found.ledger_error:
-        click.secho(f"The ledger is not complete: {printable(found.ledger_error)}", fg="red")
+        say(f"The ledger is not complete: {printable(found.ledger_error)}", fg="red")
     for pair in found.pairs:
-        _show_pair(pair, found.at)
+        _show_pair(pair, found.at, folded)
     click.echo()
     for event in found.events[:EVENTS]:
         times = f" ({event.times} times)" if event.times > 1 else ""
         colour = {"error": "red", "warning": "yellow"}.get(event.level)
-        click.secho(f"{event.at.astimezone():%H:%M:%S}  {printable(event.text)}{times}", fg=colour)
+        say(f"{event.at.astimezone():%H:%M:%S}  {printable(event.text)}{times}", " " * 10, fg=colour)
 
 
-def _show_pair(pair: PairStatus, now: datetime) -> None:
+def _show_pair(pair: PairStatus, now: datetime, folded: bool) -> None:
     click.echo()
     click.secho(f"{pair.name}{', paused' if pair.paused else ''}", bold=True)
     for role, side in (("secondary", pair.secondary), ("primary", pair.primary)):
-        click.echo(f"  {role:<9} {side.host}  ", nl=False)
-        click.secho(_side(side, now), fg="green" if side.connected else "yellow" if side.state == "starting" else "red")
+        colour = "green" if side.connected else "yellow" if side.state == "starting" else "red"
+        say(f"  {role:<9} {side.host}  {_side(side, now)}", " " * 12, fg=colour)
+    reasons = [(found.path, found.reason) for found in pair.destinations]
+    reasons += [(queue.name, queue.reason) for queue in pair.queues]
+    for line in finding_lines(("", name, reason) for name, reason in reasons if reason):
+        say(f"  {printable(str(line))}", " " * 4, fg="yellow")
+    names = shown_queues([queue.name for queue in pair.queues])
+    busy = [queue.in_flight or queue.left != 0 or queue.reason or round(queue.per_second) for queue in pair.queues]
     rows = [
         (
-            queue.name,
+            name,
             queue.state,
             queue.in_flight,
             round(queue.per_second),
@@ -107,12 +139,15 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
             queue.totals.forwarded,
             queue.totals.dead_lettered,
         )
-        for queue in pair.queues
+        for name, queue, is_busy in zip(names, pair.queues, busy, strict=True)
+        if is_busy or not folded
     ]
     click.echo()
-    show_table(
-        ("queue", "state", "in flight", "per second", "left", "oldest", "forwarded", "dead-lettered"), rows, "  "
-    )
+    if rows:
+        titles = ("queue", "state", "in flight", "per second", "left", "oldest", "forwarded", "dead-lettered")
+        show_table(titles, rows, "  ")
+    if quiet := len(pair.queues) - len(rows):
+        say(f"  {plural(quiet, 'queue')} with nothing in {'it' if quiet == 1 else 'them'}")
     if pair.destinations:
         click.echo()
         show_table(
@@ -131,11 +166,6 @@ def _show_pair(pair: PairStatus, now: datetime) -> None:
             ],
             "  ",
         )
-    reasons = [(queue.name, queue.reason) for queue in pair.queues]
-    reasons += [(found.path, found.reason) for found in pair.destinations]
-    for name, reason in reasons:
-        if reason:
-            click.secho(f"  {printable(name)}: {printable(reason)}", fg="yellow")
 
 
 def _side(side: SideStatus, now: datetime) -> str:

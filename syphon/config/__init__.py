@@ -8,10 +8,13 @@ from .pairs import (
     PairSettings,
     PermanentError,
     ProvisionSettings,
+    ProxySettings,
     SideSettings,
     TimeToLive,
+    Transport,
     Via,
 )
+from .schema import config_schema
 from .worker import (
     ListenAddress,
     LogFormat,
@@ -23,10 +26,13 @@ from .worker import (
 )
 
 __all__ = [
+    "config_schema",
     "load_config",
     "Config",
     "PairSettings",
     "SideSettings",
+    "Transport",
+    "ProxySettings",
     "Credential",
     "ArmSettings",
     "DestinationSettings",

@@ -57,7 +57,7 @@ def load_config(path: Path, environ: Mapping[str, str] | None = None) -> Config:
 def _misplaced_secrets(document: Document) -> Iterator[Problem]:
     """Finds secret keys in settings that are printed, logged and stored."""
     for path, text in _texts(document.data, ()):
-        if looks_secret(text) and "connection_string" not in path and "spark" not in path:
+        if looks_secret(text) and not {"connection_string", "spark", "password"}.intersection(path):
             remedy = "remove it; a connection string belongs under connection_string"
             yield document.problem(path, "contains a secret key where none belongs", remedy)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -94,6 +95,58 @@ class ArmSettings(Settings):
     """The Resource Manager of another cloud than the public one, or of an emulator."""
 
 
+class Transport(StrEnum):
+    """How AMQP travels: on its own port (5671), or in WebSockets on port 443, which more firewalls let through."""
+
+    AMQP = "amqp"
+    WEBSOCKETS = "websockets"
+
+
+def _proxy_url(secret: SecretStr) -> SecretStr:
+    text = secret.get_secret_value()
+    mistake = Mistake("is not the address of an HTTP proxy", "write it as in http://proxy.contoso.com:3128")
+    try:
+        url = urlsplit(text)
+        host, has_port = url.hostname or "", url.port is not None
+    except ValueError:
+        raise InvalidSetting(mistake) from None
+    if url.username is not None or url.password is not None:
+        raise InvalidSetting(Mistake("contains credentials", "write them under username and password"))
+    if url.scheme == "https":
+        remedy = "write http:// (the tunnel through it is encrypted by TLS)"
+        raise InvalidSetting(Mistake("is a proxy that is itself reached by TLS, which is not possible", remedy))
+    if url.scheme != "http" or not is_host(host) or not has_port or url.path not in ("", "/") or url.query:
+        raise InvalidSetting(mistake)
+    return secret
+
+
+class ProxySettings(Settings):
+    """The HTTP proxy on the way to a namespace."""
+
+    url: Annotated[SecretStr, AfterValidator(_proxy_url)]
+    """A secret, because people write credentials into it: no error may show them."""
+    username: Text | None = None
+    password: SecretStr | None = None
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url.get_secret_value()).hostname or ""
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url.get_secret_value()).port or 0
+
+
+def _check_credentials(proxy: Any) -> Iterator[Mistake]:
+    username, password = given(proxy, "username"), given(proxy, "password")
+    if password is not None and username is None:
+        yield Mistake("is given without a username", "add username, or remove it", ("password",))
+    if username is not None and password is None:
+        yield Mistake("is given without a password", "add password, or remove it", ("username",))
+    if isinstance(username, str) and ":" in username:
+        yield Mistake("contains a colon, which ends a user name in HTTP", "remove the colon", ("username",))
+
+
 class SideSettings(Settings):
     """One side of a pair: a connection string, or a host name and a credential."""
 
@@ -106,6 +159,8 @@ class SideSettings(Settings):
     arm: ArmSettings | None = None
     ca_file: Annotated[Path, AfterValidator(_readable)] | None = None
     """The authority to trust (PEM) instead of the usual ones: of a proxy that inspects TLS, or of an emulator."""
+    transport: Transport = Transport.AMQP
+    proxy: Annotated[ProxySettings, together(_check_credentials)] | None = None
 
     @property
     def host(self) -> str:
@@ -129,7 +184,16 @@ def _check_access(side: Any) -> Iterator[Mistake]:
         yield Mistake("is given together with a connection_string, which has its own key", "remove it", ("credential",))
 
 
-Side = Annotated[SideSettings, together(_check_access)]
+def _check_transport(side: Any) -> Iterator[Mistake]:
+    is_websockets = given(side, "transport") == Transport.WEBSOCKETS
+    if given(side, "proxy") is not None and not is_websockets:
+        yield Mistake("is given, but AMQP cannot pass an HTTP proxy", "add transport: websockets", ("proxy",))
+    if is_websockets and any(importlib.util.find_spec(package) is None for package in ("websocket", "wsproto")):
+        remedy = "pip install 'syphon[websockets]'"
+        yield Mistake("needs packages that are not installed", remedy, ("transport",))
+
+
+Side = Annotated[SideSettings, together(_check_access), together(_check_transport)]
 
 
 class PermanentError(StrEnum):
@@ -233,8 +297,11 @@ def _check_sides(pair: Any) -> Iterator[Mistake]:
         yield Mistake("needs the secondary's place in Resource Manager", remedy, ("provision", "via"))
 
 
+USUAL_PORT = 5671
+
+
 def _address(side: Any) -> tuple[str, int | None] | None:
-    """Host and port of a side, as far as raw data shows them. Only emulators share a host."""
+    """Host and port of a side, as far as raw data shows them. Two namespaces of one host have two ports."""
     string, namespace = given(side, "connection_string"), given(side, "namespace")
     text = string.get_secret_value() if isinstance(string, SecretStr) else string
     if isinstance(text, str):
@@ -242,7 +309,7 @@ def _address(side: Any) -> tuple[str, int | None] | None:
             parsed = ConnectionString.parse(text)
         except BadConnectionString:
             return None
-        return parsed.host.rstrip("."), parsed.port if parsed.emulator else None
+        return parsed.host.rstrip("."), None if parsed.port == USUAL_PORT else parsed.port
     return (namespace.lower().rstrip("."), None) if isinstance(namespace, str) and namespace else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SecretStr, WithJsonSchema
 
 from syphon.model import is_host
 from syphon.yaml_settings import Between, Duration, InvalidSetting, Mistake, Settings, given, together
@@ -28,6 +28,13 @@ def _spark_keys(settings: Any) -> Iterator[Mistake]:
             yield Mistake("is not a setting of Spark", "their names begin with spark.", (key,))
 
 
+SparkValue = Annotated[
+    SecretStr,
+    BeforeValidator(_written),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "writeOnly": True}),
+]
+
+
 class PipelineSettings(Settings):
     """How the transfer runs on Spark, and where its ledger is."""
 
@@ -36,9 +43,7 @@ class PipelineSettings(Settings):
     """Any path or URL that Spark can write to."""
     long_poll: Annotated[Duration, Between("1s", "1d")] = 900_000
     lease: Annotated[Duration, Between("5s", "1h")] = 60_000
-    spark: Annotated[dict[str, Annotated[SecretStr, BeforeValidator(_written)]], together(_spark_keys)] = Field(
-        default_factory=dict
-    )
+    spark: Annotated[dict[str, SparkValue], together(_spark_keys)] = Field(default_factory=dict)
     """Secrets, because the key of the ledger's storage account may be among them."""
 
 
@@ -67,7 +72,9 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]+)):([0-9]{1,5})")
 class StatusSettings(Settings):
     """The status server."""
 
-    listen: Annotated[ListenAddress, PlainValidator(_listen), PlainSerializer(str)] = ListenAddress("127.0.0.1", 8080)
+    listen: Annotated[
+        ListenAddress, PlainValidator(_listen), PlainSerializer(str), WithJsonSchema({"type": "string"})
+    ] = ListenAddress("127.0.0.1", 8080)
     token: SecretStr | None = None
     """The token that a caller must send to see more than health. Without one, a server that other machines can reach
     answers health requests only."""

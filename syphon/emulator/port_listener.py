@@ -1,4 +1,4 @@
-"""A port for AMQP and HTTP, with and without TLS: the first bytes of a connection decide.
+"""A port for AMQP, AMQP over WebSockets and HTTP, with and without TLS: the first bytes of a connection decide.
 
 This is our own code because asyncio's server must know in advance whether a connection is encrypted. We peek at the
 first byte: a TLS client starts with a handshake record.
@@ -11,26 +11,45 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 TLS_HANDSHAKE = 0x16
 FIRST_BYTE_TIMEOUT = 30.0
 BACKLOG = 512
 
+WEBSOCKET_REQUEST = b"get /$servicebus/websocket"
+
 MakeProtocol = Callable[[], asyncio.Protocol]
 
 
-class PortListener:
-    """A listening socket. It passes each connection to the AMQP or the HTTP front."""
+@dataclass(frozen=True, slots=True)
+class Protocols:
+    """What a port speaks."""
 
-    def __init__(
-        self, host: str, port: int, tls: ssl.SSLContext | None, make_amqp: MakeProtocol, make_http: MakeProtocol
-    ) -> None:
+    make_amqp: MakeProtocol
+    make_websocket: MakeProtocol
+    make_http: MakeProtocol
+
+    def detect(self, data: bytes) -> MakeProtocol | None:
+        """The protocol of a connection that starts with these bytes; None if that takes more bytes."""
+        # HTTP methods are words of letters. All other bytes (AMQP or garbage) get the answer of AMQP.
+        if not data[:1].isalpha() or b"AMQP".startswith(data[:4]):
+            return self.make_amqp
+        start = data[: len(WEBSOCKET_REQUEST)].lower()
+        if start == WEBSOCKET_REQUEST:
+            return self.make_websocket
+        return None if WEBSOCKET_REQUEST.startswith(start) else self.make_http
+
+
+class PortListener:
+    """A listening socket. It passes each connection to the front that speaks its protocol."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, protocols: Protocols) -> None:
         self.port = port
         self._host = host
         self._tls = tls
-        self._make_amqp = make_amqp
-        self._make_http = make_http
+        self._protocols = protocols
         self._socket: socket.socket | None = None
         self._reserved: socket.socket | None = None
         self._detecting: set[asyncio.Task[None]] = set()
@@ -134,16 +153,16 @@ class PortListener:
         return first[0] if first else None
 
     def _make_detector(self) -> asyncio.Protocol:
-        return _ProtocolDetector(self._make_amqp, self._make_http, self._silent)
+        return _ProtocolDetector(self._protocols, self._silent)
 
 
 class _ProtocolDetector(asyncio.Protocol):
     """Waits for the first bytes, then switches to the protocol that they belong to."""
 
-    def __init__(self, make_amqp: MakeProtocol, make_http: MakeProtocol, silent: set[_ProtocolDetector]) -> None:
-        self._make_amqp = make_amqp
-        self._make_http = make_http
+    def __init__(self, protocols: Protocols, silent: set[_ProtocolDetector]) -> None:
+        self._protocols = protocols
         self._silent = silent
+        self._received = b""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -156,15 +175,17 @@ class _ProtocolDetector(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        self._received += data
+        make = self._protocols.detect(self._received)
+        if make is None:
+            return
         self._done()
         transport = self._transport
         assert transport is not None  # data comes after the connection was made
-        # HTTP methods are words of letters. All other bytes (AMQP or garbage) get the answer of AMQP.
-        is_http = data[:1].isalpha() and not b"AMQP".startswith(data[:4])
-        protocol = self._make_http() if is_http else self._make_amqp()
+        protocol = make()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-        protocol.data_received(data)
+        protocol.data_received(self._received)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._done()
@@ -172,3 +193,20 @@ class _ProtocolDetector(asyncio.Protocol):
     def _done(self) -> None:
         self._timeout.cancel()
         self._silent.discard(self)
+
+
+class NotInstalled(asyncio.Protocol):
+    """Answers an HTTP request for something that is not installed."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.encode()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # TCP transports read and write
+
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002  the answer is always the same
+        assert self._transport is not None  # data comes after the connection was made
+        head = f"HTTP/1.1 501 Not Implemented\r\nContent-Length: {len(self._text)}\r\nConnection: close\r\n\r\n"
+        self._transport.write(head.encode() + self._text)
+        self._transport.close()

@@ -1,7 +1,7 @@
 """The emulator: its namespaces on their ports, started and stopped together.
 
-Each port accepts AMQP and HTTP, in plain text and (if TLS is on) encrypted. So one connection string serves the
-messaging client and the administration client.
+Each port accepts AMQP, AMQP over WebSockets and HTTP, in plain text and (if TLS is on) encrypted. So one connection
+string serves the messaging client and the administration client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .amqp_front import AmqpConnection, AmqpTimeouts
 from .bootstrap import create_configured_entities, restore
 from .broker import BrokerNamespace, NamespaceIdentity, NoJournal, Outage, Policy
 from .clock import EmulatorClock, SystemClock
-from .port_listener import PortListener
+from .port_listener import NotInstalled, PortListener, Protocols
 from .settings import EmulatorSettings, NamespaceSettings, default_settings
 from .state import SqliteJournal, StateDirectory
 
@@ -69,8 +69,9 @@ class RunningNamespace:
         self._http_server = HttpServer(self.namespace)
         make_http = await self._http_server.start()
         context = tls.context if tls else None
-        self._amqp = PortListener(self.settings.host, self.settings.amqp_port, context, self._make_amqp, make_http)
-        self._http = PortListener(self.settings.host, self.settings.http_port, context, self._make_amqp, make_http)
+        protocols = Protocols(self._make_amqp, self._make_websocket, make_http)
+        self._amqp = PortListener(self.settings.host, self.settings.amqp_port, context, protocols)
+        self._http = PortListener(self.settings.host, self.settings.http_port, context, protocols)
         for what, listener in (("AMQP", self._amqp), ("HTTP", self._http)):
             try:
                 await listener.open()
@@ -115,6 +116,13 @@ class RunningNamespace:
         connection = AmqpConnection(self.namespace, self._timeouts, self._connections.discard)
         self._connections.add(connection)
         return connection
+
+    def _make_websocket(self) -> asyncio.Protocol:
+        try:
+            from .amqp_front.websocket import WebSocketLayer  # an extra, and needed by few
+        except ImportError:
+            return NotInstalled("AMQP over WebSockets needs an extra: pip install 'syphon[websockets]'")
+        return WebSocketLayer(self._make_amqp())
 
     def _on_outage(self, outage: Outage | None) -> None:
         if self._amqp is not None:

@@ -1,7 +1,9 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
 from .html import html_page
+from .local_reader import LocalReader
 from .parquet import packed_rows
+from .preflight import LedgerFinding, check_ledger
 from .queries import query_report
 from .report import (
     DestinationReport,
@@ -16,6 +18,7 @@ from .report import (
     report_as_json,
 )
 from .schema import PACKED, Attempt, OpenJob, Origin
+from .spark_reader import SparkReader
 from .store import Ledger
 from .writer import LedgerWriter
 
@@ -24,7 +27,9 @@ __all__ = [
     "DestinationReport",
     "Hour",
     "Ledger",
+    "LedgerFinding",
     "LedgerWriter",
+    "LocalReader",
     "OpenJob",
     "OpenJobReport",
     "Origin",
@@ -34,7 +39,9 @@ __all__ = [
     "Repeat",
     "Report",
     "Shortfall",
+    "SparkReader",
     "Spread",
+    "check_ledger",
     "html_page",
     "packed_rows",
     "query_report",

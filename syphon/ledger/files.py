@@ -45,12 +45,18 @@ class LedgerFiles(Protocol):
 
 def ledger_files(spark: SparkSession, path: str) -> LedgerFiles:
     """The files of a ledger at a path as Spark understands it: it may be relative, or have a scheme."""
+    local = local_path(path)
+    if local is None or (local == path and not _default_is_local(spark)):
+        return HadoopFiles(spark, path)
+    return LocalFiles(local)
+
+
+def local_path(path: str) -> str | None:
+    """The path on this machine that a path means to Spark; None if it has the scheme of another file system."""
     scheme = re.match(r"([A-Za-z][\w+.-]*):", path)
     if scheme is None:
-        return LocalFiles(path) if _default_is_local(spark) else HadoopFiles(spark, path)
-    if scheme[1].lower() == "file":
-        return LocalFiles(re.sub(r"^[^:]*:(?://[^/]*)?", "", path))
-    return HadoopFiles(spark, path)
+        return path
+    return re.sub(r"^[^:]*:(?://[^/]*)?", "", path) if scheme[1].lower() == "file" else None
 
 
 def _default_is_local(spark: SparkSession) -> bool:

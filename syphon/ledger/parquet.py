@@ -28,6 +28,21 @@ _RISING = ("sequence_number", "enqueued_at", "received_at", "forwarded_at", "set
 _UNIQUE = "message_id"
 
 
+def arrow_schema(declared: str, columns: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of some columns of a Spark schema of the ledger."""
+    import pyarrow as pa
+
+    kinds = {
+        "string": pa.string(),
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+    }
+    types = dict(column.split() for column in declared.split(", "))
+    return pa.schema([pa.field(name, kinds[types[name]]) for name in columns])
+
+
 def packed_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
     """Outcomes as a batch with the schema PACKED: one row with a file of all of them, or none if there are none."""
     import pyarrow as pa

@@ -1,17 +1,15 @@
-"""The queries of a report on the ledger, in Spark SQL. Their results are a `Report`.
-
-A message is identified by pair, queue, sequence number and the time it came into the backlog: a queue that was deleted
-and created again starts its sequence numbers at one.
-"""
+"""Puts a report together from what a reader has counted in the ledger."""
 
 from __future__ import annotations
 
-import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .files import cause
+from .aggregates import ATTEMPT, MOST_LINES, Aggregates, Selection, percentiles
 from .open_jobs import OpenRecord
+from .reading import FilesChanged, LedgerExtract, Reader
 from .report import (
     Band,
     DestinationReport,
@@ -30,367 +28,247 @@ from .report import (
     Transfers,
 )
 from .schema import EPOCH
-from .store import Ledger, LedgerUnreadable
+from .store import LedgerUnreadable
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
-
-DAY = timedelta(days=1)
 BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
 """Seconds in the backlog: the borders between the bands."""
 STEPS = (60, 300, 900, 3_600, 21_600, 86_400)
 """Possible lengths of a timeline step in seconds. The shortest that needs at most MOST_STEPS steps is used."""
 MOST_STEPS = 120
-MOST_LINES = 10_000
-"""The limit of lists whose length depends on the content of messages."""
-LONGEST_ATTEMPT = timedelta(days=2)
-"""Longer than any attempt: a task lives no longer than its lease, and a lease is at most an hour."""
-
-
 LONGEST_JOB = timedelta(hours=1)
 """A job moves no message for longer than this after it was last heard of: a lease is at most an hour."""
 HEARD = timedelta(minutes=1)
 """A job that was heard of within this time may still be running."""
 TRIES = 3
+OUTCOMES = ("forwarded", "dead_lettered", "left")
 
 
 def query_report(
-    spark: SparkSession,
-    ledger: Ledger,
-    period: Period | None = None,
-    pair: str | None = None,
-    now: datetime | None = None,
+    reader: Reader, period: Period | None = None, pair: str | None = None, now: datetime | None = None
 ) -> Report:
     """The report on a period and a pair, or on everything. Raises LedgerUnreadable."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    for last in (False,) * (TRIES - 1) + (True,):
+    selection = Selection(period or Period(), pair)
+    for _ in range(TRIES):
         try:
-            with _Queries(spark, ledger, period or Period(), pair, now or datetime.now(UTC)) as queries:
-                return queries.report()
-        except (Py4JError, PySparkException) as error:
-            # A file that is gone was merged into another one since Spark listed it.
-            if last or not re.search("FileNotFoundException|FILE_NOT_EXIST", str(error)):
-                raise LedgerUnreadable(f"The ledger at {ledger.path} cannot be read: {cause(error)}.") from error
-    raise AssertionError("unreachable")
+            # In the opposite order of writing, so that a job that is closed meanwhile is seen at least once.
+            jobs, broken = reader.open_jobs()
+            found = reader.read(selection, [job.job for job in jobs])
+            return _report(reader.path, selection, found, jobs, broken, now or datetime.now(UTC))
+        except FilesChanged:
+            continue
+    raise LedgerUnreadable(f"The ledger at {reader.path} cannot be read: its files change all the time.")
 
 
-class _Queries:
-    """Queries over the transfers of a period, and over the messages of these transfers."""
-
-    def __init__(self, spark: SparkSession, ledger: Ledger, period: Period, pair: str | None, now: datetime) -> None:
-        from pyspark.sql.functions import col, expr
-
-        self._spark, self._ledger, self._period, self._pair, self._now = spark, ledger, period, pair, now
-        # In the opposite order of writing, so that a job that is closed meanwhile is seen at least once.
-        self._open, self._broken = ledger.open_jobs()
-        all_attempts = ledger.attempts()
-        of_pair = expr("true") if pair is None else col("pair") == pair
-        near = Period(period.since and period.since - LONGEST_ATTEMPT, period.until and period.until + LONGEST_ATTEMPT)
-        everything = ledger.transfers()
-        self._views = {
-            "everything": everything,
-            "all_attempts": all_attempts,
-            "attempts": all_attempts.where(of_pair & _within(period, "ended_at")),
-            # An attempt may also have rows outside the borders of the period.
-            "recorded": everything.where(of_pair & _within(near, "settled_at")),
-            "transfers": everything.where(of_pair & _within(period, "settled_at")).selectExpr(*_TRANSFER).persist(),
-        }
-        self._views["messages"] = self._sql(_MESSAGES).persist()
-
-    def __enter__(self) -> _Queries:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._views["messages"].unpersist()
-        self._views["transfers"].unpersist()
-
-    def report(self) -> Report:
-        shortfalls, open_jobs = self.missing()
-        messages, in_backlog = self.messages()
-        dead_letters, left = self.reasons()
-        (totals,) = self._rows("""
-            select count_if(outcome in ('forwarded', 'dead_lettered', 'left')) as recorded,
-                   count_if(outcome = 'forwarded') as forwarded, count_if(outcome = 'dead_lettered') as dead_lettered,
-                   count_if(outcome = 'left') as left, count_if(possible_duplicate) as possible_duplicates,
-                   coalesce(sum(size), 0) as bytes,
-                   unix_millis(min(settled_at)) as first, unix_millis(max(settled_at)) as last
-            from {transfers}
-        """)
-        return Report(
-            ledger=self._ledger.path,
-            period=self._period,
-            pair=self._pair,
-            pairs=self.pairs(),
-            first=_when(totals.first),
-            last=_when(totals.last),
-            transfers=Transfers(
-                received=totals.recorded
-                + sum(each.unaccounted for each in shortfalls)
-                + sum(each.received for each in open_jobs if not each.may_be_running),
-                forwarded=totals.forwarded,
-                dead_lettered=totals.dead_lettered,
-                left=totals.left,
-                possible_duplicates=totals.possible_duplicates,
-                bytes=totals.bytes,
-            ),
-            messages=messages,
-            in_backlog=in_backlog,
-            waits=self.waits(),
-            timeline=self.timeline(totals.first, totals.last),
-            destinations=self.destinations(),
-            hours=self.hours(),
-            dead_letters=dead_letters,
-            left=left,
-            repeats=self.repeats(),
-            shortfalls=shortfalls,
-            open_jobs=open_jobs,
-            unreadable_files=sorted([*self._ledger.unreadable_files(), *self._broken]),
-        )
-
-    def pairs(self) -> list[str]:
-        found = {row.pair for row in self._rows("select distinct pair from {everything}")}
-        return sorted(found | {job.pair for job in self._open})
-
-    def messages(self) -> tuple[Messages, Spread | None]:
-        (row,) = self._rows("""
-            select count_if(outcome = 'forwarded') as forwarded,
-                   count_if(outcome = 'dead_lettered') as dead_lettered, count_if(outcome = 'left') as left,
-                   count_if(forwards > 1) as repeated,
-                   coalesce(sum(forwards - 1) filter (where forwards > 1), 0) as copies,
-                   percentile_approx(waited, array(0.5, 0.95)) as points, max(waited) as longest
-            from {messages}
-        """)
-        messages = Messages(row.forwarded, row.dead_lettered, row.left, row.repeated, row.copies)
-        return messages, _spread(row.points, row.longest)
-
-    def waits(self) -> list[Band]:
-        from pyspark.sql.functions import array, lit
-
-        rows = self._rows(
-            """
-            select size(filter(:bands, band -> band * 1000 <= waited)) as band, count(*)
-            from {messages} where waited is not null group by band
-            """,
-            bands=array(*map(lit, BANDS)),
-        )
-        found = dict(map(tuple, rows))
-        return [Band(below, found.get(band, 0)) for band, below in enumerate((*BANDS, None))]
-
-    def timeline(self, first: int | None, last: int | None) -> Timeline:
-        if first is None or last is None:
-            return Timeline(STEPS[0], [])
-        fitting = (step for step in STEPS if last // (step * 1000) - first // (step * 1000) < MOST_STEPS)
-        seconds = next(fitting, STEPS[-1])
-        rows = self._rows(
-            """
-            select floor(unix_seconds(settled_at) / :seconds) as step, count_if(outcome = 'forwarded'),
-                   count_if(outcome = 'dead_lettered'), count_if(outcome = 'left')
-            from {transfers} group by step
-            """,
-            seconds=seconds,
-        )
-        found = {row.step: row[1:] for row in rows}
-        numbers = range(first // (seconds * 1000), last // (seconds * 1000) + 1)
-        return Timeline(
-            seconds, [TimelineStep(_at(number * seconds * 1000), *found.get(number, (0, 0, 0))) for number in numbers]
-        )
-
-    def destinations(self) -> list[DestinationReport]:
-        rows = self._rows(
-            """
-            select destination as name, count(*) as messages, count_if(outcome = 'forwarded') as forwarded,
-                   count_if(outcome = 'dead_lettered') as dead_lettered, count_if(outcome = 'left') as left,
-                   count_if(possible_duplicate) as possible_duplicates, count_if(forwards > 1) as repeated,
-                   sum(size) as bytes,
-                   struct(percentile_approx(waited, array(0.5, 0.95)), max(waited)) as in_backlog,
-                   struct(percentile_approx(carried, array(0.5, 0.95)), max(carried)) as carrying
-            from {messages} group by destination order by messages desc, name limit :most
-            """,
-            most=MOST_LINES,
-        )
-        return [
-            DestinationReport(**_values(row, in_backlog=_spread(*row.in_backlog), carrying=_spread(*row.carrying)))
-            for row in rows
-        ]
-
-    def hours(self) -> list[Hour]:
-        rows = self._rows(
-            """
-            select floor(unix_seconds(settled_at) / 3600) as hour, destination, count_if(outcome = 'forwarded'),
-                   count_if(outcome = 'dead_lettered'), count_if(outcome = 'left')
-            from {transfers} group by hour, destination order by hour, destination limit :most
-            """,
-            most=MOST_LINES,
-        )
-        return [Hour(_at(row.hour * 3_600_000), *row[1:]) for row in rows]
-
-    def reasons(self) -> tuple[list[ReasonCount], list[ReasonCount]]:
-        """The reasons of dead letters, and of messages that are left."""
-        rows = self._rows(
-            """
-            select outcome, kind as reason, destination, count(*) as messages,
-                   unix_millis(min(enqueued_at)) as oldest, unix_millis(max(settled_at)) as last_tried,
-                   max_by(reason, settled_at) as example
-            from {messages} where outcome != 'forwarded'
-            group by all order by messages desc, reason, destination limit :most
-            """,
-            most=MOST_LINES,
-        )
-
-        def of(outcome: str) -> list[ReasonCount]:
-            return [
-                ReasonCount(
-                    row.reason, row.destination, row.messages, _when(row.oldest), _at(row.last_tried), row.example
-                )
-                for row in rows
-                if row.outcome == outcome
-            ]
-
-        return of("dead_lettered"), of("left")
-
-    def repeats(self) -> list[Repeat]:
-        rows = self._rows(
-            """
-            select pair, queue, sequence_number, message_id, destination, forwards
-            from {messages} where forwards > 1 order by forwards desc, pair, queue, sequence_number limit :most
-            """,
-            most=MOST_LINES,
-        )
-        return [Repeat(*row) for row in rows]
-
-    def missing(self) -> tuple[list[Shortfall], list[OpenJobReport]]:
-        """Attempts and jobs of which rows are missing, each receipt once.
-
-        A job whose attempts are on record was being closed: its attempts say exactly what is missing, if anything. But
-        as long as its driver may be running, its rows may only be on their way.
-        """
-        shortfalls = self.shortfalls()
-        open_jobs = [self._open_job(job) for job in self._open if self._concerns(job)]
-        running = {(job.pair, job.job) for job in open_jobs if job.may_be_running}
-        short = {(each.pair, each.job) for each in shortfalls}
-        closing = self._with_attempts(open_jobs)
-        return (
-            [each for each in shortfalls if (each.pair, each.job) not in running],
-            [
-                job
-                for job in open_jobs
-                if (job.pair, job.job) not in closing or (job.may_be_running and (job.pair, job.job) in short)
-            ],
-        )
-
-    def _concerns(self, job: OpenRecord) -> bool:
-        """Whether an open job may have moved messages of this pair within the period."""
-        since, until = self._period.since, self._period.until
-        return (
-            self._pair in (None, job.pair)
-            and (until is None or job.opened_at < until)
-            and (since is None or job.heard_at + LONGEST_JOB >= since)
-        )
-
-    def _open_job(self, job: OpenRecord) -> OpenJobReport:
-        queues = [
-            OpenQueue(name, each.received, each.forwarded, each.dead_lettered, each.left)
-            for name, each in sorted(job.queues.items())
-        ]
-        may_be_running = self._now - job.heard_at <= HEARD
-        times = (job.opened_at, job.heard_at)
-        return OpenJobReport(job.pair, job.job, job.slots, *times, job.host, job.pid, may_be_running, queues)
-
-    def _with_attempts(self, jobs: list[OpenJobReport]) -> set[tuple[str, str]]:
-        """Those of these jobs that have attempts on record."""
-        from pyspark.sql.functions import array, lit
-
-        if not jobs:
-            return set()
-        names = array(*(lit(job.job) for job in jobs))
-        rows = self._rows("select distinct pair, job from {all_attempts} where array_contains(:jobs, job)", jobs=names)
-        return {(row.pair, row.job) for row in rows}
-
-    def shortfalls(self) -> list[Shortfall]:
-        rows = self._rows("""
-            with counted as (
-                select pair, job, slot, attempt, queue, max(coalesce(ended_at, started_at)) as ended_at,
-                       max(received) as received, max(forwarded) as forwarded, max(error) as error
-                from {attempts} group by pair, job, slot, attempt, queue
-            ), found as (
-                select pair, job, slot, attempt, queue, count(*) as rows, count_if(outcome = 'forwarded') as forwarded
-                from {recorded} group by pair, job, slot, attempt, queue
-            )
-            select pair, queue, job, slot, attempt, unix_millis(ended_at) as ended_at, received,
-                   received - coalesce(rows, 0) as unaccounted,
-                   greatest(0, counted.forwarded - coalesce(found.forwarded, 0)) as forwarded, error
-            from counted left join found using (pair, job, slot, attempt, queue)
-            where received > coalesce(rows, 0) order by ended_at, job, slot, attempt, queue
-        """)
-        return [Shortfall(**_values(row, ended_at=_at(row.ended_at))) for row in rows]
-
-    def _rows(self, query: str, **values: Any) -> list[Row]:
-        return self._sql(query, **values).collect()
-
-    def _sql(self, query: str, **values: Any) -> DataFrame:
-        """Runs a query, which names the views in braces and its values with a colon."""
-        return self._spark.sql(query, values, **self._views)
-
-
-_TRANSFER = (
-    "pair",
-    "queue",
-    "sequence_number",
-    "message_id",
-    "enqueued_at",
-    "settled_at",
-    "size",
-    "outcome",
-    "reason",
-    "possible_duplicate",
-    # Names of entities: capitals and slashes around them make no difference to Service Bus.
-    "lower(trim(both '/' from destination)) as destination",
-    "unix_millis(forwarded_at) - unix_millis(received_at) as carried",
-    # The clock of the broker, which set the first of these times, and ours may differ a little.
-    "unix_millis(greatest(enqueued_at, coalesce(forwarded_at, settled_at))) - unix_millis(enqueued_at) as waited",
-    # The first word of a reason if a colon follows it; else the whole reason without the parts that always differ.
-    r"coalesce(nullif(regexp_extract(reason, r'^(\S+): ', 1), ''), regexp_replace(reason, ' ?TrackingId:.*', ''))"
-    " as kind",
-)
-
-_MESSAGES = """
-    select best.*, pair, queue, sequence_number, enqueued_at, message_id, size, forwards, possible_duplicate, waited,
-           carried
-    from (
-        select pair, queue, sequence_number, enqueued_at, max(message_id) as message_id, max(size) as size,
-               max(named_struct(
-                   'rank', case outcome when 'forwarded' then 2 when 'dead_lettered' then 1 else 0 end,
-                   'settled_at', settled_at, 'outcome', outcome, 'destination', destination, 'kind', kind,
-                   'reason', reason
-               )) as best,
-               count_if(outcome = 'forwarded') as forwards,
-               bool_or(possible_duplicate) as possible_duplicate,
-               min(waited) filter (where outcome = 'forwarded') as waited,
-               max(carried) filter (where outcome = 'forwarded') as carried
-        from {transfers} group by pair, queue, sequence_number, enqueued_at
+def _report(
+    path: str, selection: Selection, found: LedgerExtract, jobs: list[OpenRecord], broken: list[str], now: datetime
+) -> Report:
+    aggregates = found.aggregates
+    shortfalls, open_jobs = _missing(found, [_open_job(job, now) for job in jobs if _concerns(job, selection)])
+    steps = aggregates.steps.to_pylist()
+    first, last = min((step["first"] for step in steps), default=None), max((s["last"] for s in steps), default=None)
+    transfers: Counter[str] = Counter()
+    for step in steps:
+        transfers[step["outcome"]] += step["transfers"]
+    waited = _durations(aggregates, "waited")
+    dead_letters, left = _reasons(aggregates)
+    return Report(
+        ledger=path,
+        period=selection.period,
+        pair=selection.pair,
+        pairs=sorted(found.pairs | {job.pair for job in jobs}),
+        first=_when(first),
+        last=_when(last),
+        transfers=Transfers(
+            received=sum(transfers[outcome] for outcome in OUTCOMES)
+            + sum(each.unaccounted for each in shortfalls)
+            + sum(each.received for each in open_jobs if not each.may_be_running),
+            **{outcome: transfers[outcome] for outcome in OUTCOMES},
+            possible_duplicates=sum(step["possible_duplicates"] for step in steps),
+            bytes=sum(step["bytes"] for step in steps),
+        ),
+        messages=_messages(aggregates),
+        in_backlog=_spread(_together(waited.values()), _longest(aggregates, "longest_wait")),
+        waits=_waits(_together(waited.values())),
+        timeline=_timeline(steps, first, last),
+        destinations=_destinations(aggregates, waited),
+        hours=_hours(aggregates),
+        dead_letters=dead_letters,
+        left=left,
+        repeats=[Repeat(*row.values()) for row in aggregates.repeats.to_pylist()],
+        shortfalls=shortfalls,
+        open_jobs=open_jobs,
+        unreadable_files=sorted([*found.unreadable_files, *broken]),
     )
-"""
 
 
-def _within(period: Period, time: str) -> Column:
-    """The condition for rows of a period. It also compares the date, so that Spark skips folders of other days.
+def _messages(aggregates: Aggregates) -> Messages:
+    rows = aggregates.destinations.to_pylist()
+    return Messages(*(sum(row[name] for row in rows) for name in (*OUTCOMES, "repeated", "copies")))
 
-    The attempts of a job are all in the folder of the day on which the last of them ended.
-    """
-    from pyspark.sql.functions import col, expr
 
-    date, micros, found = col("date"), expr(f"unix_micros({time})"), expr("true")
-    if period.since is not None:
-        found &= (date >= period.since.astimezone(UTC).date()) & (micros >= _micros(period.since))
-    if period.until is not None:
-        found &= (date <= period.until.astimezone(UTC).date() + DAY) & (micros < _micros(period.until))
+def _durations(aggregates: Aggregates, what: str) -> dict[str, Counter[int]]:
+    """How many messages took how many milliseconds, by destination."""
+    found: dict[str, Counter[int]] = defaultdict(Counter)
+    for row in aggregates.durations.to_pylist():
+        if row["what"] == what:
+            found[row["destination"]][row["millis"]] = row["messages"]
     return found
 
 
-def _micros(when: datetime) -> int:
-    return (when - EPOCH) // timedelta(microseconds=1)
+def _spread(durations: Counter[int], longest: int | None) -> Spread | None:
+    if not durations or longest is None:
+        return None
+    p50, p95 = percentiles(durations.items(), (50, 95))
+    return Spread(p50 / 1000, p95 / 1000, longest / 1000)
+
+
+def _longest(aggregates: Aggregates, name: str) -> int | None:
+    return max((value for value in aggregates.destinations[name].to_pylist() if value is not None), default=None)
+
+
+def _together(durations: Iterable[Counter[int]]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for counts in durations:
+        found.update(counts)
+    return found
+
+
+def _waits(durations: Counter[int]) -> list[Band]:
+    found: Counter[int] = Counter()
+    for millis, messages in durations.items():
+        found[sum(band * 1000 <= millis for band in BANDS)] += messages
+    return [Band(below, found[band]) for band, below in enumerate((*BANDS, None))]
+
+
+def _timeline(steps: list[dict[str, Any]], first: int | None, last: int | None) -> Timeline:
+    if first is None or last is None:
+        return Timeline(STEPS[0], [])
+    fitting = (step for step in STEPS if last // (step * 1000) - first // (step * 1000) < MOST_STEPS)
+    seconds = next(fitting, STEPS[-1])
+    found: Counter[tuple[int, str]] = Counter()
+    for step in steps:
+        found[step["minute"] * 60 // seconds, step["outcome"]] += step["transfers"]
+    numbers = range(first // (seconds * 1000), last // (seconds * 1000) + 1)
+    return Timeline(
+        seconds,
+        [
+            TimelineStep(_at(number * seconds * 1000), *(found[number, outcome] for outcome in OUTCOMES))
+            for number in numbers
+        ],
+    )
+
+
+def _destinations(aggregates: Aggregates, waited: dict[str, Counter[int]]) -> list[DestinationReport]:
+    carried = _durations(aggregates, "carried")
+    order = [("messages", "descending"), ("destination", "ascending")]
+    rows = aggregates.destinations.sort_by(order).slice(0, MOST_LINES).to_pylist()
+    return [
+        DestinationReport(
+            name=row["destination"],
+            **{key: row[key] for key in ("messages", *OUTCOMES, "possible_duplicates", "repeated", "bytes")},
+            in_backlog=_spread(waited[row["destination"]], row["longest_wait"]),
+            carrying=_spread(carried[row["destination"]], row["longest_carry"]),
+        )
+        for row in rows
+    ]
+
+
+def _hours(aggregates: Aggregates) -> list[Hour]:
+    found: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    for row in aggregates.hours.to_pylist():
+        found[row["hour"], row["destination"]][row["outcome"]] += row["transfers"]
+    return [
+        Hour(_at(hour * 3_600_000), destination, *(counts[outcome] for outcome in OUTCOMES))
+        for (hour, destination), counts in sorted(found.items())[:MOST_LINES]
+    ]
+
+
+def _reasons(aggregates: Aggregates) -> tuple[list[ReasonCount], list[ReasonCount]]:
+    """The reasons of dead letters, and of messages that are left."""
+    order = [("messages", "descending"), ("kind", "ascending"), ("destination", "ascending")]
+    rows = aggregates.reasons.sort_by(order).slice(0, MOST_LINES).to_pylist()
+
+    def of(outcome: str) -> list[ReasonCount]:
+        return [
+            ReasonCount(
+                row["kind"],
+                row["destination"],
+                row["messages"],
+                _when(row["oldest"]),
+                _at(row["last_tried"]),
+                row["example"],
+            )
+            for row in rows
+            if row["outcome"] == outcome
+        ]
+
+    return of("dead_lettered"), of("left")
+
+
+def _missing(found: LedgerExtract, open_jobs: list[OpenJobReport]) -> tuple[list[Shortfall], list[OpenJobReport]]:
+    """Attempts and jobs of which rows are missing, each receipt once.
+
+    A job whose attempts are on record was being closed: its attempts say exactly what is missing, if anything. But as
+    long as its driver may be running, its rows may only be on their way.
+    """
+    shortfalls = _shortfalls(found)
+    running = {(job.pair, job.job) for job in open_jobs if job.may_be_running}
+    short = {(each.pair, each.job) for each in shortfalls}
+    return (
+        [each for each in shortfalls if (each.pair, each.job) not in running],
+        [
+            job
+            for job in open_jobs
+            if (job.pair, job.job) not in found.attempted or (job.may_be_running and (job.pair, job.job) in short)
+        ],
+    )
+
+
+def _shortfalls(found: LedgerExtract) -> list[Shortfall]:
+    """Attempts that had counted more than there are rows of them."""
+    recorded = {
+        tuple(row[name] for name in ATTEMPT): (row["rows"], row["forwarded"])
+        for row in found.aggregates.recorded.to_pylist()
+    }
+    counted: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in found.attempts.to_pylist():
+        key = tuple(row[name] for name in ATTEMPT)
+        # An attempt that was recorded twice counts once.
+        if key not in counted or row["received"] > counted[key]["received"]:
+            counted[key] = row
+    missing = []
+    for key, row in counted.items():
+        rows, forwarded = recorded.get(key, (0, 0))
+        if row["received"] > rows:
+            missing.append(
+                Shortfall(
+                    **{name: row[name] for name in (*ATTEMPT, "received", "error")},
+                    ended_at=row["ended_at"] or row["started_at"],
+                    unaccounted=row["received"] - rows,
+                    forwarded=max(0, row["forwarded"] - forwarded),
+                )
+            )
+    return sorted(missing, key=lambda each: (each.ended_at, each.job, each.slot, each.attempt, each.queue))
+
+
+def _concerns(job: OpenRecord, selection: Selection) -> bool:
+    """Whether an open job may have moved messages of the selected pair within the period."""
+    since, until = selection.period.since, selection.period.until
+    return (
+        selection.pair in (None, job.pair)
+        and (until is None or job.opened_at < until)
+        and (since is None or job.heard_at + LONGEST_JOB >= since)
+    )
+
+
+def _open_job(job: OpenRecord, now: datetime) -> OpenJobReport:
+    queues = [
+        OpenQueue(name, each.received, each.forwarded, each.dead_lettered, each.left)
+        for name, each in sorted(job.queues.items())
+    ]
+    may_be_running = now - job.heard_at <= HEARD
+    times = (job.opened_at, job.heard_at)
+    return OpenJobReport(job.pair, job.job, job.slots, *times, job.host, job.pid, may_be_running, queues)
 
 
 def _at(millis: int) -> datetime:
@@ -399,14 +277,3 @@ def _at(millis: int) -> datetime:
 
 def _when(millis: int | None) -> datetime | None:
     return None if millis is None else _at(millis)
-
-
-def _values(row: Row, **others: Any) -> dict[str, Any]:
-    """A row as keyword arguments; `others` replaces columns whose values Python represents differently."""
-    return row.asDict() | others
-
-
-def _spread(points: list[int] | None, longest: int | None) -> Spread | None:
-    if points is None or longest is None:
-        return None
-    return Spread(points[0] / 1000, points[1] / 1000, longest / 1000)

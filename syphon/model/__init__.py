@@ -26,7 +26,7 @@ from .errors import (
     from_condition,
     link_ended,
 )
-from .formatting import duration, plural, printable, utc_time, volume
+from .formatting import duration, plural, printable, short_queue_names, utc_time, volume
 from .message_filter import MessageFilter
 from .outcome import Counters, Outcome, Result
 from .stats import (
@@ -86,5 +86,6 @@ __all__ = [
     "is_this_machine",
     "link_ended",
     "utc_time",
+    "short_queue_names",
     "volume",
 ]

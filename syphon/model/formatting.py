@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 
@@ -42,3 +43,11 @@ def volume(size: int) -> str:
 def printable(text: str) -> str:
     """A text from outside, made safe to print: it can neither control a terminal nor turn the direction of a line."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def short_queue_names(names: Sequence[str]) -> list[str]:
+    """Names of backlog queues for a narrow terminal: …/7 if all of them begin alike, contoso/…/7 otherwise."""
+    stems = {name.rpartition("/")[0] for name in names}
+    if len(stems) == 1 and len(names) > 1:
+        return [f"…/{name.rpartition('/')[2]}" for name in names]
+    return [name.replace("/x-servicebus-transfer/", "/…/") for name in names]

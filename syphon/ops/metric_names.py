@@ -178,6 +178,20 @@ SIDE_CONNECTED = Metric(
     "1 while the primary or secondary namespace can be reached and accepts the worker's credentials, else 0.",
     ("pair", "side"),
 )
+LEDGER_FAILING = Metric(
+    "syphon.ledger.failing",
+    MetricKind.GAUGE,
+    "1",
+    "1 while rows cannot be written to the ledger, else 0.",
+    (),
+)
+STARTED = Metric(
+    "syphon.started.timestamp",
+    MetricKind.GAUGE,
+    "s",
+    "When the worker started, in Unix time. Every change is a restart.",
+    (),
+)
 
 CONVENTIONAL = (OPERATION_DURATION, SENT_MESSAGES, CONSUMED_MESSAGES, PROCESS_DURATION)
 OWN = (
@@ -193,6 +207,8 @@ OWN = (
     DESTINATION_WAITING,
     LAST_SUCCESS,
     SIDE_CONNECTED,
+    LEDGER_FAILING,
+    STARTED,
 )
 METRICS = (*CONVENTIONAL, *OWN)
 

@@ -7,29 +7,35 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from syphon.model import printable
+from syphon.model import plural, printable, short_queue_names
 from syphon.spark import Totals
-from syphon.worker import Drain, QueueDrain
+from syphon.worker import Drain
 
 from .throughput import RateMeter
 
 LINE_EVERY = 1.0
 """Seconds between JSON lines."""
+WIDE = 120
+"""The columns of a terminal that has room for the whole names of queues."""
+OTHER_LINES = 10
+"""Lines of the terminal that the rows of the queues leave to all else."""
+MOST_NOTES = 4
 
 
 @contextmanager
 def drain_progress(drain: Drain, total: int | None) -> Iterator[Callable[[], None]]:
     """Yields a function that shows the progress; the drain calls it again and again."""
     if sys.stderr.isatty():
-        table = _Table(drain, total)
-        with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+        console = Console(stderr=True)
+        table = _Table(drain, total, console)
+        with Live(console=console, auto_refresh=False, transient=True) as live:
             yield lambda: live.update(table.rendered(), refresh=True)
     else:
         lines = _Lines(drain, total)
@@ -39,40 +45,64 @@ def drain_progress(drain: Drain, total: int | None) -> Iterator[Callable[[], Non
 class _Table:
     """A table with a row for each queue, and a total."""
 
-    def __init__(self, drain: Drain, total: int | None) -> None:
+    def __init__(self, drain: Drain, total: int | None, console: Console) -> None:
         self._drain = drain
         self._total = total
-        self._rates = {queue.queue: RateMeter() for queue in drain.queues}
+        self._console = console
+        self._rates = {(queue.pair.name, queue.queue): RateMeter() for queue in drain.queues}
         self._rate = RateMeter()
 
     def rendered(self) -> Group:
         table = Table(box=None, pad_edge=False)
         for heading in ("queue", "state", "moved", "left", "per second", "in flight", "dead-lettered", "ETA"):
-            table.add_column(heading, justify="left" if heading in ("queue", "state") else "right")
-        every_total = [self._drain.live(queue) for queue in self._drain.queues]
-        for queue, totals in zip(self._drain.queues, every_total, strict=True):
-            rate = self._rates[queue.queue].at(totals.moved)
-            table.add_row(*map(_text, _cells(queue.queue, _state(queue), totals, queue.expected, rate)))
+            justify: Literal["left", "right"] = "left" if heading in ("queue", "state") else "right"
+            table.add_column(heading, justify=justify, no_wrap=True)
+        queues = self._drain.queues
+        names = [queue.queue for queue in queues]
+        shown = names if self._console.width >= WIDE else short_queue_names(names)
+        every_total = [self._drain.live(queue) for queue in queues]
+        rows = []
+        for queue, name, totals in zip(queues, shown, every_total, strict=True):
+            rate = self._rates[queue.pair.name, queue.queue].at(totals.moved)
+            rows.append((queue.state.is_final, _cells(name, queue.state.value, totals, queue.expected, rate)))
+        # A table that is higher than the terminal would lose its end: queues that are done give way first.
+        most = max(1, self._console.height - OTHER_LINES)
+        for _, cells in sorted(rows, key=lambda row: row[0])[:most]:
+            table.add_row(*map(_text, cells))
         total = Totals.total(every_total)
         rate = self._rate.at(total.moved)
-        stopping = "stopping" if self._drain.is_stopping else ""
-        table.add_row(*_cells("all", stopping, total, self._total, rate), style="bold")
-        backing_off = [
-            _text(
-                f"  {destination.path} backs off for {destination.seconds:.0f} s: {destination.reason}", style="yellow"
+        table.add_row(*_cells("all", "", total, self._total, rate), style="bold")
+        more = len(rows) - most
+        lines = [_text(f"  … and {more} more queues")] if more > 0 else []
+        return Group(table, *lines, *self._notes(total))
+
+    def _notes(self, total: Totals) -> Iterator[Text]:
+        """The lines below the table."""
+        if self._drain.is_stopping:
+            waits = plural(total.in_hand, "message") + " in hand" if total.in_hand else "its jobs to end"
+            yield _text(
+                f"Stopping: the drain waits for {waits}. Messages in hand are finished or given back. "
+                "Ctrl-C again leaves at once; nothing is lost either way.",
+                style="bold yellow",
             )
+        notes = [
+            f"  {queue.queue}: {queue.error}"
+            for queue in self._drain.queues
+            if queue.error and not queue.state.is_final
+        ]
+        notes += [
+            f"  {destination.path} backs off for {destination.seconds:.0f} s: {destination.reason}"
             for destination in self._drain.backing_off()
         ]
-        return Group(table, *backing_off[:8])
+        for note in list(dict.fromkeys(notes))[:MOST_NOTES]:
+            line = _text(note, style="yellow")
+            line.truncate(self._console.width, overflow="ellipsis")
+            yield line
 
 
 def _text(text: str, style: str = "") -> Text:
     """The text as it is: rich would read [brackets] in a plain string as its own markup, and fails on some."""
     return Text(printable(text), style=style)
-
-
-def _state(queue: QueueDrain) -> str:
-    return f"{queue.state}: {queue.error[:60]}" if queue.error else queue.state.value
 
 
 def _cells(name: str, state: str, totals: Totals, expected: int | None, rate: float) -> list[str]:

@@ -189,6 +189,12 @@ class Telemetry:
             yield int(pair.primary.connected), {"pair": pair.name, "side": "primary"}
             yield int(pair.secondary.connected), {"pair": pair.name, "side": "secondary"}
 
+    def _ledger_failing(self) -> Observations:
+        yield int(self._observer.status.ledger_error is not None), {}
+
+    def _started(self) -> Observations:
+        yield self._observer.status.started.timestamp(), {}
+
     def _consumed(self) -> Observations:
         for pair in self._pairs:
             for queue in pair.queues:
@@ -227,6 +233,8 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
     metric_names.LAST_SUCCESS: Telemetry._last_success,
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
+    metric_names.LEDGER_FAILING: Telemetry._ledger_failing,
+    metric_names.STARTED: Telemetry._started,
 }
 
 

@@ -76,6 +76,15 @@ class EmbeddedSyphon:
         self._thread.start()
 
     @property
+    def sides(self) -> tuple[Namespace, Namespace]:
+        """The primary and the secondary, as the syphon sees them."""
+        return self._listener.pair.sides
+
+    def end_side(self, fault: SideFault) -> None:
+        """A side cannot be used any more: nothing more is moved, and the syphon ends within five seconds (C1)."""
+        self._listener.fault(fault)
+
+    @property
     def fault(self) -> SyphonError | None:
         """Why it ended by itself, if it did: the pair cannot be used any more (C3), or the syphon has a bug."""
         failure = self._failure or self._listener.failure
@@ -122,7 +131,7 @@ class EmbeddedSyphon:
         self._serve(pump, name, ring)
         try:
             for _ in pump.turns():
-                if self._stopping.is_set() or self._listener.pair.has_ended:
+                if self._stopping.is_set() or any(side.has_ended for side in self.sides):
                     pump.stop()
                 self._serve_waiting(pump)
                 self._take_back(pump)

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from azure.servicebus import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.bus import RetryPolicy, disable_retries, message_limit
+from syphon.bus import RetryPolicy, disable_retries, is_shut_down, message_limit, release_sockets
 
 from .error_classes import FailureClass, classify
 
@@ -30,6 +30,12 @@ class SenderLinkState(Generic[SdkSenderT]):
         self._generation = 0
         self._has_served = False
 
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether the present sender was closed underneath: its client was closed, because the link has not done it."""
+        sender = self._sender
+        return sender is not None and is_shut_down(sender)
+
     def drop(self) -> None:
         """Stops using the present sender."""
         raise NotImplementedError
@@ -38,6 +44,7 @@ class SenderLinkState(Generic[SdkSenderT]):
         """Makes a new sender of the SDK. The sender does no retries by itself: the flow of the call does them."""
         sender = self._create()
         self.retries = disable_retries(sender)
+        release_sockets(sender)
         return sender
 
     def _drop_if_broken(self, error: Exception, retry_if_stale: bool) -> bool:

@@ -6,10 +6,10 @@ It has a thread of its own: the pump must not wait for the driver, and the drive
 from __future__ import annotations
 
 import http.client
-import threading
-import time
 from collections.abc import Callable
+from typing import Protocol
 
+from syphon.bus import RUNTIME, Runtime
 from syphon.model import SyphonError
 
 from .control_protocol import REPORT_PATH, ControlAddress, SlotOrder, SlotReport
@@ -21,10 +21,48 @@ SHORTEST_PAUSE = 0.05
 """Seconds between two reports, at least: a driver with much news must not be flooded."""
 SILENCE = 5.0
 """Seconds without an answer from the driver after which a slot stops: its work would be on no record."""
+ANSWER_WITHIN = REPORT_EVERY + SILENCE / 2
+"""Seconds for which a slot waits for one answer. The driver may hold it for `REPORT_EVERY`."""
 
 
 class DriverUnreachable(SyphonError):
     """The slot cannot reach the control server on the driver."""
+
+
+class ControlClient(Protocol):
+    """The way of a slot to the control server."""
+
+    def post(self, report: SlotReport) -> SlotOrder:
+        """Sends a report and waits for the order. Raises one of `NO_ANSWER`."""
+
+    def close(self) -> None: ...
+
+
+class HttpControlClient:
+    """Posts reports over one HTTP connection, which is opened when it is first needed."""
+
+    def __init__(self, address: ControlAddress) -> None:
+        self._address = address
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __str__(self) -> str:
+        return f"{self._address.host}:{self._address.port}"
+
+    def post(self, report: SlotReport) -> SlotOrder:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(self._address.host, self._address.port, timeout=ANSWER_WITHIN)
+        headers = {"Authorization": f"Bearer {self._address.secret}", "Content-Type": "application/json"}
+        self._connection.request("POST", REPORT_PATH, report.model_dump_json().encode(), headers)
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise http.client.HTTPException(f"the driver answered {response.status}")
+        return SlotOrder.model_validate_json(body)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class Reporter:
@@ -32,10 +70,11 @@ class Reporter:
 
     def __init__(
         self,
-        control: ControlAddress,
+        control: ControlClient,
         report: Callable[[], SlotReport],
         on_silence: Callable[[], None],
         awaits_queues: bool = False,
+        runtime: Runtime = RUNTIME,
     ) -> None:
         """`report` makes the present report; `on_silence` is called when the driver has gone.
 
@@ -47,10 +86,10 @@ class Reporter:
         self._hold = REPORT_EVERY if awaits_queues else 0.0
         self.order = SlotOrder()
         """The last order. Another thread reads it."""
-        self._over = threading.Event()
-        self._heard_at = time.monotonic()
-        self._connection: http.client.HTTPConnection | None = None
-        self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
+        self._now = runtime.now
+        self._over = runtime.event()
+        self._heard_at = runtime.now()
+        self._thread = runtime.thread(self._run, "reporter")
 
     def start(self) -> None:
         # The first report goes out before the pump takes its first message: a job that is over must take none, and
@@ -58,9 +97,10 @@ class Reporter:
         try:
             self.order = self._post(hold=0.0)
         except NO_ANSWER as error:
-            self._disconnect()
-            where = f"{self._control.host}:{self._control.port}"
-            raise DriverUnreachable(f"The driver does not answer at {where}: {type(error).__name__} {error}") from None
+            self._control.close()
+            raise DriverUnreachable(
+                f"The driver does not answer at {self._control}: {type(error).__name__} {error}"
+            ) from None
         self._thread.start()
 
     def end(self) -> None:
@@ -68,7 +108,7 @@ class Reporter:
         self._over.set()
         self._thread.join()
         self._exchange(hold=0.0)
-        self._disconnect()
+        self._control.close()
 
     def _run(self) -> None:
         pause = REPORT_EVERY
@@ -81,29 +121,14 @@ class Reporter:
         try:
             self.order = self._post(hold)
         except NO_ANSWER:
-            self._disconnect()
-            if time.monotonic() - self._heard_at > SILENCE:
+            self._control.close()
+            if self._now() - self._heard_at > SILENCE:
                 self._on_silence()
             return False
-        self._heard_at = time.monotonic()
+        self._heard_at = self._now()
         return True
 
     def _post(self, hold: float) -> SlotOrder:
-        if self._connection is None:
-            self._connection = http.client.HTTPConnection(
-                self._control.host, self._control.port, timeout=REPORT_EVERY + SILENCE / 2
-            )
-        headers = {"Authorization": f"Bearer {self._control.secret}", "Content-Type": "application/json"}
         report = self._report()
         report.hold = hold
-        self._connection.request("POST", REPORT_PATH, report.model_dump_json().encode(), headers)
-        response = self._connection.getresponse()
-        body = response.read()
-        if response.status != 200:
-            raise http.client.HTTPException(f"the driver answered {response.status}")
-        return SlotOrder.model_validate_json(body)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        return self._control.post(report)

@@ -10,19 +10,19 @@ Spark's Python daemon preloads this module, so nothing here may import pyspark, 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from syphon.bus import NamespaceStatus, Pair, SideFault, namespace_of
+from syphon.bus import RUNTIME, NamespaceStatus, Pair, Runtime, SideFault, namespace_of
 from syphon.config import PairSettings
 from syphon.ledger import Origin, packed_rows
 from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
-from syphon.transfer import DestinationBackoff, Pump, PumpOptions, QueueTransfer, wall_clock
+from syphon.transfer import DestinationBackoff, Pump, PumpOptions, QueueTransfer
 
 from .control_protocol import ControlAddress, HandOver, QueueReport, SlotOrder, SlotReport
-from .reporter import Reporter
+from .reporter import ControlClient, HttpControlClient, Reporter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,8 +82,8 @@ def warm_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Load:
     """Whether a slot has more to do than it can: its window is full, or it uses most of a core, for some seconds."""
 
-    since: float = field(default_factory=time.monotonic)
-    cpu: float = field(default_factory=time.thread_time)
+    since: float
+    cpu: float
     full_since: float | None = None
     uses_a_core: bool = False
 
@@ -104,15 +104,33 @@ class Load:
 class Slot:
     """Carries out an assignment."""
 
-    def __init__(self, assignment: SlotAssignment, number: int, attempt: int) -> None:
+    def __init__(
+        self,
+        assignment: SlotAssignment,
+        number: int,
+        attempt: int,
+        namespaces: Pair | None = None,
+        control: ControlClient | None = None,
+        runtime: Runtime = RUNTIME,
+    ) -> None:
+        """`namespaces`, `control` and `runtime` are for a simulation, which has its own (D18)."""
         pair = assignment.pair
         self._origin = Origin(pair.name, assignment.job, number, attempt)
         self._outcomes: list[Outcome] = []
-        self._pair = Pair(
+        self._pair = namespaces or Pair(
             namespace_of(pair.primary, pair.primary_entity),
             namespace_of(pair.secondary, assignment.queues[0].queue),
         )
-        self._pump = Pump(self._pair.secondary, self._pair.primary, self._record, assignment.options)
+        self._runtime = runtime
+        self._pump = Pump(
+            self._pair.secondary,
+            self._pair.primary,
+            self._record,
+            assignment.options,
+            runtime.now,
+            wait=runtime.wait,
+            wall=runtime.wall,
+        )
         self._pump.limit_rate(assignment.rate)
         for destination in assignment.backing_off:
             self._pump.back_off(destination)
@@ -120,18 +138,31 @@ class Slot:
         self._taken_up: dict[str, int] = {}
         """The number of the last hand-over of each queue."""
         self._paused: tuple[str, ...] = ()
-        self._load = Load()
+        self._load = Load(runtime.now(), runtime.cpu())
         self._report = SlotReport(
-            pair=pair.name, job=assignment.job, slot=number, attempt=attempt, started_at=wall_clock()
+            pair=pair.name, job=assignment.job, slot=number, attempt=attempt, started_at=runtime.wall()
         )
         self._reporter = Reporter(
-            assignment.control, self._updated_report, self._pump.stop, awaits_queues=assignment.options.linger > 0
+            control or HttpControlClient(assignment.control),
+            self._updated_report,
+            self._pump.stop,
+            assignment.options.linger > 0,
+            runtime,
         )
         for handed in assignment.queues:
             self._serve(handed)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Moves messages, and yields what happened to them, packed."""
+        with closing(self.turns()) as turns:
+            for _ in turns:
+                if len(self._outcomes) >= ROWS:
+                    yield self._next_rows()
+        while self._outcomes:
+            yield self._next_rows()
+
+    def turns(self) -> Generator[None, None, None]:
+        """Moves messages one turn of the pump at a time, and keeps what happened to them."""
         self._reporter.start()
         error: SyphonError | None = None
         try:
@@ -142,9 +173,8 @@ class Slot:
                     # Said at once: to give back what is in hand may take longer than the worker has (X6).
                     self._report.fault = self._fault(self._pair.fault)
                 self._obey(self._reporter.order)
-                self._load.note(self._pump.window_is_full, time.monotonic(), time.thread_time())
-                if len(self._outcomes) >= ROWS:
-                    yield self._next_rows()
+                self._load.note(self._pump.window_is_full, self._runtime.now(), self._runtime.cpu())
+                yield
         except SyphonError as caught:
             # The driver gets the error and decides; Spark would only start the same task again.
             error = caught
@@ -159,8 +189,6 @@ class Slot:
         self._report.finished, self._report.fault = True, fault
         self._report.error = "" if error is None else str(error)
         self._reporter.end()
-        while self._outcomes:
-            yield self._next_rows()
 
     def _close(self) -> None:
         for side in self._pair.sides:
@@ -218,7 +246,7 @@ class Slot:
         report.rejecting = tuple(pump.rejecting()[:MOST_DESTINATIONS])
         report.traces = pump.traces.take()
         report.is_accepting, report.is_primary_connected = pump.accepting, pump.is_primary_connected
-        report.is_saturated = self._load.is_saturated(time.monotonic())
+        report.is_saturated = self._load.is_saturated(self._runtime.now())
         return report
 
     def _queue_report(self, queue: QueueTransfer) -> QueueReport:

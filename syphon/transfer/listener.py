@@ -8,11 +8,9 @@ message could be moved, so it receives and peeks at none (D16).
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 
-from syphon.bus import Connection, Namespace, Pair, SideFault, wait_for_traffic
+from syphon.bus import RUNTIME, Connection, Namespace, Pair, Runtime, SideFault
 from syphon.model import Faulted, SyphonError
 
 from .doorbell import LONG_POLL, Doorbell
@@ -41,8 +39,10 @@ class Listener:
         gate: Gate | None = None,
         long_poll: float = LONG_POLL,
         is_paused: Callable[[str], bool] = lambda queue: False,  # noqa: ARG005
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] | None = None,
+        runtime: Runtime = RUNTIME,
     ) -> None:
+        now = now or runtime.now
         self.name = name
         self.pair = pair
         self.heard_at = now()
@@ -58,8 +58,9 @@ class Listener:
         self._out_of_reach: set[Namespace] = set()
         """The sides that the log last called out of reach."""
         self._ticked_at = now()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"listen {name}", daemon=True)
+        self._wait_for_traffic = runtime.wait
+        self._over = runtime.event()
+        self._thread = runtime.thread(self._run, f"listen {name}")
         self.failure: BaseException | None = None
         """The error that ended the listener, if one did."""
 
@@ -190,7 +191,7 @@ class Listener:
         if not connections:
             self._over.wait(TURN)
             return
-        wait_for_traffic([connection.wire for connection in connections], TURN)
+        self._wait_for_traffic([connection.wire for connection in connections], TURN)
         is_tick = self._now() - self._ticked_at > TICK
         for connection in connections:
             if connection.wire.failure is None:

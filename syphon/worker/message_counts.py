@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, secondary_administration
@@ -22,6 +22,10 @@ MessageCounts = dict[tuple[str, str], int]
 """Active messages by pair and queue."""
 
 
+Connect = Callable[[SideSettings, str], AbstractContextManager[Connection]]
+"""Opens a connection to a side, for one of its queues."""
+
+
 class PeekCount(NamedTuple):
     """Active messages that a peek found in a queue, locked ones too."""
 
@@ -33,8 +37,9 @@ class PeekCount(NamedTuple):
 class EmptinessCheck:
     """Peeks into the backlog queues of one secondary, over a connection of the driver. Threads take turns."""
 
-    def __init__(self, settings: SideSettings) -> None:
+    def __init__(self, settings: SideSettings, connect: Connect = connected) -> None:
         self._settings = settings
+        self._connect = connect
         self._connection: Connection | None = None
         self._held = ExitStack()
         self._lock = threading.Lock()
@@ -44,7 +49,7 @@ class EmptinessCheck:
         with self._lock:
             if self._connection is None or self._connection.wire.failure is not None:
                 self._held.close()
-                self._connection = self._held.enter_context(connected(self._settings, queue))
+                self._connection = self._held.enter_context(self._connect(self._settings, queue))
             wanted = others = 0
             for message in peek(self._connection, queue):
                 if message.state is not MessageState.ACTIVE:

@@ -25,6 +25,8 @@ PER_SLOT = 5_000
 """Messages that justify one more slot."""
 NEED_A_PERSON = (DestinationMissing.__name__, DestinationDisabled.__name__)
 """The errors of a destination that does not take messages again by itself."""
+SETTLING_LOOK = 5.0
+"""Seconds between peeks into queues that are empty and may not stay so."""
 SHORTEST_REST, LONGEST_REST = 2.0, 15.0
 """Seconds between jobs on queues whose messages are locked, or whose destinations back off."""
 
@@ -55,6 +57,11 @@ class PairDrain:
     @property
     def open_queues(self) -> list[QueueDrain]:
         return [queue for queue in self.queues if not queue.state.is_final]
+
+    @property
+    def _queues_to_serve(self) -> list[QueueDrain]:
+        """Queues in which the last peek has found messages."""
+        return [queue for queue in self.open_queues if queue.state is not DrainState.SETTLING]
 
     def look(self) -> None:
         """Peeks into every queue once. A queue that cannot be looked at now stays open."""
@@ -105,7 +112,7 @@ class PairDrain:
                 result = self._run_job(jobs, share)
             if result.fault is not None:
                 return self._fail(result.fault)
-            for queue in self.open_queues:
+            for queue in self._queues_to_serve:
                 if (queue.tries and queue.is_stuck) or (not result.counters.moved and self._only_waits(queue)):
                     queue.end(DrainState.STUCK)
             if not result.has_more:
@@ -118,7 +125,9 @@ class PairDrain:
             try:
                 for queue in self.open_queues:
                     queue.look(self._emptiness)
-                return bool(self.open_queues)
+                if self._queues_to_serve or self._stopping.is_set():
+                    return bool(self.open_queues)
+                self._stopping.wait(SETTLING_LOOK)  # all that are open are empty, and may not stay so
             except Faulted:
                 raise
             except SyphonError as error:
@@ -130,7 +139,7 @@ class PairDrain:
         return False
 
     def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
-        by_tries = sorted(self.open_queues, key=lambda queue: queue.tries)
+        by_tries = sorted(self._queues_to_serve, key=lambda queue: queue.tries)
         served, others = by_tries[:MOST_QUEUES], by_tries[MOST_QUEUES:]
         began = self._now()
         for queue in served:
@@ -165,7 +174,7 @@ class PairDrain:
         """Waits, because the rest is locked or its destinations back off. If the job left nothing, it does not wait."""
         if result.counters.received and not result.counters.left:
             return
-        for queue in self.open_queues:
+        for queue in self._queues_to_serve:
             queue.state = DrainState.WAITING
         waits = [destination.seconds for destination in self.backoffs.now()]
         self._stopping.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))

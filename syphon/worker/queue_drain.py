@@ -41,6 +41,8 @@ class DrainOptions:
     timeout: float | None = None
     patience: float = 120.0
     """Seconds that a drain continues while nothing moves."""
+    settle: float = 0.0
+    """Seconds for which a queue must stay empty: Service Bus may show a message late (S11)."""
     lease: float = 60.0
     ttl: Ttl | None = None
 
@@ -60,6 +62,8 @@ class DrainState(StrEnum):
     LOOKING = "looking"
     MOVING = "moving"
     WAITING = "waiting"
+    SETTLING = "settling"
+    """It is empty, and the drain waits for messages that show up late."""
     EMPTY = "empty"
     """A peek has proven that no message that was asked for is left."""
     NOT_THERE = "not there"
@@ -71,7 +75,7 @@ class DrainState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self not in (DrainState.LOOKING, DrainState.MOVING, DrainState.WAITING)
+        return self not in (DrainState.LOOKING, DrainState.MOVING, DrainState.WAITING, DrainState.SETTLING)
 
 
 class QueueDrain:
@@ -102,6 +106,8 @@ class QueueDrain:
         self.fault: SideFault | None = None
         self.moved_at = now()
         """When a message of it last moved. The time in which no job served it does not count."""
+        self.empty_since: float | None = None
+        """Since when peeks have found nothing; None if the last one found a message."""
         self.tries = 0
         """How many jobs have served it."""
         self._options = options
@@ -147,9 +153,16 @@ class QueueDrain:
             self.end(DrainState.NOT_THERE)
             return
         self.error = ""
-        if not found.wanted:
-            self.others = found.others
-            self.end(DrainState.EMPTY)
+        if found.wanted:
+            self.empty_since = None
+            if self.state is DrainState.SETTLING:
+                self.state = DrainState.LOOKING
+                self.moved_at = self._now()  # the patience begins again
+            return
+        self.others = found.others
+        self.empty_since = self.empty_since or self._now()
+        has_settled = self._now() - self.empty_since >= self._options.settle
+        self.end(DrainState.EMPTY if has_settled else DrainState.SETTLING)
 
     def note(self, result: JobResult) -> None:
         """Takes in what a job did with this queue."""

@@ -13,18 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, TransportType
-from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBusConnectionError
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, TransportType
+from azure.servicebus.exceptions import (
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+)
 from pydantic import SecretStr
 
-from syphon.bus import sdk_internals
+from syphon.bus import condition_of, opening_errors, opening_limits, sdk_internals
 from syphon.bus.connection import Connection
 from syphon.bus.factory import client_of
 from syphon.config import SideSettings as Settings
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
 from syphon.emulator.broker.access import Grant
 from syphon.emulator.broker.refusals import Unauthorized
-from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
+from syphon.model.errors import DestinationMissing, DestinationUnreachable, NamespaceGone, NotAuthorized
+from tests.support.amqp_peer import sas
 
 STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
 
@@ -93,14 +98,14 @@ def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("text", ["Name or service not known", "nodename nor servname provided, or not known"])
 def test_a_name_that_does_not_exist_is_a_namespace_that_is_gone(text: str) -> None:  # C3
-    found = sdk_internals.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
+    found = opening_errors.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
     assert isinstance(found, NamespaceGone)
     assert "contoso.example" in str(found)
 
 
 @pytest.mark.parametrize("text", ["[Errno -3] Temporary failure in name resolution", "[Errno 111] Connection refused"])
 def test_an_unavailable_name_service_or_a_closed_port_is_an_outage(text: str) -> None:  # C3
-    found = sdk_internals.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
+    found = opening_errors.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
     assert isinstance(found, DestinationUnreachable)
     assert text in str(found)
 
@@ -125,7 +130,7 @@ def test_the_text_of_the_resolver_comes_through_the_sdk(  # C3
 
 def test_only_the_first_line_of_an_sdk_error_is_reported() -> None:  # the others contain the request
     error = ServiceBusConnectionError(message="It broke.\nAuthorization: a-key")
-    found = sdk_internals.explain(error, "contoso.example", "orders")
+    found = opening_errors.explain(error, "contoso.example", "orders")
     assert "It broke." in str(found)
     assert "a-key" not in str(found)
 
@@ -141,7 +146,7 @@ def test_a_refused_token_is_not_an_outage() -> None:  # C3
         status_code = 401
 
     for error in (Refused("CBS Token authentication failed."), ServiceBusAuthorizationError(message="no")):
-        assert isinstance(sdk_internals.explain(error, "contoso.example", "orders"), NotAuthorized)
+        assert isinstance(opening_errors.explain(error, "contoso.example", "orders"), NotAuthorized)
 
 
 def test_a_connection_that_breaks_while_it_is_opened_leaves_no_socket_behind() -> None:
@@ -199,7 +204,31 @@ def test_what_comes_after_the_handshake_may_take_longer() -> None:
 
         access.token = check_slowly  # type: ignore[method-assign]
         with ServiceBusClient.from_connection_string(emulator["contoso"].connection_string) as client:
+            emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("orders")))
             Connection(client, "orders", handshake_within=0.3).close()
+
+
+def test_a_connection_for_an_entity_that_does_not_exist_serves_the_others() -> None:  # F3
+    """The service refuses the token with 404, and the SDK calls that a failed authentication."""
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        string = emulator["contoso"].connection_string
+        with ServiceBusClient.from_connection_string(string, retry_total=0) as client:
+            Connection(client, "orders").close()
+            with pytest.raises(ServiceBusAuthenticationError) as refused:
+                client.get_queue_sender("orders").send_messages(ServiceBusMessage("x"))
+            assert condition_of(refused.value) == "amqp:not-found"
+
+
+def test_a_connection_with_a_token_for_an_entity_that_does_not_exist_says_so() -> None:  # F3
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        port = emulator["contoso"].amqp_port
+        token = sas(f"sb://127.0.0.1:{port}/orders")
+        string = f"Endpoint=sb://127.0.0.1:{port};SharedAccessSignature={token};UseDevelopmentEmulator=true"
+        with (
+            ServiceBusClient.from_connection_string(string, retry_total=0) as client,
+            pytest.raises(DestinationMissing, match="'orders': no queue or topic of that name"),
+        ):
+            Connection(client, "orders")
 
 
 @pytest.mark.timeout(20)
@@ -210,7 +239,7 @@ def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C
     cut = threading.Event()
     find = socket.getaddrinfo
 
-    class Watchdog(sdk_internals._Watchdog):
+    class Watchdog(opening_limits.Watchdog):
         def __init__(self, timeout: float, cut_off: Callable[[], None], *handshake: Any) -> None:
             def cut_off_and_count() -> None:
                 try:
@@ -224,7 +253,7 @@ def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C
         cut.wait()
         return find(*arguments, **options)
 
-    monkeypatch.setattr(sdk_internals, "_Watchdog", Watchdog)
+    monkeypatch.setattr(sdk_internals, "Watchdog", Watchdog)
     monkeypatch.setattr(socket, "getaddrinfo", find_late)
     string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
     client = ServiceBusClient.from_connection_string(string, retry_total=0)
@@ -238,7 +267,7 @@ def test_a_peer_that_is_silent_in_the_middle_of_tls_is_an_outage(  # C3
 ) -> None:
     """There are two limits of the same length; the result is the same with each."""
     if first == "handshake":
-        monkeypatch.setattr(sdk_internals._Watchdog, "run", lambda watchdog: None)  # noqa: ARG005
+        monkeypatch.setattr(opening_limits.Watchdog, "run", lambda watchdog: None)  # noqa: ARG005
     client = ServiceBusClient.from_connection_string(
         STRING, retry_total=0, custom_endpoint_address=f"sb://{silent}", transport_type=TransportType.Amqp
     )

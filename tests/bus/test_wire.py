@@ -37,9 +37,11 @@ from syphon.amqp.frames import (
 from syphon.bus.fast_frames import CHANNEL
 from syphon.bus.links import Arrival, RawReceiver, RawSender, RequestLink
 from syphon.bus.sdk_internals import OpenSocket
+from syphon.bus.websocket import WebSocketCodec
 from syphon.bus.wire import NoMoreLinks, Wire
 from syphon.emulator.tls import ServerTls, server_tls
 from syphon.model.errors import DestinationBusy, Interrupted
+from tests.support.far_websocket import FarWebSocket
 
 TAG, OTHER_TAG = bytes(16), bytes(range(16))
 FRAME_SIZE = 1024
@@ -49,7 +51,7 @@ FRAME_SIZE = 1024
 class Peer:
     """The far end of a wire: it sends what a test tells it to, and records what it receives."""
 
-    socket: socket.socket
+    socket: socket.socket | FarWebSocket
     wire: Wire
     clock: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(now=1000.0))
 
@@ -83,17 +85,18 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> ServerTls:
     return server_tls(tmp_path_factory.mktemp("tls"), ["contoso"])
 
 
-@pytest.fixture(params=["in the clear", "over TLS"])
+@pytest.fixture(params=["in the clear", "over TLS", "in a WebSocket", "in a WebSocket over TLS"])
 def peer(request: pytest.FixtureRequest, certificates: ServerTls) -> Iterator[Peer]:
     ours, theirs = socket.socketpair()
-    if request.param == "over TLS":
+    if "TLS" in request.param:
         ours, theirs = encrypted(ours, theirs, certificates)
     ours.setblocking(False)
     theirs.settimeout(10)
     clock = SimpleNamespace(now=1000.0)
-    wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, idle_timeout=60.0, heartbeat=60.0), "contoso", lambda: clock.now)
+    websocket = WebSocketCodec() if "WebSocket" in request.param else None
+    wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, 60.0, 60.0, websocket), "contoso", lambda: clock.now)
     with theirs:
-        far = Peer(theirs, wire, clock)
+        far = Peer(theirs if websocket is None else FarWebSocket(theirs), wire, clock)
         far.says(Begin(CHANNEL, 0, 5000, 5000))
         yield far
         wire.close()

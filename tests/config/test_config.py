@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +18,7 @@ from syphon.config import (
     PermanentError,
     SideSettings,
     TimeToLive,
+    Transport,
     Via,
     load_config,
 )
@@ -99,6 +101,7 @@ def write_secrets(folder: Path) -> None:
     (folder / "secrets").mkdir()
     (folder / "secrets" / "contoso-dr").write_text(STRING + "\n")
     (folder / "secrets" / "status-token").write_text("a token\n")
+    (folder / "secrets" / "proxy-password").write_text("a password\n")
 
 
 def test_the_example_loads_and_names_every_setting(tmp_path: Path) -> None:
@@ -111,13 +114,85 @@ def test_the_example_loads_and_names_every_setting(tmp_path: Path) -> None:
     assert contoso.destinations.allow == ["orders", "billing/*"]
     assert fabrikam.secondary.arm is not None
     assert fabrikam.secondary.arm.resource_group == "messaging"
+    assert fabrikam.secondary.transport is Transport.WEBSOCKETS
+    assert fabrikam.secondary.proxy is not None
+    assert (fabrikam.secondary.proxy.host, fabrikam.secondary.proxy.port) == ("proxy.fabrikam.com", 3128)
 
     seen: dict[type[BaseModel], set[str]] = {}
     seen_keys(Config, parse(text, "example").data, seen)
     missing = {name for model, keys in seen.items() for name in set(model.model_fields) - keys}
     assert missing == {"ca_file"}  # the file must exist, so the example has the key as a comment
     assert "# ca_file: " in text
-    assert len(seen) == 10
+    assert len(seen) == 11
+
+
+def websockets(proxy: str) -> str:
+    return pair(f"{{namespace: a.example, transport: websockets, proxy: {proxy}}}")
+
+
+def test_plain_amqp_is_the_usual_transport(tmp_path: Path) -> None:
+    primary = load(tmp_path, pair()).pairs[0].primary
+    assert (primary.transport, primary.proxy) == (Transport.AMQP, None)
+
+
+def test_a_proxy_without_credentials_needs_its_address_only(tmp_path: Path) -> None:
+    proxy = load(tmp_path, websockets("{url: 'http://[fe80::1]:3128/'}")).pairs[0].primary.proxy
+    assert proxy is not None
+    assert (proxy.host, proxy.port, proxy.username, proxy.password) == ("fe80::1", 3128, None, None)
+
+
+def test_amqp_passes_no_proxy(tmp_path: Path) -> None:
+    text = pair("{namespace: a.example, proxy: {url: 'http://proxy:3128'}}")
+    assert told(tmp_path, text) == [
+        "3: pairs[0].primary.proxy is given, but AMQP cannot pass an HTTP proxy; add transport: websockets"
+    ]
+
+
+def test_a_transport_that_is_not_known_is_named(tmp_path: Path) -> None:
+    (problem,) = told(tmp_path, pair("{namespace: a.example, transport: websocket}"))
+    assert problem == "3: pairs[0].primary.transport = \"websocket\" is unknown; write 'amqp' or 'websockets'"
+
+
+@pytest.mark.parametrize("package", ["websocket", "wsproto"])
+def test_websockets_need_an_extra_that_the_error_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    (problem,) = told(tmp_path, pair("{namespace: a.example, transport: websockets}"))
+    assert problem == (
+        '3: pairs[0].primary.transport = "websockets" needs packages that are not installed; '
+        "pip install 'syphon[websockets]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("proxy", "expected"),
+    [
+        ("{url: proxy:3128}", "url is not the address of an HTTP proxy; write it as in http://proxy.contoso.com:3128"),
+        ("{url: 'http://proxy'}", "url is not the address of an HTTP proxy"),
+        ("{url: 'socks5://proxy:1080'}", "url is not the address of an HTTP proxy"),
+        ("{url: 'http://proxy:x'}", "url is not the address of an HTTP proxy"),
+        ("{url: 'http://proxy:3128/path'}", "url is not the address of an HTTP proxy"),
+        ("{url: 'https://proxy:3128'}", "url is a proxy that is itself reached by TLS, which is not possible"),
+        (f"{{url: 'http://alice:{KEY}@proxy:3128'}}", "url contains credentials; write them under username and"),
+        (f"{{url: 'alice:{KEY}@proxy:3128'}}", "url is not the address of an HTTP proxy"),
+        ("{url: 'http://p:1', username: alice}", 'username = "alice" is given without a password; add password'),
+        (f"{{url: 'http://p:1', password: '{KEY}'}}", "password is given without a username; add username"),
+        ("{url: 'http://p:1', username: 'a:b', password: c}", 'username = "a:b" contains a colon, which ends a user'),
+        ("{username: alice, password: b}", "url is missing; add it"),
+    ],
+)
+def test_a_mistake_in_a_proxy_is_named_and_no_secret_is_shown(tmp_path: Path, proxy: str, expected: str) -> None:
+    (problem,) = told(tmp_path, websockets(proxy))
+    assert problem.startswith(f"3: pairs[0].primary.proxy.{expected}")
+
+
+def test_no_secret_of_a_proxy_is_in_its_repr(tmp_path: Path) -> None:
+    text = websockets(f"{{url: 'http://proxy:3128', username: alice, password: '{KEY}'}}")
+    config = load(tmp_path, text)
+    assert KEY not in repr(config)
+    assert KEY not in config.model_dump_json()
 
 
 def test_certificates_are_a_file_that_is_there(tmp_path: Path) -> None:
@@ -310,6 +385,13 @@ def test_a_pair_is_two_namespaces(tmp_path: Path, primary: str, secondary: str) 
     assert told(tmp_path, pair(primary, secondary)) == [
         "4: pairs[0].secondary is the same namespace as primary; name one that is available when the primary is not"
     ]
+
+
+def test_two_namespaces_of_one_host_have_two_ports_with_and_without_tls(tmp_path: Path) -> None:
+    secure = STRING.replace("net/", "net:{}/")
+    for string in (EMULATOR, secure):
+        sides = [f"{{connection_string: '{string.format(port)}'}}" for port in (5671, 5673)]
+        assert load(tmp_path, pair(*sides)).pairs[0].secondary.host.endswith(":5673")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from syphon.emulator.broker.descriptions import Tier
 from syphon.emulator.broker.journal import NoJournal
 from syphon.emulator.broker.namespace import BrokerNamespace, NamespaceIdentity
 from syphon.emulator.clock import SystemClock
-from syphon.emulator.port_listener import PortListener
+from syphon.emulator.port_listener import PortListener, Protocols
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
 from tests.emulator.conftest import EmulatedNamespace, settings
 from tests.support.amqp_peer import AmqpPeer, peer, text, text_of
@@ -179,7 +179,7 @@ async def test_a_client_that_says_nothing_costs_nothing_and_does_not_keep_the_em
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_connection_that_arrives_while_the_port_closes_is_aborted_at_every_turn_of_the_loop(turns: int) -> None:
-    listener = PortListener("127.0.0.1", 0, None, asyncio.Protocol, asyncio.Protocol)
+    listener = PortListener("127.0.0.1", 0, None, Protocols(*3 * (asyncio.Protocol,)))
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
         await listener.open()
@@ -207,7 +207,7 @@ class Door:
         self.namespace.create_queue(QueueDescription("orders"))
         self.connections: set[AmqpConnection] = set()
         self._patience = patience
-        self._listener = PortListener("127.0.0.1", 0, None, self._make, asyncio.Protocol)
+        self._listener = PortListener("127.0.0.1", 0, None, Protocols(self._make, *2 * (asyncio.Protocol,)))
 
     def _make(self) -> AmqpConnection:
         connection = AmqpConnection(self.namespace, self._patience, self.connections.discard)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from tests.support.cli_process import syphon
+from tests.support.connect_proxy import proxy_to
 
 HERE = Path(__file__).parent / "node"
 QUEUES = {
@@ -19,8 +21,15 @@ QUEUES = {
     "sessions": ("by-id", "next", "wait", "state", "settle"),
     "topics": (),
     "connection": ("one", "two", "three", "four", "idle"),
+    "administration": (),
 }
-TOPICS = {"copies": ("first", "second"), "ruled": ("some",), "scheduled": ("all",), "sessions": ("each",)}
+TOPICS = {
+    "copies": ("first", "second"),
+    "ruled": ("some",),
+    "acting": ("some",),
+    "scheduled": ("all",),
+    "sessions": ("each",),
+}
 
 
 def missing(what: str) -> None:
@@ -73,7 +82,8 @@ def config(suite: str) -> dict[str, object]:
         }
         for topic, names in TOPICS.items()
     ]
-    return {"namespaces": [{"name": "a", "amqp_port": 0, "http_port": 0, "queues": queues, "topics": topics}]}
+    namespace = {"name": "a", "amqp_port": 0, "http_port": 0, "queues": queues, "topics": topics}
+    return {"namespaces": [namespace], "tls": suite == "administration"}
 
 
 @pytest.mark.timeout(400)  # packages may have to be fetched first
@@ -82,16 +92,50 @@ def test_the_javascript_client_gets_along(suite: str, node: str, packages: None,
     file = tmp_path / "emulator.yaml"
     file.write_text(json.dumps(config(suite)))
     with syphon("emulator", "--json", "--config", str(file)) as emulator:
-        (namespace,) = json.loads(emulator.stdout_until("\n", within=100))["namespaces"]
-        done = subprocess.run(
-            [node, "--test", "--test-reporter", "spec", f"{suite}.test.js"],
-            cwd=HERE,
-            env={**os.environ, "SERVICE_BUS_CONNECTION_STRING": namespace["connection_string"]},
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
+        ready = json.loads(emulator.stdout_until("\n", within=100))
+        (namespace,) = ready["namespaces"]
+        environment = {
+            "SERVICE_BUS_CONNECTION_STRING": namespace["connection_string"],
+            "NODE_EXTRA_CA_CERTS": ready.get("ca_file", ""),
+        }
+        run(node, suite, environment)
+
+
+def run(node: str, suite: str, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [node, "--test", "--test-reporter", "spec", f"{suite}.test.js"],
+        cwd=HERE,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     # A file without tests would be a success as well.
     assert "\nℹ pass 0\n" not in done.stdout
+
+
+@pytest.mark.timeout(400)
+def test_the_javascript_client_speaks_websockets_with_and_without_a_proxy(
+    node: str, packages: None, tmp_path: Path
+) -> None:
+    settings = EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")], state=tmp_path, tls=True)
+    with BackgroundEmulator(settings) as emulator:
+        contoso = emulator["contoso"]
+        for name in ("direct", "proxied", "refused"):
+            emulator.call(lambda name=name: contoso.namespace.create_queue(QueueDescription(name)))  # type: ignore[misc]
+        with proxy_to({"contoso": contoso.amqp_port}, ("alice", "p@ss:word")) as proxy:
+            host = f"127.0.0.1:{contoso.amqp_port}"
+            environment = {
+                "SERVICE_BUS_CONNECTION_STRING": contoso.connection_string,
+                "AZURE_LIKE_CONNECTION_STRING": contoso.connection_string.replace(
+                    host, "contoso.servicebus.windows.net"
+                ).replace("UseDevelopmentEmulator=true;", ""),
+                "PROXY": f"http://alice:p%40ss%3Aword@127.0.0.1:{proxy.port}",
+                "PROXY_WITHOUT_CREDENTIALS": proxy.url,
+                "NODE_EXTRA_CA_CERTS": str(emulator.ca_file),
+            }
+            run(node, "websockets", environment)
+        assert set(proxy.requests) == {"contoso.servicebus.windows.net:443"}
+        assert proxy.refusals

@@ -17,7 +17,7 @@ from syphon.bus.connection import Connection
 from syphon.bus.factory import connected
 from syphon.bus.links import LinkState, RawSender
 from syphon.bus.peeking import peek
-from syphon.config import SideSettings
+from syphon.config import SideSettings, Transport
 from syphon.model.errors import DestinationMissing, SyphonError
 from tests.faults.checker import BACKLOG, DEAD, HOME, Found
 from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input
@@ -59,6 +59,7 @@ class Site(EmulatedPair):
     """Messages that their owner has deleted."""
     created: list[str] = field(default_factory=list)
     """Queues of the primary that were created during the scenario."""
+    transport: Transport = Transport.AMQP
 
     # --- messages ------------------------------------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ class Site(EmulatedPair):
 
     def side(self, name: str) -> SideSettings:
         string = self.primary if name == PRIMARY else self.secondary
-        return SideSettings(connection_string=SecretStr(string))
+        return SideSettings(connection_string=SecretStr(string), transport=self.transport)
 
     # --- control --------------------------------------------------------------------------------------------
 
@@ -147,7 +148,8 @@ class Site(EmulatedPair):
         self, clock: Sequence[float] | None = None, environment: dict[str, str] | None = None, **options: Any
     ) -> Running:
         """Starts a pump in its own process, without Spark."""
-        strings = {"PRIMARY": self.primary, "SECONDARY": self.secondary, **(environment or {})}
+        strings = {"PRIMARY": self.primary, "SECONDARY": self.secondary, "TRANSPORT": self.transport}
+        strings |= environment or {}
         arguments = [json.dumps({"queue": QUEUE, "lock": LOCK, **options})]
         if clock is None:
             running = Running(arguments, self.folder, strings, "tests.faults.pump_process")

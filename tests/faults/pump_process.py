@@ -1,7 +1,8 @@
 """A pump in its own process, to be signalled and killed: `python -m tests.faults.pump_process OPTIONS`.
 
-It does the work of a slot, without Spark. Connection strings are in PRIMARY and SECONDARY, options are JSON. SIGTERM
-stops it gracefully. At its end it prints its counters as a line of JSON, and exits with the code of a command.
+It does the work of a slot, without Spark. Connection strings are in PRIMARY and SECONDARY, their transport is in
+TRANSPORT, options are JSON. SIGTERM stops it gracefully. At its end it prints its counters as a line of JSON, and exits
+with the code of a command.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pydantic import SecretStr
 from syphon.bus import wire
 from syphon.bus.factory import namespace_of
 from syphon.cli import ExitCode
-from syphon.config import SideSettings
+from syphon.config import SideSettings, Transport
 from syphon.model.errors import Faulted, NotAuthorized, SyphonError, error_named
 from syphon.model.outcome import Outcome
 from syphon.transfer import destination
@@ -43,9 +44,9 @@ def main(options: dict[str, Any]) -> int:
     def record(outcome: Outcome) -> None:
         reasons[outcome.reason] += bool(outcome.reason)
 
-    queue = options["queue"]
+    queue, transport = options["queue"], Transport(os.environ["TRANSPORT"])
     primary, secondary = (
-        namespace_of(SideSettings(connection_string=SecretStr(os.environ[side])), entity)
+        namespace_of(SideSettings(connection_string=SecretStr(os.environ[side]), transport=transport), entity)
         for side, entity in (("PRIMARY", ""), ("SECONDARY", queue))
     )
     bounds = PumpOptions(

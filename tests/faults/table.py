@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from tests.faults import on_spark, on_the_pump
+from tests.faults import on_spark, on_the_pump, over_websockets
 from tests.faults.on_spark import EndedBeforeCompletion, JvmFrozenUnderWorker, JvmKilled, StoppedMidBatch
 from tests.faults.on_the_pump import (
     BadAliases,
@@ -26,7 +26,7 @@ def _kinds(module: ModuleType) -> list[type[Scenario]]:
     return [kind for kind in found if kind.__module__ == module.__name__ and hasattr(kind, "title")]
 
 
-ALL = sorted(_kinds(on_the_pump) + _kinds(on_spark), key=lambda kind: kind.name())
+ALL = sorted(_kinds(on_the_pump) + _kinds(on_spark) + _kinds(over_websockets), key=lambda kind: kind.name())
 
 WITH_EVERY_CHANGE: set[tuple[type[Scenario], Ending]] = {
     (EndedBeforeCompletion, Ending.UNCLEAN),
@@ -40,6 +40,7 @@ WITH_EVERY_CHANGE: set[tuple[type[Scenario], Ending]] = {
     (CredentialsRotated, Ending.UNCLEAN),
     (WrongClock, Ending.CLEAN),
     (PrimaryOut, Ending.UNCLEAN),
+    (over_websockets.ResetDuringSend, Ending.CLEAN),
     (JvmKilled, Ending.CLEAN),
     (JvmFrozenUnderWorker, Ending.CLEAN),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from syphon.cli import main
+from syphon.cli.dead_letters.showing import _body_lines
 from syphon.cost import LIST_PRICES
 from syphon.emulator import Action, Fault, Operation
 from tests.inspecting.conftest import FIRST, KEY, SECOND, Bench, aliased
@@ -160,6 +162,17 @@ def test_one_dead_letter_is_shown_with_its_types_and_its_body_only_if_asked_for(
     assert "sequence number 2" in absent.stderr
 
 
+def test_a_body_is_printed_as_text_or_as_a_hexdump_and_never_as_python_shows_it() -> None:
+    lines = list(_body_lines({"base64": base64.b64encode(bytes(range(60, 80))).decode()}))
+    assert lines == [
+        "00000000  3c 3d 3e 3f 40 41 42 43 44 45 46 47 48 49 4a 4b  <=>?@ABCDEFGHIJK",
+        "00000010  4c 4d 4e 4f                                      LMNO",
+    ]
+    assert list(_body_lines({"text": "a\nb\x1b"})) == ["a", "b\ufffd"]
+    assert list(_body_lines("a value")) == ["a value"]
+    assert next(_body_lines([{"key": "k", "type": "string", "value": "v"}])) == "["
+
+
 def test_replay_from_start_to_end_with_the_official_client_on_both_ends(
     bench: Bench, tmp_path: Path, syphon: Run
 ) -> None:  # X4
@@ -261,7 +274,9 @@ def test_the_first_ctrl_c_releases_waiting_messages_and_the_counts_balance(bench
 def test_commands_that_need_no_spark_do_not_load_it(bench: Bench, tmp_path: Path) -> None:  # D11
     probe = "import sys\nfrom syphon.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n    "
     probe += "assert not {'pyspark', 'pyarrow', 'pandas'} & set(sys.modules)"
-    for arguments in (["dead-letters", "list", "-c", str(bench.config(tmp_path))], ["cost"], ["inspect", "--help"]):
+    config = str(bench.config(tmp_path))
+    commands = (["dead-letters", "list", "-c", config], ["inspect", "-c", config], ["cost"], ["inspect", "--help"])
+    for arguments in commands:  # the backlog is empty
         done = subprocess.run([sys.executable, "-c", probe, *arguments], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
 

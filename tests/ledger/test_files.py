@@ -12,6 +12,7 @@ from syphon.ledger.files import HadoopFiles, LedgerFiles, LocalFiles, ledger_fil
 from syphon.ledger.merging import merge
 from syphon.ledger.queries import query_report
 from syphon.ledger.schema import OpenJob
+from syphon.ledger.spark_reader import SparkReader
 from syphon.ledger.store import Ledger, LedgerUnwritable
 from syphon.model.outcome import Counters
 from tests.support.ledger_rows import NOON, attempt, note, outcome, record
@@ -84,10 +85,10 @@ def test_a_ledger_can_be_anywhere_that_spark_can_write(spark: SparkSession, tmp_
     ledger.put_progress("job-1", NOON + 1, {"q": Counters(3, 3)})
     folder = "transfers/date=2026-10-05"
     merge(ledger.files, folder, ledger.files.names(folder))
-    told = query_report(spark, ledger)
+    told = query_report(SparkReader(ledger))
     assert told.verdict == "All 3 messages arrived. Every receipt is accounted for."
     ledger.open_job(OpenJob("job-2", "contoso", ("q",), 1, NOON))
-    assert [each.job for each in query_report(spark, ledger).open_jobs] == ["job-2"]
+    assert [each.job for each in query_report(SparkReader(ledger)).open_jobs] == ["job-2"]
     ledger.close_job("job-2")
     ledger.close_job("job-1")
     assert ledger.open_jobs() == ([], [])

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import json
 import os
+import random
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click.testing
+import pyarrow.parquet as pq
 import pytest
 
 from syphon.cli import ExitCode
 from syphon.cli.report import report as report_command
+from syphon.ledger.local_reader import LocalReader
 from syphon.ledger.merging import merge
 from syphon.ledger.queries import BANDS, query_report
+from syphon.ledger.reading import Reader
 from syphon.ledger.report import OpenQueue, Period, Report, report_as_json
 from syphon.ledger.schema import OpenJob, Origin
+from syphon.ledger.spark_reader import SparkReader
 from syphon.ledger.store import Ledger, LedgerUnreadable
 from syphon.model.outcome import Counters, Result
 from tests.support import ledger_incident
+from tests.support.ledger_incident import FULL
 from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, moment, note, outcome, record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+ReaderOf = Callable[[Ledger], Reader]
+
+
+def _here(ledger: Ledger) -> LocalReader:
+    return LocalReader(ledger.path)
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +47,16 @@ def ledger(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Led
     return ledger
 
 
+@pytest.fixture(scope="module", params=[_here, SparkReader], ids=["in this process", "on Spark"])
+def reader(request: pytest.FixtureRequest) -> ReaderOf:
+    """Both ways to read a ledger: they must agree in everything."""
+    chosen: ReaderOf = request.param
+    return chosen
+
+
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, ledger: Ledger) -> Report:
-    return query_report(spark, ledger, pair="contoso")
+def told(reader: ReaderOf, ledger: Ledger) -> Report:
+    return query_report(reader(ledger), pair="contoso")
 
 
 def test_the_account_balances(told: Report) -> None:  # D9, X3
@@ -134,35 +155,37 @@ def test_machines_get_the_same(told: Report) -> None:
     assert values["in_backlog"]["p50"] == 960.0
 
 
-def test_a_period_ends_before_its_end_and_its_messages_are_judged_by_it(spark: SparkSession, ledger: Ledger) -> None:
-    told = query_report(spark, ledger, Period(moment(NOON), moment(NOON + HOUR)), "contoso")
+def test_a_period_ends_before_its_end_and_its_messages_are_judged_by_it(
+    spark: SparkSession, reader: ReaderOf, ledger: Ledger
+) -> None:
+    told = query_report(reader(ledger), Period(moment(NOON), moment(NOON + HOUR)), "contoso")
     assert (told.transfers.forwarded, told.transfers.left) == (60, 13)
     assert told.messages.left == 13
     assert told.transfers.unaccounted == 0
 
 
 def test_an_attempt_that_crosses_the_border_of_a_period_is_not_short_of_rows(
-    spark: SparkSession, ledger: Ledger
+    spark: SparkSession, reader: ReaderOf, ledger: Ledger
 ) -> None:
-    told = query_report(spark, ledger, Period(since=moment(NOON + 1)), "contoso")
+    told = query_report(reader(ledger), Period(since=moment(NOON + 1)), "contoso")
     assert told.transfers.forwarded == 74
     assert told.transfers.left == 0
     assert [each.job for each in told.shortfalls] == ["job-3"]
 
 
-def test_all_pairs_are_told_of_unless_one_is_named(spark: SparkSession, ledger: Ledger) -> None:
-    told = query_report(spark, ledger)
+def test_all_pairs_are_told_of_unless_one_is_named(spark: SparkSession, reader: ReaderOf, ledger: Ledger) -> None:
+    told = query_report(reader(ledger))
     assert told.pairs == ["contoso", "fabrikam"]
     assert (told.messages.total, told.transfers.received) == (79, 96)
 
 
-def test_a_clean_run_is_complete(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_clean_run_is_complete(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1, result=Result.LEFT, reason="The pump was told to stop."), outcome(2)])
     again = Origin("contoso", "job-2", 0, 0)
     record(ledger, [outcome(1, at=NOON + MINUTE, waited=HOUR + MINUTE)], again)
     note(ledger, [attempt(2), attempt(1, origin=again)])
-    told = query_report(spark, ledger)
+    told = query_report(reader(ledger))
     assert told.complete
     assert told.verdict == "All 2 messages arrived. Every receipt is accounted for."
     assert told.transfers.left == 1
@@ -170,46 +193,48 @@ def test_a_clean_run_is_complete(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_queue_that_was_made_again_has_other_messages_under_the_same_numbers(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1), outcome(1, at=NOON + HOUR)])
-    told = query_report(spark, ledger)
+    told = query_report(reader(ledger))
     assert (told.messages.total, told.messages.repeated) == (2, 0)
 
 
-def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
-    timeline = query_report(spark, ledger).timeline
+    timeline = query_report(reader(ledger)).timeline
     assert (timeline.seconds, len(timeline.steps)) == (86_400, 31)
     assert [step.forwarded for step in timeline.steps] == [1, *[0] * 29, 1]
 
 
-def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
+) -> None:
     ledger = Ledger(spark, str(tmp_path))
     note(ledger, [attempt(7)])
-    told = query_report(spark, ledger)
+    told = query_report(reader(ledger))
     assert (told.transfers.received, told.transfers.unaccounted, told.empty) == (7, 7, False)
     assert told.verdict == "7 receipts cannot be accounted for."
 
 
-def test_a_file_of_the_ledger_that_is_broken_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_of_the_ledger_that_is_broken_is_named(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1)])
     (tmp_path / "transfers" / "date=2026-10-05" / "part-broken.parquet").write_bytes(b"PAR1")
-    told = query_report(spark, ledger)
+    told = query_report(reader(ledger))
     assert [Path(file).name for file in told.unreadable_files] == ["part-broken.parquet"]
     assert told.messages.total == 1
 
 
-def test_a_ledger_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_ledger_that_is_none_is_refused(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
     for table in ("a=1", "b=2/c=3"):
         folder = tmp_path / "transfers" / table
         folder.mkdir(parents=True)
         (folder / "part-0.parquet").write_bytes(b"PAR1")
     with pytest.raises(LedgerUnreadable, match=str(tmp_path)):
-        query_report(spark, Ledger(spark, str(tmp_path)))
+        query_report(reader(Ledger(spark, str(tmp_path))))
 
 
 # --- jobs that are open -----------------------------------------------------------------------------------------------
@@ -225,13 +250,13 @@ def open_job(ledger: Ledger, job: str, at: int = NOON, pair: str = "contoso") ->
 
 
 def test_a_job_that_was_never_closed_is_told_with_what_it_had_counted(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
 ) -> None:  # D17, X7
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1)])
     note(ledger, [attempt(1)])
     open_job(ledger, "job-2")
-    told = query_report(spark, ledger, now=LATER)
+    told = query_report(reader(ledger), now=LATER)
     (job,) = told.open_jobs
     assert (job.job, job.pair, job.slots, job.pid, job.may_be_running) == ("job-2", "contoso", 2, os.getpid(), False)
     assert (job.opened_at, job.heard_at) == (moment(NOON), moment(NOON + 5000))
@@ -243,66 +268,68 @@ def test_a_job_that_was_never_closed_is_told_with_what_it_had_counted(
     )
 
 
-def test_a_job_that_is_open_and_has_counted_nothing_is_told_as_well(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_job_that_is_open_and_has_counted_nothing_is_told_as_well(
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
+) -> None:
     ledger = Ledger(spark, str(tmp_path))
     ledger.open_job(OpenJob("job-1", "contoso", (QUEUE,), 1, NOON))
-    told = query_report(spark, ledger, now=LATER)
+    told = query_report(reader(ledger), now=LATER)
     assert (told.empty, told.complete, told.pairs) == (False, False, ["contoso"])
     assert told.verdict == "1 job was opened and never closed: what it did after the last report is not known."
 
 
-def test_a_job_that_was_just_heard_of_may_be_running(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_job_that_was_just_heard_of_may_be_running(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     open_job(ledger, "job-1")
-    told = query_report(spark, ledger, now=moment(NOON + 64_000))
+    told = query_report(reader(ledger), now=moment(NOON + 64_000))
     assert (told.transfers.received, told.complete) == (0, False)
     assert told.verdict == "1 job may still be running: its 10 receipts so far are not on record yet."
-    assert query_report(spark, ledger, now=moment(NOON + 66_000)).running_jobs == []
+    assert query_report(reader(ledger), now=moment(NOON + 66_000)).running_jobs == []
 
 
 def test_a_job_whose_rows_are_on_record_counts_once_although_it_was_not_closed(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
     open_job(ledger, "job-1")
     record(ledger, [outcome(number) for number in range(10)])
     note(ledger, [attempt(10)])
-    told = query_report(spark, ledger, now=LATER)
+    told = query_report(reader(ledger), now=LATER)
     assert (told.open_jobs, told.shortfalls, told.transfers.received) == ([], [], 10)
     assert told.verdict == "All 10 messages arrived. Every receipt is accounted for."
 
 
 def test_a_job_that_was_cut_off_while_it_was_written_is_short_of_rows_and_counts_once(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
     open_job(ledger, "job-1")
     note(ledger, [attempt(12)])
     record(ledger, [outcome(number) for number in range(4)])
-    told = query_report(spark, ledger, now=LATER)
+    told = query_report(reader(ledger), now=LATER)
     assert (told.open_jobs, [each.unaccounted for each in told.shortfalls]) == ([], [8])
     assert (told.transfers.received, told.transfers.unaccounted) == (12, 8)
     # As long as its driver may be writing, nothing is said to be missing.
-    told = query_report(spark, ledger, now=moment(NOON + 6000))
+    told = query_report(reader(ledger), now=moment(NOON + 6000))
     assert ([each.job for each in told.running_jobs], told.shortfalls, told.transfers.received) == (["job-1"], [], 4)
 
 
-def test_a_task_counts_each_of_its_queues(spark: SparkSession, tmp_path: Path) -> None:  # D15
+def test_a_task_counts_each_of_its_queues(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:  # D15
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1), outcome(2)._replace(queue="other")])
     note(ledger, [attempt(1), attempt(5)._replace(queue="other")])
-    told = query_report(spark, ledger)
+    told = query_report(reader(ledger))
     assert [(each.queue, each.unaccounted) for each in told.shortfalls] == [("other", 4)]
 
 
 def test_an_open_job_concerns_its_pair_and_the_time_in_which_it_may_have_worked(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
     open_job(ledger, "job-1")
 
     def told_of(period: Period, pair: str | None = None) -> bool:
-        return bool(query_report(spark, ledger, period, pair, now=LATER).open_jobs)
+        return bool(query_report(reader(ledger), period, pair, now=LATER).open_jobs)
 
     assert told_of(Period(moment(NOON + HOUR)), "contoso")
     assert not told_of(Period(), "fabrikam")
@@ -310,12 +337,14 @@ def test_an_open_job_concerns_its_pair_and_the_time_in_which_it_may_have_worked(
     assert not told_of(Period(until=moment(NOON)))
 
 
-def test_a_ledger_with_a_file_that_cannot_be_read_proves_nothing(spark: SparkSession, tmp_path: Path) -> None:  # X7
+def test_a_ledger_with_a_file_that_cannot_be_read_proves_nothing(
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
+) -> None:  # X7
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1)])
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "job-1.json").write_bytes(b"{")
-    told = query_report(spark, ledger)
+    told = query_report(reader(ledger))
     assert told.unreadable_files == [f"{tmp_path}/open/job-1.json"]
     assert not told.complete
     assert told.verdict == (
@@ -333,15 +362,98 @@ def test_files_that_are_merged_while_the_report_reads_are_read_again(spark: Spar
             rows = super().transfers()
             if not self.merged:
                 self.merged = True
-                folder = "transfers/date=2026-10-05"
-                merge(self.files, folder, self.files.names(folder))
+                merge_all(self)
             return rows
 
     ledger = Merging(spark, str(tmp_path))
     record(ledger, [outcome(1)])
     record(ledger, [outcome(2)])
-    told = query_report(spark, ledger)
+    told = query_report(SparkReader(ledger))
     assert (told.messages.total, told.unreadable_files) == (2, [])
+
+
+def test_files_that_are_merged_while_this_process_reads_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(None, f"file:{tmp_path}")  # type: ignore[arg-type]
+    record(ledger, [outcome(1)])
+    record(ledger, [outcome(2)])
+    opened = pq.ParquetFile
+    merged: list[Path] = []
+
+    def open_late(file: Path) -> pq.ParquetFile:
+        if not merged:
+            merged.append(file)
+            merge_all(ledger)
+        return opened(file)
+
+    monkeypatch.setattr(pq, "ParquetFile", open_late)
+    told = query_report(LocalReader(ledger.path))
+    assert (told.messages.total, told.unreadable_files, len(merged)) == (2, [], 1)
+
+
+def merge_all(ledger: Ledger) -> None:
+    folder = "transfers/date=2026-10-05"
+    merge(ledger.files, folder, ledger.files.names(folder))
+
+
+def test_both_ways_to_read_a_ledger_count_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """A ledger with everything that may differ, at random. The seed is in the message of a failure."""
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    ledger = Ledger(spark, str(tmp_path))
+    reasons = [
+        FULL,
+        "MessageTooLarge: 300 bytes",
+        "127.0.0.1:5671: Connection refused",
+        "",
+        "The pump was told to stop.",
+    ]
+    for job in range(12):
+        origin = Origin(chance.choice(["contoso", "fabrikam"]), f"job-{job}", chance.randrange(2), 0)
+        rows = [
+            outcome(
+                chance.randrange(60),
+                at=NOON + chance.randrange(40 * HOUR),
+                waited=chance.randrange(-1000, 10 ** chance.randrange(1, 10)),
+                result=chance.choice(list(Result)),
+                destination=chance.choice(["orders", "Orders/", "billing", "a/b", ""]),
+                reason=chance.choice(reasons),
+                possible_duplicate=chance.random() < 0.1,
+            )
+            for _ in range(chance.randrange(1, 200))
+        ]
+        # The same messages again and again, as destinations that back off make them.
+        record(ledger, [row._replace(enqueued_at=NOON - row.sequence_number % 7 * HOUR) for row in rows], origin)
+        counted = len(rows) + chance.choice([0, 0, 3])
+        note(ledger, [attempt(counted, origin=origin, at=NOON + chance.randrange(40 * HOUR))])
+    open_job(ledger, "job-3")
+    open_job(ledger, "job-77")
+    periods = (Period(), Period(since=moment(NOON + 9 * HOUR)), Period(moment(NOON), moment(NOON + 20 * HOUR + 1)))
+    for period in periods:
+        for pair in (None, "fabrikam"):
+            here, on_spark = (
+                query_report(way, period, pair, now=LATER) for way in (LocalReader(ledger.path), SparkReader(ledger))
+            )
+            assert here == on_spark, f"seed {seed}, {period}, {pair}"
+            assert here.messages.repeated, f"seed {seed}"
+
+
+def test_a_host_is_no_reason(reader: ReaderOf, spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    texts = [
+        "127.0.0.1:5671: Connection refused",
+        "contoso.servicebus.windows.net: Connection refused",
+        "[::1]:5671: Connection refused",
+        "com.microsoft:server-busy: contoso.servicebus.windows.net: wait",
+    ]
+    record(ledger, [outcome(n, result=Result.LEFT, reason=text) for n, text in enumerate(texts)])
+    told = query_report(reader(ledger))
+    assert [(each.reason, each.messages) for each in told.left] == [
+        ("Connection refused", 3),
+        ("com.microsoft:server-busy", 1),
+    ]
+    assert told.left[0].example.endswith(": Connection refused")
 
 
 # --- the command, in this process and on its Spark -------------------------------------------------------------------
@@ -351,9 +463,7 @@ def syphon_report(*arguments: str) -> click.testing.Result:
     return click.testing.CliRunner().invoke(report_command, arguments)
 
 
-def test_the_command_shows_tables_and_its_exit_code_says_that_something_was_left(
-    spark: SparkSession, ledger: Ledger
-) -> None:  # D12
+def test_the_command_shows_tables_and_its_exit_code_says_that_something_was_left(ledger: Ledger) -> None:  # D12
     done = syphon_report("--ledger", ledger.path, "--to", "2026-10-05T12:00:00.001Z", "--pair", "contoso")
     assert done.exit_code == ExitCode.LEFT
     assert done.stdout.splitlines()[:3] == [
@@ -365,7 +475,7 @@ def test_the_command_shows_tables_and_its_exit_code_says_that_something_was_left
     assert done.stderr == ""
 
 
-def test_a_period_in_which_nothing_happened_is_told_and_is_no_failure(spark: SparkSession, ledger: Ledger) -> None:
+def test_a_period_in_which_nothing_happened_is_told_and_is_no_failure(ledger: Ledger) -> None:
     done = syphon_report("--ledger", ledger.path, "--from", "2026-10-06")
     assert (done.exit_code, done.stdout) == (ExitCode.OK, "Nothing is on record.\n")
     assert done.stderr == (
@@ -373,10 +483,10 @@ def test_a_period_in_which_nothing_happened_is_told_and_is_no_failure(spark: Spa
     )
 
 
-def test_an_empty_folder_is_an_empty_ledger(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_folder_is_an_empty_ledger(tmp_path: Path) -> None:
     done = syphon_report("--ledger", str(tmp_path))
     assert (done.exit_code, done.stdout) == (ExitCode.OK, "Nothing is on record.\n")
-    assert done.stderr.startswith(f"The ledger at {tmp_path} is empty: ")
+    assert done.stderr.startswith(f"The ledger at {tmp_path} is empty, or not there yet. ")
 
 
 def test_a_ledger_that_cannot_be_reached_is_told(spark: SparkSession) -> None:

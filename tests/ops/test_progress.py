@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 from typing import Any, cast
 
 from rich.console import Console
@@ -21,6 +22,7 @@ class Draining:
     is_stopping = False
 
     class Queue:
+        pair = SimpleNamespace(name="contoso")
         queue, state, error, expected = "contoso/x-servicebus-transfer/0", DrainState.WAITING, HOSTILE, 5
 
     queues = (Queue(),)
@@ -36,8 +38,55 @@ def test_hostile_text_is_shown_as_it_is_and_does_not_steer_the_terminal() -> Non
     file = io.StringIO()
     console = Console(file=file, width=300, force_terminal=True, color_system=None)
     drain: Any = Draining()
-    console.print(_Table(cast(Drain, drain), None).rendered())
+    console.print(_Table(cast(Drain, drain), None, console).rendered())
     shown = file.getvalue()
-    assert "waiting: [/nothing] [link=https://evil.example]see[/link]" in shown
+    assert "contoso/x-servicebus-transfer/0: [/nothing] [link=https://evil.example]see[/link]" in shown
     assert "orders backs off for 3 s: [/nothing] [link=https://evil.example]see[/link]" in shown
     assert not any(steering in shown for steering in ("\x1b", "\x9b", "\r", "\u202e"))
+
+
+def narrow(drain: Any, height: int = 24) -> list[str]:
+    """The lines of the table on a terminal of 80 columns."""
+    file = io.StringIO()
+    console = Console(file=file, width=80, height=height, force_terminal=True, color_system=None)
+    console.print(_Table(cast(Drain, drain), None, console).rendered())
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+class ManyQueues(Draining):
+    """A drain of thirty queues, of which the first ones are done."""
+
+    def __init__(self) -> None:
+        self.queues = tuple(  # type: ignore[assignment]
+            SimpleNamespace(
+                pair=SimpleNamespace(name="contoso"),
+                queue=f"contoso/x-servicebus-transfer/{index}",
+                state=DrainState.EMPTY if index < 25 else DrainState.MOVING,
+                error="",
+                expected=1_000_000,
+            )
+            for index in range(30)
+        )
+
+    def live(self, queue: Any) -> Totals:
+        return Totals(received=1, in_hand=7)
+
+    def backing_off(self) -> list[DestinationBackoff]:
+        return []
+
+
+def test_queues_can_be_told_apart_in_80_columns_and_the_total_is_on_the_screen() -> None:
+    lines = narrow(ManyQueues())
+    assert " ".join(lines[0].split()) == "queue state moved left per second in flight dead-lettered ETA"
+    assert [line.split()[0] for line in lines[1:6]] == ["…/25", "…/26", "…/27", "…/28", "…/29"]
+    assert lines[-2].split()[0] == "all"
+    assert lines[-1] == "  … and 16 more queues"
+    assert len(lines) <= 24
+
+
+def test_a_drain_that_stops_says_so_and_what_it_waits_for() -> None:
+    drain = ManyQueues()
+    drain.is_stopping = True
+    text = " ".join(narrow(drain)[-2:])
+    assert text.startswith("Stopping: the drain waits for 210 messages in hand.")
+    assert "Ctrl-C again leaves at once" in text

@@ -6,7 +6,9 @@ import argparse
 import random
 import sys
 import time
+from pathlib import Path
 
+from .results import read, run_recorded, table, total
 from .run import explain, run_many
 
 
@@ -16,16 +18,28 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="how long to run")
     parser.add_argument("--seed", type=int, help="the seed of the first incident; chosen at random if there is none")
     parser.add_argument("--no-shrinking", action="store_true", help="show a failed incident as it was")
+    parser.add_argument("--results", type=Path, help="record the runs in this file, and go on where it ends")
+    parser.add_argument("--processes", type=int, default=1, help="processes that run incidents, with --results")
+    parser.add_argument("--table", action="store_true", help="print what the file of --results holds, and run nothing")
     given = parser.parse_args()
-    seed = given.seed if given.seed is not None else random.randrange(10**9)
+    if given.table:
+        if given.results is None:
+            parser.error("--table needs --results: the file to read")
+        print("\n".join(table(total(read(given.results)))))
+        return 0
+    seed = given.seed if given.seed is not None else 0 if given.results is not None else random.randrange(10**9)
     runs = given.runs if given.runs is not None or given.minutes is not None else 2000
+    seconds = None if given.minutes is None else 60 * given.minutes
     print(f"from seed {seed}", flush=True)
     began = time.monotonic()
-    summary = run_many(seed, runs, None if given.minutes is None else 60 * given.minutes)
+    if given.results is not None:
+        summary = run_recorded(given.results, seed, runs or 10**9, given.processes, seconds)
+    else:
+        summary = run_many(seed, runs, seconds)
     took = time.monotonic() - began
     print(summary)
     print(f"{took:.1f} s, {60 * summary.runs / took:.0f} incidents a minute")
-    for failed in summary.failed:
+    for failed in list(summary.failed)[:3]:
         for line in explain(failed, not given.no_shrinking):
             print(line)
         print(f"again: make sim SEED={failed} RUNS=1")

@@ -12,13 +12,39 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .incident import Incident, Kind, SimulatedMessage
+from syphon.bus import Pair
+from syphon.bus.pair import PartnerEnded
+from syphon.spark.jobs import JobResult
+from syphon.spark.slot_control import SlotControl
+from syphon.spark.task import Slot
+from syphon.spark.totals import Totals
+from syphon.transfer import Pump
+
+from .incident import OF_THE_PROCESS, Incident, Kind, Mode, SimulatedMessage
 
 LONGEST_PAUSE = 120.0
 REJECTING = 35.0
 """Seconds after a fault for which a destination may still be taken for missing or disabled."""
 MOST_COPIES = 4
 """Copies of a message at most, if the failures come from another destination or message."""
+
+
+UNDISTURBED = 40.0
+"""Seconds within which every message arrives if nothing fails, over the slowest network."""
+BETWEEN_CHECKS = 0.6
+"""Seconds between two looks of a pump at the locks of its messages."""
+GRACE = 5.0
+"""Seconds within which both sides of a pair end (C1)."""
+NOTICED = 0.7
+"""Seconds until the listener or a slot looks at its pair again."""
+UNHEARD = 5.0 + 2 * 3.5 + 1.0
+"""Seconds after its last answer in which a slot may still take messages: the silence that it allows, and the answers
+that it waits for meanwhile."""
+
+
+REFUSED_WITHIN = 30.0
+"""Seconds after the last fault in which a send may still fail: it began before."""
+PING_ID = "ping"
 
 
 class Violation(AssertionError):
@@ -32,9 +58,20 @@ class Story:
     message: SimulatedMessage
     copies: list[float] = field(default_factory=list)
     """When its destination accepted it."""
+    said: str = ""
+    """What its sender was told: sent or refused. Empty while the call lasts, or if no sender is simulated."""
+    in_backlog: int = 0
+    """How many copies of it are in the backlog, if a sender is simulated."""
+    was_in_backlog: bool = False
     received: int = 0
+    lock_ended: float | None = None
+    """When its lock ran out, if it has not been locked again since."""
     completed: float | None = None
     dead: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.completed is not None or self.dead is not None
 
 
 class Checker:
@@ -47,6 +84,15 @@ class Checker:
         self.failures = [(fault.at, fault.ends_at, fault.entity) for fault in incident.faults]
         """When something failed that can cause a second copy: its start, its end, its destination (`*` for all)."""
         self.violation: Violation | None = None
+        self._received_by: dict[Slot, int] = {}
+        """What a slot had received when the driver had not answered it for long."""
+        self._renewals_work = incident.only_disturbs("contoso")
+        self._sends_arrive_from = max(
+            (f.ends_at for f in incident.faults if f.side == "contoso" or f.kind in OF_THE_PROCESS), default=0.0
+        )
+        """From when on no fault holds up what a pump sends."""
+        self._on_the_way = incident.latency + incident.jitter + 0.02
+        """Seconds from the sending of a message to its arrival."""
         self.waiting = len(incident.messages)
         """Messages that are neither completed nor dead-lettered."""
         self._rejected_until: dict[str, float] = defaultdict(lambda: -math.inf)
@@ -66,17 +112,30 @@ class Checker:
         self.failures.append((self._now(), self._now(), entity))
 
     def received(self, message_id: str) -> None:
-        self.stories[message_id].received += 1
+        story = self.stories[message_id]
+        story.received += 1
+        story.lock_ended = None
+
+    def lock_ended(self, message_id: str, is_in_hand: bool) -> None:
+        """The lock of a message has run out. A pump that has it in hand renews it, if the secondary lets it."""
+        self.stories[message_id].lock_ended = self._now()
+        if is_in_hand and self._renewals_work:
+            self.fail(f"no renewal: the lock of {message_id} ran out, and the pump had it in hand")
 
     def accepted(self, destination: str, messages: list[Any]) -> None:
         now = self._now()
         for message in messages:
             story = self.stories.get(message.message_id)
+            if story is None and message.message_id == PING_ID and self.incident.mode is Mode.SENDER:
+                continue
             if story is None:
                 self.fail(f"unexpected: {message.message_id!r} arrived at {destination}")
                 return
             if story.message.destination != destination:
                 self.fail(f"unexpected: {message.message_id} arrived at {destination}, not {story.message.destination}")
+            ended = story.lock_ended
+            if ended is not None and now > max(ended + BETWEEN_CHECKS, self._sends_arrive_from) + self._on_the_way:
+                self.fail(f"sent too late: {message.message_id}, {now - ended:.1f} s after its lock ended")
             copies = story.copies
             if copies:
                 self._judge_copy(story, copies[-1], now)
@@ -111,28 +170,128 @@ class Checker:
         if not story.copies:
             self.fail(f"lost: {message_id} was completed before {story.message.destination} accepted it")
         story.completed = self._now()
-        self.waiting -= 1
+        self._left_backlog(story)
 
     def dead_lettered(self, message_id: str, reason: str) -> None:
         story, now = self.stories[message_id], self._now()
         if now > self._rejected_until[story.message.destination]:
             self.fail(f"unexpected: {message_id} was dead-lettered as {reason}")
         story.dead = now
-        self.waiting -= 1
+        self._left_backlog(story)
+
+    # --- what the senders see -------------------------------------------------------------------------------------
+
+    def put_into_backlog(self, message_id: str) -> None:
+        story = self.stories[message_id]
+        story.in_backlog += 1
+        story.was_in_backlog = True
+
+    def sent(self, message_id: str) -> None:
+        """A send has returned: the primary or the backlog has the message."""
+        story = self.stories[message_id]
+        if not story.copies and not story.was_in_backlog:
+            self.fail(f"lost: the send of {message_id} returned, and neither the primary nor the backlog has it")
+        self._said(story, "sent")
+
+    def refused(self, message_id: str) -> None:
+        """A send has raised an error: the application knows that the message may not have arrived."""
+        story = self.stories[message_id]
+        quiet = self.incident.undisturbed_from(story.message)
+        if self._now() > quiet + REFUSED_WITHIN:
+            self.fail(f"the send of {message_id} failed {self._now() - quiet:.0f} s after the last fault")
+        self._said(story, "refused")
+
+    def _said(self, story: Story, what: str) -> None:
+        story.said = what
+        if not story.in_backlog:
+            self.waiting -= 1
+
+    def _left_backlog(self, story: Story) -> None:
+        if self.incident.mode is not Mode.SENDER:
+            self.waiting -= 1
+            return
+        story.in_backlog -= 1
+        if story.said and not story.in_backlog:
+            self.waiting -= 1
+
+    def check_return(self, failed_over: tuple[str, ...], within: float) -> None:
+        """An entity that works returns to its senders with the next ping."""
+        last = max((fault.ends_at for fault in self.incident.faults), default=0.0)
+        if failed_over and self._now() > last + within:
+            self.fail(f"{failed_over[0]} is still failed over, {self._now() - last:.0f} s after the last fault")
 
     # --- what the process says ------------------------------------------------------------------------------------
 
-    def turned(self, counters: Any) -> None:
-        if counters.in_hand > self.incident.window:
-            self.fail(f"{counters.in_hand} messages in hand, and the window is {self.incident.window}")
-        if counters.received != counters.forwarded + counters.dead_lettered + counters.left + counters.in_hand:
-            self.fail(f"the account does not balance: {counters}")
+    def turned(self, pump: Pump, outcomes: int) -> None:
+        """A pump has turned; it has recorded so many outcomes."""
+        in_hand = received = ended = 0
+        for queue in pump.queues.values():  # and not `pump.counters`: this is called most, and the sum of all is slow
+            counters = queue.counters
+            in_hand += counters.in_hand
+            received += counters.received
+            ended += counters.forwarded + counters.dead_lettered + counters.left
+        window = self.incident.window
+        # Credit that is taken back from one queue for another may have been used already.
+        if in_hand > (window if self.incident.queues == 1 else window + window // 2):
+            self.fail(f"{in_hand} messages in hand, and the window is {window}")
+        if received != ended + in_hand:
+            self.fail(f"the account does not balance: {pump.counters}")
+        if outcomes != ended:
+            self.fail(f"{outcomes} outcomes are on record, and the counters are {pump.counters}")
+
+    def jobs_running(self, count: int) -> None:
+        if count > self.incident.slots:
+            self.fail(f"{count} jobs run, and there is room for {self.incident.slots} slots")
+
+    def reported(self, slot: Slot, silence: float) -> None:
+        """A slot has turned, and has heard nothing of the driver for so many seconds."""
+        if silence > UNHEARD - 1.0:
+            received = slot._pump.counters.received
+            if received > self._received_by.setdefault(slot, received) and silence > UNHEARD:
+                self.fail(f"on no record: a slot took messages {silence:.1f} s after the driver last answered it")
+
+    def job_ended(self, result: JobResult) -> None:
+        for report in result.reports:
+            for queue in report.queues:
+                counters, finished = queue.counters, report.finished
+                if finished and counters.without_outcome:
+                    self.fail(f"the account does not balance: a slot has finished with {counters}")
+
+    def check_totals(self, control: SlotControl) -> None:
+        """The totals of the driver: no count has gone down, and they balance."""
+        for found in control.queue_totals().values():
+            self.check_balance(found.totals)
+
+    def check_balance(self, totals: Totals) -> None:
+        ended = totals.forwarded + totals.dead_lettered + totals.left + totals.in_hand + totals.unaccounted
+        if totals.received != ended:
+            self.fail(f"the account does not balance: {totals}")
+
+    def proven_empty(self, queue: str, before: set[str]) -> None:
+        """A drain calls a queue empty. `before` are the messages that were in it when the drain began to look."""
+        left = [name for name in sorted(before) if not self.stories[name].has_ended]
+        if left:
+            self.fail(f"not empty: a drain says that {queue} is empty, and {left[0]} is in it")
+
+    def check_pair(self, pair: Pair) -> None:
+        """The five-second rule: a side that did not end by itself is faulted five seconds after the other (C1)."""
+        for side, partner in (pair.sides, pair.sides[::-1]):
+            if isinstance(side.reason, PartnerEnded):
+                took = side.since - partner.since
+                if not GRACE <= took <= GRACE + NOTICED:
+                    self.fail(f"five-second rule: {side.name} was faulted {took:.2f} s after {partner.name}")
 
     # --- deadlines ------------------------------------------------------------------------------------------------
 
     def patience(self) -> float:
         """Seconds within which a message arrives once nothing disturbs it: a pause, a lock, and time to work."""
         incident = self.incident
+        if not incident.faults:
+            return UNDISTURBED
+        if incident.mode is not Mode.PUMP:
+            # A delivery that is lost on a connection that is alive leaves a doorbell deaf until its poll is over.
+            is_deaf = any(fault.operation == "receive" and "lose" in fault.how for fault in incident.faults)
+            return LONGEST_PAUSE + 3 * incident.lock + 30.0 + (incident.long_poll if is_deaf else 0.0)
         longest = max((min(fault.lasts, 60.0) for fault in incident.faults), default=0.0)
         pause = min(LONGEST_PAUSE, 45.0 + 2 * longest)
         if any(fault.how in ("lose-reply", "hang") for fault in incident.faults):
@@ -161,7 +320,10 @@ class Checker:
                 continue  # a fault that never ends holds it up
             if story.dead is not None and story.completed is None:
                 continue
-            if not story.copies:
+            if self.incident.mode is Mode.SENDER and (story.said == "refused" or not story.was_in_backlog):
+                if not story.said:
+                    self.fail(f"stuck: the send of {message.id} to {message.destination} has not returned")
+            elif not story.copies:
                 self.fail(f"stuck: {message.id} for {message.destination} has not arrived, received {story.received}×")
             elif story.completed is None:
                 self.fail(f"stuck: {message.id} for {message.destination} arrived, and is not completed")

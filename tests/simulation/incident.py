@@ -7,10 +7,25 @@ and the shrinker can leave parts of it out.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from syphon.transfer import PumpOptions
+
 from .network import GIVE_UP_AFTER
+
+
+class Mode(StrEnum):
+    """What is under test."""
+
+    PUMP = "pump"
+    """One pump after another."""
+    WORKER = "worker"
+    """A whole worker: listener, doorbells, dispatcher, control, and slots on a simulated Spark."""
+    DRAIN = "drain"
+    """Drains, one after another, until one has proven that the backlog is empty."""
+    SENDER = "sender"
+    """Senders with failover, and a worker that brings back what they left in the backlog."""
 
 
 class Kind(StrEnum):
@@ -36,9 +51,26 @@ class Kind(StrEnum):
     # the process
     CRASH = "crash"
     PAUSE = "the process stands still"
+    # Spark, the control protocol and the worker
+    SLOT_KILLED = "a slot is killed"
+    SLOT_LOST = "a slot is taken for lost and goes on"
+    JOB_GIVEN_UP = "Spark gives up its jobs"
+    SPARK_FULL = "Spark has no place"
+    ROWS_LATE = "rows come late"
+    REPORTS_LOST = "reports are lost"
+    ANSWERS_LOST = "orders are lost"
+    REPORTS_LATE = "reports are late"
+    STOPPED = "the worker is stopped and starts again"
+    KEY_REFUSED = "the key is refused"
 
 
 EVERYTHING = "*"
+OF_THE_PROCESS = (Kind.CRASH, Kind.PAUSE)
+OF_SPARK = (Kind.SLOT_KILLED, Kind.SLOT_LOST, Kind.JOB_GIVEN_UP, Kind.SPARK_FULL, Kind.ROWS_LATE, Kind.STOPPED)
+OF_CONTROL = (Kind.REPORTS_LOST, Kind.ANSWERS_LOST, Kind.REPORTS_LATE)
+OF_THE_WORKER = (*OF_SPARK, *OF_CONTROL, Kind.KEY_REFUSED)
+"""Faults that a pump alone does not have."""
+OF_THE_PUMP = tuple(kind for kind in Kind if kind not in OF_THE_WORKER)
 
 
 @dataclass(frozen=True)
@@ -81,6 +113,8 @@ class SimulatedMessage:
     at: float
     size: int = 20
     session: str | None = None
+    queue: int = 0
+    """The number of its backlog queue."""
 
     @property
     def id(self) -> str:
@@ -95,6 +129,12 @@ class Incident:
     destinations: tuple[str, ...]
     messages: tuple[SimulatedMessage, ...]
     faults: tuple[SimulatedFault, ...] = ()
+    mode: Mode = Mode.PUMP
+    queues: int = 1
+    slots: int = 2
+    """How many slots Spark runs at once."""
+    task_failures: int = 4
+    """After so many failed attempts of a task Spark gives up its job: 1 in local mode, 4 on a cluster."""
     lock: float = 10.0
     window: int = 200
     latency: float = 0.005
@@ -103,6 +143,8 @@ class Incident:
     max_links: int = 200
     lease: float | None = None
     linger: float = 0.0
+    long_poll: float = 120.0
+    """Seconds that one receive of a doorbell waits."""
     drift: float = 1.0
     """How fast the process's clock runs."""
     broker_ahead: float = 0.0
@@ -124,9 +166,14 @@ class Incident:
                 last = max(last, fault.ends_at)
         return last
 
+    def only_disturbs(self, side: str) -> bool:
+        """Whether all its faults are those of one namespace, or of the way to it."""
+        return all(fault.side == side and fault.kind not in OF_THE_PROCESS for fault in self.faults)
+
     def describe(self) -> list[str]:
         lines = [
-            f"seed {self.seed}: {len(self.messages)} messages for {len(self.destinations)} destinations, "
+            f"seed {self.seed}: {self.mode.value}, {len(self.messages)} messages in {self.queues} queues "
+            f"for {len(self.destinations)} destinations, slots {self.slots}, task failures {self.task_failures}, "
             f"lock {self.lock:g} s, window {self.window}, latency {self.latency * 1000:.0f} ms, "
             f"lease {self.lease}, drift {self.drift:g}, brokers ahead {self.broker_ahead:g} s"
         ]
@@ -178,8 +225,17 @@ LATENCIES = (0.001, 0.005, 0.02, 0.1)
 
 
 def generate(seed: int) -> Incident:
-    """The incident of a seed."""
+    """The incident of a seed: of a single pump, or of a whole worker."""
     rng = random.Random(seed)
+    chosen = rng.random()
+    if chosen < 0.4:
+        return _of_a_worker(seed, rng)
+    if chosen < 0.8:
+        return _of_a_pump(seed, rng)
+    return _of_a_drain(seed, rng) if chosen < 0.92 else _of_senders(seed, rng)
+
+
+def _of_a_pump(seed: int, rng: random.Random) -> Incident:
     destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3, 5, 8))))
     count = rng.choice((50, 100, 150, 200, 200, 300, 400))
     span = rng.choice((0.0, 0.0, 1.0, 10.0))
@@ -194,34 +250,102 @@ def generate(seed: int) -> Incident:
         )
         for number in range(count)
     )
-    faults = tuple(_fault(rng, destinations, messages) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3))))
+    kinds = OF_THE_PUMP + (Kind.BROKER,) * 6
+    faults = tuple(_fault(rng, kinds, destinations, messages) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3))))
+    if is_starved := rng.random() < 0.04:
+        faults = _no_way_on_and_no_renewal(rng)
     return Incident(
         seed,
         destinations,
         messages,
         faults,
-        lock=rng.choice((5.0, 10.0, 20.0)),
+        lock=(lock := rng.choice((5.0, 10.0, 20.0))),
         window=rng.choice((20, 100, 400)),
         latency=rng.choice(LATENCIES),
         jitter=rng.choice((0.0, 0.0, 0.01, 0.1)),
         splits=rng.choice((0.0, 0.0, 0.3)),
-        max_links=rng.choice((200, 200, 2)),
+        max_links=1 if is_starved else rng.choice((200, 200, 2)),
         lease=rng.choice((None, None, 30.0, 60.0)),
         linger=rng.choice((0.0, 30.0, 30.0)),
         drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
-        broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
+        # A broker that is ahead promises longer locks than it keeps: the pump's margin allows for a tenth of a lock.
+        broker_ahead=rng.choice((0.0, 0.0, 0.1 * lock, -3.0)),
         detects_duplicates=frozenset(path for path in destinations if rng.random() < 0.1),
     )
 
 
-def _fault(rng: random.Random, destinations: tuple[str, ...], messages: tuple[SimulatedMessage, ...]) -> SimulatedFault:
-    kind = rng.choice(tuple(Kind) + (Kind.BROKER,) * 6)
+def _no_way_on_and_no_renewal(rng: random.Random) -> tuple[SimulatedFault, ...]:
+    """Messages wait in hand for a primary that stands still, and meanwhile their locks cannot be renewed."""
+    at, lasts = 0.2 * rng.random() + 0.1, 6 + 15 * rng.random()
+    how = rng.choice(("hang", "error com.microsoft:message-lock-lost"))
+    return (
+        SimulatedFault(Kind.STALL, at, lasts, "contoso", how=rng.choice(("up", "down", "both"))),
+        SimulatedFault(Kind.BROKER, 0.0, at + lasts + 5 * rng.random(), "contoso-dr", how=how, operation="manage"),
+    )
+
+
+def _of_a_worker(seed: int, rng: random.Random) -> Incident:
+    """Fewer messages at once, and some that come late: a lone message must ring, whatever happened before."""
+    destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3))))
+    queues = rng.choice((1, 1, 2, 4))
+    count = rng.choice((20, 50, 100, 150))
+    span = rng.choice((0.0, 1.0, 10.0, 40.0))
+    messages = tuple(
+        SimulatedMessage(number, rng.choice(destinations), span * rng.random(), queue=rng.randrange(queues))
+        for number in range(count)
+    )
+    messages += tuple(
+        SimulatedMessage(count + number, rng.choice(destinations), 60 * rng.random(), queue=rng.randrange(queues))
+        for number in range(rng.choice((0, 1, 3)))
+    )
+    kinds = OF_THE_WORKER * 2 + OF_THE_PUMP + (Kind.BROKER,) * 6
+    faults = tuple(_fault(rng, kinds, destinations, messages) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3))))
+    return Incident(
+        seed,
+        destinations,
+        messages,
+        faults,
+        mode=Mode.WORKER,
+        queues=queues,
+        slots=rng.choice((1, 2, 4)),
+        task_failures=rng.choice((1, 4)),
+        lock=60.0,
+        window=rng.choice((20, 100, 400)),
+        latency=rng.choice(LATENCIES),
+        jitter=rng.choice((0.0, 0.0, 0.01, 0.1)),
+        lease=rng.choice((None, 15.0, 30.0)),
+        drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
+        broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
+    )
+
+
+def _of_a_drain(seed: int, rng: random.Random) -> Incident:
+    """A worker's incident, with a drain in its place. Its slots have the usual window."""
+    return replace(_of_a_worker(seed, rng), mode=Mode.DRAIN, window=PumpOptions().window)
+
+
+def _of_senders(seed: int, rng: random.Random) -> Incident:
+    """A worker's incident whose messages are sent, most of them while the primary is away."""
+    incident = _of_a_worker(seed, rng)
+    messages = tuple(replace(message, at=60 * rng.random()) for message in incident.messages[:60])
+    kinds = tuple(kind for kind in (*OF_THE_PUMP, *OF_THE_WORKER) if kind is not Kind.KEY_REFUSED)
+    faults = tuple(_fault(rng, kinds, incident.destinations, messages) for _ in range(rng.choice((0, 1, 1))))
+    away = SimulatedFault(
+        Kind.OUTAGE, 20 * rng.random(), 10 + 50 * rng.random(), "contoso", how=rng.choice(("refuse", "drop", "hang"))
+    )
+    return replace(incident, mode=Mode.SENDER, messages=messages, faults=(away, *faults))
+
+
+def _fault(
+    rng: random.Random, kinds: tuple[Kind, ...], destinations: tuple[str, ...], messages: tuple[SimulatedMessage, ...]
+) -> SimulatedFault:
+    kind = rng.choice(kinds)
     at = rng.choice((0.0, 0.5 * rng.random(), 3 * rng.random(), 12 * rng.random()))
     lasts = rng.choice((0.2, 1.0, 5.0, 15.0)) * (0.5 + rng.random())
     side, entity = rng.choice(SIDES), rng.choice(destinations)
     if kind is Kind.CUT:
         return SimulatedFault(kind, at, 0.0, side)
-    if kind is Kind.CRASH:
+    if kind in (Kind.CRASH, Kind.SLOT_KILLED):
         is_silent = rng.random() < 0.5
         # The broker goes on to deliver to a process whose machine has vanished, until it gives up the connection.
         return SimulatedFault(kind, at, GIVE_UP_AFTER if is_silent else 0.0, side, how="silently" if is_silent else "")
@@ -248,4 +372,6 @@ def _fault(rng: random.Random, destinations: tuple[str, ...], messages: tuple[Si
     if kind is Kind.POISON:
         poison, lasts = rng.choice(messages), float("inf") if rng.random() < 0.5 else lasts
         return SimulatedFault(kind, 0.0, lasts, "contoso", poison.destination, number=poison.number)
+    if kind in (Kind.JOB_GIVEN_UP, Kind.STOPPED, Kind.SLOT_LOST):
+        return SimulatedFault(kind, at)
     return SimulatedFault(kind, at, min(lasts, 8.0) if kind is Kind.PAUSE else lasts, side)

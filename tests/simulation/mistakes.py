@@ -8,30 +8,65 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+import syphon.bus.pair
+import syphon.bus.wire
+import syphon.spark.reporter
+import syphon.spark.totals
+import syphon.transfer.destination
 from syphon.bus import LinkState, Namespace, RawSender, Sent
 from syphon.bus.frame_socket import FrameSocket
 from syphon.model import Result, SyphonError
+from syphon.sender.entities import PrimaryEntity
+from syphon.sender.send_flow import SendFlow
+from syphon.spark.slot_control import SlotControl
+from syphon.spark.totals import QueueAttempt, Totals
+from syphon.transfer import Doorbell, Listener
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import Breaker, State
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
+from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.suspicion import Suspicion, Trials, Verdict
 from syphon.transfer.unsettled import Unsettled
 from syphon.transfer.window import Demand, SharedWindow
+from syphon.worker.backoffs import Backoffs
+from syphon.worker.dispatcher import Dispatcher
+from syphon.worker.message_counts import EmptinessCheck, PeekCount
+from syphon.worker.queue_drain import DrainState, QueueDrain
+from syphon.worker.slot_budget import SlotBudget
+
+from .incident import Mode
 
 Mistake = Callable[[], AbstractContextManager[None]]
-MISTAKES: dict[str, Mistake] = {}
 
 
-def mistake(make: Callable[[], Iterator[None]]) -> Mistake:
-    """Registers a mistake under its name."""
-    made = contextmanager(make)
-    MISTAKES[make.__name__.replace("_", " ")] = made
-    return made
+class Known(NamedTuple):
+    """A mistake, and the incidents that must find it."""
+
+    make: Mistake
+    mode: Mode
+    first: int
+    """The seed of the first incident. It is not 0 for mistakes that few incidents show: the test should be quick."""
+
+
+MISTAKES: dict[str, Known] = {}
+
+
+def mistake_in(mode: Mode, first: int = 0) -> Callable[[Callable[[], Iterator[None]]], Mistake]:
+    def register(make: Callable[[], Iterator[None]]) -> Mistake:
+        """Registers a mistake under its name."""
+        made = contextmanager(make)
+        MISTAKES[make.__name__.replace("_", " ")] = Known(made, mode, first)
+        return made
+
+    return register
+
+
+mistake = mistake_in(Mode.PUMP)
 
 
 @contextmanager
@@ -235,4 +270,179 @@ def drops_the_first_part_of_a_frame_that_arrives_in_two() -> Iterator[None]:
         self._rest = b""
 
     with replaced(FrameSocket, "_split", split):
+        yield
+
+
+@mistake
+def renews_no_lock() -> Iterator[None]:
+    def keep(self: LockKeeper, *arguments: Any) -> None:
+        self._look_at_link()
+
+    with replaced(LockKeeper, "keep", keep):
+        yield
+
+
+@mistake_in(Mode.PUMP, first=700)
+def sends_messages_whose_lock_has_ended() -> Iterator[None]:
+    original = QueueTransfer.check_locks
+
+    def check_locks(self: QueueTransfer, *arguments: Any) -> None:
+        original(self, *arguments)
+        self.locked_before = -math.inf
+
+    with replaced(QueueTransfer, "check_locks", check_locks):
+        yield
+
+
+@mistake
+def waits_without_end_for_an_answer() -> Iterator[None]:
+    with (
+        replaced(syphon.bus.wire, "SILENCE", math.inf),
+        replaced(syphon.bus.wire, "LATEST_ANSWER", math.inf),
+        replaced(syphon.transfer.destination, "ANSWER_WITHIN", math.inf),
+    ):
+        yield
+
+
+# --- the worker -------------------------------------------------------------------------------------------------------
+
+mistake_of_the_worker = mistake_in(Mode.WORKER)
+
+
+@mistake_of_the_worker
+def takes_six_seconds_for_five() -> Iterator[None]:
+    with replaced(syphon.bus.pair, "GRACE", 6.0):
+        yield
+
+
+@mistake_in(Mode.WORKER, first=280)
+def takes_a_lost_report_for_the_last_one() -> Iterator[None]:
+    def ended(attempt: QueueAttempt) -> Totals:
+        return Totals(**{name: getattr(attempt.queue.counters, name) for name in attempt.queue.counters.__slots__})
+
+    with replaced(syphon.spark.totals, "_ended", ended):
+        yield
+
+
+@mistake_of_the_worker
+def goes_on_without_its_driver() -> Iterator[None]:
+    with replaced(syphon.spark.reporter, "SILENCE", math.inf):
+        yield
+
+
+@mistake_of_the_worker
+def never_listens_again_after_a_service() -> Iterator[None]:
+    with replaced(Listener, "arm", lambda *_, **__: None):
+        yield
+
+
+@mistake_of_the_worker
+def stays_silent_after_the_primary_was_away() -> Iterator[None]:
+    original = Doorbell.hold
+
+    def hold(self: Doorbell) -> None:
+        original(self)
+        self.silence()
+
+    with replaced(Doorbell, "hold", hold):
+        yield
+
+
+@mistake_of_the_worker
+def keeps_the_message_that_rang() -> Iterator[None]:
+    with replaced(Doorbell, "_release", lambda *_: None):
+        yield
+
+
+@mistake_of_the_worker
+def gives_a_slot_back_twice() -> Iterator[None]:
+    original = SlotBudget.give_back
+
+    def give_back(self: SlotBudget, *pair: Any) -> None:
+        original(self, *pair)
+        original(self, *pair)
+
+    with replaced(SlotBudget, "give_back", give_back):
+        yield
+
+
+@mistake_of_the_worker
+def forgets_a_queue_whose_slot_failed() -> Iterator[None]:
+    with replaced(Dispatcher, "_fail", lambda *_: None):
+        yield
+
+
+@mistake_of_the_worker
+def never_ends_a_back_off() -> Iterator[None]:
+    with replaced(Backoffs, "can_move", lambda self, path: path not in self._until):
+        yield
+
+
+@mistake_in(Mode.WORKER, first=440)
+def hands_a_queue_to_no_slot_after_a_lost_order() -> Iterator[None]:
+    original = SlotControl.order_for
+    handed = set[tuple[str, str, int]]()
+
+    def order_for(self: SlotControl, report: Any) -> Any:
+        """Says each order once: an answer that is lost is not said again."""
+        order = original(self, report)
+        new = tuple(each for each in order.queues if (report.job, each.queue, each.number) not in handed)
+        handed.update((report.job, each.queue, each.number) for each in new)
+        return order.model_copy(update={"queues": new})
+
+    with replaced(SlotControl, "order_for", order_for):
+        yield
+
+
+# --- the drain --------------------------------------------------------------------------------------------------------
+
+
+@mistake_in(Mode.DRAIN)
+def takes_a_failed_peek_for_an_empty_queue() -> Iterator[None]:
+    original = EmptinessCheck.count
+
+    def count(self: EmptinessCheck, *arguments: Any) -> PeekCount:
+        try:
+            return original(self, *arguments)
+        except SyphonError:
+            return PeekCount(0, 0)
+
+    with replaced(EmptinessCheck, "count", count):
+        yield
+
+
+@mistake_in(Mode.DRAIN)
+def takes_a_quiet_queue_for_an_empty_one() -> Iterator[None]:
+    original = QueueDrain.look
+
+    def look(self: QueueDrain, emptiness: EmptinessCheck) -> None:
+        if self.tries:
+            self.end(DrainState.EMPTY)
+        else:
+            original(self, emptiness)
+
+    with replaced(QueueDrain, "look", look):
+        yield
+
+
+# --- the senders ------------------------------------------------------------------------------------------------------
+
+
+@mistake_in(Mode.SENDER)
+def says_sent_and_puts_nothing_into_the_backlog() -> Iterator[None]:
+    def send(*_: Any) -> Iterator[None]:
+        yield from ()
+
+    with replaced(SendFlow, "_send_to_backlog", send):
+        yield
+
+
+@mistake_in(Mode.SENDER)
+def stays_failed_over_although_a_ping_arrived() -> Iterator[None]:
+    original = PrimaryEntity.pinged
+
+    def pinged(self: PrimaryEntity, error: Exception | None, *times: float) -> Iterator[Any]:
+        return original(self, error or OSError("taken for failed"), *times)
+
+    with replaced(PrimaryEntity, "pinged", pinged):
         yield

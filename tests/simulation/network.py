@@ -204,12 +204,12 @@ def _ignore() -> None:
 class ClientSocket:
     """The syphon's end of a connection: a non-blocking socket."""
 
-    __slots__ = ("_ended", "_in", "_link", "_reset", "on_news")
+    __slots__ = ("_ended", "_in", "_is_forgotten", "_link", "_reset", "on_news")
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._in: list[bytes] = []
-        self._ended = self._reset = False
+        self._ended = self._reset = self._is_forgotten = False
         self.on_news: Callable[[], None] = _ignore
         """Called when the socket can be read, or written again."""
         link.down.deliver = self._deliver
@@ -228,7 +228,9 @@ class ClientSocket:
         self.on_news()
 
     def forget(self) -> None:
+        """Its process is dead: nothing is read or written any more."""
         self.on_news = _ignore
+        self._is_forgotten = True
 
     def recv(self, size: int, /) -> bytes:
         waiting = self._in
@@ -253,7 +255,7 @@ class ClientSocket:
             self._link.up.on_room = self._has_room
             raise BlockingIOError
         piece = bytes(data[:room])
-        if self._link.is_open:
+        if self._link.is_open and not self._is_forgotten:
             self._link.up.write(piece)
         return len(piece)
 
@@ -266,7 +268,8 @@ class ClientSocket:
 
     def close(self) -> None:
         self.on_news = _ignore
-        self._link.closed_by_client()
+        if not self._is_forgotten:
+            self._link.closed_by_client()
 
 
 class ServerTransport:

@@ -55,6 +55,16 @@ REGRESSIONS = {
         (SimulatedFault(Kind.CUT_ON_SEND, 0.0, 20.0, "contoso", "cursed"),),
         linger=30.0,
     ),
+    # A window full of completions whose answers were lost stopped the queue for two minutes.
+    "answers to a window of completions that are lost": Incident(
+        7,
+        ("orders",),
+        _messages(60, "orders"),
+        (SimulatedFault(Kind.BROKER, 0.0, 2.0, "contoso-dr", how="lose-reply", operation="settle"),),
+        lock=60.0,
+        window=20,
+        latency=0.02,
+    ),
     "links that cut the connection when they are attached": Incident(
         6,
         ("orders", "cursed"),

@@ -9,9 +9,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from .checker import Violation
-from .incident import Incident, generate
+from .incident import Incident, Mode, generate
 from .shrink import shrink
 from .world import World
 
@@ -27,8 +28,25 @@ class Summary:
     copies: int = 0
     virtual_seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    modes: Counter[str] = field(default_factory=Counter)
     failed: dict[int, str] = field(default_factory=dict)
     """The seeds of the incidents that broke a promise, and which one."""
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Summary:
+        """A summary from the values of its fields, as JSON has them."""
+        counted = {name: Counter(values[name]) for name in ("faults", "modes")}
+        failed = {int(seed): violation for seed, violation in values["failed"].items()}
+        return cls(**{**values, **counted, "failed": failed})
+
+    def add(self, other: Summary) -> None:
+        self.runs += other.runs
+        self.messages += other.messages
+        self.copies += other.copies
+        self.virtual_seconds += other.virtual_seconds
+        self.faults.update(other.faults)
+        self.modes.update(other.modes)
+        self.failed.update(other.failed)
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} × {kind}" for kind, count in self.faults.most_common())
@@ -67,17 +85,26 @@ def _run(incident: Incident, trace: Callable[[str], None] | None = None) -> tupl
     return world, None
 
 
-def run_many(first: int, runs: int | None, seconds: float | None = None, most_failures: int = 1) -> Summary:
-    """Runs the incidents of consecutive seeds, until there were so many, the time is over, or enough have failed."""
+def run_many(
+    first: int, runs: int | None, seconds: float | None = None, most_failures: int = 1, mode: Mode | None = None
+) -> Summary:
+    """Runs the incidents of consecutive seeds, until there were so many, the time is over, or enough have failed.
+
+    With a mode, only the incidents of this mode are run.
+    """
     summary, began, seed = Summary(), time.monotonic(), first
     with quietly():
         while (runs is None or summary.runs < runs) and (seconds is None or time.monotonic() - began < seconds):
             incident = generate(seed)
+            if mode is not None and incident.mode is not mode:
+                seed += 1
+                continue
             world, violation = _run(incident)
             summary.runs += 1
             summary.messages += len(incident.messages)
             summary.copies += sum(len(story.copies) for story in world.checker.stories.values())
             summary.virtual_seconds += world.time.now
+            summary.modes[incident.mode.value] += 1
             summary.faults.update(fault.kind.value for fault in incident.faults)
             if violation is not None:
                 summary.failed[seed] = violation

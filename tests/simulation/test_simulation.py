@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.simulation import results
 from tests.simulation.checker import Checker
-from tests.simulation.incident import Incident, Kind, SimulatedFault, SimulatedMessage, generate
+from tests.simulation.incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage, generate
 from tests.simulation.mistakes import MISTAKES
 from tests.simulation.regressions import REGRESSIONS
 from tests.simulation.run import explain, quietly, run_many, violation_of
@@ -29,8 +32,9 @@ def test_an_incident_that_once_failed_breaks_no_promise_any_more(name: str) -> N
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_deliberate_mistake_is_found_within_2000_runs(name: str) -> None:
-    with MISTAKES[name]():
-        assert run_many(0, 2000).failed
+    known = MISTAKES[name]
+    with known.make():
+        assert run_many(known.first, 2000, mode=known.mode).failed
 
 
 def test_messages_for_others_arrive_at_most_three_times_beside_a_destination_that_cuts_the_connection() -> None:  # S3
@@ -42,7 +46,14 @@ def test_messages_for_others_arrive_at_most_three_times_beside_a_destination_tha
     assert max(story.copies[0] for story in others) < 15.0
 
 
-@pytest.mark.parametrize("seed", [0, 10, 143])
+def test_lost_answers_to_completions_stop_a_queue_for_half_a_minute_at_most() -> None:  # S6
+    world = World(REGRESSIONS["answers to a window of completions that are lost"])
+    with quietly():
+        world.run()
+    assert max(story.copies[0] for story in world.checker.stories.values()) < 30.0
+
+
+@pytest.mark.parametrize("seed", [0, 3, 10, 143])
 def test_an_incident_always_runs_in_the_same_way(seed: int) -> None:
     first: list[str] = []
     second: list[str] = []
@@ -54,8 +65,8 @@ def test_an_incident_always_runs_in_the_same_way(seed: int) -> None:
 
 
 def test_a_failed_incident_is_shrunk_and_explained() -> None:
-    with MISTAKES["takes an unknown outcome for accepted"]():
-        (seed,) = run_many(0, 100).failed
+    with MISTAKES["takes an unknown outcome for accepted"].make():
+        (seed,) = run_many(0, 100, mode=Mode.PUMP).failed
         lines = list(explain(seed))
     assert lines[0].startswith(f"seed {seed} breaks a promise: lost:")
     assert lines[-1].startswith("→ lost:")
@@ -67,6 +78,17 @@ def test_the_shrinker_leaves_out_what_is_not_needed() -> None:
     small = shrink(incident, lambda smaller: culprit in smaller.messages, tries=500)
     assert len(small.messages) <= 8
     assert small.faults == ()
+
+
+def test_a_recorded_run_goes_on_where_its_file_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "CHUNK", 3)
+    file = tmp_path / "results.jsonl"
+    assert results.run_recorded(file, 0, 3, 1, None).runs == 3
+    assert results.run_recorded(file, 0, 6, 1, None).runs == 3
+    assert results.run_recorded(file, 0, 6, 1, None).runs == 0
+    total = results.total(results.read(file))
+    assert (total.runs, total.modes.total(), total.failed) == (6, 6, {})
+    assert "| **all** | **6** |" in list(results.table(total))
 
 
 # --- the checker itself -----------------------------------------------------------------------------------------------

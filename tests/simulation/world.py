@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.backlog import to_backlog
@@ -26,20 +26,43 @@ from syphon.emulator.broker import (
     QueueDescription,
     Tier,
 )
-from syphon.model import SyphonError
-from syphon.transfer import PumpOptions
 
 from .checker import Checker, Violation
-from .incident import EVERYTHING, Incident, Kind, SimulatedFault, SimulatedMessage
+from .connections import KEY, KEY_NAME
+from .control import LATENCY, ControlConditions
+from .drain_runner import DrainRunner
+from .incident import EVERYTHING, OF_CONTROL, OF_SPARK, Incident, Kind, Mode, SimulatedFault, SimulatedMessage
 from .network import Conditions, Network
-from .process import KEY, KEY_NAME, PumpProcess
+from .pump_runner import PumpRunner
 from .scheduler import BrokerClock, ProcessClock, VirtualTime
+from .sender_runner import SenderRunner
+from .worker_runner import SimulatedWorker, WorkerRunner
 
-BACKLOG = "contoso/backlog-0"
 PRIMARY, SECONDARY = "contoso", "contoso-dr"
-RESTART = 1.0
-"""Seconds between two looks for messages: a ring, or the restart of a process that has crashed."""
-QUIET = 3.0
+
+
+class Runner(Protocol):
+    """What is under test: it is started, struck by faults, and started again."""
+
+    def start(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def crash(self, silently: bool) -> None: ...
+
+    def stand_still(self, seconds: float) -> None: ...
+
+    def strike(self, fault: SimulatedFault) -> None: ...
+
+    def is_in_hand(self, lock_token: bytes) -> bool: ...
+
+
+RUNNERS: dict[Mode, Callable[[World], Runner]] = {
+    Mode.PUMP: PumpRunner,
+    Mode.WORKER: WorkerRunner,
+    Mode.DRAIN: DrainRunner,
+    Mode.SENDER: SenderRunner,
+}
 
 
 class Site:
@@ -65,7 +88,8 @@ class Site:
 
     def _gone(self, connection: AmqpConnection) -> None:
         del self.connections[connection]
-        self._world.checker.failure()
+        if not connection._peer_closed:
+            self._world.checker.failure()
 
     def _on_outage(self, outage: Outage | None) -> None:
         self.network.refuses = outage is Outage.REFUSE
@@ -86,10 +110,11 @@ class World:
         self.network = Network(self.time, self.rng)
         self.checker = Checker(incident, self.time.time)
         self.trace = trace
-        self.starts = 0
-        self._clock = ProcessClock(self.time, incident.drift)
-        self._process: PumpProcess | None = None
-        self._known: list[tuple[float, Any]] = []
+        self.queues = tuple(f"contoso/backlog-{number}" for number in range(incident.queues))
+        self.clock = ProcessClock(self.time, incident.drift)
+        self.control = ControlConditions()
+        self.runner: Runner = RUNNERS[incident.mode](self)
+        self._put_into: dict[str, set[str]] = {path: set() for path in self.queues}
 
     def run(self) -> None:
         """Runs the incident to its end. Raises `Violation` if a promise is broken."""
@@ -101,43 +126,86 @@ class World:
             arrivals: dict[float, list[SimulatedMessage]] = {}
             for message in self.incident.messages:
                 arrivals.setdefault(message.at, []).append(message)
-            for at, messages in arrivals.items():
-                self.time.call_at(at, self._put, messages)
-            self.time.call_at(0.0, self._look)
-            self.time.run(self.checker.end_of_run(), self.checker.is_over)
+            if self.incident.mode is not Mode.SENDER:
+                for at, messages in arrivals.items():
+                    self.time.call_at(at, self._put, messages)
+            self.runner.start()
+            try:
+                self.time.run(self.checker.end_of_run(), self.checker.is_over)
+            finally:
+                self.runner.end()
             self.checker.check_end()
 
     # --- the brokers ---------------------------------------------------------------------------------------------
 
     def _create_entities(self) -> None:
         lock = round(self.incident.lock * 1000)
-        self.backlog = self._create(
-            SECONDARY,
-            QueueDescription(BACKLOG, lock, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True),
-        )
-        queue, checker = self.backlog.main, self.checker
+        self.backlog = [
+            self._create(
+                SECONDARY,
+                QueueDescription(path, lock, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True),
+            )
+            for path in self.queues
+        ]
+        for entity in self.backlog:
+            self._watch(entity.main)
+            if self.incident.mode is Mode.SENDER:
+                self._watch_senders(entity)
+        for path in self.incident.destinations:
+            self._create_destination(path)
 
+    def _watch(self, queue: Any) -> None:
+        """Tells the checker what happens to the messages of a backlog queue."""
+        checker = self.checker
         complete, lock_message, dead_letter = queue.complete, queue._lock, queue._dead_letter
 
         def completed(token: bytes) -> None:
             message = queue._locks.get(token)
             complete(token)
-            self._note("completed", message.message_id)
+            self.note("completed", message.message_id)
             checker.completed(message.message_id)
 
         def locked(message: BrokeredMessage) -> None:
             checker.received(str(message.message_id))
-            self._note("received", message.message_id)
+            self.note("received", message.message_id)
             lock_message(message)
 
         def dead_lettered(message: BrokeredMessage, properties: dict[str, Any]) -> None:
-            self._note("dead-lettered", (message.message_id, properties))
+            self.note("dead-lettered", (message.message_id, properties))
             dead_letter(message, properties)
             checker.dead_lettered(str(message.message_id), str(properties.get("DeadLetterReason")))
 
+        end_locks, unlock = queue._end_locks, queue._unlock
+
+        def locks_ended(now: int) -> None:
+            queue._unlock = lock_ended
+            end_locks(now)
+            queue._unlock = unlock
+
+        def lock_ended(message: BrokeredMessage, failed: bool) -> None:
+            is_in_hand = self.runner.is_in_hand(message.lock_token or b"")
+            unlock(message, failed)
+            self.note("lock ended", message.message_id)
+            checker.lock_ended(str(message.message_id), is_in_hand)
+
         queue.complete, queue._lock, queue._dead_letter = completed, locked, dead_lettered
-        for path in self.incident.destinations:
-            self._create_destination(path)
+        queue._end_locks = locks_ended
+
+    def _watch_senders(self, entity: Any) -> None:
+        """Tells the checker what senders put into a backlog queue."""
+        submit = entity.submit
+
+        def submitted(messages: list[BrokeredMessage]) -> None:
+            submit(messages)
+            for message in messages:
+                self.note("put into the backlog", message.message_id)
+                self.checker.put_into_backlog(str(message.message_id))
+
+        entity.submit = submitted
+
+    def queues_with_messages(self) -> list[str]:
+        """The backlog queues that have messages which can be received now."""
+        return [path for path, entity in zip(self.queues, self.backlog, strict=True) if entity.main._ready]
 
     def _create(self, side: str, description: QueueDescription) -> Any:
         broker = self.sites[side].broker
@@ -152,70 +220,41 @@ class World:
         def submitted(messages: list[BrokeredMessage]) -> None:
             submit(messages)
             if self.trace is not None:
-                self._note(f"{path} accepted", [message.message_id for message in messages])
+                self.note(f"{path} accepted", [message.message_id for message in messages])
             checker.accepted(path, messages)
 
         entity.submit = submitted
 
     def _put(self, messages: list[SimulatedMessage]) -> None:
-        self.backlog.submit([_parsed(m.id, m.destination, m.size, m.session).copy() for m in messages])
+        for number, entity in enumerate(self.backlog):
+            ours = [message for message in messages if message.queue == number]
+            if ours:
+                self._put_into[self.queues[number]].update(message.id for message in ours)
+                entity.submit([_parsed(m.id, m.destination, m.size, m.session).copy() for m in ours])
 
-    # --- the process ---------------------------------------------------------------------------------------------
+    def messages_in(self, queue: str) -> set[str]:
+        """The messages in a backlog queue that are neither completed nor dead-lettered."""
+        return {name for name in self._put_into[queue] if not self.checker.stories[name].has_ended}
 
-    def _look(self) -> None:
-        """Looks for messages every second, as the worker's doorbells do: a pump that runs gets the queue again."""
-        self.time.call_later(RESTART, self._look)
-        process = self._process
-        if not self.backlog.main._ready or (process is not None and process.is_serving(BACKLOG)):
-            return
-        if process is not None and process.pump.accepting:
-            self._note("queue handed over", "")
-            process.serve(BACKLOG)
-        elif process is None:
-            self._start_process()
-
-    def _start_process(self) -> None:
-        self.starts += 1
-        self._note("pump started", "")
-        process = self._process = PumpProcess(self.time, self.network, self.rng, self._clock, self._ended)
-        incident = self.incident
-        options = PumpOptions(
-            window=incident.window,
-            max_links=incident.max_links,
-            quiet=QUIET,
-            lease=incident.lease,
-            grace=10.0,
-            linger=incident.linger,
-        )
-        process.on_turn = self._turned
-        process.start(BACKLOG, options)
-        for until, known in self._known:
-            process.pump.back_off(known._replace(seconds=max(0.0, until - self._clock.now())))
-
-    def _turned(self, process: PumpProcess) -> None:
-        self.checker.turned(process.pump.counters)
-
-    def _ended(self, process: PumpProcess, error: SyphonError | None) -> None:
-        self._note("pump ended", f"{error or process.pump.counters}")
-        now = self._clock.now()
-        self._known = [(now + known.seconds, known) for known in process.pump.backing_off()]
-        self._process = None
+    def worker_ended(self, worker: SimulatedWorker) -> None:
+        assert isinstance(self.runner, WorkerRunner)  # only a worker runner has workers
+        self.runner.ended(worker)
 
     # --- the faults ----------------------------------------------------------------------------------------------
 
-    def _note(self, what: str, about: Any) -> None:
+    def note(self, what: str, about: Any) -> None:
         if self.trace is not None:
             self.trace(f"{self.time.now:9.3f}  {what} {about}")
 
     def _begin(self, fault: SimulatedFault) -> None:
-        self._note("fault:", fault)
+        self.note("fault:", fault)
         site = self.sites[fault.side]
         end = self._start(fault, site)
         if end is not None and fault.lasts < math.inf:
             self.time.call_later(fault.lasts, self._over, fault, end)
 
     def _over(self, fault: SimulatedFault, end: Callable[[], None]) -> None:
-        self._note("over:", fault)
+        self.note("over:", fault)
         end()
 
     def _start(self, fault: SimulatedFault, site: Site) -> Callable[[], None] | None:
@@ -244,25 +283,39 @@ class World:
             self.network.cut_all(site.name)
             return partial(setattr, conditions, "is_silent", False)
         if kind is Kind.CRASH:
-            self._crash(fault.how == "silently")
+            self.runner.crash(fault.how == "silently")
             return None
         if kind is Kind.PAUSE:
-            self._stand_still(fault.lasts)
+            self.runner.stand_still(fault.lasts)
             return None
+        if kind in OF_SPARK:
+            self.runner.strike(fault)
+            return None
+        if kind in OF_CONTROL:
+            return self._disturb_control(kind)
+        if kind is Kind.KEY_REFUSED:
+            return self._refuse_key(site)
         return self._start_in_broker(fault, site)
 
     def _end_stall(self, site: Site) -> None:
         site.network.stalls_up = site.network.stalls_down = False
         self.network.go_on(site.name)
 
-    def _crash(self, silently: bool) -> None:
-        if self._process is not None:
-            self._process.crash(silently)
-            self._process = None
+    def _disturb_control(self, kind: Kind) -> Callable[[], None]:
+        name, value, usual = {
+            Kind.REPORTS_LOST: ("loses_reports", True, False),
+            Kind.ANSWERS_LOST: ("loses_answers", True, False),
+            Kind.REPORTS_LATE: ("delay", 1.5, LATENCY),
+        }[kind]
+        setattr(self.control, name, value)
+        return partial(setattr, self.control, name, usual)
 
-    def _stand_still(self, seconds: float) -> None:
-        if self._process is not None:
-            self._process.stand_still(seconds)
+    def _refuse_key(self, site: Site) -> Callable[[], None]:
+        """A key is replaced, and the connections that were opened with it end."""
+        access, policy = site.broker.access, Policy(KEY_NAME, KEY, frozenset((Claim.MANAGE,)))
+        access.policies = {KEY_NAME: Policy(KEY_NAME, "another key", policy.claims)}
+        self.network.cut_all(site.name)
+        return partial(setattr, access, "policies", {KEY_NAME: policy})
 
     def _start_in_broker(self, fault: SimulatedFault, site: Site) -> Callable[[], None] | None:
         kind, faults = fault.kind, site.broker.faults

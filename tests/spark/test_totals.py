@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from syphon.model.outcome import Counters, Outcome, Result
 from syphon.model.stats import SECONDS_BUCKETS, QueueKey, Stats
 from syphon.spark.control_protocol import QueueReport, SlotReport
-from syphon.spark.control_server import ControlServer
+from syphon.spark.slot_control import SlotControl
 from syphon.spark.totals import QueueAttempt, Totals
 
 COUNTS = st.integers(0, 1000)
@@ -47,21 +47,21 @@ def test_what_is_under_way_is_shown_and_not_kept(ended: list[QueueAttempt], live
 
 def test_stats_come_with_a_slots_report_and_no_count_goes_down_when_a_job_ends() -> None:  # D7
     forwarded = Outcome("q", 1, "id", "orders", None, 1_000, 2_000, None, 2_030, 10, 0, Result.FORWARDED)
-    with ControlServer() as control:
-        for job in ("a", "b"):
-            control.open_job(job)
-            stats = Stats()
-            for each in (forwarded, forwarded._replace(destination="news", result=Result.LEFT)):
-                stats.note(each)
-            counters = Counters(received=2, forwarded=1, left=1)
-            queue = QueueReport(queue="q", counters=counters, stats=stats)
-            sent = SlotReport(pair="p", job=job, slot=0, attempt=0, started_at=0, queues=(queue,))
-            control.receive(SlotReport.model_validate_json(sent.model_dump_json()))
-            live = control.queue_totals()[QueueKey("p", "q")]
-            control.close_job(job)
-            ended = control.queue_totals()[QueueKey("p", "q")]
-            assert (live.totals.forwarded, live.stats) == (ended.totals.forwarded, ended.stats)
-            assert (len(live.live), len(ended.live), len(ended.last)) == (1, 0, 1)
-        assert ended.totals.forwarded == 2
-        assert ended.stats.destinations["orders"].forwarded == 2
-        assert ended.stats.process.counts[SECONDS_BUCKETS.index(0.05)] == 2
+    control = SlotControl()
+    for job in ("a", "b"):
+        control.open_job(job)
+        stats = Stats()
+        for each in (forwarded, forwarded._replace(destination="news", result=Result.LEFT)):
+            stats.note(each)
+        counters = Counters(received=2, forwarded=1, left=1)
+        queue = QueueReport(queue="q", counters=counters, stats=stats)
+        sent = SlotReport(pair="p", job=job, slot=0, attempt=0, started_at=0, queues=(queue,))
+        control.receive(SlotReport.model_validate_json(sent.model_dump_json()))
+        live = control.queue_totals()[QueueKey("p", "q")]
+        control.close_job(job)
+        ended = control.queue_totals()[QueueKey("p", "q")]
+        assert (live.totals.forwarded, live.stats) == (ended.totals.forwarded, ended.stats)
+        assert (len(live.live), len(ended.live), len(ended.last)) == (1, 0, 1)
+    assert ended.totals.forwarded == 2
+    assert ended.stats.destinations["orders"].forwarded == 2
+    assert ended.stats.process.counts[SECONDS_BUCKETS.index(0.05)] == 2

@@ -1,4 +1,7 @@
-"""The pump over TLS, as on Azure: TLS may hold decrypted bytes while the socket has nothing to read."""
+"""The pump over TLS, as on Azure, on AMQP's own port and in WebSockets.
+
+TLS may hold decrypted bytes while the socket has nothing to read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from syphon.backlog.provisioning import plan, provision
 from syphon.backlog.queue_selection import queue_names
 from syphon.bus.factory import client_of, namespace_of
 from syphon.bus.namespace import Namespace
-from syphon.config import DestinationSettings, PairSettings
+from syphon.config import DestinationSettings, PairSettings, Transport
 from syphon.config import SideSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from tests.transfer.conftest import BACKLOG, TwoNamespaces, aliased
@@ -24,9 +27,11 @@ from tests.transfer.conftest import BACKLOG, TwoNamespaces, aliased
 class TlsNamespaces(TwoNamespaces):
     """Two namespaces that can be reached only over TLS."""
 
+    transport = Transport.AMQP
+
     def settings(self, name: str) -> Settings:
         string = self.emulator[name].connection_string.replace("UseDevelopmentEmulator=true;", "")
-        return Settings(connection_string=SecretStr(string), ca_file=self.emulator.ca_file)
+        return Settings(connection_string=SecretStr(string), ca_file=self.emulator.ca_file, transport=self.transport)
 
     def client(self, name: str) -> ServiceBusClient:
         client = client_of(self.settings(name))
@@ -37,12 +42,13 @@ class TlsNamespaces(TwoNamespaces):
         return namespace_of(self.settings(name), entity)
 
 
-@pytest.fixture
-def secure(tmp_path: Path) -> Iterator[TlsNamespaces]:
+@pytest.fixture(params=list(Transport))
+def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TlsNamespaces]:
     both = [NamespaceSettings(name="contoso"), NamespaceSettings(name="contoso-dr")]
     with BackgroundEmulator(EmulatorSettings(namespaces=both, state=tmp_path, tls=True)) as emulator:
         emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(BACKLOG)))
         namespaces = TlsNamespaces(emulator)
+        namespaces.transport = request.param
         try:
             yield namespaces
         finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from syphon.spark.control_protocol import HandOver, SlotReport
-from syphon.spark.control_server import ControlServer
+from syphon.spark.slot_control import SlotControl
 from syphon.worker.pauses import Pause, Pauses, StateUnreadable
 
 QUEUE, DESTINATION, PAIR = Pause(pair="a", queue="q0"), Pause(pair="a", destination="Orders"), Pause(pair="b")
@@ -67,13 +67,13 @@ def test_two_that_pause_at_once_are_both_remembered(tmp_path: Path) -> None:
 
 def test_a_slot_releases_a_paused_queue_and_hears_which_destinations_to_leave_alone() -> None:  # D7
     pauses = Pauses()
-    with ControlServer(pauses=pauses) as server:
-        pauses.add([QUEUE, DESTINATION])
-        server.open_job("j", (HandOver(queue="q0"), HandOver(queue="q1")))
-        slot = SlotReport(pair="a", job="j", slot=0, attempt=0, started_at=0)
-        order = server.order_for(slot)
-        assert (order.stop, order.released, order.paused) == (False, ("q0",), ("Orders",))
-        assert [handed.queue for handed in order.queues] == ["q1"]
-        pauses.end([QUEUE, DESTINATION])
-        order = server.order_for(slot)
-        assert (order.released, order.paused, len(order.queues)) == ((), (), 2)
+    server = SlotControl(pauses=pauses)
+    pauses.add([QUEUE, DESTINATION])
+    server.open_job("j", (HandOver(queue="q0"), HandOver(queue="q1")))
+    slot = SlotReport(pair="a", job="j", slot=0, attempt=0, started_at=0)
+    order = server.order_for(slot)
+    assert (order.stop, order.released, order.paused) == (False, ("q0",), ("Orders",))
+    assert [handed.queue for handed in order.queues] == ["q1"]
+    pauses.end([QUEUE, DESTINATION])
+    order = server.order_for(slot)
+    assert (order.released, order.paused, len(order.queues)) == ((), (), 2)

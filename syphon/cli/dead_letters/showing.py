@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,21 @@ def _text(data: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
+def _body_lines(part: Any) -> Iterator[str]:
+    """A part of the body for people: text as it is, bytes as hexadecimal numbers with the characters beside them."""
+    text = part.get("text") if isinstance(part, dict) else part
+    if isinstance(text, str):
+        yield from map(printable, text.splitlines())
+    elif isinstance(part, dict) and part.keys() == {"base64"}:
+        data = base64.b64decode(part["base64"])
+        for start in range(0, len(data), 16):
+            row = data[start : start + 16]
+            characters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+            yield f"{start:08x}  {row.hex(' '):<47}  {characters}"
+    else:
+        yield from map(printable, json.dumps(part, indent=2, ensure_ascii=False).splitlines())
+
+
 def _print(record: dict[str, Any]) -> None:
     for name, value in record.items():
         if name in SECTIONS:
@@ -138,7 +154,7 @@ def _print(record: dict[str, Any]) -> None:
         elif name == "body":
             click.echo(f"body: {value['kind']}, {value['bytes']:,} bytes")
             for part in value.get("content", ()):
-                text = part.get("text", part) if isinstance(part, dict) else part
-                click.echo(f"  {printable(str(text))}")
+                for line in _body_lines(part):
+                    click.echo(f"  {line}")
         elif value is not None:
             click.echo(f"{name.replace('_', ' ')}: {printable(str(value))}")

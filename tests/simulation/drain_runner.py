@@ -1,0 +1,153 @@
+"""A drain as the thing under test: one is run after another until the backlog is empty, as an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from syphon.bus import Connection
+from syphon.config import PairSettings, SideSettings
+from syphon.spark.control_protocol import HandOver
+from syphon.spark.jobs import JobResult, new_job
+from syphon.transfer import DestinationBackoff, PumpOptions
+from syphon.worker.backoffs import Backoffs
+from syphon.worker.message_counts import EmptinessCheck
+from syphon.worker.pair_drain import PairDrain
+from syphon.worker.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.shared_limit import SharedLimit
+
+from .connections import connect_and_wait
+from .control import SimulatedControl
+from .incident import SimulatedFault
+from .spark import PAIR, SimulatedSpark, strike_spark
+from .threads import SimulatedProcess
+
+if TYPE_CHECKING:
+    from .world import World
+
+AGAIN = 5.0
+"""Seconds until the next drain."""
+
+
+class WatchedQueueDrain(QueueDrain):
+    """Tells the checker which messages a peek must have seen."""
+
+    world: World
+
+    def look(self, emptiness: EmptinessCheck) -> None:
+        before = self.world.messages_in(self.queue)
+        super().look(emptiness)
+        if self.state is DrainState.EMPTY:
+            self.world.checker.proven_empty(self.queue, before)
+
+
+class DrainJobs:
+    """Jobs on a simulated Spark: as much of `Jobs` as a drain uses."""
+
+    def __init__(self, spark: SimulatedSpark) -> None:
+        self._spark = spark
+        self.most_slots = spark.most_slots
+
+    def run(
+        self,
+        _: PairSettings,
+        queues: list[HandOver],
+        options: list[PumpOptions],
+        backing_off: tuple[DestinationBackoff, ...],
+        __: float | None,
+    ) -> JobResult:
+        return self._spark.run(tuple(queues), options, backing_off, new_job())
+
+
+class SimulatedDrain:
+    """One drain, from its start to its end or to its crash."""
+
+    def __init__(self, world: World, runner: DrainRunner) -> None:
+        self._world = world
+        self._runner = runner
+        self.process = process = SimulatedProcess(world.time, world.network, world.clock)
+        self.control = SimulatedControl(world.time, world.clock)
+        self.spark = SimulatedSpark(world, process, self.control)
+        backoffs = Backoffs("contoso", now=world.clock.now)
+        incident = world.incident
+        options = DrainOptions(lease=incident.lease or 60.0)
+        self.queues: list[QueueDrain] = []
+        for queue in world.queues:
+            drain = WatchedQueueDrain(PAIR, queue, options, backoffs, None, world.clock.now)
+            drain.world = world
+            self.queues.append(drain)
+        self.stopping = process.runtime.event()
+        self._drain = PairDrain(
+            PAIR, self.queues, options, backoffs, SharedLimit(None, 1), self.stopping, world.clock.now
+        )
+        self._drain._emptiness = EmptinessCheck(PAIR.secondary, self._connected)
+        process.spawn(self._run, "drain")
+
+    @contextmanager
+    def _connected(self, _: SideSettings, __: str) -> Iterator[Connection]:
+        connection = connect_and_wait(self.process, "contoso-dr")
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _run(self) -> None:
+        self._drain._run(DrainJobs(self.spark))  # type: ignore[arg-type]  # as much of `Jobs` as a drain uses
+        self._drain.finish()
+        for queue in self.queues:
+            self._world.checker.check_balance(queue.totals)
+            self._world.note("drained", f"{queue.queue}: {queue.state} {queue.error} {queue.remaining}")
+        self._runner.ended(self)
+
+    def crash(self, silently: bool, with_slots: bool) -> None:
+        self.control.is_gone = True
+        self.process.crash(silently)
+        if with_slots:
+            self.spark.kill_all(silently)
+
+
+class DrainRunner:
+    """Runs one drain after another."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._drain: SimulatedDrain | None = None
+        self._lives: list[SimulatedDrain] = []
+
+    def start(self) -> None:
+        self._world.time.call_at(0.0, self._start)
+
+    def _start(self) -> None:
+        self._world.note("drain started", "")
+        self._drain = SimulatedDrain(self._world, self)
+        self._lives.append(self._drain)
+
+    def ended(self, drain: SimulatedDrain) -> None:
+        if drain is self._drain:
+            self._drain = None
+            self._world.time.call_later(0.0, drain.crash, False, True)
+            self._world.time.call_later(AGAIN, self._start)
+
+    def crash(self, silently: bool) -> None:
+        if self._drain is not None:
+            self._drain.crash(silently, with_slots=silently or self._world.rng.random() < 0.5)
+            self._drain = None
+            self._world.time.call_later(AGAIN, self._start)
+
+    def stand_still(self, seconds: float) -> None:
+        if self._drain is not None:
+            slots = [attempt.process for attempt in self._drain.spark.attempts]
+            self._world.rng.choice([self._drain.process, *slots]).stand_still(seconds)
+
+    def strike(self, fault: SimulatedFault) -> None:
+        if self._drain is not None and not strike_spark(self._drain.spark, fault):
+            self._drain.stopping.set()
+
+    def is_in_hand(self, lock_token: bytes) -> bool:
+        attempts = [attempt for drain in self._lives for attempt in drain.spark.all_attempts]
+        return any(attempt.is_in_hand(lock_token) for attempt in attempts)
+
+    def end(self) -> None:
+        for drain in self._lives:
+            drain.crash(False, with_slots=True)
