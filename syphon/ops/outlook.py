@@ -15,10 +15,10 @@ from .status import (
     BacklogQueueState,
     DestinationState,
     DestinationStatus,
-    Flow,
+    MessageFlow,
+    OperatorProblem,
     Outlook,
     PairStatus,
-    Problem,
     QueueStatus,
     Severity,
     SideState,
@@ -57,7 +57,7 @@ def outlook(state: WorkerState, pairs: Sequence[PairStatus]) -> Outlook:
     )
 
 
-def problems(pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime) -> list[Problem]:
+def problems(pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime) -> list[OperatorProblem]:
     """What an operator should know, the worst first."""
     found = [problem for pair in pairs for problem in _of_pair(pair, at)]
     if ledger_error:
@@ -74,29 +74,29 @@ def problems(pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime
 # --- flow ------------------------------------------------------------------------------------------------------------
 
 
-def _flow(state: WorkerState, pairs: Sequence[PairStatus]) -> Flow:
+def _flow(state: WorkerState, pairs: Sequence[PairStatus]) -> MessageFlow:
     if state is WorkerState.STOPPING:
-        return Flow.STOPPING
+        return MessageFlow.STOPPING
     if state is WorkerState.STARTING or any(_is_starting(pair) for pair in pairs):
-        return Flow.STARTING
+        return MessageFlow.STARTING
     flows = {_flow_of(pair) for pair in pairs}
     if len(flows) == 1:
         return flows.pop()
-    if flows & {Flow.BLOCKED, Flow.PARTLY_BLOCKED, Flow.PAUSED}:
-        return Flow.PARTLY_BLOCKED
-    return Flow.FLOWING
+    if flows & {MessageFlow.BLOCKED, MessageFlow.PARTLY_BLOCKED, MessageFlow.PAUSED}:
+        return MessageFlow.PARTLY_BLOCKED
+    return MessageFlow.FLOWING
 
 
-def _flow_of(pair: PairStatus) -> Flow:
+def _flow_of(pair: PairStatus) -> MessageFlow:
     if pair.paused:
-        return Flow.PAUSED
+        return MessageFlow.PAUSED
     if not (pair.primary.connected and pair.secondary.connected):
-        return Flow.BLOCKED
+        return MessageFlow.BLOCKED
     is_moving = pair.per_second > 0 or any(queue.in_flight for queue in pair.queues)
     if _stuck(pair) or any(_does_not_move(queue) for queue in pair.queues):
-        return Flow.PARTLY_BLOCKED if is_moving or not _all_stuck(pair) else Flow.BLOCKED
+        return MessageFlow.PARTLY_BLOCKED if is_moving or not _all_stuck(pair) else MessageFlow.BLOCKED
     waits = any(queue.left or queue.state is BacklogQueueState.WORKING for queue in pair.queues)
-    return Flow.FLOWING if is_moving or waits else Flow.IDLE
+    return MessageFlow.FLOWING if is_moving or waits else MessageFlow.IDLE
 
 
 def _is_starting(pair: PairStatus) -> bool:
@@ -135,7 +135,7 @@ def _known(counts: Iterable[int | None]) -> int | None:
 # --- problems --------------------------------------------------------------------------------------------------------
 
 
-def _of_pair(pair: PairStatus, at: datetime) -> Iterator[Problem]:
+def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
     yield from _of_sides(pair, at)
     if pair.paused:
         yield _problem(Severity.NOTICE, f"{pair.name} is paused by the operator.", f"syphon resume --pair {pair.name}")
@@ -165,7 +165,7 @@ def _of_pair(pair: PairStatus, at: datetime) -> Iterator[Problem]:
         )
 
 
-def _of_sides(pair: PairStatus, at: datetime) -> Iterator[Problem]:
+def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
     if pair.primary.state is not SideState.STARTING and not pair.primary.connected:
         yield _problem(
             Severity.CRITICAL,
@@ -185,7 +185,7 @@ def _out_of_reach(name: str, side: SideStatus, at: datetime) -> str:
     return f"{name} is {'faulted' if is_faulted else 'out of reach'} for {_since(side.since, at)}: {side.reason}"
 
 
-def _of_destination(destination: DestinationStatus, at: datetime) -> Iterator[Problem]:
+def _of_destination(destination: DestinationStatus, at: datetime) -> Iterator[OperatorProblem]:
     known = f" At least {plural(destination.left, 'message')} wait{'' if destination.left > 1 else 's'} for it."
     waiting, reason = known if destination.left else "", (destination.reason or "").rstrip(". ")
     if destination.state is DestinationState.BACKING_OFF:
@@ -214,5 +214,5 @@ def _since(since: datetime | None, at: datetime) -> str:
     return duration(round(seconds) if seconds < 60 else seconds // 60 * 60)
 
 
-def _problem(severity: Severity, text: str, remedy: str) -> Problem:
-    return Problem(severity=severity, text=text, remedy=remedy)
+def _problem(severity: Severity, text: str, remedy: str) -> OperatorProblem:
+    return OperatorProblem(severity=severity, text=text, remedy=remedy)

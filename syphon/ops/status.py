@@ -179,7 +179,7 @@ class WorkerState(StrEnum):
     STOPPING = "stopping"
 
 
-class Flow(StrEnum):
+class MessageFlow(StrEnum):
     """Whether messages reach their destinations."""
 
     STARTING = "starting"
@@ -204,7 +204,7 @@ class Flow(StrEnum):
 class Outlook(StatusModel):
     """How it goes as a whole, in few numbers."""
 
-    flow: Flow
+    flow: MessageFlow
     left: int | None
     """Messages in all backlog queues, as far as they were counted. Null: none was counted."""
     stuck: int
@@ -226,7 +226,7 @@ class Severity(StrEnum):
     """Nothing is wrong, but an operator should not forget it: a pause, for example."""
 
 
-class Problem(StatusModel):
+class OperatorProblem(StatusModel):
     """Something that an operator should know, and what to do about it."""
 
     severity: Severity
@@ -244,7 +244,7 @@ class WorkerStatus(StatusModel):
     at: datetime
     """The moment of this status."""
     outlook: Outlook
-    problems: list[Problem]
+    problems: list[OperatorProblem]
     """The worst first. Empty: nothing that the worker knows of needs a person."""
     not_ready: list[str]
     """Why /readyz answers 503: which side of which pair is out of reach, and why. Empty: it answers 200."""

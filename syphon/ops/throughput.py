@@ -35,7 +35,7 @@ class RateMeter:
 
 
 @dataclass(slots=True)
-class Span:
+class ThroughputSpan:
     """What happened in a few seconds."""
 
     forwarded: int = 0
@@ -48,7 +48,7 @@ class ThroughputHistory:
     """Keeps the growth of the totals, and the size of the backlog, in spans of a few seconds."""
 
     def __init__(self, began: float) -> None:
-        self._spans: deque[Span] = deque([Span()], maxlen=SPANS)
+        self._spans: deque[ThroughputSpan] = deque([ThroughputSpan()], maxlen=SPANS)
         self._number = int(began // SPAN)
         self._totals = (0, 0)
 
@@ -56,7 +56,7 @@ class ThroughputHistory:
         """Takes in the totals and the backlog at a moment."""
         number = int(now // SPAN)
         for _ in range(min(number - self._number, SPANS)):
-            self._spans.append(Span())
+            self._spans.append(ThroughputSpan())
         self._number = max(number, self._number)  # after a clock has stepped back, the current span goes on
         current = self._spans[-1]
         current.forwarded += forwarded - self._totals[0]

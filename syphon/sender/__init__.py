@@ -16,7 +16,7 @@ from .error_classes import (
 )
 from .events import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut, SideEnded
 from .messages import NOT_CANCELLABLE
-from .pair_state import PairState, SideState
+from .pair_state import PairSideState, PairState
 from .pairing import BadOptions, PairOptions
 from .sync import PairedClient, PairedSender, pair
 
@@ -32,7 +32,7 @@ __all__ = [
     "PairFaulted",
     "UsedAfterFork",
     "PairState",
-    "SideState",
+    "PairSideState",
     "BadOptions",
     "NOT_CANCELLABLE",
     "Change",

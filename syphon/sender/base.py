@@ -24,7 +24,7 @@ from .error_classes import PairFaulted, SenderClosed, UsedAfterFork
 from .events import SideEnded
 from .failover import Failover
 from .links import SenderLinkState
-from .pair_state import PairState, Side, SideState
+from .pair_state import PairSideState, PairState, Side
 from .pairing import NamespaceClient, PairOptions
 from .send_flow import CreateBacklogBatch, Delay, FlowStep, SendFlow, SendToBacklog, UsePrimary
 
@@ -170,12 +170,12 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         self.coupling.stop_watching()
         self.closing.set()
 
-    def _side_ended(self, state: SideState) -> None:
+    def _side_ended(self, state: PairSideState) -> None:
         """A side was closed or faulted, in any thread. The rest happens where the events of the pair are handled."""
         if not self.is_forked:  # a child process that closes its copy of a client ends nothing
             self._call_soon(lambda: self._end_pair(state))
 
-    def _end_pair(self, state: SideState) -> None:
+    def _end_pair(self, state: PairSideState) -> None:
         has_ended = self.coupling.pair.has_ended
         if not has_ended:
             self._start_grace()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from syphon.bus import CloseWatch, Namespace, NamespaceStatus, Pair, SideFault, explain, watch_close
 from syphon.model import Faulted
 
-from .pair_state import PairState, Side, SideState
+from .pair_state import PairSideState, PairState, Side
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon
@@ -39,7 +39,7 @@ class PairCoupling:
         secondary: str,
         now: Callable[[], float],
         find_fault: FindFault,
-        on_end: Callable[[SideState], None],
+        on_end: Callable[[PairSideState], None],
     ) -> None:
         """`on_end` is called when a side has ended, in the thread or task in which that happened."""
         self.pair = Pair(Namespace(primary, _no_connection, now), Namespace(secondary, _no_connection, now))
@@ -83,9 +83,9 @@ class PairCoupling:
     def state(self) -> PairState:
         return PairState(self._state("primary"), self._state("secondary"))
 
-    def _state(self, side: Side) -> SideState:
+    def _state(self, side: Side) -> PairSideState:
         namespace = self._sides[side]
-        return SideState(side, namespace.name, namespace.status, namespace.reason)
+        return PairSideState(side, namespace.name, namespace.status, namespace.reason)
 
     def has_ended(self, side: Side) -> bool:
         return self._sides[side].has_ended

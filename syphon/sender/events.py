@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from opentelemetry.metrics import MeterProvider, get_meter
 
 from .error_classes import brief
-from .pair_state import SideState
+from .pair_state import PairSideState
 
 # --- events ------------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class QueueTakenBack:
 class SideEnded:
     """A side of the pair was closed or faulted. The other one has five seconds to be closed (C1)."""
 
-    state: SideState
+    state: PairSideState
 
     def __str__(self) -> str:
         return str(self.state)

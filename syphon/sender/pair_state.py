@@ -12,7 +12,7 @@ Side: TypeAlias = Literal["primary", "secondary"]
 
 
 @dataclass(frozen=True, slots=True)
-class SideState:
+class PairSideState:
     """One namespace of a pair: opened, closing, closed or faulted."""
 
     side: Side
@@ -34,8 +34,8 @@ class SideState:
 class PairState:
     """Both sides of a pair."""
 
-    primary: SideState
-    secondary: SideState
+    primary: PairSideState
+    secondary: PairSideState
 
     def __str__(self) -> str:
         return f"{self.primary} {self.secondary}"

@@ -32,7 +32,7 @@ from syphon.ops.backlog_counts import (
 from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import HUNG, Observer
 from syphon.ops.runtime import OpsRuntime
-from syphon.ops.status import BacklogQueueState, DestinationState, Flow, Severity, SideState
+from syphon.ops.status import BacklogQueueState, DestinationState, MessageFlow, Severity, SideState
 from syphon.spark.control_server import ControlServer
 from syphon.spark.jobs import Jobs
 from syphon.spark.totals import QueueTotals
@@ -337,16 +337,19 @@ def test_while_the_primary_is_away_no_destination_looks_available_and_the_worker
         control_server = found.observer._observed.control_server
         monkeypatch.setattr(control_server, "queue_totals", lambda: {QueueKey("contoso", QUEUE): taken})
         status = found.look()
-        assert (status.outlook.flow, status.pairs[0].destinations[0].state) == (Flow.IDLE, DestinationState.AVAILABLE)
+        assert (status.outlook.flow, status.pairs[0].destinations[0].state) == (
+            MessageFlow.IDLE,
+            DestinationState.AVAILABLE,
+        )
         found.outage("contoso")
         eventually(found.not_ready)
         status = found.look()
-        assert (status.outlook.flow, status.problems[0].severity) == (Flow.BLOCKED, Severity.CRITICAL)
+        assert (status.outlook.flow, status.problems[0].severity) == (MessageFlow.BLOCKED, Severity.CRITICAL)
         assert "the primary 127.0.0.1:" in status.problems[0].text
         assert status.pairs[0].destinations[0].state is DestinationState.UNKNOWN
         assert all(activity.is_busy for activity in found.observer._activity().values())  # the backlog grows now
         found.back("contoso")
         eventually(lambda: not found.not_ready())
         status = found.look()
-        assert (status.outlook.flow, status.problems) == (Flow.IDLE, [])
+        assert (status.outlook.flow, status.problems) == (MessageFlow.IDLE, [])
         assert status.pairs[0].destinations[0].state is DestinationState.AVAILABLE

@@ -12,7 +12,7 @@ from syphon.ops.status import (
     BacklogQueueState,
     DestinationState,
     DestinationStatus,
-    Flow,
+    MessageFlow,
     PairStatus,
     QueueStatus,
     Severity,
@@ -83,30 +83,32 @@ FULL = destination("orders", DestinationState.BACKING_OFF, left=7_220, error="De
 @pytest.mark.parametrize(
     ("pairs", "flow"),
     [
-        ([pair()], Flow.IDLE),
-        ([pair(per_second=3.0)], Flow.FLOWING),
-        ([pair(queues=[queue(left=5)])], Flow.FLOWING),
-        ([pair(primary=side(False))], Flow.BLOCKED),
-        ([pair(secondary=side(False), per_second=3.0)], Flow.BLOCKED),
-        ([pair(primary=side(False, SideState.STARTING))], Flow.STARTING),
-        ([pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])], Flow.PARTLY_BLOCKED),
-        ([pair(queues=[queue(left=7_220)], destinations=[FULL])], Flow.BLOCKED),
-        ([pair(queues=[queue(state=BacklogQueueState.TROUBLED), queue(1)])], Flow.PARTLY_BLOCKED),
-        ([pair(paused=True, primary=side(False))], Flow.PAUSED),
-        ([pair(), pair(name="other", primary=side(False))], Flow.PARTLY_BLOCKED),
-        ([pair(), pair(name="other", per_second=1.0)], Flow.FLOWING),
+        ([pair()], MessageFlow.IDLE),
+        ([pair(per_second=3.0)], MessageFlow.FLOWING),
+        ([pair(queues=[queue(left=5)])], MessageFlow.FLOWING),
+        ([pair(primary=side(False))], MessageFlow.BLOCKED),
+        ([pair(secondary=side(False), per_second=3.0)], MessageFlow.BLOCKED),
+        ([pair(primary=side(False, SideState.STARTING))], MessageFlow.STARTING),
+        ([pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])], MessageFlow.PARTLY_BLOCKED),
+        ([pair(queues=[queue(left=7_220)], destinations=[FULL])], MessageFlow.BLOCKED),
+        ([pair(queues=[queue(state=BacklogQueueState.TROUBLED), queue(1)])], MessageFlow.PARTLY_BLOCKED),
+        ([pair(paused=True, primary=side(False))], MessageFlow.PAUSED),
+        ([pair(), pair(name="other", primary=side(False))], MessageFlow.PARTLY_BLOCKED),
+        ([pair(), pair(name="other", per_second=1.0)], MessageFlow.FLOWING),
         # A rejecting destination does not block: its messages leave the backlog.
-        ([pair(destinations=[destination("gone", DestinationState.REJECTING)])], Flow.IDLE),
+        ([pair(destinations=[destination("gone", DestinationState.REJECTING)])], MessageFlow.IDLE),
     ],
 )
-def test_the_flow_says_whether_messages_reach_their_destinations(pairs: list[PairStatus], flow: Flow) -> None:  # X7
+def test_the_flow_says_whether_messages_reach_their_destinations(
+    pairs: list[PairStatus], flow: MessageFlow
+) -> None:  # X7
     assert outlook(WorkerState.WORKING, pairs).flow is flow
 
 
 def test_a_worker_that_starts_or_stops_says_so_whatever_else_is_wrong() -> None:
     pairs = [pair(primary=side(False))]
-    assert outlook(WorkerState.STARTING, pairs).flow is Flow.STARTING
-    assert outlook(WorkerState.STOPPING, pairs).flow is Flow.STOPPING
+    assert outlook(WorkerState.STARTING, pairs).flow is MessageFlow.STARTING
+    assert outlook(WorkerState.STOPPING, pairs).flow is MessageFlow.STOPPING
 
 
 def test_the_time_to_go_is_of_the_messages_that_move_and_the_stuck_ones_are_named() -> None:  # X7
