@@ -28,6 +28,7 @@ from . import jvm_archive
 from .container import this_container
 from .ending import Ending, Step
 from .java import java_environment
+from .security import PRIVATE, SAFE_PATH, private_sockets, security_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -104,7 +105,9 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.python.daemon.module": "syphon.spark.daemon",
         }
-    return settings | {key: value.get_secret_value() for key, value in pipeline.spark.items()}
+    chosen = {key: value.get_secret_value() for key, value in pipeline.spark.items()}
+    security = security_settings(pipeline.master, cores_of(pipeline.master) is not None, chosen)
+    return settings | security | chosen
 
 
 @contextmanager
@@ -115,10 +118,10 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
-    session = active or start_session(spark_settings(pipeline, name))
-    if active is None:
-        jvm_archive.make_in_background()
     with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
+        session = active or start_session(spark_settings(pipeline, name), Path(folder))
+        if active is None:
+            jvm_archive.make_in_background()
         try:
             _ship(session, Path(folder))
             yield session
@@ -134,15 +137,18 @@ def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
     return process
 
 
-def start_session(settings: dict[str, str]) -> SparkSession:
+def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
+    """Starts Spark. Only this user may enter the folder, which must stay until Spark has stopped."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
         settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
+    if cores_of(settings["spark.master"]) is not None:
+        settings = private_sockets(folder) | settings
     # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
-    os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ)}
+    os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ), **SAFE_PATH}
     os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
     output = _Stderr()
     output.start()
@@ -150,7 +156,7 @@ def start_session(settings: dict[str, str]) -> SparkSession:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} pyspark-shell"
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                popen_kwargs={"stderr": output.writer, "stdout": output.writer}
+                popen_kwargs={"stderr": output.writer, "stdout": output.writer, "umask": PRIVATE}
             )
             context = SparkContext(gateway=gateway)
         except Exception as error:
@@ -283,7 +289,9 @@ class _Stderr:
 
 
 def check_session(session: SparkSession) -> None:
-    """Refuses a session that would run a slot twice at once, and warns of one that ends executors while slots work."""
+    """Refuses a session that would run a slot twice at once. Warns of one that ends executors while slots work, and of
+    a cluster that hands out keys.
+    """
     settings = session.sparkContext.getConf()
     if settings.get("spark.speculation", "false") == "true":
         raise SparkUnusable(
@@ -295,6 +303,12 @@ def check_session(session: SparkSession) -> None:
             "Spark's session has dynamic allocation on: an executor that is taken away takes its rows with it before "
             "they are in the ledger. Set spark.dynamicAllocation.enabled to false, or keep executors with "
             "spark.dynamicAllocation.minExecutors"
+        )
+    is_open = settings.get("spark.authenticate", "false") != "true"
+    if is_open and cores_of(str(settings.get("spark.master", "local"))) is None:
+        log.warning(
+            "Spark's session has no authentication: everyone on the network between driver and executors can read "
+            "connection strings there. Set spark.authenticate, and the other settings that docs/clusters.md names"
         )
 
 

@@ -42,6 +42,14 @@ def test_dynamic_allocation_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
     assert "spark.dynamicAllocation.enabled to false" in caplog.text
 
 
+def test_a_cluster_without_authentication_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:  # T9
+    with caplog.at_level(logging.WARNING):
+        check_session(session(**{"spark.master": "spark://host:7077", "spark.authenticate": "true"}))
+        assert not caplog.records
+        check_session(session(**{"spark.master": "spark://host:7077"}))
+    assert "can read connection strings there. Set spark.authenticate" in caplog.text
+
+
 def test_an_ordinary_session_is_fine(caplog: pytest.LogCaptureFixture) -> None:
     check_session(session(**{"spark.speculation": "false"}))
     assert not caplog.records
