@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from syphon.config import PipelineSettings
 from syphon.spark.container import this_container
-from syphon.spark.session import SparkUnusable, check_session, cores_of
+from syphon.spark.session import SparkUnusable, check_session, cores_of, spark_settings
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[5, 1]", 5)])
@@ -24,6 +26,16 @@ def test_a_star_is_what_the_container_allows() -> None:  # X5
 @pytest.mark.parametrize("master", ["spark://host:7077", "k8s://https://host", "yarn", "local-cluster[2,1,1024]"])
 def test_a_cluster_knows_by_itself(master: str) -> None:
     assert cores_of(master) is None
+
+
+def test_a_ledger_on_a_file_system_of_hadoop_respects_the_umask() -> None:  # T7
+    before = os.umask(0o027)
+    try:
+        settings = spark_settings(PipelineSettings(master="local[2]"), "test")
+        assert os.umask(0o027) == 0o027, "it is as it was"
+    finally:
+        os.umask(before)
+    assert settings["spark.hadoop.fs.permissions.umask-mode"] == "027"
 
 
 def session(**settings: str) -> Any:
