@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from syphon.model import SyphonError
 
-from .control_protocol import REPORT_PATH, ControlAddress, SlotOrder, SlotReport
+from .control_protocol import REPORT_PATH, SIGNATURE, ControlAddress, SlotOrder, SlotReport
+from .control_signature import Purpose, fits, is_made_with, signature
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """Raised when a report does not arrive, or its answer is not valid."""
@@ -47,6 +48,8 @@ class Reporter:
         self._hold = REPORT_EVERY if awaits_queues else 0.0
         self.order = SlotOrder()
         """The last order. Another thread reads it."""
+        self._sent = 0
+        """The number of the last report."""
         self._over = threading.Event()
         self._heard_at = time.monotonic()
         self._connection: http.client.HTTPConnection | None = None
@@ -93,14 +96,21 @@ class Reporter:
             self._connection = http.client.HTTPConnection(
                 self._control.host, self._control.port, timeout=REPORT_EVERY + SILENCE / 2
             )
-        headers = {"Authorization": f"Bearer {self._control.secret}", "Content-Type": "application/json"}
+        secret = self._control.secret
         report = self._report()
-        report.hold = hold
-        self._connection.request("POST", REPORT_PATH, report.model_dump_json().encode(), headers)
+        self._sent += 1
+        report.hold, report.number = hold, self._sent
+        content = report.model_dump_json().encode()
+        signed = signature(secret, Purpose.REPORT, content)
+        headers = {SIGNATURE: signed, "Content-Type": "application/json"}
+        self._connection.request("POST", REPORT_PATH, content, headers)
         response = self._connection.getresponse()
         body = response.read()
         if response.status != 200:
             raise http.client.HTTPException(f"the driver answered {response.status}")
+        answered = response.headers.get(SIGNATURE, "")
+        if not (is_made_with(secret, Purpose.ORDER, answered, answers=signed) and fits(answered, body)):
+            raise http.client.HTTPException("the answer is not signed by the driver")
         return SlotOrder.model_validate_json(body)
 
     def _disconnect(self) -> None:
