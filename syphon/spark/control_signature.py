@@ -1,4 +1,4 @@
-"""Signatures of the messages between a slot and the driver: HMAC-SHA256 with the secret of the run, which is never sent.
+"""Signs the messages between a slot and the driver: HMAC-SHA256 with the secret of the run, which is never sent.
 
 A listener between nodes learns no key, and can neither make a message nor change one. Nor can it send one again: the
 reports of an attempt are numbered, and an order is signed for the one report that it answers.

@@ -66,7 +66,8 @@ class SimulatedConnection(Connection):
     def __init__(self, opened: OpenSocket, host: str, clock: ProcessClock) -> None:
         self.host = host
         self.wire = Wire(opened, host, clock.now)
-        self.tokens = Tokens(self.wire, host, SimulatedCredential(), clock.seconds)
+        credential = SimulatedCredential()
+        self.tokens = Tokens(self.wire, host, lambda: credential, clock.seconds)
 
 
 class Opening:
