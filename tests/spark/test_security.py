@@ -112,7 +112,7 @@ def test_python_and_the_jvm_talk_through_files_that_others_cannot_open(working: 
     assert any(stat.S_ISSOCK(file.stat().st_mode) for file in folder.iterdir())
 
 
-def test_what_spark_writes_to_disk_is_private(working: SparkSession) -> None:  # T6
+def test_what_spark_writes_to_disk_is_private(working: SparkSession) -> None:  # T7
     for pid in (jvm(working), *python_of(working)):
         status = Path(f"/proc/{pid}/status").read_text()
         assert "Umask:\t0077" in status, status.splitlines()[0]
