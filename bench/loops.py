@@ -91,13 +91,15 @@ async def _send(sender: Any, messages: list[Any]) -> None:
 
 
 def pump(task: Task, watch: Watch) -> None:
-    home, away = _namespace(task.primary, "", task), _namespace(task.secondary, task.queue, task)
-    options = PumpOptions(lease=None, limit=task.count)
+    home, away = _namespace(task.primary, "", task), _namespace(task.secondary, task.queues[0], task)
+    # With one queue the limit ends the pump. A limit over many would be shared, and its last part waits for silence.
+    options = PumpOptions(lease=None, limit=task.count if len(task.queues) == 1 else None)
     pump = Pump(away, home, lambda outcome: watch.add(outcome.result is Result.FORWARDED), options)
-    pump.serve(task.queue)
+    for queue in task.queues:
+        pump.serve(queue)
     for _ in pump.turns():
-        # With a stuck destination the pump would now wait for that one.
-        if watch.moved == task.arriving < task.count:
+        # The pump would now wait for more, or for a stuck destination.
+        if watch.moved == task.arriving:
             watch.end()
             pump.stop()
     away.close()
@@ -155,7 +157,7 @@ def _drain(task: Task, watch: Watch, slots: int) -> None:
             ready.jobs.warm_up()
             watch.begin()
             options = [PumpOptions(lease=None, limit=task.count // slots)] * slots
-            done = ready.jobs.run(config.pairs[0], [HandOver(queue=task.queue)], options)
+            done = ready.jobs.run(config.pairs[0], [HandOver(queue=queue) for queue in task.queues], options)
             watch.add(done.counters.forwarded)
             watch.end()
 

@@ -27,7 +27,7 @@ def where(count: int) -> dict[str, float]:
     workload = Workload("sampled", {"pump": count})
     with emulator([f"d{number}" for number in range(workload.destinations)]) as place:
         fill(place.secondary, QUEUE, count, workload.size, workload.destination)
-        task = Task(place.primary, place.secondary, place.secondary_http, QUEUE, count, count)
+        task = Task(place.primary, place.secondary, place.secondary_http, [QUEUE], count, count)
         command = [sys.executable, "-m", "bench.sampling"]
         done = subprocess.run(command, env=task.environment(), stdout=subprocess.PIPE, check=True)  # noqa: S603
     found: dict[str, float] = json.loads(done.stdout)

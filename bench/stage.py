@@ -69,14 +69,16 @@ class Place:
 def measure(workload: Workload, loop: str) -> Measured:
     count = workload.counts[loop]
     names = [f"d{number}" for number in range(workload.destinations)]
-    with emulator([*names, STUCK] if workload.is_stuck else names, tls=workload.is_encrypted) as place:
+    queues = [f"contoso/x-servicebus-transfer/{number}" for number in range(workload.queues)]
+    with emulator([*names, STUCK] if workload.is_stuck else names, queues, tls=workload.is_encrypted) as place:
         if workload.is_stuck:
             asked(place.primary_http, "faults", FULL)
-        fill(place.secondary, QUEUE, count, workload.size, workload.destination)
+        for queue in queues:
+            fill(place.secondary, queue, count // workload.queues, workload.size, workload.destination)
         with distant(place.primary, workload.round_trip) as home, distant(place.secondary, workload.round_trip) as away:
             before = cpu(place.process)
             arriving = workload.arriving(count)
-            taken = run(loop, Task(home, away, place.secondary_http, QUEUE, count, arriving, place.ca_file))
+            taken = run(loop, Task(home, away, place.secondary_http, queues, count, arriving, place.ca_file))
             theirs = cpu(place.process) - before
     if taken.moved != workload.arriving(count) and not taken.stopped:
         raise RuntimeError(f"{loop} moved {taken.moved} of {workload.arriving(count)} messages")
@@ -102,7 +104,7 @@ def run(loop: str, task: Task) -> Taken:
     return Taken(**json.loads(done.stdout))
 
 
-def queue(name: str, **more: Any) -> dict[str, Any]:
+def entity(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "max_size_in_megabytes": 5120, **more}
 
 
@@ -115,10 +117,10 @@ def emulator(
     lock: str = "5m",
 ) -> Iterator[Place]:
     """Two new namespaces in their own process."""
-    backlogs = [queue(name, max_delivery_count=2147483647, lock_duration=lock) for name in backlog]
+    backlogs = [entity(name, max_delivery_count=2147483647, lock_duration=lock) for name in backlog]
     ports = {"amqp_port": 0, "http_port": 0}
     namespaces = [
-        {"name": "contoso", **ports, kind: [queue(name) for name in destinations]},
+        {"name": "contoso", **ports, kind: [entity(name) for name in destinations]},
         {"name": "contoso-dr", **ports, "queues": backlogs},
     ]
     command = [sys.executable, "-m", "syphon", "emulator", "--json", "--config", "/dev/stdin"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bench.stage import Measured
-from bench.workloads import FAR, LARGE, LONG, MANY, NEAR, PEERS, SHORT, SPARK
+from bench.workloads import FAR, LARGE, LONG, MANY, NEAR, PEERS, SHORT, SPARK, TEN
 
 Results = Mapping[tuple[str, str], Measured]
 """By workload and loop."""
@@ -103,13 +103,14 @@ def _against_ourselves(results: Results) -> Iterator[Target]:
             1.1,
             True,
         ),
-        ("speed of one slot on Spark, as a share of one pump", lambda: on_spark("drain, 1 slot", "pump"), 0.8, False),
+        ("speed of one slot on Spark, as a share of one pump", lambda: on_spark("drain, 1 slot", "pump"), 0.9, False),
         (
             "speed of two slots on Spark, as a share of two pumps",
             lambda: on_spark("drain, 2 slots", "two pumps"),
-            0.8,
+            0.9,
             False,
         ),
+        ("speed with 10 queues, as a share of that with one", lambda: speed(TEN) / speed(NEAR), 1, False),
         ("speed with 1,000 destinations, as a share of that with 8", lambda: speed(MANY) / speed(NEAR), 0.5, False),
         ("memory (MB) after 500,000 messages", lambda: megabytes(LONG), 120, True),
         ("memory (MB) with messages of 64 KB", lambda: megabytes(LARGE), 120, True),

@@ -1,4 +1,4 @@
-"""The task of a loop: two namespaces, a filled queue, and how many messages to move."""
+"""The task of a loop: two namespaces, filled queues, and how many messages to move."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ class Task:
     secondary: str
     secondary_http: str
     """The address of the emulator's counters."""
-    queue: str
+    queues: list[str]
     count: int
-    """Messages in the queue."""
+    """Messages in all queues together."""
     arriving: int
     """How many of them can arrive."""
     ca_file: str | None = None
     """The authority to trust, if the loop uses TLS."""
+
+    @property
+    def queue(self) -> str:
+        """The only queue, for loops that serve one."""
+        (queue,) = self.queues
+        return queue
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "TASK": json.dumps(asdict(self))}

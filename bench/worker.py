@@ -1,14 +1,18 @@
-"""`python -m bench.worker`: a real worker with many queues: how long a lone message takes, and what an outage costs.
+"""`python -m bench.worker`: a real worker with many queues: how long a lone message takes, what an outage costs, and
+how long the worker takes to end.
 
 The worker and the emulator are processes of their own. A lone message goes into a queue that has been idle, beside
 nothing, beside four queues with five messages a second each, and beside one queue at full speed. The outages count
-receives: the primary refuses connections, or one destination is full.
+receives: the primary refuses connections, or one destination is full. The endings begin with SIGTERM while ten queues
+are served at full speed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import tempfile
 import threading
 import time
@@ -168,13 +172,40 @@ def outage(what: str, count: int, seconds: float, folder: Path) -> Outage:
         return Outage(what, count, seconds, received(place) - before, peeks, after)
 
 
+def ending(count: int, folder: Path) -> float:
+    """Seconds from SIGTERM to the end of a worker that serves ten queues at full speed."""
+    queues = backlog_queues(10)
+    with emulator(DESTINATIONS, queues, lock="1m") as place:
+        for queue in queues:
+            fill(place.secondary, queue, count, 256, lambda _: BUSY)
+        with worker(place, folder, len(queues)) as process:
+            while sent(place, BUSY) < count:
+                time.sleep(0.1)
+            if sent(place, BUSY) > 9 * count:
+                raise RuntimeError(f"too few messages for an ending at full speed: {count:,} in each queue")
+            began = time.monotonic()
+            os.kill(process, signal.SIGTERM)
+            while is_running(process):
+                time.sleep(0.05)
+            return time.monotonic() - began
+
+
+def is_running(process: int) -> bool:
+    """Whether a child of ours has not ended. Its parent still has to wait for one that has: a zombie is no process."""
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+
 @click.command()
 @click.option("--messages", default=50, show_default=True, help="Lone messages for each case.")
 @click.option("--queues", "sizes", type=int, multiple=True, default=(10, 100), show_default=True)
 @click.option("--outage", "seconds", default=60.0, show_default=True, help="Seconds that each outage lasts.")
 @click.option("--waiting", default=1000, show_default=True, help="Messages that wait through an outage.")
+@click.option("--endings", default=3, show_default=True, help="How often a worker is ended at full speed.")
+@click.option("--deep", default=20_000, show_default=True, help="Messages in each queue of a worker that is ended.")
 @click.option("--seed", default=1, show_default=True)
-def main(messages: int, sizes: tuple[int, ...], seconds: float, waiting: int, seed: int) -> None:
+def main(
+    messages: int, sizes: tuple[int, ...], seconds: float, waiting: int, endings: int, deep: int, seed: int
+) -> None:
     """Measure a worker with many queues."""
     console = Console()
     rng = random.Random(seed)  # noqa: S311
@@ -200,14 +231,19 @@ def main(messages: int, sizes: tuple[int, ...], seconds: float, waiting: int, se
     costs = Table(title=f"Outages of {seconds:g} s, {waiting:,} messages waiting")
     for heading in ("", "receives", "per message", "peeks", "last message after, s"):
         costs.add_column(heading, justify="left" if not heading else "right")
-    for what, most in (("primary away", 1.1), ("one dead destination", 2)):
+    for what, most in (("primary away", 1.1), ("one dead destination", 2)) if seconds else ():
         with tempfile.TemporaryDirectory() as folder:
             found = outage(what, waiting, seconds, Path(folder))
         costs.add_row(
             what, f"{found.receives:,}", f"{found.per_message:.2f}", f"{found.peeks:,}", f"{found.last_after:.1f}"
         )
         goals.append(Target(f"receives per message, {what}", found.per_message, most, at_most=True))
-    console.print(costs)
+    if seconds:
+        console.print(costs)
+    for number in range(endings):
+        with tempfile.TemporaryDirectory() as folder:
+            took_to_end = ending(deep, Path(folder))
+        goals.append(Target(f"seconds from SIGTERM to the end, time {number + 1}", took_to_end, 25, at_most=True))
     for goal in goals:
         console.print(f"{'[green]met' if goal.is_met else '[red]not met'}[/]  {goal}")
 

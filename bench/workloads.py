@@ -13,7 +13,7 @@ STUCK_SHARE = 10
 
 @dataclass(frozen=True)
 class Workload:
-    """Messages in one backlog queue, for a number of destinations, with a round trip in milliseconds."""
+    """Messages in the backlog, for a number of destinations, with a round trip in milliseconds."""
 
     name: str
     counts: dict[str, int]
@@ -21,6 +21,8 @@ class Workload:
     size: int = KB
     destinations: int = 8
     round_trip: int = 0
+    queues: int = 1
+    """The messages are shared equally by so many backlog queues."""
     is_stuck: bool = False
     """Nine of ten messages are for a destination that is full."""
     is_encrypted: bool = False
@@ -37,7 +39,7 @@ class Workload:
 
 
 NEAR, MIDDLE, FAR, ONE, MANY = "near", "5 ms", "20 ms", "1 destination", "1,000 destinations"
-LARGE, HELD_UP, SPARK = "64 KB", "90 % stuck", "on Spark"
+LARGE, HELD_UP, SPARK, TEN = "64 KB", "90 % stuck", "on Spark", "10 queues"
 TLS, LARGE_TLS = "TLS", "64 KB, TLS"
 SCALING = {"10,000 messages": 10_000, "100,000 messages": 100_000, "500,000 messages": 500_000}
 SHORT, LONG = "10,000 messages", "500,000 messages"
@@ -60,6 +62,7 @@ def workloads(scale: float) -> list[Workload]:
         return max(least, round(count * scale) // STUCK_SHARE * STUCK_SHARE)
 
     many, few, some = of(20_000, 2000), of(3_000, 300), of(500, 100)
+    deep = of(160_000, 8000)
     sdk = {"sdk_sync": few, "sdk_async": few, "node": few}
     slow = {"sdk_sync": of(300, 100), "sdk_async": few, "node": few}
     large = {"sdk_sync": some, "sdk_async": some, "node": some, "pump": of(2000, 500)}
@@ -75,6 +78,7 @@ def workloads(scale: float) -> list[Workload]:
         Workload(TLS, in_python, is_encrypted=True),
         Workload(LARGE_TLS, {loop: large[loop] for loop in in_python}, size=64 * KB, is_encrypted=True),
         Workload(HELD_UP, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": many}, is_stuck=True),
-        Workload(SPARK, dict.fromkeys(OURS, many)),
+        Workload(TEN, {"pump": many}, queues=10),
+        Workload(SPARK, dict.fromkeys(OURS, deep)),
         *(Workload(name, {"pump": of(count, 2000)}) for name, count in SCALING.items()),
     ]

@@ -5,10 +5,13 @@ set -eu
 
 [ "${1:-}" = executor ] || exec syphon "$@"
 
-# Spark hands over the JVM's options one by one, as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …
+# Spark hands over the JVM's options one by one, as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …; an empty one is no option.
 set --
-while eval "option=\${SPARK_JAVA_OPT_$#:-}" && [ -n "$option" ]; do
-    set -- "$@" "$option"
+number=0
+while eval "[ \"\${SPARK_JAVA_OPT_$number+is set}\" ]"; do
+    eval "option=\$SPARK_JAVA_OPT_$number"
+    [ -z "$option" ] || set -- "$@" "$option"
+    number=$((number + 1))
 done
 
 exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "$@" \

@@ -39,7 +39,7 @@ async function send(path, messages) {
 }
 
 async function run() {
-  const receiver = away.createReceiver(task.queue);
+  const receiver = away.createReceiver(task.queues[0]);
   for (let moved = 0; moved < task.count; ) {
     const messages = await receiver.receiveMessages(100, { maxWaitTimeInMs: 5000 });
     if (!messages.length) break;

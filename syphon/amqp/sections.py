@@ -51,34 +51,70 @@ class Span(NamedTuple):
     end: int
 
 
+class OutOfOrder(Malformed):
+    """The sections of a message are not in the standard's order. `in_order` puts them into it (M8)."""
+
+
 def split(data: bytes, until: int | None = None) -> list[Span]:
-    """Every section of a message, in order. Sections out of order or twice are an error; only bodies repeat.
+    """Every section of a message. Sections that are out of order or there twice are an error; only bodies repeat.
 
     With `until` it reads no further than that section: the bytes after it may not be AMQP at all.
     """
     spans: list[Span] = []
     pos, end, last = 0, len(data), 0
     while pos < end and (until is None or last < until):
-        start = pos
-        if data[pos : pos + 2] == b"\x00\x53" and pos + 2 < end:
-            code = data[pos + 2]
-            value = pos + 3
-        else:
-            code, value = _descriptor(data, pos, end)
+        code, value = _section_head(data, pos, end)
         if until is not None and code > until:
             break
-        if not 0x70 <= code <= 0x78:
-            raise Malformed(f"0x{code:02x} at byte {pos} is not a section of a message")
-        if code < last or (code == last and code not in (Section.DATA, Section.SEQUENCE)):
-            raise Malformed(f"section 0x{code:02x} at byte {pos} is out of order")
+        if code < last:
+            raise OutOfOrder(f"section 0x{code:02x} at byte {pos} is out of order")
+        if code == last and code not in _REPEATABLE:
+            raise Malformed(f"section 0x{code:02x} is there twice, again at byte {pos}")
         if last in _BODIES and code in _BODIES and code != last:
             raise Malformed(f"the body is of two kinds at byte {pos}")
-        pos = skip(data, value, end)
+        start, pos = pos, skip(data, value, end)
         spans.append(Span(code, start, value, pos))
         last = code
     return spans
 
 
+def in_order(data: bytes) -> bytes:
+    """The message with its sections in the standard's order (M8). Sections that are there twice are an error.
+
+    Clients write them in other orders, and Service Bus takes that: the Python SDK writes delivery annotations after the
+    body, and rhea writes the footer before it.
+    """
+    return _ordered(data)[0]
+
+
+def _ordered(data: bytes) -> tuple[bytes, list[Span]]:
+    """The message in the standard's order, and its sections there."""
+    try:
+        return data, split(data)
+    except OutOfOrder:
+        pos, end = 0, len(data)
+        sections: list[tuple[int, bytes]] = []
+        while pos < end:
+            code, value = _section_head(data, pos, end)
+            start, pos = pos, skip(data, value, end)
+            sections.append((code, data[start:pos]))
+        sections.sort(key=lambda section: section[0])  # stable: the parts of a body keep their order
+        data = b"".join(section for _, section in sections)
+        return data, split(data)
+
+
+def _section_head(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """The descriptor of the section at a position, and where the section's value begins."""
+    if data[pos : pos + 2] == b"\x00\x53" and pos + 2 < end:
+        code, value = data[pos + 2], pos + 3
+    else:
+        code, value = _descriptor(data, pos, end)
+    if not 0x70 <= code <= 0x78:
+        raise Malformed(f"0x{code:02x} at byte {pos} is not a section of a message")
+    return code, value
+
+
+_REPEATABLE = (Section.DATA, Section.SEQUENCE)
 _BODIES = (Section.DATA, Section.SEQUENCE, Section.VALUE)
 
 
@@ -141,13 +177,15 @@ class Properties:
 
 
 class Message:
-    """One message as bytes, with its sections found. Reading decodes one section; replacing makes new bytes."""
+    """One message as bytes, with its sections found. Reading decodes one section; replacing makes new bytes.
+
+    `data` has the sections in the standard's order, in whatever order they came (M8).
+    """
 
     __slots__ = ("data", "spans")
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.spans = split(data)
+        self.data, self.spans = _ordered(data)
 
     def span(self, section: Section) -> Span | None:
         for span in self.spans:
@@ -245,7 +283,8 @@ def data_head(body: bytes) -> bytes:
 def batch_parts(data: bytes) -> list[bytes]:
     """The encoded messages inside a Service Bus batch (message format 0x80013700): one per data section."""
     parts: list[bytes] = []
-    for span in split(data):
+    data, spans = _ordered(data)
+    for span in spans:
         if span.section not in _BODIES:
             continue
         part = decode(data, span.value, span.end)[0] if span.section == Section.DATA else None

@@ -3,6 +3,7 @@
 from .aliases import PATH_LIMIT
 from .aliasing import NotForBacklog, to_backlog
 from .broker_stamps import BrokerStamps, stamps_of
+from .dead_letter_search import DeadLetterSearch
 from .dead_letters import (
     DeadLetter,
     DeadLetterFilter,
@@ -15,7 +16,7 @@ from .dead_letters import (
 )
 from .preflight import Finding, PreflightCheck, preflight_checks, secondary_administration
 from .preview import MessagePreview, PreviewRules, preview_message
-from .provisioning import Dropped, Found, Made, Missing, Provisioned, Unknown, plan, provision
+from .provisioning import Dropped, Found, Made, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
 from .queue_selection import NoQueueSelected, SelectedQueue, by_pair, queue_names, select_queues
 from .queues import (
     DOCUMENTED,
@@ -40,11 +41,13 @@ __all__ = [
     "DOCUMENTED",
     "DeadLetter",
     "DeadLetterFilter",
+    "DeadLetterSearch",
     "Difference",
     "Dropped",
     "FOREVER",
     "Finding",
     "Found",
+    "NoBacklogQueue",
     "Group",
     "Made",
     "MessagePreview",

@@ -10,12 +10,14 @@ Unchanged on purpose:
 
 from __future__ import annotations
 
-from syphon.amqp import Malformed, Section, Timestamp, UInt, decode, encode
+from syphon.amqp import Malformed, OutOfOrder, Section, Timestamp, UInt, decode, encode, in_order
 from syphon.model import SyphonError
 
 from .aliases import (
+    DURABLE,
     GROUP_ID,
-    PATH,
+    PATH_KEY,
+    PATH_KEY_NO_DURABLE,
     PATH_LIMIT,
     SCHEDULED,
     SCHEDULED_TIME,
@@ -28,10 +30,10 @@ from .aliases import (
 from .broker_stamps import deliveries
 from .layout_cache import layout_of
 from .restoring import read
-from .section_edit import NULL, extract, field, keys, with_fields, with_pairs
+from .section_edit import LONG_MAP, NULL, extract, field, fits_short, keys, with_fields, with_pairs
 from .times import EARLIEST, LATEST, InvalidValue, timespan_bytes
 
-_KEY = {name: encode(name) for name in (PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}
+_KEY = {name: encode(name) for name in (SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}
 _SCHEDULED_KEYS = keys((SCHEDULED,))
 
 
@@ -44,7 +46,10 @@ def to_backlog(payload: bytes, path: str) -> bytes:
     if not path.strip() or len(path) > PATH_LIMIT:
         raise NotForBacklog(f"{shown(path)} is not the path of an entity: a path has 1 to {PATH_LIMIT} characters")
     try:
-        return _aliased(payload, path)
+        try:
+            return _aliased(payload, path)
+        except OutOfOrder:
+            return _aliased(in_order(payload), path)  # M8
     except Malformed as error:
         raise NotForBacklog(f"the message is not well-formed AMQP 1.0: {error}") from None
     except InvalidValue as error:
@@ -74,8 +79,8 @@ def _aliased(data: bytes, path: str) -> bytes:
                 expected = "a timestamp between the years 1 and 9999"
                 raise InvalidValue(f"{SCHEDULED} is {shown(when)}, expected is {expected}")
             aliases.append(_KEY[SCHEDULED_TIME] + data[start:end])
-        others = extract(data, annotations, _SCHEDULED_KEYS)
-        cleared = with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, others.pairs, others.remaining(data))
+        left = extract(data, annotations, _SCHEDULED_KEYS)
+        cleared = with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, left.pairs, left.remaining(data))
         edits.append((annotations.start, annotations.end, cleared))
 
     if properties is not None and (raw := field(data, properties, GROUP_ID)) is not None:
@@ -93,8 +98,14 @@ def _aliased(data: bytes, path: str) -> bytes:
         raise NotForBacklog(
             f"the message comes from a backlog queue, because it has {names}: restore it before you send it"
         )
-    aliases.append(_KEY[PATH] + encode(path))
-    pairs = own.remaining(data) + b"".join(aliases)
+    has_durable = header is not None and field(data, header, DURABLE) is not None
+    to = (PATH_KEY if has_durable else PATH_KEY_NO_DURABLE) + encode(path)
+    others = own.remaining(data)
+    if application is not None and data[application.value] == LONG_MAP and fits_short(2 * own.pairs, len(others)):
+        pairs = b"".join((to, others, *aliases))
+    else:
+        pairs = b"".join((others, *aliases, to))
+    aliases.append(to)
     added = with_pairs(data, application, Section.APPLICATION_PROPERTIES, own.pairs + len(aliases), pairs)
     edits.append((application.start, application.end, added) if application is not None else (body, body, added))
 

@@ -14,8 +14,19 @@ from typing import NamedTuple, TypeAlias
 
 from syphon.amqp import Span, skip
 
-from .aliases import ALIASES, NOT_CARRIED
-from .section_edit import ByteRange, Extracted, Outline, content, extract, fields, keys, outline
+from .aliases import ALIASES, NOT_CARRIED, PATH, PATH_KEY, PATH_KEY_NO_DURABLE
+from .section_edit import (
+    LONG_MAP,
+    SHORT_MAP,
+    ByteRange,
+    Extracted,
+    Outline,
+    content,
+    extract,
+    fields,
+    keys,
+    outline,
+)
 
 _PARTITION = "x-opt-partition-key"
 _PARTITION_KEY = keys((_PARTITION,))
@@ -39,18 +50,35 @@ class Layout(NamedTuple):
     aliases: Extracted
     """The application properties without the aliases."""
     partition_key: ByteRange | None
+    lacks_durable: bool = False
+    """The sender's message had no `durable` field: see `aliases`."""
+    map_form: int = SHORT_MAP
+    """The form that the application properties had without aliases, if they fit into it."""
 
 
 def parse_layout(data: bytes) -> Layout:
-    """The layout of any message. Raises Malformed."""
+    """The layout of any message whose sections are in order. Raises Malformed, and OutOfOrder for other orders."""
     found = outline(data)
+    aliases = extract(data, found.application, ALIASES)
     return Layout(
         found,
         fields(data, found.properties) if found.properties is not None else [],
         extract(data, found.annotations, NOT_CARRIED),
-        extract(data, found.application, ALIASES),
+        aliases,
         extract(data, found.annotations, _PARTITION_KEY).found.get(_PARTITION),
+        *_notes(data, found.application, aliases.found.get(PATH)),
     )
+
+
+def _notes(data: bytes, application: Span | None, path: ByteRange | None) -> tuple[bool, int]:
+    """What the form of the `x-ms-path` pair says about the sender's message."""
+    if application is None or path is None:
+        return False, SHORT_MAP
+    value, first = path[0], content(data, application, SHORT_MAP)[0]
+    lacks_durable = data.endswith(PATH_KEY_NO_DURABLE, first, value)
+    key = PATH_KEY_NO_DURABLE if lacks_durable else PATH_KEY
+    is_long = data[application.value] == LONG_MAP and value == first + len(key)
+    return lacks_durable, LONG_MAP if is_long else SHORT_MAP
 
 
 SectionStarts: TypeAlias = tuple[int, ...]

@@ -11,11 +11,25 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from syphon.amqp import Malformed, Section, Span, Symbol, Timestamp, UInt, Value, compound, encode, split
+from syphon.amqp import (
+    Malformed,
+    OutOfOrder,
+    Section,
+    Span,
+    Symbol,
+    Timestamp,
+    UInt,
+    Value,
+    compound,
+    encode,
+    in_order,
+    split,
+)
 from syphon.model import EntityPath
 
 from .aliases import (
     CREATION,
+    DURABLE,
     EXPIRY,
     GROUP_ID,
     PATH,
@@ -31,7 +45,7 @@ from .aliases import (
 )
 from .broker_stamps import BrokerStamps, Stamps, deliveries, stamps_at
 from .layout_cache import Layout, layout_of
-from .section_edit import NULL, ByteRange, field, fields, value_at, with_fields, with_pairs
+from .section_edit import NULL, SHORT_MAP, ByteRange, field, fields, value_at, with_fields, with_pairs
 from .times import A_MOMENT, A_TIMESPAN, EARLIEST, LONGEST, InvalidValue, moment, timespan_at, whole_millis
 
 _SCHEDULED_KEY = encode(Symbol(SCHEDULED))
@@ -92,7 +106,10 @@ def restore(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl = Ttl
     broker's annotation counts; without that, the message spent no time in the backlog.
     """
     try:
-        return _restored(payload, enqueued_at, now, ttl)
+        try:
+            return _restored(payload, enqueued_at, now, ttl)
+        except OutOfOrder:
+            return _restored(in_order(payload), enqueued_at, now, ttl)  # M8
     except _Refused as refused:
         return Unrestorable(refused.reason, str(refused))
     except Malformed as error:
@@ -131,14 +148,15 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
         if ttl is not None and ttl > _UINT_MAX:
             changes |= _long_life(data, properties, ttl, now)
 
-    new_header, delivery_count = _header(data, header, ttl)
+    new_header, delivery_count = _header(data, header, ttl, layout.lacks_durable)
     parts = [new_header]
-    if count:
-        parts.append(with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, count, annotated))
+    if count:  # in the shorter form: the form that the section has is the broker's
+        parts.append(with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, count, annotated, SHORT_MAP))
     parts.append(with_fields(data, properties, Section.PROPERTIES, changes))
     if layout.aliases.pairs:
         others = layout.aliases.remaining(data)
-        parts.append(with_pairs(data, application, Section.APPLICATION_PROPERTIES, layout.aliases.pairs, others))
+        section, left = Section.APPLICATION_PROPERTIES, layout.aliases.pairs
+        parts.append(with_pairs(data, application, section, left, others, layout.map_form))
     payload = b"".join((*parts, memoryview(data)[body:]))
     found = BrokerStamps(*stamps, delivery_count)
     return Restored(payload, destination, message_id, session_id, partition_key, len(payload), found)
@@ -162,15 +180,25 @@ def read(data: bytes, layout: Layout) -> tuple[Value, str | None, str | None, St
     return (
         message_id,
         session_id if isinstance(session_id, str) else None,
-        partition_key if isinstance(partition_key, str) else None,
+        _text(partition_key) if isinstance(partition_key, str | bytes) else None,
         stamps_at(data, layout.annotations.found),
     )
+
+
+def _text(key: str | bytes) -> str:
+    """A partition key. The SDK writes it as binary when it sends a message again that it has received."""
+    return key if isinstance(key, str) else key.decode(errors="backslashreplace")
 
 
 def destination_of(payload: bytes) -> EntityPath | None:
     """The destination of a message, without restoring it; None if the message names none. Never raises."""
     try:
-        return _destination(payload, layout_of(payload).aliases.found)
+        try:
+            layout = layout_of(payload)
+        except OutOfOrder:
+            payload = in_order(payload)
+            layout = layout_of(payload)
+        return _destination(payload, layout.aliases.found)
     except (_Refused, Malformed):
         return None
 
@@ -233,20 +261,25 @@ def _long_life(data: bytes, properties: Span | None, ttl: int, now: int) -> dict
     return {EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), CREATION: encode(Timestamp(now))}
 
 
-def _header(data: bytes, header: Span | None, ttl: int | None) -> tuple[bytes, int]:
+def _header(data: bytes, header: Span | None, ttl: int | None, lacks_durable: bool) -> tuple[bytes, int]:
     """The header with this time to live, and how often the broker delivered the message before."""
     raw = data[header.start : header.end] if header is not None else b""
-    return _usual_header(raw, ttl) if len(raw) < _USUAL else _new_header(raw, ttl)
+    return (_usual_header if len(raw) < _USUAL else _new_header)(raw, ttl, lacks_durable)
 
 
-def _new_header(raw: bytes, ttl: int | None) -> tuple[bytes, int]:
-    """Keeps the sender's durable and priority, and sets the time to live. The other fields are the broker's."""
+def _new_header(raw: bytes, ttl: int | None, lacks_durable: bool = False) -> tuple[bytes, int]:
+    """Keeps the sender's durable and priority, and sets the time to live. The other fields are the broker's.
+
+    `lacks_durable`: the sender's message had no such field, so the value is the broker's as well.
+    """
     parts: list[bytes] = []
     delivered = 0
     if raw:
         (span,) = split(raw)
         delivered = deliveries(raw, span)
         parts = [raw[start:end] for start, end in pairwise(fields(raw, span))][: PRIORITY + 1]
+        if lacks_durable and parts:
+            parts[DURABLE] = NULL
     if ttl is not None:
         parts += [NULL] * (TTL - len(parts))
         parts.append(encode(UInt(min(ttl, _UINT_MAX))))

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, skip, split
 
 NULL = b"\x40"
+SHORT_MAP, LONG_MAP = 0xC1, 0xD1
 MOST_FIELDS = 64
 """The properties have 13 fields. A list of millions of nulls would be small on the wire and large in memory."""
 LONGEST_VALUE = 64 * 1024
@@ -24,10 +25,15 @@ def keys(names: Iterable[str]) -> dict[bytes, str]:
     forms: dict[bytes, str] = {}
     for name in names:
         for short in (encode(name), encode(Symbol(name))):
-            raw = name.encode("ascii")
             forms[short] = name
-            forms[bytes((short[0] | 0x10,)) + struct.pack(">I", len(raw)) + raw] = name
+            forms[bytes((short[0] | 0x10,)) + long_string(name)[1:]] = name
     return forms
+
+
+def long_string(text: str) -> bytes:
+    """A string in the long form, whatever its length."""
+    raw = text.encode()
+    return b"\xb1" + struct.pack(">I", len(raw)) + raw
 
 
 class Outline(NamedTuple):
@@ -157,12 +163,22 @@ def value_at(data: bytes, start: int, end: int) -> Value:
     return decode(data, start, end)[0]
 
 
-def with_pairs(data: bytes, span: Span | None, section: Section, count: int, pairs: bytes) -> bytes:
-    """The map section with these pairs as its content; empty if there are none."""
+def with_pairs(
+    data: bytes, span: Span | None, section: Section, count: int, pairs: bytes, code: int | None = None
+) -> bytes:
+    """The map section with these pairs as its content; empty if there are none.
+
+    It keeps its form, unless `code` gives another one; a map that is too long for the short form gets the long one.
+    """
     if count == 0:
         return b""
-    head, code = (data[span.start : span.value], data[span.value]) if span else (_descriptor(section), 0xC1)
-    return head + _compound(code, 2 * count, pairs)
+    head, own = (data[span.start : span.value], data[span.value]) if span else (_descriptor(section), SHORT_MAP)
+    return head + _compound(own if code is None else code, 2 * count, pairs)
+
+
+def fits_short(count: int, size: int) -> bool:
+    """Whether a list or map of so many items and bytes can have the short form."""
+    return size < 255 and count < 256
 
 
 def fields(data: bytes, span: Span) -> list[int]:
@@ -223,6 +239,6 @@ def _descriptor(section: Section) -> bytes:
 
 def _compound(code: int, count: int, body: bytes) -> bytes:
     """A list or map in the form it had, or in the long form if the short one is too short."""
-    if not code & 0x10 and len(body) < 255 and count < 256:
+    if not code & 0x10 and fits_short(count, len(body)):
         return bytes((code, len(body) + 1, count)) + body
     return bytes((code | 0x10,)) + struct.pack(">II", len(body) + 4, count) + body

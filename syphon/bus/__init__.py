@@ -7,6 +7,7 @@ from .administration import (
     AdministrationUnavailable,
     AdministrationUnreachable,
     EntityConflict,
+    QueueCounts,
     QueueInfo,
 )
 from .connection import (
@@ -27,15 +28,19 @@ from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
 from .peeking import MessageState, Peeked, Peeker, peek
 from .sdk_internals import (
+    CloseWatch,
     ConnectionDetails,
     RetryPolicy,
     check_contract,
     condition_of,
     connection_details,
     disable_retries,
+    explain,
     fill,
+    is_shut_down,
     message_limit,
     payloads_of,
+    watch_close,
 )
 
 __all__ = [
@@ -43,6 +48,7 @@ __all__ = [
     "AdministrationFailed",
     "Arrival",
     "Backoff",
+    "CloseWatch",
     "EntityConflict",
     "Connection",
     "HANDSHAKE_WITHIN",
@@ -55,6 +61,7 @@ __all__ = [
     "Pair",
     "Peeked",
     "Peeker",
+    "QueueCounts",
     "QueueInfo",
     "RawReceiver",
     "RawSender",
@@ -73,7 +80,9 @@ __all__ = [
     "client_of",
     "condition_of",
     "connected",
+    "explain",
     "fill",
+    "is_shut_down",
     "largest_accepted",
     "message_limit",
     "namespace_of",
@@ -83,6 +92,7 @@ __all__ = [
     "try_receiver",
     "try_sender",
     "Wait",
+    "watch_close",
     "wait_for_traffic",
     "connection_details",
 ]

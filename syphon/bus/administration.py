@@ -7,7 +7,7 @@ same errors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from syphon.model import SyphonError
 
@@ -55,6 +55,13 @@ class QueueInfo:
     status: str
 
 
+class QueueCounts(NamedTuple):
+    """How many messages a queue holds, as the namespace counts them. The counts may be wrong."""
+
+    active: int
+    dead_letters: int
+
+
 class Administration(Protocol):
     """The port: tells what is in a namespace, and makes queues there.
 
@@ -81,8 +88,8 @@ class Administration(Protocol):
     def exists(self, entity: str) -> bool:
         """Whether there is a queue or topic of that name."""
 
-    def active_messages(self, queue: str) -> int | None:
-        """The queue's own message count, which may be wrong. None if there is no such queue, or it has no count."""
+    def queue_counts(self, queue: str) -> QueueCounts | None:
+        """The queue's own message counts, which may be wrong. None if there is no such queue, or it has no counts."""
 
     def close(self) -> None:
         """Closes the connections."""

@@ -15,7 +15,7 @@ from azure.mgmt.servicebus import ServiceBusManagementClient
 
 from syphon.model import NamespaceGone, NotAuthorized, SyphonError, is_this_machine
 
-from .administration import OPERATION_TIMEOUT, Administration, NewQueue, QueueInfo
+from .administration import OPERATION_TIMEOUT, Administration, NewQueue, QueueCounts, QueueInfo
 from .management_http import (
     ManagementTransport,
     answer,
@@ -114,10 +114,12 @@ class ArmAdministration(Administration):
             self._find(get, entity, task) is not None for get in (self._client.queues.get, self._client.topics.get)
         )
 
-    def active_messages(self, queue: str) -> int | None:
+    def queue_counts(self, queue: str) -> QueueCounts | None:
         entity = self._find(self._client.queues.get, queue, f"count the messages of '{queue}'")
         details = None if entity is None or entity.properties is None else entity.properties.count_details
-        return None if details is None else details.active_message_count
+        if details is None or details.active_message_count is None:
+            return None
+        return QueueCounts(details.active_message_count, details.dead_letter_message_count or 0)
 
     def close(self) -> None:
         self._client.close()

@@ -13,7 +13,7 @@ from azure.servicebus.management import QueueProperties, ServiceBusAdministratio
 
 from syphon.model import SyphonError
 
-from .administration import OPERATION_TIMEOUT, Administration, NewQueue, QueueInfo
+from .administration import OPERATION_TIMEOUT, Administration, NewQueue, QueueCounts, QueueInfo
 from .management_http import (
     ManagementTransport,
     answer,
@@ -112,12 +112,19 @@ class DataPlaneAdministration(Administration):
     def exists(self, entity: str) -> bool:
         return self._find(entity, f"look for '{entity}'") is not None
 
-    def active_messages(self, queue: str) -> int | None:
-        def count() -> int | None:
+    def is_partitioned(self, entity: str) -> bool | None:
+        """Whether a queue or topic is partitioned; None if there is none of that name."""
+        found = self._find(entity, f"look for '{entity}'")
+        return None if found is None else bool(found.enable_partitioning)
+
+    def queue_counts(self, queue: str) -> QueueCounts | None:
+        def count() -> QueueCounts | None:
             try:
-                return self._client.get_queue_runtime_properties(queue).active_message_count
+                found = self._client.get_queue_runtime_properties(queue)
+                active, dead_letters = found.active_message_count, found.dead_letter_message_count
             except (ResourceNotFoundError, AttributeError):
                 return None
+            return None if active is None else QueueCounts(active, dead_letters or 0)
 
         return self._ask(f"count the messages of '{queue}'", count)
 

@@ -5,6 +5,7 @@ A link reports events as values that its owner collects. It never waits, and mak
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from syphon.amqp.frames import Attach, Error, Flow, Rejected, Released, Source, 
 from syphon.model import Interrupted, SyphonError, from_condition
 
 from .fast_frames import ACCEPTED, ACCEPTED_BYTES
-from .wire import Wire
+from .wire import NoMoreLinks, Wire
 
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ class Arrival:
 
 
 class Settled(NamedTuple):
-    """The service's answer to a settlement. `unknown`: the link was lost before the answer came."""
+    """The service's answer to a settlement. `unknown`: none came before the link was lost, or in time."""
 
     arrival: Arrival
     outcome: str
@@ -225,7 +226,17 @@ class RawReceiver(RawLink):
         self._settling[arrival.delivery_id] = arrival, outcome, self.wire.now()
         self.wire.settle(self, arrival.delivery_id, state)
 
+    def stop_awaiting(self, asked_before: float) -> None:
+        """Counts the settlements as unknown that were asked for before then and have no answer."""
+        late = list(itertools.takewhile(lambda entry: entry[1][2] < asked_before, self._settling.items()))
+        for delivery_id, (arrival, outcome, _) in late:
+            del self._settling[delivery_id]
+            error = Interrupted("The service did not answer in time.")
+            self.settled.append(Settled(arrival, outcome, error, unknown=True))
+
     def on_outcome(self, delivery_id: int, state: object) -> None:
+        if delivery_id not in self._settling:
+            return  # the answer came too late
         arrival, outcome, _ = self._settling.pop(delivery_id)
         self.settled.append(Settled(arrival, outcome, outcome_error(state, outcome)))
 
@@ -258,7 +269,11 @@ class RequestLink:
 
     def __init__(self, wire: Wire, node: str) -> None:
         self._replies = _ReplyLink(wire, node)
-        self._requests: RawSender[str] = RawSender(wire, node)
+        try:
+            self._requests: RawSender[str] = RawSender(wire, node)
+        except NoMoreLinks:
+            self._replies.close()
+            raise
         self._queued: deque[bytes] = deque()
 
     @property

@@ -37,7 +37,7 @@ class NamespaceClosed(Faulted):
 
 
 def _nothing() -> None:
-    """There is no client to close."""
+    """There is no client to close, or nobody to tell."""
 
 
 def _in_a_thread(open_connection: Callable[[], None], name: str) -> None:
@@ -68,8 +68,11 @@ class Namespace:
         self.since = now()
         self.reason: SyphonError | None = None
         """Why the namespace is faulted."""
+        self.on_end: Callable[[], None] = _nothing
+        """Called when it is closed or faulted, once, in the thread that did it."""
         self._connect = connect
         self._close_client = close_client
+        self._longest_pause = longest_pause
         self._begin = begin
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
@@ -81,6 +84,11 @@ class Namespace:
         """What another thread has found since the last look: that the namespace can be reached, or that it cannot."""
         self._backoff = Backoff(longest_pause)
         self._lock = threading.Lock()
+
+    def another(self) -> Namespace:
+        """The same namespace with a connection of its own, for links that do not fit on one. This one has the client,
+        and must be closed last."""
+        return Namespace(self.name, self._connect, self.now, longest_pause=self._longest_pause, begin=self._begin)
 
     # --- the connection ------------------------------------------------------------------------------------------
 
@@ -192,8 +200,11 @@ class Namespace:
 
     def _become(self, status: NamespaceStatus, reason: SyphonError | None = None) -> None:
         with self._lock:
-            if not self.has_ended and self.status is not status:
-                self.reason, self.since, self.status = reason, self.now(), status
+            if self.has_ended or self.status is status:
+                return
+            self.reason, self.since, self.status = reason, self.now(), status
+        if self.has_ended:
+            self.on_end()
 
     def _release(self) -> None:
         with self._lock:

@@ -22,24 +22,25 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import isfunction
+from inspect import iscoroutinefunction, isfunction
 from typing import Any, Protocol, Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, __version__
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 
-from syphon.model import DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
+from syphon.model import DestinationMissing, DestinationUnreachable, NamespaceGone, NotAuthorized, SyphonError
 
 SUPPORTED = "7.15."
 REFUSED = (401, 403)
+MISSING = 404
 IDLE_TIMEOUT = 60
 """The peer must send something within so many seconds, at least a heartbeat. By default the SDK asks for none."""
 NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
 NO_CONNECTION = "Failed to initiate the connection due to exception: "
 
 CONTRACT: dict[str, tuple[str, ...]] = {
-    "azure.servicebus:ServiceBusClient": ("_create_session_browser", "_config", "_credential"),
+    "azure.servicebus:ServiceBusClient": ("_create_session_browser", "_config", "_credential", "_handlers"),
     "azure.servicebus._session_browser:_SessionBrowser": ("_open", "_create_handler", "_handler"),
     "azure.servicebus._pyamqp.client:AMQPClient": ("_connection", "_shutdown", "_idle_timeout", "_ssl_opts"),
     "azure.servicebus._pyamqp._connection:Connection": (
@@ -51,7 +52,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus._pyamqp._transport:_AbstractTransport": ("sock", "connected", "_read_buffer"),
     "azure.servicebus._base_handler:ServiceBusSharedKeyCredential": ("policy", "key", "token_type"),
     "azure.servicebus._base_handler:ServiceBusSASTokenCredential": ("token", "token_type"),
-    "azure.servicebus._base_handler:BaseHandler": ("_config",),
+    "azure.servicebus._base_handler:BaseHandler": ("_config", "_shutdown"),
     "azure.servicebus._common._configuration:Configuration": (
         "retry_mode",
         "retry_total",
@@ -63,9 +64,9 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus:ServiceBusSender": ("_max_message_size_on_link",),
     "azure.servicebus:ServiceBusMessageBatch": ("_message", "_count"),
     "azure.servicebus.exceptions:ServiceBusError": ("_condition",),
-    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential"),
+    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential", "_handlers"),
     "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link",),
-    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config",),
+    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config", "_shutdown"),
 }
 """The private names in use, by module and class."""
 
@@ -131,11 +132,23 @@ def open_socket(
 ) -> OpenSocket:
     """Lets the SDK open a connection for an entity, and takes its socket over.
 
+    The service refuses a token for an entity that does not exist. Then a token for the namespace opens the connection:
+    it may serve other entities, and the link to the missing one fails by itself.
+
     `timeout` limits the whole opening; an identity service may need much of it. `handshake_within` is a shorter limit
     for the parts that only the peer can delay: for each answer during TLS, and then for SASL and the AMQP open. The SDK
     itself limits the TCP connect, to one second for each address.
     """
     handshake_within = min(timeout, handshake_within or timeout)
+    try:
+        return _open_socket(client, entity, timeout, handshake_within)
+    except DestinationMissing:
+        with suppress(NotAuthorized):  # the credentials are for some entities only
+            return _open_socket(client, "", timeout, handshake_within)
+        raise
+
+
+def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshake_within: float) -> OpenSocket:
     sdk: Any = client  # private attributes have no types
     browser = sdk._create_session_browser(entity, keep_alive=0)
     create_handler = browser._create_handler
@@ -282,6 +295,8 @@ def explain(error: Exception, namespace: str, entity: str) -> SyphonError:
     status: object = getattr(error, "status_code", None)  # a refused token has one; the SDK's other errors have none
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
         return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
+    if status == MISSING:
+        return DestinationMissing(f"{where}: no queue or topic of that name.")
     # Only for a name that is known not to exist: if the name service itself is down, that is an outage (C3).
     if any(words in text for words in NO_SUCH_HOST):
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
@@ -329,6 +344,9 @@ def fill(batch: ServiceBusMessageBatch, payloads: Sequence[bytes]) -> int:
 
 def condition_of(error: BaseException) -> str | None:
     """The AMQP condition of an SDK error, which only a private attribute holds."""
+    # The service refuses the token for an entity that does not exist. The SDK reports that as a failed authentication.
+    if getattr(getattr(error, "inner_exception", None), "status_code", None) == MISSING:
+        return "amqp:not-found"
     condition: object = getattr(error, "_condition", None)
     return str(getattr(condition, "value", condition)) if condition is not None else None
 
@@ -393,3 +411,49 @@ def connection_details(client: Any) -> ConnectionDetails:
     return ConnectionDetails(
         client.fully_qualified_namespace, client._credential, not config.use_tls, config.connection_verify
     )
+
+
+def is_shut_down(sender: Any) -> bool:
+    """Whether an SDK sender, sync or async, was closed: by its user, or because its client was closed."""
+    return bool(sender._shutdown.is_set())
+
+
+class CloseWatch:
+    """Notices that an SDK client is closed, also one that the application has made and closes itself.
+
+    A client closes all senders and receivers that it has made. The watch joins them as one more, so the client closes
+    it too. The client keeps only weak references: the owner of the watch must keep it.
+    """
+
+    def __init__(self, client: Any, on_close: Callable[[], None]) -> None:
+        """`on_close` is called in the thread or task that closes the client, and must not raise."""
+        self._on_close: Callable[[], None] | None = on_close
+        client._handlers.add(self)
+
+    def __hash__(self) -> int:
+        """Puts the watch at the front of the client's set: `on_close` is called before a sender is closed."""
+        return 0
+
+    def close(self) -> None:
+        """The client calls this."""
+        self.tell()
+
+    def tell(self) -> None:
+        if self._on_close is not None:
+            self._on_close()
+
+    def stop(self) -> None:
+        """Ends the watch. It does not leave the client's set: the client may be going through that set just now."""
+        self._on_close = None
+
+
+class AioCloseWatch(CloseWatch):
+    """The same for a client of the asyncio API, which awaits what it closes."""
+
+    async def close(self) -> None:  # type: ignore[override]
+        self.tell()
+
+
+def watch_close(client: Any, on_close: Callable[[], None]) -> CloseWatch:
+    """Watches an SDK client, sync or async."""
+    return (AioCloseWatch if iscoroutinefunction(client.close) else CloseWatch)(client, on_close)

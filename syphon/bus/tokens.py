@@ -12,7 +12,7 @@ from syphon.amqp import Timestamp
 from syphon.model import DestinationMissing, NotAuthorized, SyphonError, Waits
 
 from .links import ManagementReply, RequestLink
-from .sdk_internals import REFUSED
+from .sdk_internals import MISSING, REFUSED
 from .wire import Wire
 
 SAS_TYPE = "servicebus.windows.net:sastoken"
@@ -148,7 +148,7 @@ class Tokens:
         text = f"{self._host}: the token for '{path}' was refused ({reply.status} {reply.description})."
         if reply.status in REFUSED:
             token.ready, token.error = False, NotAuthorized(f"{text} Check the key or role assignment.")
-        elif reply.status == 404:
+        elif reply.status == MISSING:
             token.ready, token.error = False, DestinationMissing(text)
         else:
             self._fail(token, text)

@@ -32,7 +32,7 @@ from syphon.amqp.frames import (
     frame,
     read_performative,
 )
-from syphon.model import Interrupted, SyphonError, connection_ended, link_ended
+from syphon.model import Interrupted, SyphonError, Waits, connection_ended, link_ended
 
 from .fast_frames import (
     ACCEPTED,
@@ -53,6 +53,12 @@ SILENCE = 60.0
 """Seconds without a byte after which a connection that owes us an answer counts as dead."""
 LATEST_ANSWER = 120.0
 """Seconds that an answer may take on a connection that is alive. An owner with less time closes the link earlier."""
+
+
+class NoMoreLinks(Waits):
+    """The connection has as many links as the service allows."""
+
+    retry_after = 30.0
 
 
 class WireLink(Protocol):
@@ -91,6 +97,8 @@ class Wire(FrameSocket):
         self._sent_by: dict[int, WireLink] = {}
         self._settled_by: dict[int, WireLink] = {}
         self._new_handles = itertools.count()
+        self._handle_max = 0xFFFFFFFF
+        """The highest handle that the peer allows. It says so in its Begin, before any entity's token is accepted."""
         self._free_handles: list[int] = []
         self._delivery_ids = itertools.count()
         self._remote_channel: int | None = None
@@ -136,8 +144,10 @@ class Wire(FrameSocket):
     # --- links ---------------------------------------------------------------------------------------------------
 
     def add(self, link: WireLink, name: str) -> int:
-        """Gives a link its handle."""
-        # Peers limit the number of handles: the handle of a link that has ended is used again.
+        """Gives a link its handle. Raises `NoMoreLinks`: a peer ends the whole connection over one that is too high."""
+        if not self._free_handles and len(self._links) > self._handle_max:
+            raise NoMoreLinks(f"{self.name} allows {self._handle_max + 1} links on a connection, and all are in use.")
+        # The handle of a link that has ended is used again.
         handle = heapq.heappop(self._free_handles) if self._free_handles else next(self._new_handles)
         self._links[handle] = link
         self._by_name[name] = link
@@ -214,6 +224,8 @@ class Wire(FrameSocket):
             self._remote_channel = channel
             self._next_incoming_id = performative.next_outgoing_id
             self._peer_window = performative.incoming_window
+            if performative.handle_max is not None:
+                self._handle_max = performative.handle_max
             self._send_held_back()
         elif isinstance(performative, Close):
             self._on_close(performative.error)

@@ -23,13 +23,14 @@ from .broker import (
     Filter,
     QueueDescription,
     RuleDescription,
+    SqlAction,
     SqlFilter,
     SubscriptionDescription,
     Tier,
     TopicDescription,
     TrueFilter,
 )
-from .entity_validation import refusals, sql_faults
+from .entity_validation import action_faults, refusals, sql_faults
 
 LockDuration = Annotated[Duration, Between("5s", "5m")]
 TimeToLive = Annotated[Duration, Between("1s", "never")]
@@ -150,12 +151,13 @@ class Matches(StrEnum):
 
 
 class RuleSettings(Settings):
-    """A rule of a subscription, with one of `sql`, `correlation` and `matches`."""
+    """A rule of a subscription, with one of `sql`, `correlation` and `matches`, and with an action if it has one."""
 
     name: str
     sql: str | None = None
     correlation: CorrelationOptions | None = None
     matches: Matches | None = None
+    action: str | None = None
 
     @model_validator(mode="after")
     def _one_filter(self) -> Self:
@@ -164,12 +166,14 @@ class RuleSettings(Settings):
                 Mistake("does not have just one filter", "give it one of sql, correlation and matches")
             )
         faults = list(refusals(self._named())) + list(sql_faults(self.sql, ("sql",)))
+        faults += action_faults(self.action, ("action",))
         if faults:
             raise InvalidSetting(*faults)
         return self
 
     def description(self) -> RuleDescription:
-        return dataclasses.replace(self._named(), filter=self._filter())
+        action = SqlAction(self.action) if self.action is not None else None
+        return dataclasses.replace(self._named(), filter=self._filter(), action=action)
 
     def _named(self) -> RuleDescription:
         return RuleDescription(self.name, TrueFilter())

@@ -12,6 +12,7 @@ from .broker import (
     QueueDescription,
     Refusal,
     RuleDescription,
+    SqlAction,
     SqlFilter,
     SubscriptionDescription,
     Tier,
@@ -45,11 +46,22 @@ def refusals(description: Description, tier: Tier | None = None) -> Iterator[Mis
 
 def sql_faults(expression: str | None, at: tuple[str, ...]) -> Iterator[Mistake]:
     """Yields the fault of an SQL filter that cannot be parsed."""
+    yield from _parsing_faults(SqlFilter, expression, "is not a filter", at)
+
+
+def action_faults(expression: str | None, at: tuple[str, ...]) -> Iterator[Mistake]:
+    """Yields the fault of an SQL action that cannot be parsed."""
+    yield from _parsing_faults(SqlAction, expression, "is not an action", at)
+
+
+def _parsing_faults(
+    kind: type[SqlFilter] | type[SqlAction], expression: str | None, fault: str, at: tuple[str, ...]
+) -> Iterator[Mistake]:
     try:
         if expression is not None:
-            SqlFilter(expression)
+            kind(expression)
     except Refusal as refusal:
-        yield Mistake("is not a filter", refusal.description.removeprefix("SubCode=40000. ").rstrip("."), at)
+        yield Mistake(fault, refusal.description.removeprefix("SubCode=40000. ").rstrip("."), at)
 
 
 def _refusal(description: Description, tier: Tier) -> str | None:

@@ -7,7 +7,6 @@ which is not always Azure's. Its limits (one namespace, ten deliveries, an hour 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -34,9 +33,7 @@ from .entity_settings import (
     TopicSettings,
     namespace_faults,
 )
-from .entity_validation import sql_faults
-
-log = logging.getLogger(__name__)
+from .entity_validation import action_faults, sql_faults
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -52,8 +49,6 @@ def is_microsoft_config(document: Document) -> bool:
 def read_microsoft_config(document: Document) -> list[NamespaceParts]:
     """Reads the namespaces of a `Config.json`. Raises SettingsError with all faults, in the words of the file."""
     namespaces = validate(document, _Config).user_config.namespaces
-    for rule in (rule for namespace in namespaces for rule in namespace.rules_with_actions()):
-        log.warning("%s: %s is not carried out; messages arrive as they were sent", document.file, rule)
     return [(namespace.name, namespace.queue_settings(), namespace.topic_settings()) for namespace in namespaces]
 
 
@@ -110,7 +105,9 @@ class _RuleProperties(_MicrosoftSettings):
                     Mistake("is missing, and FilterType is Correlation", "add it", ("CorrelationFilter",))
                 )
         expression = self.sql_filter.sql_expression if self.sql_filter else None
-        if faults := list(sql_faults(expression, ("SqlFilter", "SqlExpression"))):
+        faults = list(sql_faults(expression, ("SqlFilter", "SqlExpression")))
+        faults += action_faults(self.action.sql_expression if self.action else None, ("Action", "SqlExpression"))
+        if faults:
             raise InvalidSetting(*faults)
         return self
 
@@ -136,10 +133,11 @@ class _Rule(_NamedSettings):
     properties: _RuleProperties
 
     def settings(self) -> RuleSettings:
+        action = self.properties.action.sql_expression if self.properties.action else None
         if self.properties.filter_type is _FilterType.SQL and self.properties.sql_filter:
-            return RuleSettings(name=self.name, sql=self.properties.sql_filter.sql_expression)
+            return RuleSettings(name=self.name, sql=self.properties.sql_filter.sql_expression, action=action)
         wanted = self.properties.correlation_filter or _CorrelationFilter()
-        return RuleSettings(name=self.name, correlation=CorrelationOptions(**wanted.model_dump()))
+        return RuleSettings(name=self.name, correlation=CorrelationOptions(**wanted.model_dump()), action=action)
 
 
 class _Subscription(_NamedSettings):
@@ -184,14 +182,6 @@ class _Namespace(_MicrosoftSettings):
 
     def topic_settings(self) -> list[TopicSettings]:
         return [topic.settings() for topic in self.topics]
-
-    def rules_with_actions(self) -> Iterator[str]:
-        for topic in self.topics:
-            for subscription in topic.subscriptions:
-                for rule in subscription.rules:
-                    if rule.properties.action is not None:
-                        path = f"{topic.name}/subscriptions/{subscription.name}"
-                        yield f"the action of rule {rule.name} ({path})"
 
 
 class _UserConfig(_MicrosoftSettings):

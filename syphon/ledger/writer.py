@@ -29,10 +29,12 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 256 * 1024 * 1024
 """Bytes of rows that wait to be written, about eight million transfers. With more, the next job waits."""
+OPEN_WITHIN = 5.0
+"""Seconds that a job waits for its record at most: no transfer waits for a network drive that hangs."""
 RETRY_AFTER = 5.0
 """Seconds after which rows that could not be written are tried again."""
 STALLED = 30.0
-"""Seconds without one file written after which `finish` gives up, if it has no other limit."""
+"""Seconds without one file written after which nothing can be written, as far as is known."""
 MERGE_NEEDS = 2.0
 """Seconds that must be left for the last merge: it makes reading quicker, and may be left out."""
 KEEP_ALIVE = 20.0
@@ -49,6 +51,8 @@ class _ClosingJob:
     attempts: Sequence[Attempt]
     counted: dict[str, Counters]
     """What its attempts had counted, by queue."""
+    opening: threading.Event
+    """Set when no write of its record is under way: only then can the record be deleted for good."""
     by_day: deque[tuple[str, str, bytes]] | None = None
     """The rows as they are written: day, name, file."""
     failed: bool = False
@@ -68,8 +72,10 @@ class _RunningJob:
     """An open job: its record, what is not on record of its progress, and when it was last written."""
 
     job: OpenJob
-    on_record: bool
     written_at: float
+    opening: threading.Event
+    """Set when the first try to write its record is over."""
+    on_record: bool = False
     heard_at: int = 0
     queues: dict[str, Counters] = field(default_factory=dict)
     changed: bool = False
@@ -83,6 +89,8 @@ class LedgerWriter:
         self._error = ""
         self._lost = ""
         self._running: dict[str, _RunningJob] = {}
+        self._late: set[str] = set()
+        """Jobs whose record is being written and that did not wait for it any longer."""
         self._waiting: deque[_ClosingJob] = deque()
         self._unwritable: list[_ClosingJob] = []
         """Jobs that could not be written when the writer ended."""
@@ -105,10 +113,41 @@ class LedgerWriter:
     # --- for jobs ------------------------------------------------------------------------------------------------
 
     def open_job(self, job: OpenJob) -> None:
-        """Puts a job on record. When it returns, the record is on disk, or `error` says why not."""
-        done = self._try(partial(self._ledger.open_job, job))
+        """Puts a job on record. When it returns, the record is on disk, or `error` says why not.
+
+        The record is written in a thread that may hang. While one hangs no other is started: records of further jobs
+        are written with their progress.
+        """
+        running = _RunningJob(job, self._now(), threading.Event())
         with self._changed:
-            self._running[job.job] = _RunningJob(job, done, self._now())
+            self._running[job.job] = running
+            if self._late:
+                running.opening.set()
+                return
+        threading.Thread(target=self._open, args=(running,), name="open a job", daemon=True).start()
+        if running.opening.wait(OPEN_WITHIN):
+            return
+        with self._changed:
+            if not running.opening.is_set():
+                self._late.add(job.job)
+                self._set_error(self._no_answer(OPEN_WITHIN))
+                self._changed.notify_all()
+
+    def _open(self, running: _RunningJob) -> None:
+        done = self._try(partial(self._ledger.open_job, running.job))
+        with self._changed:
+            was_late = running.job.job in self._late
+            self._late.discard(running.job.job)
+            running.on_record = done
+            running.opening.set()
+        if done and was_late:
+            self._recover()
+
+    def _no_answer(self, seconds: float) -> str:
+        return (
+            f"The ledger at {self._ledger.path} has not answered for {seconds:.0f} seconds. "
+            f"Transfers go on; what they do is on record when it answers."
+        )
 
     def progress(self, job: str, queues: Mapping[str, Counters]) -> None:
         """Notes what an open job has counted so far. It never waits; the thread writes it every few seconds."""
@@ -120,12 +159,18 @@ class LedgerWriter:
 
     def close_job(self, job: str, files: Sequence[bytes], attempts: Sequence[Attempt]) -> None:
         """Queues the rows of a job that has ended. It waits while too many rows wait already."""
-        closing = _ClosingJob(job, list(files), attempts, heard_at=self._now(), counted=_by_queue(attempts))
         with self._changed:
-            self._running.pop(job, None)
-            self._waiting.append(closing)
+            running = self._running.pop(job, None)
+            opening = running.opening if running is not None else _is_over()
+            self._waiting.append(
+                _ClosingJob(job, list(files), attempts, _by_queue(attempts), opening, heard_at=self._now())
+            )
             self._changed.notify_all()
-            self._changed.wait_for(self._has_room)
+            steps = self._steps
+            while not self._changed.wait_for(self._has_room, STALLED):
+                if self._steps == steps:
+                    self._set_error(self._no_answer(STALLED))
+                steps = self._steps
 
     def catch_up(self) -> None:
         """Waits until every job that was queued so far is written, or cannot be written."""
@@ -236,6 +281,8 @@ class LedgerWriter:
                 if closing.by_day:  # the rows may have been given up meanwhile
                     closing.by_day.popleft()
             self._keep_alive()
+        if not closing.opening.is_set():
+            raise LedgerUnwritable(self._no_answer(OPEN_WITHIN))
         if not closing.given_up:
             self._ledger.close_job(closing.job)
 
@@ -277,6 +324,8 @@ class LedgerWriter:
         with self._changed:
             heard_at, queues = running.heard_at, running.queues
             running.changed, running.written_at = False, self._now()
+        if not running.opening.is_set():
+            return
         if not running.on_record:
             self._ledger.open_job(running.job)
             running.on_record = True
@@ -314,6 +363,12 @@ class LedgerWriter:
         if text != self._error:
             log.error("%s", text)
         self._error = text
+
+
+def _is_over() -> threading.Event:
+    over = threading.Event()
+    over.set()
+    return over
 
 
 def _by_queue(attempts: Sequence[Attempt]) -> dict[str, Counters]:

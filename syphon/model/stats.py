@@ -59,13 +59,23 @@ class DestinationStats:
     def take(self) -> None:
         """Counts an accepted message. The destination will now accept those that were left: they come again."""
         self.forwarded += 1
-        self.left, self.oldest_left, self.first_left = 0, None, None
+        self._forget_left()
+
+    def give_up(self) -> None:
+        """Counts a dead letter. It may be one of those that were left: at least so many fewer wait."""
+        self.dead_lettered += 1
+        self.left = max(0, self.left - 1)
+        if not self.left:
+            self._forget_left()
 
     def leave(self, outcome: Outcome) -> None:
         if self.first_left in (None, outcome.sequence_number):
             self.left, self.first_left = 0, outcome.sequence_number
         self.left += 1
         self.oldest_left = earliest(self.oldest_left, outcome.enqueued_at)
+
+    def _forget_left(self) -> None:
+        self.left, self.oldest_left, self.first_left = 0, None, None
 
     def add(self, other: DestinationStats) -> None:
         self.forwarded += other.forwarded
@@ -108,7 +118,7 @@ class Stats:
         if result is Result.FORWARDED:
             stats.take()
         elif result is Result.DEAD_LETTERED:
-            stats.dead_lettered += 1
+            stats.give_up()
         else:
             stats.leave(outcome)
 

@@ -47,6 +47,11 @@ class AccessRules:
         """The token as it is now: its file may change."""
         return "" if self._secret is None else self._secret.get_secret_value().strip()
 
+    @property
+    def has_token(self) -> bool:
+        """Whether a token is set, so that every client that got this far has shown it."""
+        return bool(self._token)
+
     def check(self, method: str, path: str, headers: CIMultiDictProxy[str]) -> None:
         """Raises `AccessDenied` for a request that the server must not answer."""
         if path in OPEN_TO_ALL and method in ("GET", "HEAD"):

@@ -60,6 +60,11 @@ class Connections:
         for timer in opened.timers if opened is not None else ():
             timer.cancel()
 
+    def close(self) -> None:
+        """Ends all connections."""
+        for transport in list(self._open):
+            transport.abort()
+
     def _make_room(self, peer: str) -> None:
         crowd = [transport for transport, opened in self._open.items() if opened.peer == peer]
         if len(crowd) < MOST_OF_A_PEER:

@@ -44,11 +44,23 @@ class DestinationRecord:
     """The class of the error that `reason` is the text of."""
     left: dict[str, MessagesLeft] = field(default_factory=dict)
     """By queue."""
+    given_up: dict[str, int] = field(default_factory=dict)
+    """How many of its messages were dead-lettered, by queue."""
 
     def saw(self, queue: str, now: float, messages: int, oldest: int | None) -> None:
         left = self.left.setdefault(queue, MessagesLeft(now))
         left.seen_at, left.left = now, max(left.left, messages)
         left.oldest = min((moment for moment in (left.oldest, oldest) if moment is not None), default=None)
+
+    def gave_up(self, queue: str, dead_lettered: int) -> None:
+        """Takes in how many messages of a queue were dead-lettered. Those do not wait any more."""
+        more = dead_lettered - self.given_up.get(queue, 0)
+        self.given_up[queue] = dead_lettered
+        left = self.left.get(queue)
+        if more > 0 and left is not None:
+            left.left -= more
+            if left.left <= 0:
+                del self.left[queue]
 
 
 class DestinationHistory:
@@ -98,12 +110,16 @@ class DestinationHistory:
 
     def _update_stats(self, queue_totals: Mapping[QueueKey, QueueTotals]) -> None:
         stats = Stats()
-        for totals in queue_totals.values():
-            stats.add(totals.stats)
-        for key, found in stats.destinations.items():
-            record = self._records.setdefault(key, DestinationRecord(DestinationStats(found.path)))
+        for key, totals in queue_totals.items():
+            found_here = totals.stats
+            stats.add(found_here)
+            for path, found in found_here.destinations.items():
+                if found.dead_lettered and path in self._records:
+                    self._records[path].gave_up(key.queue, found.dead_lettered)
+        for path, found in stats.destinations.items():
+            record = self._records.setdefault(path, DestinationRecord(DestinationStats(found.path)))
             if found.forwarded > record.stats.forwarded:  # the destination accepts messages
-                record.since, record.backs_off_until = None, 0.0
+                record.since, record.backs_off_until, record.rejects_until = None, 0.0, 0.0
                 record.left.clear()
             record.stats = found
 
@@ -156,6 +172,8 @@ def _status(record: DestinationRecord, now: float, paused: bool) -> DestinationS
         next_try = moment(record.backs_off_until) if record.backs_off_until > now else None
     elif record.rejects_until > now:
         state, reason, next_try = DestinationState.REJECTING, record.reason, moment(record.rejects_until)
+    elif record.rejects_until:
+        state, reason = DestinationState.UNKNOWN, f"when it was last tried, it refused every message: {record.reason}"
     stats = record.stats
     is_at_fault = state in (DestinationState.BACKING_OFF, DestinationState.REJECTING)
     return DestinationStatus(

@@ -134,11 +134,19 @@ BACKLOG_MESSAGES = Metric(
     "Active messages in the backlog queue, as the namespace last counted: a hint; absent without the Manage claim.",
     ("pair", "queue"),
 )
+DEAD_LETTERS = Metric(
+    "syphon.dead_letters",
+    MetricKind.GAUGE,
+    "{message}",
+    "Messages in the backlog queue's dead letters now, as the namespace last counted: a hint; absent without the "
+    "Manage claim.",
+    ("pair", "queue"),
+)
 DESTINATION_STATE = Metric(
     "syphon.destination.state",
     MetricKind.GAUGE,
     "1",
-    "1 for the state a destination is in (available, backing_off, rejecting or paused), 0 for the others.",
+    "1 for the state a destination is in (available, unknown, backing_off, rejecting or paused), 0 for the others.",
     ("pair", "destination", "state"),
 )
 DESTINATION_BACKING_OFF = Metric(
@@ -170,6 +178,20 @@ SIDE_CONNECTED = Metric(
     "1 while the primary or secondary namespace can be reached and accepts the worker's credentials, else 0.",
     ("pair", "side"),
 )
+LEDGER_FAILING = Metric(
+    "syphon.ledger.failing",
+    MetricKind.GAUGE,
+    "1",
+    "1 while rows cannot be written to the ledger, else 0.",
+    (),
+)
+STARTED = Metric(
+    "syphon.started.timestamp",
+    MetricKind.GAUGE,
+    "s",
+    "When the worker started, in Unix time. Every change is a restart.",
+    (),
+)
 
 CONVENTIONAL = (OPERATION_DURATION, SENT_MESSAGES, CONSUMED_MESSAGES, PROCESS_DURATION)
 OWN = (
@@ -179,11 +201,14 @@ OWN = (
     IN_FLIGHT,
     BACKLOG_AGE,
     BACKLOG_MESSAGES,
+    DEAD_LETTERS,
     DESTINATION_STATE,
     DESTINATION_BACKING_OFF,
     DESTINATION_WAITING,
     LAST_SUCCESS,
     SIDE_CONNECTED,
+    LEDGER_FAILING,
+    STARTED,
 )
 METRICS = (*CONVENTIONAL, *OWN)
 

@@ -20,11 +20,14 @@ from syphon.model import QueueKey, SyphonError, earliest
 from syphon.spark import ControlServer, QueueTotals, Totals
 from syphon.worker import PairWorker, Pauses, TurnedAway, Worker
 
-from .backlog_counts import BacklogCounts
+from .backlog_counts import BacklogCounts, QueueActivity
 from .destination_history import DestinationHistory, moment
 from .logs import RecentEvents
+from .outlook import outlook, problems
 from .status import (
     BacklogQueueState,
+    DestinationState,
+    DestinationStatus,
     PairStatus,
     QueueStatus,
     SideState,
@@ -78,7 +81,7 @@ class Observer:
         self._began = self._turned_at = self._looked_at = now()
         self.queue_totals: Mapping[QueueKey, QueueTotals] = {}
         """The totals of each queue at the last look."""
-        self.backlog_counts = BacklogCounts(config.pairs, self._busy_queues)
+        self.backlog_counts = BacklogCounts(config.pairs, self._activity)
         self.status = self._look()
 
     def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
@@ -122,16 +125,20 @@ class Observer:
         self.queue_totals = observed.control_server.queue_totals() if observed is not None else {}
         workers = {pair.settings.name: pair for pair in observed.worker.pairs} if observed is not None else {}
         pairs = [self._look_at(view, workers.get(view.name)) for view in self._pairs]
-        total = _totals(self.queue_totals)
-        self._history.note(self._wall(), total.forwarded, total.dead_lettered)
+        total, state, at = _totals(self.queue_totals), self._state(), self._wall()
+        ledger_error = (observed.ledger_writer.error or None) if observed else None
+        summary = outlook(state, pairs)
+        self._history.note(at, total.forwarded, total.dead_lettered, summary.left)
         return WorkerStatus(
             version=__version__,
-            state=self._state(),
+            state=state,
             started=moment(self._started),
-            at=moment(self._wall()),
+            at=moment(at),
+            outlook=summary,
+            problems=problems(pairs, ledger_error, moment(at)),
             not_ready=[why for pair in pairs for why in _not_ready(pair)] if observed else [STARTING_SPARK],
             ledger=self._config.pipeline.ledger,
-            ledger_error=(observed.ledger_writer.error or None) if observed else None,
+            ledger_error=ledger_error,
             paused=self._pauses.all(),
             totals=total,
             throughput=self._history.throughput(),
@@ -148,15 +155,14 @@ class Observer:
         queue_totals = {key: totals for key, totals in self.queue_totals.items() if key.pair == view.name}
         return view.look(worker, queue_totals, self._pauses, self.backlog_counts)
 
-    def _busy_queues(self) -> dict[QueueKey, int]:
-        """The queues that have work, and those that still had messages at the last count."""
-        found = {}
-        for pair in self.status.pairs:
-            for queue in pair.queues:
-                if queue.state is BacklogQueueState.WORKING or queue.oldest is not None or queue.left:
-                    totals = queue.totals
-                    found[QueueKey(pair.name, queue.name)] = totals.forwarded + totals.dead_lettered
-        return found
+    def _activity(self) -> dict[QueueKey, QueueActivity]:
+        """What the worker has done with each queue, once it knows which queues there are."""
+        return {
+            QueueKey(pair.name, queue.name): _activity_of(queue.totals, is_busy=_is_busy(queue, pair))
+            for pair in self.status.pairs
+            for queue in pair.queues
+            if queue.state is not BacklogQueueState.STARTING
+        }
 
 
 @dataclass(slots=True)
@@ -211,13 +217,16 @@ class PairView:
             self._turned_away(worker) if worker else {},
             pauses.destinations(self.name),
         )
+        primary = self._side("primary", worker)
+        if not primary.connected and primary.state is not SideState.STARTING:
+            destinations = [_as_unknown(found) for found in destinations]
         queues = [
-            self._queue(QueueKey(self.name, queue), worker, queue_totals, pauses, backlog_counts)
+            self._queue(QueueKey(self.name, queue), primary, worker, queue_totals, pauses, backlog_counts)
             for queue in (list(worker.queues) if worker is not None and worker.queues else self._queues)
         ]
         return PairStatus(
             name=self.name,
-            primary=self._side("primary", worker),
+            primary=primary,
             secondary=self._side("secondary", worker),
             paused=pauses.holds_pair(self.name),
             rate_limit=(worker.settings if worker else self._settings).rate,
@@ -250,6 +259,7 @@ class PairView:
     def _queue(
         self,
         key: QueueKey,
+        primary: SideStatus,
         worker: PairWorker | None,
         queue_totals: Mapping[QueueKey, QueueTotals],
         pauses: Pauses,
@@ -270,8 +280,10 @@ class PairView:
             state = BacklogQueueState.STARTING
         elif queue.is_working:
             state = BacklogQueueState.WORKING
-        count = backlog_counts.counts.get(key)
-        left = None if count is None else count.after(totals.forwarded + totals.dead_lettered)
+        elif not primary.connected:
+            state = BacklogQueueState.WAITING
+        count, activity = backlog_counts.counts.get(key), _activity_of(totals)
+        left = None if count is None else count.left(activity)
         at_least = found.totals.in_hand + self._history.left(key.queue)
         oldest = earliest(self._history.oldest(key.queue), _oldest_in_flight(found))
         return QueueStatus(
@@ -282,15 +294,34 @@ class PairView:
             in_flight=found.totals.in_hand,
             per_second=round(self._rates.setdefault(key.queue, RateMeter()).at(totals.forwarded), 1),
             left=None if left is None else max(at_least, left),
+            dead_letters=None if count is None else count.dead_letters(activity),
             oldest=None if oldest is None else moment(oldest / 1000),
             totals=totals,
         )
+
+
+def _activity_of(totals: StatusTotals, is_busy: bool = False) -> QueueActivity:
+    return QueueActivity(totals.forwarded + totals.dead_lettered, totals.dead_lettered, is_busy)
+
+
+def _is_busy(queue: QueueStatus, pair: PairStatus) -> bool:
+    """Whether a queue has work or messages. While the primary is out of reach, senders put messages into all."""
+    if queue.state is BacklogQueueState.WORKING or not pair.primary.connected:
+        return True
+    return queue.oldest is not None or bool(queue.left)
 
 
 def _oldest_in_flight(totals: QueueTotals) -> int | None:
     """When the oldest message in flight had come into the backlog, in milliseconds since 1970."""
     fronts = (attempt.queue.stats.front for attempt in totals.live if attempt.is_running)
     return min((front for front in fronts if front is not None), default=None)
+
+
+def _as_unknown(destination: DestinationStatus) -> DestinationStatus:
+    """A destination that was available when the primary was last reached."""
+    if destination.state is not DestinationState.AVAILABLE:
+        return destination
+    return destination.model_copy(update={"state": DestinationState.UNKNOWN, "reason": "the primary is out of reach"})
 
 
 def _not_ready(pair: PairStatus) -> list[str]:

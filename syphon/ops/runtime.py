@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from syphon.config import Config, ListenAddress
 from syphon.ledger import LedgerWriter
 from syphon.spark import ControlServer
 from syphon.worker import Pauses, Worker
 
+from .dead_letter_api import DeadLetterApi
 from .logs import RecentEvents
 from .observer import Observer
 from .pause_api import PauseApi
@@ -81,9 +82,11 @@ def running_ops(config: Config) -> Iterator[OpsRuntime]:
         ops = OpsRuntime(config, Pauses(config.state_file), events)
         observer, telemetry = ops.observer, ops.telemetry
         pause_api = PauseApi(config.pairs, ops.pauses)
+        dead_letter_api = DeadLetterApi(config.pairs)
         try:
             with (
-                StatusServer(config.status, observer, pause_api, telemetry.prometheus) as server,
+                closing(dead_letter_api),
+                StatusServer(config.status, observer, pause_api, dead_letter_api, telemetry.prometheus) as server,
                 observer.backlog_counts,
             ):
                 ops.listens_on(server.port)

@@ -27,6 +27,7 @@ from syphon.model import SyphonError
 
 from .access import AccessDenied, AccessRules
 from .connections import AT_ONCE, BoundedConnection, Connections
+from .dead_letter_api import DeadLetterApi, ReplayRequest, ReplayRuns, UnknownPair
 from .observer import Observer
 from .pause_api import PauseApi, PauseRequest, UnknownTarget
 
@@ -34,6 +35,10 @@ MOST_IN_LINE = 512
 """Connections that the system keeps until they are accepted."""
 LARGEST_REQUEST = 4096
 """The bound in bytes of a body, of the request line, and of each header."""
+
+NO_REPLAY = (
+    "A replay changes messages, so it needs a token: set status.token. Without one, use syphon dead-letters replay."
+)
 
 SECURITY_HEADERS = {
     "Cache-Control": "no-store",
@@ -59,12 +64,19 @@ class StatusServer:
     """Serves until its `with` block ends."""
 
     def __init__(
-        self, settings: StatusSettings, observer: Observer, pause_api: PauseApi, metrics: Callable[[], bytes]
+        self,
+        settings: StatusSettings,
+        observer: Observer,
+        pause_api: PauseApi,
+        dead_letter_api: DeadLetterApi,
+        metrics: Callable[[], bytes],
     ) -> None:
         self._settings = settings
         self._access = AccessRules(settings)
         self._observer = observer
         self._pause_api = pause_api
+        self._dead_letter_api = dead_letter_api
+        self._listing = asyncio.Lock()
         self._metrics = metrics
         self._page, self._page_policy = _page()
         self._loop = asyncio.new_event_loop()
@@ -113,10 +125,16 @@ class StatusServer:
             else:
                 self._loop.run_forever()
         finally:
-            if self._listener is not None:
-                self._listener.close()
-            self._loop.run_until_complete(runner.cleanup())
+            self._loop.run_until_complete(self._end(runner))
             self._loop.close()
+
+    async def _end(self, runner: web.AppRunner) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        await _turns()  # a connection that was just accepted gets its handler, and can be closed
+        await runner.cleanup()
+        self._connections.close()
+        await _turns()
 
     async def _start(self, runner: web.AppRunner) -> int:
         await runner.setup()
@@ -143,6 +161,8 @@ class StatusServer:
         app.router.add_get("/", self._on_page)
         app.router.add_post("/pause", self._pause)
         app.router.add_post("/resume", self._pause)
+        app.router.add_get("/dead-letters", self._dead_letters)
+        app.router.add_post("/dead-letters/replay", self._replay)
         return app
 
     @web.middleware
@@ -194,6 +214,34 @@ class StatusServer:
         except UnknownTarget as unknown:
             return _text(str(unknown), HTTPStatus.NOT_FOUND)
         return web.Response(text=answer.model_dump_json(), content_type="application/json")
+
+    async def _dead_letters(self, _: web.Request) -> web.Response:
+        async with self._listing:  # one list at a time: each costs operations of the namespace
+            found = await asyncio.to_thread(self._dead_letter_api.read)
+        return web.Response(text=found.model_dump_json(), content_type="application/json")
+
+    async def _replay(self, request: web.Request) -> web.Response:
+        if not self._access.has_token:
+            return _text(NO_REPLAY, HTTPStatus.FORBIDDEN)
+        try:
+            command = ReplayRequest.model_validate_json(await request.read())
+        except ValidationError:
+            return _text("The body must be JSON with pair, reason and destination.", HTTPStatus.BAD_REQUEST)
+        try:
+            progress = self._dead_letter_api.replay(command)
+        except UnknownPair as unknown:
+            return _text(str(unknown), HTTPStatus.NOT_FOUND)
+        except ReplayRuns as runs:
+            return _text(str(runs), HTTPStatus.CONFLICT)
+        return web.Response(
+            text=progress.model_dump_json(), content_type="application/json", status=HTTPStatus.ACCEPTED
+        )
+
+
+async def _turns() -> None:
+    """Lets the event loop do what is ready, and what that makes ready."""
+    for _ in range(4):
+        await asyncio.sleep(0)
 
 
 def _text(text: str, status: HTTPStatus) -> web.Response:

@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syphon.worker import Pause
 
-CONTRACT = 2
-"""The version of the contract. 2: a destination is available, backing off or rejecting (1: open, waiting, closed)."""
+CONTRACT = 3
+"""The version of the contract. 3: a destination is `unknown` while the primary is out of reach (2: `available`).
+2: a destination is available, backing off or rejecting (1: open, waiting, closed)."""
 
 
 class StatusModel(BaseModel):
@@ -66,6 +67,8 @@ class BacklogQueueState(StrEnum):
     """The worker does not listen to it yet."""
     LISTENING = "listening"
     """The doorbell is set: a long poll that waits for the first message and releases it."""
+    WAITING = "waiting"
+    """The primary is out of reach. Nothing is received until it is back (D16)."""
     WORKING = "working"
     """A job forwards its messages."""
     TROUBLED = "troubled"
@@ -87,6 +90,8 @@ class QueueStatus(StatusModel):
     """Messages forwarded, over the last ten seconds."""
     left: int | None
     """Active messages in it, as the namespace last counted them: a hint. Null: not known, or the worker may not ask."""
+    dead_letters: int | None
+    """Messages in its dead letters now, as the namespace last counted them: a hint. Null: not known."""
     oldest: datetime | None
     """When the oldest known message came into the queue. Null: the worker knows of none."""
     totals: StatusTotals
@@ -97,6 +102,8 @@ class DestinationState(StrEnum):
 
     AVAILABLE = "available"
     """The destination accepts messages, as far as the worker knows."""
+    UNKNOWN = "unknown"
+    """The primary is out of reach, or the destination refused every message when it was last tried."""
     BACKING_OFF = "backing_off"
     """The destination accepts nothing now. Its messages stay in the backlog, and the worker tries again later."""
     REJECTING = "rejecting"
@@ -118,7 +125,7 @@ class DestinationStatus(StatusModel):
     state: DestinationState
     reason: str | None
     error: str | None
-    """The class of the error behind `reason`, as in DestinationMissing. Null if it is available or paused."""
+    """The class of the error behind `reason`, as in DestinationMissing. Null unless it backs off or rejects."""
     next_try: datetime | None
     since: datetime | None
     """Since when it has been backing off or paused, retries in between included. Null in the other states."""
@@ -151,6 +158,8 @@ class Throughput(StatusModel):
     """The length of a span. The last span is not over yet."""
     forwarded: list[int]
     dead_lettered: list[int]
+    backlog: list[int | None]
+    """Messages in all backlog queues at the end of each span, as far as they were counted. Null: not known."""
 
 
 class Event(StatusModel):
@@ -170,6 +179,61 @@ class WorkerState(StrEnum):
     STOPPING = "stopping"
 
 
+class Flow(StrEnum):
+    """Whether messages reach their destinations."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    """Everything is connected, and no message waits, as far as the worker knows."""
+    FLOWING = "flowing"
+    """Messages are forwarded, or are about to be."""
+    PARTLY_BLOCKED = "partly_blocked"
+    """Some messages cannot be forwarded now; `problems` says which and why."""
+    BLOCKED = "blocked"
+    """No message can be forwarded now."""
+    PAUSED = "paused"
+    """The operator has paused every pair."""
+    STOPPING = "stopping"
+
+    @property
+    def words(self) -> str:
+        """The state as people read it."""
+        return self.value.replace("_", " ")
+
+
+class Outlook(StatusModel):
+    """How it goes as a whole, in few numbers."""
+
+    flow: Flow
+    left: int | None
+    """Messages in all backlog queues, as far as they were counted. Null: none was counted."""
+    stuck: int
+    """How many of them cannot move now, as far as the worker knows; there may be more."""
+    seconds: float | None
+    """How long the others will take at the rate of the last seconds. Null: nothing moves, or nothing is left."""
+    dead_letters: int | None
+    """Messages in the dead letters of all backlog queues. Null: not known."""
+
+
+class Severity(StrEnum):
+    """How much a problem matters."""
+
+    CRITICAL = "critical"
+    """Nothing of a pair or a queue moves."""
+    WARNING = "warning"
+    """Some messages do not move, or need a person."""
+    NOTICE = "notice"
+    """Nothing is wrong, but an operator should not forget it: a pause, for example."""
+
+
+class Problem(StatusModel):
+    """Something that an operator should know, and what to do about it."""
+
+    severity: Severity
+    text: str
+    remedy: str
+
+
 class WorkerStatus(StatusModel):
     """A worker at one moment."""
 
@@ -179,6 +243,9 @@ class WorkerStatus(StatusModel):
     started: datetime
     at: datetime
     """The moment of this status."""
+    outlook: Outlook
+    problems: list[Problem]
+    """The worst first. Empty: nothing that the worker knows of needs a person."""
     not_ready: list[str]
     """Why /readyz answers 503: which side of which pair is out of reach, and why. Empty: it answers 200."""
     ledger: str

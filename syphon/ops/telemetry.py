@@ -152,6 +152,12 @@ class Telemetry:
                 if queue.left is not None:
                     yield queue.left, {"pair": pair.name, "queue": queue.name}
 
+    def _dead_letters(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                if queue.dead_letters is not None:
+                    yield queue.dead_letters, {"pair": pair.name, "queue": queue.name}
+
     def _destination_state(self) -> Observations:
         for pair in self._pairs:
             for destination in pair.destinations:
@@ -182,6 +188,12 @@ class Telemetry:
         for pair in self._pairs:
             yield int(pair.primary.connected), {"pair": pair.name, "side": "primary"}
             yield int(pair.secondary.connected), {"pair": pair.name, "side": "secondary"}
+
+    def _ledger_failing(self) -> Observations:
+        yield int(self._observer.status.ledger_error is not None), {}
+
+    def _started(self) -> Observations:
+        yield self._observer.status.started.timestamp(), {}
 
     def _consumed(self) -> Observations:
         for pair in self._pairs:
@@ -215,11 +227,14 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.IN_FLIGHT: Telemetry._in_flight,
     metric_names.BACKLOG_AGE: Telemetry._backlog_age,
     metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
+    metric_names.DEAD_LETTERS: Telemetry._dead_letters,
     metric_names.DESTINATION_STATE: Telemetry._destination_state,
     metric_names.DESTINATION_BACKING_OFF: Telemetry._destination_backing_off,
     metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
     metric_names.LAST_SUCCESS: Telemetry._last_success,
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
+    metric_names.LEDGER_FAILING: Telemetry._ledger_failing,
+    metric_names.STARTED: Telemetry._started,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from .status import Throughput
 
@@ -33,27 +34,40 @@ class RateMeter:
         return (count - first) / passed if passed > 0.2 else 0.0
 
 
+@dataclass(slots=True)
+class Span:
+    """What happened in a few seconds."""
+
+    forwarded: int = 0
+    dead_lettered: int = 0
+    backlog: int | None = None
+    """Messages in the backlog at its end; None if they were not counted."""
+
+
 class ThroughputHistory:
-    """Keeps the growth of the totals in spans of a few seconds."""
+    """Keeps the growth of the totals, and the size of the backlog, in spans of a few seconds."""
 
     def __init__(self, began: float) -> None:
-        self._spans: deque[list[int]] = deque([[0, 0]], maxlen=SPANS)
+        self._spans: deque[Span] = deque([Span()], maxlen=SPANS)
         self._number = int(began // SPAN)
         self._totals = (0, 0)
 
-    def note(self, now: float, forwarded: int, dead_lettered: int) -> None:
-        """Takes in the totals at a moment."""
+    def note(self, now: float, forwarded: int, dead_lettered: int, backlog: int | None) -> None:
+        """Takes in the totals and the backlog at a moment."""
         number = int(now // SPAN)
         for _ in range(min(number - self._number, SPANS)):
-            self._spans.append([0, 0])
+            self._spans.append(Span())
         self._number = max(number, self._number)  # after a clock has stepped back, the current span goes on
-        self._spans[-1][0] += forwarded - self._totals[0]
-        self._spans[-1][1] += dead_lettered - self._totals[1]
+        current = self._spans[-1]
+        current.forwarded += forwarded - self._totals[0]
+        current.dead_lettered += dead_lettered - self._totals[1]
+        current.backlog = backlog
         self._totals = forwarded, dead_lettered
 
     def throughput(self) -> Throughput:
         return Throughput(
             seconds=SPAN,
-            forwarded=[forwarded for forwarded, _ in self._spans],
-            dead_lettered=[dead_lettered for _, dead_lettered in self._spans],
+            forwarded=[span.forwarded for span in self._spans],
+            dead_lettered=[span.dead_lettered for span in self._spans],
+            backlog=[span.backlog for span in self._spans],
         )

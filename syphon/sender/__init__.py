@@ -6,9 +6,17 @@ them from there to the primary.
 `syphon.sender` is the sync API, `syphon.sender.aio` the asyncio API. Both behave the same.
 """
 
-from .error_classes import BothSidesFailed, SenderClosed, TooLargeForBacklog, UnfitForBacklog
-from .events import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut
+from .error_classes import (
+    BothSidesFailed,
+    PairFaulted,
+    SenderClosed,
+    TooLargeForBacklog,
+    UnfitForBacklog,
+    UsedAfterFork,
+)
+from .events import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut, SideEnded
 from .messages import NOT_CANCELLABLE
+from .pair_state import PairState, SideState
 from .pairing import BadOptions, PairOptions
 from .sync import PairedClient, PairedSender, pair
 
@@ -21,6 +29,10 @@ __all__ = [
     "TooLargeForBacklog",
     "UnfitForBacklog",
     "SenderClosed",
+    "PairFaulted",
+    "UsedAfterFork",
+    "PairState",
+    "SideState",
     "BadOptions",
     "NOT_CANCELLABLE",
     "Change",
@@ -29,4 +41,5 @@ __all__ = [
     "EntityReturned",
     "QueueTakenOut",
     "QueueTakenBack",
+    "SideEnded",
 ]

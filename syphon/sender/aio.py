@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
+from azure.core.credentials import TokenCredential
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.backlog import Provisioned
-from syphon.bus import connection_details
+from syphon.bus import ConnectionDetails, connection_details
+from syphon.model import Faulted
 
+from .administration import administration_details
 from .aio_links import AioSenderLink, close_sender
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
 from .entities import PrimaryEntity
 from .error_classes import SenderClosed
 from .messages import ping_message
-from .pairing import NamespaceClient, PairOptions, set_up, sync_client
+from .pair_state import Side
+from .pairing import NamespaceClient, PairOptions, blocking_details, find_fault, set_up, sync_client
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
 from .timeouts import CLOSE_WITHIN, AioClock
 
@@ -42,6 +47,8 @@ def pair(
     secondary: NamespaceSource,
     options: PairOptions | None = None,
     *,
+    provision: bool = True,
+    secondary_administration: str | tuple[str, AsyncTokenCredential | TokenCredential] | None = None,
     clock: AioClock | None = None,
 ) -> _PendingPair:
     """A primary and a secondary namespace as one client to send with: `syphon.sender.pair` for asyncio.
@@ -51,18 +58,27 @@ def pair(
 
     `client = await pair(primary, secondary)` works as well; then close it with `await client.close()`.
     """
-    return _PendingPair(_set_up_pair(primary, secondary, options or PairOptions(), clock or AioClock()))
+    way = provision, secondary_administration
+    return _PendingPair(_set_up_pair(primary, secondary, options or PairOptions(), way, clock or AioClock()))
 
 
 async def _set_up_pair(
-    primary: NamespaceSource, secondary: NamespaceSource, options: PairOptions, clock: AioClock
+    primary: NamespaceSource,
+    secondary: NamespaceSource,
+    options: PairOptions,
+    provisioning: tuple[bool, Any],
+    clock: AioClock,
 ) -> PairedClient:
     first = NamespaceClient.of(primary, ServiceBusClient, "primary")
     second = NamespaceClient.of(secondary, ServiceBusClient, "secondary")
     loop = asyncio.get_running_loop()
     ways = connection_details(first.client), connection_details(second.client)
+    provision, given = provisioning
+    administration = administration_details(given, ways[1], provision)
+    if administration is not None:
+        administration = blocking_details(administration, loop)
     with sync_client(ways[0], loop) as sync_primary, sync_client(ways[1], loop) as sync_secondary:
-        backlog = await asyncio.to_thread(set_up, sync_primary, connection_details(sync_secondary), options)
+        backlog = await asyncio.to_thread(set_up, sync_primary, sync_secondary, options, administration)
     # The syphon has a thread, and therefore sync clients of its own.
     syphon = embedded_syphon(
         lambda: (sync_client(ways[0], loop), sync_client(ways[1], loop)), backlog, options, clock.now
@@ -101,11 +117,13 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
         clock: AioClock,
         syphon: EmbeddedSyphon | None,
     ) -> None:
-        super().__init__(primary, secondary, backlog, options, clock.now, syphon)
+        super().__init__(primary, secondary, backlog, options, clock.now, syphon, self._find_fault)
         self.clock = clock
         self.closing: asyncio.Event = asyncio.Event()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._watchers: set[asyncio.Task[None]] = set()
         self._closers: set[asyncio.Task[None]] = set()
+        self.coupling.watch(self.primary, self.secondary, syphon)
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,7 +137,9 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
 
     async def close(self) -> None:
         """Closes all senders, and the clients that `pair` has made. Sends under way get five seconds to finish."""
-        self.closing.set()
+        if self.is_forked:  # the connections are the parent's
+            return
+        self._begin_close()
         if self.syphon is not None:
             await asyncio.to_thread(self.syphon.close)
         await asyncio.gather(*(sender.close() for sender in list(self._senders)))
@@ -131,9 +151,36 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
                     await asyncio.wait(tasks)
         for client in self._owned_clients:
             await client.close()
+        self.coupling.close()
 
     def _new_sender(self, path: str, create: Callable[[], ServiceBusSender]) -> PairedSender:
         return PairedSender(self, path, create)
+
+    def _primary_details(self) -> ConnectionDetails:
+        return blocking_details(connection_details(self.primary), self._loop)
+
+    # --- the end of the pair -------------------------------------------------------------------------------------
+
+    def _call_soon(self, work: Callable[[], None]) -> None:
+        """In the event loop's thread at once; from other threads (the syphon, a look at a namespace) a little later."""
+        if threading.get_ident() == self._thread:
+            work()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop was closed, and the application has ended
+                self._loop.call_soon_threadsafe(work)
+
+    def _start_grace(self) -> None:
+        _start_task(self._wait_for_partner(), self._watchers)
+
+    async def _wait_for_partner(self) -> None:
+        while (left := self.coupling.seconds_left()) is not None and not self.closing.is_set():
+            await self.clock.wait(self.closing, left)
+            self.coupling.pair.check()
+
+    def _find_fault(self, side: Side, path: str) -> Faulted | None:
+        client = self.primary if side == "primary" else self.secondary
+        with sync_client(connection_details(client), self._loop) as blocking:
+            return find_fault(blocking, path)
 
     # --- the watch over an entity --------------------------------------------------------------------------------
 
@@ -146,15 +193,19 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
 
     async def _execute_watch_step(self, step: FlowStep) -> None:
         if isinstance(step, SendPing):
+            self.check_side("primary")
             link = AioSenderLink(lambda: self.primary.get_queue_sender(step.path), self.close_later)
             try:
                 await link.use(lambda sender, left: sender.send_messages(ping_message(), timeout=left), step.timeout)
+            except Exception as error:
+                self.coupling.suspect("primary", step.path, error)
+                raise
             finally:
                 link.drop()
         elif isinstance(step, Delay):
             await self.clock.wait(self.closing, step.seconds)
             if self.closing.is_set():
-                raise SenderClosed
+                raise self.closed_error()
 
 
 class PairedSender(PairedSenderBase[AioSenderLink]):
@@ -215,6 +266,8 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
 
     async def close(self) -> None:
         """Closes the sender. A send under way in another task gets five seconds to finish, and then fails."""
+        if self._client.is_forked:
+            return
         self._closed.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_WITHIN), self._turn:
@@ -230,6 +283,7 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
 
     async def _run(self, call: SenderCall[T], timeout: float | None) -> T:
         check_timeout(timeout)
+        self._client.check_process()
         left = timeout
         if self._turn.locked() or self._in_line:
             left = await self._wait_for_turn(timeout)
@@ -267,7 +321,7 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
         return left_after_waiting(timeout, time.monotonic() - since)
 
     async def _execute_step(self, step: FlowStep, call: SenderCall[Any]) -> Any:
-        self._check_open()
+        self._check_step(step)
         try:
             if isinstance(step, UsePrimary):
                 return await self._primary.use(call.use_primary, step.timeout, generation=step.failovers)
@@ -277,9 +331,10 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
             link, action, retry_if_stale = self._use_of_backlog(step)
             return await link.use(action, step.timeout, retry_if_stale=retry_if_stale)
         except Exception as error:
-            if self._closed.is_set():  # the SDK raises various errors on a link that is closed during its use
-                raise SenderClosed from error
-            raise
+            explained = self._explain_failure(step, error)
+            if explained is error:
+                raise
+            raise explained from error
 
 
 def _start_task(work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:

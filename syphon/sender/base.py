@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,13 +15,18 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import Provisioned, QueueName
+from syphon.bus import ConnectionDetails
 
+from .administration import warn_if_partitioned
+from .coupling import FindFault, PairCoupling
 from .entities import PrimaryEntity
-from .error_classes import SenderClosed
+from .error_classes import PairFaulted, SenderClosed, UsedAfterFork
+from .events import SideEnded
 from .failover import Failover
 from .links import SenderLinkState
+from .pair_state import PairState, Side, SideState
 from .pairing import NamespaceClient, PairOptions
-from .send_flow import CreateBacklogBatch, FlowStep, SendFlow, SendToBacklog
+from .send_flow import CreateBacklogBatch, Delay, FlowStep, SendFlow, SendToBacklog, UsePrimary
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon
@@ -52,7 +58,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
     """Two namespaces to send with."""
 
     closing: threading.Event | asyncio.Event
-    """Set as soon as the client is being closed."""
+    """Set as soon as the client is being closed, or both sides of the pair have ended: nothing waits any longer."""
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         options: PairOptions,
         now: Callable[[], float],
         syphon: EmbeddedSyphon | None,
+        find_fault: FindFault,
     ) -> None:
         self.primary: ClientT = primary.client
         """The primary's client, for everything except sending."""
@@ -71,9 +78,19 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         self.syphon = syphon
         """Moves the backlog to the primary, with `enable_syphon`."""
         self.failover = Failover(self.primary.fully_qualified_namespace, options, backlog.names, now, self._start_watch)
+        self._looked_at: set[PrimaryEntity] = set()
         self._owned_clients: list[ClientT] = [side.client for side in (primary, secondary) if side.is_owned]
         self._senders: set[PairedSenderT] = set()
         self._lock = threading.Lock()  # never held while waiting, so that the asyncio API may use it too
+        self._process = os.getpid()
+        self._is_closed = False
+        hosts = self.primary.fully_qualified_namespace, self.secondary.fully_qualified_namespace
+        self.coupling = PairCoupling(*hosts, now, find_fault, self._side_ended)
+
+    @property
+    def state(self) -> PairState:
+        """Both sides of the pair: opened, closing, closed or faulted."""
+        return self.coupling.state()
 
     @property
     def backlog_queue_count(self) -> int:
@@ -104,17 +121,79 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         return receiver
 
     def _add_sender(self, path: str, create: Callable[[], Any]) -> PairedSenderT:
-        if self.closing.is_set():
-            raise SenderClosed
+        self.check_open()
         sender = self._new_sender(path, create)
+        entity = self.failover.entity(path)
         with self._lock:
             self._senders.add(sender)
+            is_new = entity not in self._looked_at
+            self._looked_at.add(entity)
+        if is_new:
+            warn_if_partitioned(self._primary_details(), entity.path, self.failover.operation_timeout)
         return sender
 
     def remove_sender(self, sender: PairedSenderT) -> None:
         """A sender calls this when it has been closed."""
         with self._lock:
             self._senders.discard(sender)
+
+    # --- the end of the pair -------------------------------------------------------------------------------------
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the process that made the pair."""
+        return self._process != os.getpid()
+
+    def check_process(self) -> None:
+        """Raises an error in a child process. It must come before any lock: a thread of the parent may hold one."""
+        if self._process != os.getpid():
+            raise UsedAfterFork(self._process, os.getpid())
+
+    def check_open(self) -> None:
+        """Raises an error if nothing can be sent any more."""
+        self.check_process()
+        if self.closing.is_set():
+            raise self.closed_error()
+
+    def check_side(self, side: Side) -> None:
+        """Raises an error if a side has ended."""
+        if not self.coupling.is_whole and self.coupling.has_ended(side):
+            raise self.closed_error()
+
+    def closed_error(self) -> SenderClosed:
+        """The error of a call that comes too late: the application has closed the pair, or a side has ended."""
+        return SenderClosed() if self._is_closed or self.coupling.is_whole else PairFaulted(self.state)
+
+    def _begin_close(self) -> None:
+        """The first steps of closing."""
+        self._is_closed = True
+        self.coupling.stop_watching()
+        self.closing.set()
+
+    def _side_ended(self, state: SideState) -> None:
+        """A side was closed or faulted, in any thread. The rest happens where the events of the pair are handled."""
+        if not self.is_forked:  # a child process that closes its copy of a client ends nothing
+            self._call_soon(lambda: self._end_pair(state))
+
+    def _end_pair(self, state: SideState) -> None:
+        has_ended = self.coupling.pair.has_ended
+        if not has_ended:
+            self._start_grace()
+        self.failover.report(SideEnded(state))
+        if has_ended:
+            self.closing.set()
+
+    @abstractmethod
+    def _primary_details(self) -> ConnectionDetails:
+        """How to reach the primary from a thread."""
+
+    @abstractmethod
+    def _call_soon(self, work: Callable[[], None]) -> None:
+        """Calls a function where `closing` may be set: in this thread, or on the event loop."""
+
+    @abstractmethod
+    def _start_grace(self) -> None:
+        """Waits for the rest of the five seconds in the background, and then applies the rule."""
 
     @abstractmethod
     def _new_sender(self, path: str, create: Callable[[], Any]) -> PairedSenderT:
@@ -154,8 +233,29 @@ class PairedSenderBase(Generic[LinkT]):
         return name
 
     def _check_open(self) -> None:
-        if self._closed.is_set() or self._pair.closing.is_set():
+        if self._closed.is_set():
             raise SenderClosed
+        if self._pair.closing.is_set():
+            raise self._pair.closed_error()
+
+    def _check_step(self, step: FlowStep) -> None:
+        """Raises an error if the sender is closed, or the side that the step needs has ended."""
+        self._check_open()
+        if (side := _side_of(step)) is not None:
+            self._pair.check_side(side)
+
+    def _explain_failure(self, step: FlowStep, error: Exception) -> Exception:
+        """The error that the flow gets for an error of the SDK."""
+        if self._closed.is_set():  # the SDK raises various errors on a link that is closed during its use
+            return SenderClosed()
+        side, coupling = _side_of(step), self._pair.coupling
+        if side is None or isinstance(error, SenderClosed):
+            return error
+        link = self._primary if side == "primary" else self._backlog[1] if self._backlog is not None else None
+        if link is not None and link.is_shut_down and not self._pair.closing.is_set():
+            coupling.was_closed(side)
+        coupling.suspect(side, self._flow.path if side == "primary" else getattr(step, "queue", ""), error)
+        return self._pair.closed_error() if coupling.has_ended(side) else error
 
     def _links(self) -> list[LinkT]:
         """All links of the sender, to be closed."""
@@ -178,6 +278,12 @@ class PairedSenderBase(Generic[LinkT]):
                 self._backlog[1].drop()
             self._backlog = queue, self._link_to_backlog(queue)
         return self._backlog[1]
+
+
+def _side_of(step: FlowStep) -> Side | None:
+    if isinstance(step, UsePrimary):
+        return "primary"
+    return None if isinstance(step, Delay) else "secondary"
 
 
 def check_timeout(timeout: float | None) -> None:

@@ -1,8 +1,10 @@
 """The syphon inside an application (`enable_syphon`): the listener and the pump, without Spark.
 
-It is for small deployments, and ends with the application. While the primary cannot be reached it does not even listen
-(`Listener`): messages in the backlog are best left there. The pump has connections of its own, which are open only
-while it works.
+It is for small deployments, and ends with the application. One pump serves all queues that have messages (D15). It has
+connections of its own, which are open only while it works.
+
+It is as quiet as a worker (D16): while the primary cannot be reached it does not even listen (`Listener`), and messages
+for destinations that back off are not received again and again (`BackoffGate`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from azure.servicebus import ServiceBusClient
 from syphon.backlog import QueueName
 from syphon.bus import HANDSHAKE_WITHIN, NOTICING_PAUSE, Connection, Namespace, Pair, SideFault
 from syphon.model import Faulted, Outcome, Result, SyphonError
-from syphon.transfer import Listener, Pump, PumpOptions
+from syphon.transfer import MOST_QUEUES, BackoffGate, Ended, Listener, Pump, PumpOptions, Ring
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +28,7 @@ TURN = 0.2
 """Seconds between looks at the listener while no queue has messages."""
 REST = 5.0
 """Seconds of rest after a queue could not be received from."""
-OPTIONS = PumpOptions(quiet=1.0, lease=20.0, grace=4.0)
-"""Queues take turns, so that none keeps the others waiting for long."""
+OPTIONS = PumpOptions(quiet=1.0, lease=None, linger=2.0, grace=4.0)
 
 
 class EmbeddedSyphon:
@@ -46,13 +47,22 @@ class EmbeddedSyphon:
         """How often a message was left in the backlog, to be received again."""
         self._clients = primary, secondary
         self._queues = queues
-        self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-        """The backlog queues in which a message has arrived."""
+        self._waiting: queue.SimpleQueue[tuple[str, Ring]] = queue.SimpleQueue()
+        """The backlog queues that have rung."""
+        self._served: dict[str, int] = {}
+        """The queues that the pump serves, and how many of their messages it had left before."""
+        self._troubled: dict[str, float] = {}
+        """The queues that could not be received from, and when to listen to each again."""
+        self._worked: set[str] = set()
+        """The destinations that have accepted a message since the last look."""
+        name = f"the backlog of {primary.fully_qualified_namespace}"
+        self._gate = BackoffGate(name, now)
         self._listener = Listener(
-            f"the backlog of {primary.fully_qualified_namespace}",
+            name,
             self._new_pair(now),
             queues,
-            on_message=lambda name, _: self._waiting.put(name),
+            on_message=lambda queue, ring: self._waiting.put((queue, ring)),
+            gate=self._gate,
             now=now,
         )
         self._pump: Pump | None = None
@@ -64,6 +74,15 @@ class EmbeddedSyphon:
         """Starts to listen. The syphon works in threads of its own."""
         self._listener.start()
         self._thread.start()
+
+    @property
+    def sides(self) -> tuple[Namespace, Namespace]:
+        """The primary and the secondary, as the syphon sees them."""
+        return self._listener.pair.sides
+
+    def end_side(self, fault: SideFault) -> None:
+        """A side cannot be used any more: nothing more is moved, and the syphon ends within five seconds (C1)."""
+        self._listener.fault(fault)
 
     @property
     def fault(self) -> SyphonError | None:
@@ -96,32 +115,76 @@ class EmbeddedSyphon:
             log.error("The syphon inside this process has ended, the backlog stays where it is: %s", self.fault)
 
     def _turn(self) -> None:
+        self._arm_troubled()
         try:
-            name = self._waiting.get(timeout=TURN)
+            name, ring = self._waiting.get(timeout=TURN)
         except queue.Empty:
             return
-        self._move(name)
-        self._listener.arm(name)  # for the next messages
+        self._move(name, ring)
 
-    def _move(self, name: str) -> None:
-        """Runs a pump on one backlog queue."""
+    def _move(self, name: str, ring: Ring) -> None:
+        """Runs a pump on a backlog queue, and on those that ring meanwhile."""
         pair = self._new_pair()
-        self._pump = Pump(pair.secondary, pair.primary, self._note, OPTIONS)
-        self._pump.serve(name)
+        pump = self._pump = Pump(pair.secondary, pair.primary, self._note, OPTIONS)
+        for known in self._gate.now():
+            pump.back_off(known)
+        self._serve(pump, name, ring)
         try:
-            for _ in self._pump.turns():
-                if self._stopping.is_set() or self._listener.pair.has_ended:
-                    self._pump.stop()
+            for _ in pump.turns():
+                if self._stopping.is_set() or any(side.has_ended for side in self.sides):
+                    pump.stop()
+                self._serve_waiting(pump)
+                self._take_back(pump)
         except Faulted as error:  # the listener applies the five-second rule to the other side (C1)
             side = SideFault.of("primary" if pair.primary.has_ended else "secondary", error)
             self._listener.fault(side)
-        except SyphonError as error:
-            log.warning("%s cannot be received from: %s Next try in %g s", name, error, REST)
-            self._stopping.wait(REST)
+        except SyphonError:
+            pass  # it is the error of a queue, which is handled below
         finally:
+            self._take_back(pump)
             self._pump = None
             for side_used in pair.sides:
                 side_used.close()
+
+    def _serve(self, pump: Pump, name: str, ring: Ring) -> None:
+        known = pump.queues.get(name)
+        self._served[name] = known.counters.left if known is not None else 0
+        pump.serve(name, most_left=ring.most_left)
+
+    def _serve_waiting(self, pump: Pump) -> None:
+        """Hands the queues to the pump that have rung since the last turn."""
+        self._arm_troubled()
+        while pump.accepting and len(self._served) < MOST_QUEUES and not self._waiting.empty():
+            self._serve(pump, *self._waiting.get())
+
+    def _take_back(self, pump: Pump) -> None:
+        """Listens again to the queues whose service has ended."""
+        ended = [name for name in self._served if not pump.queues[name].is_served]
+        if ended:
+            self._learn(pump)
+        for name in ended:
+            served, left_before = pump.queues[name], self._served.pop(name)
+            if served.error is not None:
+                log.warning("%s cannot be received from: %s Next try in %g s", name, served.error, REST)
+                self._troubled[name] = time.monotonic() + REST
+                continue
+            if served.ended is Ended.PRIMARY_AWAY:
+                self._listener.missed_primary()
+            self._listener.arm(name, browse=served.counters.left > left_before)
+
+    def _learn(self, pump: Pump) -> None:
+        """Remembers which destinations back off, and that the others which took a message have worked."""
+        failing = pump.backing_off()
+        worked, self._worked = self._worked, set()
+        for path in worked - {known.path for known in failing}:
+            self._gate.forget(path)
+        self._gate.learn(failing)
+
+    def _arm_troubled(self) -> None:
+        now = time.monotonic()
+        for name in [name for name, again_at in self._troubled.items() if now >= again_at]:
+            del self._troubled[name]
+            self._listener.arm(name)
 
     def _new_pair(self, now: Callable[[], float] = time.monotonic) -> Pair:
         """Both namespaces, with connections of their own."""
@@ -132,8 +195,10 @@ class EmbeddedSyphon:
         )
 
     def _note(self, outcome: Outcome) -> None:
-        self.forwarded += outcome.result is Result.FORWARDED
         self.left += outcome.result is Result.LEFT
+        if outcome.result is Result.FORWARDED:
+            self.forwarded += 1
+            self._worked.add(outcome.destination)
         if outcome.result is Result.DEAD_LETTERED:
             self.dead_lettered += 1
             log.warning("A message of %s was dead-lettered: %s", outcome.queue, outcome.reason)

@@ -36,6 +36,8 @@ from syphon.model import (
     Waits,
 )
 
+from .pair_state import PairState
+
 # --- errors that a paired sender raises --------------------------------------------------------------------------
 
 
@@ -76,8 +78,29 @@ class UnfitForBacklog(ServiceBusError, ValueError):
 class SenderClosed(ServiceBusError, ValueError):
     """The sender or its pair was closed. A message that was being sent may have arrived or not."""
 
-    def __init__(self) -> None:
-        super().__init__(self.__doc__)
+    def __init__(self, text: str | None = None) -> None:
+        super().__init__(text or self.__doc__)
+
+
+class PairFaulted(SenderClosed):
+    """A side of the pair was closed or faulted, and the pair ends with it (C1). `state` shows both sides."""
+
+    def __init__(self, state: PairState) -> None:
+        super().__init__(
+            f"The pair cannot send: its sides end together. {state} Close the pair and make a new one. "
+            "A message that was being sent may have arrived or not."
+        )
+        self.state = state
+
+
+class UsedAfterFork(SenderClosed):
+    """The pair was made in another process. Its connections cannot be used in a child of that process."""
+
+    def __init__(self, made_in: int, used_in: int) -> None:
+        super().__init__(
+            f"The pair was made in process {made_in} and is used in its child {used_in}: two processes cannot use one "
+            "connection. Call pair() in the child, after the fork."
+        )
 
 
 def brief(error: BaseException) -> str:

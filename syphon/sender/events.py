@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from opentelemetry.metrics import MeterProvider, get_meter
 
 from .error_classes import brief
+from .pair_state import SideState
 
 # --- events ------------------------------------------------------------------------------------------------------
 
@@ -76,7 +77,17 @@ class QueueTakenBack:
         return f"{self.queue} takes messages again"
 
 
-Change: TypeAlias = EntityFailedOver | EntityPinged | EntityReturned | QueueTakenOut | QueueTakenBack
+@dataclass(frozen=True, slots=True)
+class SideEnded:
+    """A side of the pair was closed or faulted. The other one has five seconds to be closed (C1)."""
+
+    state: SideState
+
+    def __str__(self) -> str:
+        return str(self.state)
+
+
+Change: TypeAlias = EntityFailedOver | EntityPinged | EntityReturned | QueueTakenOut | QueueTakenBack | SideEnded
 
 # --- metrics -----------------------------------------------------------------------------------------------------
 

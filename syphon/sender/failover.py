@@ -11,7 +11,7 @@ from syphon.backlog import QueueName
 
 from .entities import BUSY_PAUSE, HEALTHY, Doubtful, PrimaryEntity
 from .error_classes import FailureClass, classify
-from .events import Change, EntityFailedOver, EntityPinged, QueueTakenBack, QueueTakenOut, SenderMetrics
+from .events import Change, EntityFailedOver, EntityPinged, QueueTakenBack, QueueTakenOut, SenderMetrics, SideEnded
 from .pairing import PairOptions
 
 log = logging.getLogger(__name__)
@@ -173,10 +173,11 @@ class Failover:
         with self._lock:
             changes = list(step())
         for change in changes:
-            self._report(change)
+            self.report(change)
 
-    def _report(self, change: Change) -> None:
-        serious = isinstance(change, EntityFailedOver | QueueTakenOut) or (
+    def report(self, change: Change) -> None:
+        """Logs and counts an event, and tells the application."""
+        serious = isinstance(change, EntityFailedOver | QueueTakenOut | SideEnded) or (
             isinstance(change, EntityPinged) and change.error is not None
         )
         log.log(logging.WARNING if serious else logging.INFO, "%s: %s", self._pair, change)

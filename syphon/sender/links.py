@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from azure.servicebus import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.bus import RetryPolicy, disable_retries, message_limit
+from syphon.bus import RetryPolicy, disable_retries, is_shut_down, message_limit
 
 from .error_classes import FailureClass, classify
 
@@ -29,6 +29,12 @@ class SenderLinkState(Generic[SdkSenderT]):
         self._sender: SdkSenderT | None = None
         self._generation = 0
         self._has_served = False
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether the present sender was closed underneath: its client was closed, because the link has not done it."""
+        sender = self._sender
+        return sender is not None and is_shut_down(sender)
 
     def drop(self) -> None:
         """Stops using the present sender."""

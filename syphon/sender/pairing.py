@@ -6,6 +6,8 @@ Wrong options, credentials, names or queues raise an error here, and not only in
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import inspect
 import logging
 import threading
 import time
@@ -18,9 +20,10 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import Provisioned, backlog_queues, plan, primary_label, provision
-from syphon.bus import Administration, Connection, ConnectionDetails, check_contract, connection_details
+from syphon.bus import Connection, ConnectionDetails, check_contract, connection_details
 from syphon.model import BadConnectionString, ConnectionString, Faulted, NotAuthorized
 
+from .administration import administration_with, find_queues
 from .events import Change
 
 log = logging.getLogger(__name__)
@@ -106,21 +109,28 @@ class NamespaceClient:
 
 def set_up(
     primary: ServiceBusClient,
-    secondary: ConnectionDetails,
+    secondary: ServiceBusClient,
     options: PairOptions,
+    administration: ConnectionDetails | None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Provisioned:
-    """Checks the primary's credentials and provisions the backlog queues. Raises an error if one of them fails (P5)."""
-    here = connection_details(primary)
-    if here.host == secondary.host:
+    """Checks the primary's credentials, and provisions the backlog queues with the credential of `administration`.
+
+    Without one it only looks which queues exist: others have provisioned them. Raises an error if the credentials are
+    refused, or if there is no queue (P5).
+    """
+    here, there = connection_details(primary), connection_details(secondary)
+    if here.host == there.host:
         raise ValueError(f"The primary and the secondary are the same namespace, {here.host}: a pair needs two.")
     label = primary_label(here.host, "", options.primary_name)
     if not label:
         raise BadOptions(f"primary_name is not set, and {here.host} has no name to give to its backlog queues: set it")
     _check_credentials(primary, here)
-    with _administration(secondary) as administration:
-        names = [queue.name for queue in backlog_queues(label, options.backlog_queue_count)]
-        return provision(administration, plan(administration, names), sleep=sleep)
+    names = [queue.name for queue in backlog_queues(label, options.backlog_queue_count)]
+    if administration is None:
+        return find_queues(secondary, names)
+    with administration_with(administration) as api:
+        return provision(api, plan(api, names), sleep=sleep)
 
 
 def sync_client(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ServiceBusClient:
@@ -128,8 +138,16 @@ def sync_client(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> Serv
     text = way.connection_string()
     if text is not None:
         return ServiceBusClient.from_connection_string(text, retry_total=0, connection_verify=way.ca_file)
-    credential: Any = BlockingCredential(way.credential, loop)
+    credential: Any = blocking_details(way, loop).credential
     return ServiceBusClient(way.host, credential, retry_total=0, connection_verify=way.ca_file)
+
+
+def blocking_details(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ConnectionDetails:
+    """The same details with a credential that a thread can use. Keys and signatures need no network."""
+    is_async = inspect.iscoroutinefunction(getattr(way.credential, "get_token", None))
+    if way.connection_string() is not None or not is_async:
+        return way
+    return dataclasses.replace(way, credential=BlockingCredential(way.credential, loop))
 
 
 class BlockingCredential:
@@ -145,18 +163,6 @@ class BlockingCredential:
             return token
 
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(ANSWER_WITHIN)
-
-
-def _administration(way: ConnectionDetails) -> Any:
-    from syphon.bus import DataPlaneAdministration
-
-    text = way.connection_string()
-    made: Administration
-    if text is not None:
-        made = DataPlaneAdministration.from_connection_string(text, ca_file=way.ca_file)
-    else:
-        made = DataPlaneAdministration.from_credential(way.host, way.credential, ca_file=way.ca_file)
-    return made
 
 
 def _check_credentials(client: ServiceBusClient, way: ConnectionDetails) -> None:
@@ -189,6 +195,22 @@ def _check_credentials(client: ServiceBusClient, way: ConnectionDetails) -> None
         log.warning(
             "The credentials for %s could not be checked, pairing goes on without the check: %s", way.host, error
         )
+
+
+def find_fault(client: ServiceBusClient, entity: str) -> Faulted | None:
+    """Why a namespace that was paired cannot be used any more; None if it can be, or is only away (C3).
+
+    A key is asked for as in pairing. The service may refuse a token for the whole namespace that it takes for an
+    entity, so with a token the question is asked for the entity.
+    """
+    has_key = connection_details(client).connection_string() is not None
+    try:
+        Connection(client, "" if has_key else entity, ANSWER_WITHIN).close()
+    except Faulted as error:
+        return error
+    except Exception as error:
+        log.debug("%s could not be asked whether it can be used: %s", client.fully_qualified_namespace, error)
+    return None
 
 
 def _fetch_token(way: ConnectionDetails) -> None:

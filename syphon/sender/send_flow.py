@@ -19,6 +19,7 @@ from .entities import HEALTHY, FailedOver, PrimaryEntity
 from .error_classes import (
     BothSidesFailed,
     FailureClass,
+    SenderClosed,
     TooLargeForBacklog,
     UnfitForBacklog,
     classify,
@@ -286,6 +287,8 @@ def watch_entity(failover: Failover, entity: PrimaryEntity) -> Steps[None]:
             failure: Exception | None = None
             try:
                 yield SendPing(entity.path, failover.operation_timeout)
+            except SenderClosed:
+                raise
             except Exception as error:
                 failure = error
             failover.pinged(entity, failure, began)

@@ -14,15 +14,18 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBu
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.backlog import Provisioned
-from syphon.bus import connection_details
+from syphon.bus import ConnectionDetails, connection_details
+from syphon.model import Faulted
 
+from .administration import administration_details
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
 from .entities import PrimaryEntity
 from .error_classes import SenderClosed
 from .links import SenderLink
 from .messages import ping_message
-from .pairing import NamespaceClient, PairOptions, set_up
+from .pair_state import Side
+from .pairing import NamespaceClient, PairOptions, find_fault, set_up
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
 from .timeouts import CLOSE_WITHIN, SyncClock
 
@@ -38,6 +41,8 @@ def pair(
     secondary: NamespaceSource,
     options: PairOptions | None = None,
     *,
+    provision: bool = True,
+    secondary_administration: str | tuple[str, TokenCredential] | None = None,
     clock: SyncClock | None = None,
 ) -> PairedClient:
     """A primary and a secondary namespace as one client to send with.
@@ -46,13 +51,18 @@ def pair(
     When `pair` returns, the backlog queues exist. It raises an error if something is wrong: `NotAuthorized` (the
     secondary needs the Manage claim), `NoBacklogQueue`, `BadOptions`, ValueError. An unavailable primary is no error.
 
+    An application without the Manage claim gives `secondary_administration` another credential for the secondary, only
+    for provisioning: a connection string, or a host name with a credential. With `provision=False` it uses the queues
+    that others have made.
+
     >>> with pair(primary, secondary) as client, client.get_queue_sender("orders") as sender:
     ...     sender.send_messages(ServiceBusMessage("hello"))
     """
     options, clock = options or PairOptions(), clock or SyncClock()
     first = NamespaceClient.of(primary, ServiceBusClient, "primary")
     second = NamespaceClient.of(secondary, ServiceBusClient, "secondary")
-    backlog = set_up(first.client, connection_details(second.client), options)
+    administration = administration_details(secondary_administration, connection_details(second.client), provision)
+    backlog = set_up(first.client, second.client, options, administration)
     syphon = embedded_syphon(lambda: (first.client, second.client), backlog, options, clock.now)
     return PairedClient(first, second, backlog, options, clock, syphon)
 
@@ -69,10 +79,11 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
         clock: SyncClock,
         syphon: EmbeddedSyphon | None,
     ) -> None:
-        super().__init__(primary, secondary, backlog, options, clock.now, syphon)
+        super().__init__(primary, secondary, backlog, options, clock.now, syphon, self._find_fault)
         self.clock = clock
         self.closing: threading.Event = threading.Event()
         self._watchers: list[threading.Thread] = []
+        self.coupling.watch(self.primary, self.secondary, syphon)
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +93,9 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
 
     def close(self) -> None:
         """Closes all senders, and the clients that `pair` has made. Sends under way get five seconds to finish."""
-        self.closing.set()
+        if self.is_forked:  # the connections are the parent's
+            return
+        self._begin_close()
         if self.syphon is not None:
             self.syphon.close()
         with self._lock:
@@ -96,9 +109,30 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
             thread.join(max(0.0, until - time.monotonic()))
         for client in self._owned_clients:
             client.close()
+        self.coupling.close()
 
     def _new_sender(self, path: str, create: Callable[[], ServiceBusSender]) -> PairedSender:
         return PairedSender(self, path, create)
+
+    def _primary_details(self) -> ConnectionDetails:
+        return connection_details(self.primary)
+
+    # --- the end of the pair -------------------------------------------------------------------------------------
+
+    def _call_soon(self, work: Callable[[], None]) -> None:
+        work()
+
+    def _start_grace(self) -> None:
+        threading.Thread(target=self._wait_for_partner, name="five seconds", daemon=True).start()
+
+    def _wait_for_partner(self) -> None:
+        while (left := self.coupling.seconds_left()) is not None and not self.closing.is_set():
+            self.clock.wait(self.closing, left)
+            self.coupling.pair.check()
+
+    def _find_fault(self, side: Side, path: str) -> Faulted | None:
+        client = self.primary if side == "primary" else self.secondary
+        return find_fault(client, path)
 
     # --- the watch over an entity --------------------------------------------------------------------------------
 
@@ -114,15 +148,19 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
 
     def _execute_watch_step(self, step: FlowStep) -> None:
         if isinstance(step, SendPing):
+            self.check_side("primary")
             link = SenderLink(lambda: self.primary.get_queue_sender(step.path))
             try:
                 link.use(lambda sender, left: sender.send_messages(ping_message(), timeout=left), step.timeout)
+            except Exception as error:
+                self.coupling.suspect("primary", step.path, error)
+                raise
             finally:
                 link.drop()
         elif isinstance(step, Delay):
             self.clock.wait(self.closing, step.seconds)
             if self.closing.is_set():
-                raise SenderClosed
+                raise self.closed_error()
 
 
 class PairedSender(PairedSenderBase[SenderLink]):
@@ -175,6 +213,8 @@ class PairedSender(PairedSenderBase[SenderLink]):
 
     def close(self) -> None:
         """Closes the sender. A send under way in another thread gets five seconds to finish, and then fails."""
+        if self._client.is_forked:
+            return
         self._closed.set()
         has_turn = self._turn.acquire(timeout=CLOSE_WITHIN)
         self._close_links()
@@ -190,6 +230,7 @@ class PairedSender(PairedSenderBase[SenderLink]):
 
     def _run(self, call: SenderCall[T], timeout: float | None) -> T:
         check_timeout(timeout)
+        self._client.check_process()
         left = timeout if self._turn.acquire(blocking=False) else self._wait_for_turn(timeout)
         flow, failure = self._flow, None
         deadline = flow.deadline(left)
@@ -217,7 +258,7 @@ class PairedSender(PairedSenderBase[SenderLink]):
         return left_after_waiting(timeout, time.monotonic() - since)
 
     def _execute_step(self, step: FlowStep, call: SenderCall[Any]) -> Any:
-        self._check_open()
+        self._check_step(step)
         try:
             if isinstance(step, UsePrimary):
                 return self._primary.use(call.use_primary, step.timeout, generation=step.failovers)
@@ -227,9 +268,10 @@ class PairedSender(PairedSenderBase[SenderLink]):
             link, action, retry_if_stale = self._use_of_backlog(step)
             return link.use(action, step.timeout, retry_if_stale=retry_if_stale)
         except Exception as error:
-            if self._closed.is_set():  # the SDK raises various errors on a link that is closed during its use
-                raise SenderClosed from error
-            raise
+            explained = self._explain_failure(step, error)
+            if explained is error:
+                raise
+            raise explained from error
 
 
 def _execute(steps: Steps[T], execute: Callable[[FlowStep], Any]) -> T:

@@ -1,9 +1,10 @@
 """Moves messages from a queue to their destinations: pump, breakers, listener, and the replay of dead letters."""
 
+from .backoff_gate import BackoffGate
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .listener import Listener
-from .options import FIRST_WINDOW, MOST_QUEUES, PumpOptions
+from .options import MOST_QUEUES, PumpOptions
 from .peek_watch import Gate, OpenGate, Ring, Waiting
 from .pump import Pump
 from .queue_transfer import QueueTransfer
@@ -13,8 +14,8 @@ from .traces import BatchTrace
 from .unsettled import Ended, PumpCounters, wall_clock
 
 __all__ = [
-    "FIRST_WINDOW",
     "MOST_QUEUES",
+    "BackoffGate",
     "BatchTrace",
     "DestinationBackoff",
     "Doorbell",

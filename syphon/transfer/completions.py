@@ -1,7 +1,8 @@
 """Completes messages that were forwarded: over the link they came on, or over the queue's management node.
 
 A message that was forwarded and is not completed is delivered again. So the pump repeats a completion as long as the
-lock lasts when its link was lost or a busy service refused it. Later the message is a possible duplicate (S6, D10).
+lock lasts when its link was lost, the service did not answer, or a busy service refused it. Later the message is a
+possible duplicate (S6, D10).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Completions:
             self._orphans[arrival] = self._now()
 
     def refused(self, settled: Settled, error: SyphonError) -> None:
-        """Notes that the link was lost before the completion, or that the service refused the completion."""
+        """Notes that the completion has no answer, because the link was lost or otherwise, or that it was refused."""
         if settled.unknown:
             self._orphans[settled.arrival] = self._now()
         elif isinstance(error, Waits):
@@ -68,7 +69,7 @@ class Completions:
         if error is None:
             self._unsettled.finish(arrival, Result.FORWARDED)
         else:
-            self._finish_uncompleted(arrival, f"Its lock was lost with its link. {error}")
+            self._finish_uncompleted(arrival, f"Its completion was not confirmed, and then its lock was lost. {error}")
 
     def _finish_uncompleted(self, arrival: Arrival, why: str) -> None:
         log.warning("a message of %s was forwarded and could not be completed: %s", self._queue, why)

@@ -45,6 +45,11 @@ class Intake:
         self.largest = max(len(arrival.payload), self.largest * 99 // 100)
         return arrival
 
+    def stop_awaiting(self, asked_before: float) -> None:
+        """Counts settlements as unknown that the service has not answered since then."""
+        if self._receiver is not None:
+            self._receiver.stop_awaiting(asked_before)
+
     def next_settled(self) -> Settled | None:
         return self._receiver.settled.popleft() if self._receiver is not None and self._receiver.settled else None
 

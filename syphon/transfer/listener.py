@@ -1,8 +1,8 @@
 """The listener of one pair: a doorbell at every backlog queue, and the five-second rule (C1, D3, D8).
 
-It has a thread and two connections of its own. It costs four receives an hour for a queue, and hardly any CPU. While
-the primary cannot be reached it does not listen at all: no message could be moved, so it receives and peeks at none
-(D16).
+It has a thread of its own, a connection to the primary, and one to the secondary for each eighty queues. It costs four
+receives an hour for a queue, and hardly any CPU. While the primary cannot be reached it does not listen at all: no
+message could be moved, so it receives and peeks at none (D16).
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from syphon.bus import Connection, Namespace, Pair, SideFault, wait_for_traffic
 from syphon.model import Faulted, SyphonError
 
 from .doorbell import LONG_POLL, Doorbell
+from .options import MOST_QUEUES
 from .peek_watch import Gate, Ring, Waiting
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Listener:
         self._on_message = on_message
         self._is_paused = is_paused
         self._doorbells = {queue: Doorbell(queue, now, gate, long_poll) for queue in queues}
+        self._parts = _parts(pair.secondary, list(self._doorbells.values()))
         self._to_arm: dict[str, bool] = {}
         self._is_silent = False
         self._troubled: dict[str, tuple[float, str]] = {}
@@ -123,16 +125,20 @@ class Listener:
         finally:
             for doorbell in self._doorbells.values():
                 doorbell.close()
-            for side in self.pair.sides:
-                side.close()
+            for namespace, _ in reversed(self._parts):
+                namespace.close()
+            self.pair.primary.close()
 
     def _turn(self) -> None:
         self.heard_at = self._now()
-        primary, secondary = self._connection(self.pair.primary), self._connection(self.pair.secondary)
-        if secondary is not None:
-            self._listen(secondary)
+        connections = [self._connection(self.pair.primary)]
+        for namespace, doorbells in self._parts:
+            connection = None if self.pair.secondary.has_ended else self._connection(namespace)
+            connections.append(connection)
+            if connection is not None:
+                self._listen(connection, doorbells)
         self.pair.check()
-        self._wait([connection for connection in (primary, secondary) if connection is not None])
+        self._wait([connection for connection in connections if connection is not None])
 
     def _connection(self, side: Namespace) -> Connection | None:
         if side.has_ended:
@@ -141,6 +147,8 @@ class Listener:
             connection = side.connection()
         except Faulted as error:
             log.error("%s: %s is faulted and cannot be used any more: %s", self.name, side.name, error)
+            if side is not self.pair.primary:
+                self.pair.secondary.fault(error)
             return None
         why = side.error  # other threads may set it to None
         if side in self._out_of_reach and side.is_reachable:
@@ -151,9 +159,10 @@ class Listener:
             log.warning("%s: %s is out of reach; trying again: %s", self.name, side.name, why)
         return connection
 
-    def _listen(self, connection: Connection) -> None:
+    def _listen(self, connection: Connection, doorbells: Sequence[Doorbell]) -> None:
         now, is_away = self._now(), not self.pair.primary.is_reachable
-        for queue, doorbell in self._doorbells.items():
+        for doorbell in doorbells:
+            queue = doorbell.queue
             if (browse := self._to_arm.pop(queue, None)) is not None:
                 doorbell.arm(browse)
             if is_away or self._is_silent or self._is_paused(queue):
@@ -190,3 +199,11 @@ class Listener:
                     connection.tick()
         if is_tick:
             self._ticked_at = self._now()
+
+
+def _parts(secondary: Namespace, doorbells: Sequence[Doorbell]) -> list[tuple[Namespace, Sequence[Doorbell]]]:
+    """The doorbells by the connection that they share: one connection has links for so many queues."""
+    starts = range(0, len(doorbells), MOST_QUEUES)
+    return [
+        (secondary.another() if start else secondary, doorbells[start : start + MOST_QUEUES]) for start in starts
+    ] or [(secondary, ())]

@@ -22,8 +22,8 @@ destination that is missing or disabled wait: the sender failed over because of 
 FIRST_WINDOW = 200
 """Messages in hand of a queue before any was accepted: what a destination that takes nothing costs."""
 MOST_QUEUES = 80
-"""Queues that one pump serves, at most. A connection has 256 links: one for each queue to receive from, and two more
-where locks are renewed over the queue's management node."""
+"""Queues on one connection, and so the queues that one pump serves, at most. Service Bus allows 256 links on a
+connection: one for each queue to receive from, and two more for its management node, to peek and to renew locks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from syphon.backlog import destination_of, stamps_of
 from syphon.bus import Backoff, Connection, MessageState, Peeked, Peeker
 from syphon.model import DestinationBusy, Interrupted, SyphonError
 
+from .options import FIRST_WINDOW
+
 PERIOD = 5.0
 """Seconds between two looks for new messages. Each look costs one operation, 720 in an hour, however many messages the
 queue holds; a new message for a destination that works waits for half as long on average."""
@@ -34,6 +36,11 @@ class Ring(StrEnum):
     """All messages are for one destination, whose back-off is over. One message shows whether it works again."""
     MIXED = "mixed"
     """A message can be moved, and messages before it cannot: the transfer has to read past them."""
+
+    @property
+    def most_left(self) -> int | None:
+        """How many messages a transfer may leave before it ends, if no destination takes one; None means any number."""
+        return {Ring.NEW: FIRST_WINDOW, Ring.TRY: 1, Ring.MIXED: None}[self]
 
 
 class Gate(Protocol):

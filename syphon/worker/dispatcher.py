@@ -1,8 +1,9 @@
 """The dispatcher of a pair: which slot serves which of its backlog queues (D15).
 
-A queue that rings is handed to a slot that runs and has room. If none has, a Spark job with one slot starts. Another
-slot starts only when every slot is saturated. At the end of its lease a slot is replaced before it stops, so that its
-queues are served all the time. Slots that have nothing to do end by themselves.
+A queue that rings is handed to a slot that runs, whatever else that slot does: its pump shares the window fairly. If
+none runs, a Spark job with one slot starts. Another slot starts only when every slot is saturated. At the end of its
+lease a slot is replaced before it stops, so that its queues are served all the time. Slots that have nothing to do end
+by themselves.
 
 One thread turns the dispatcher. Other threads only add events to it: a ring, the end of a job.
 """
@@ -19,7 +20,7 @@ from typing import Protocol
 from syphon.bus import SideFault
 from syphon.model import Counters, EntityPath, SyphonError, plural
 from syphon.spark import HandOver, JobResult, QueueReport, SlotControl, SlotReport, new_job
-from syphon.transfer import FIRST_WINDOW, MOST_QUEUES, DestinationBackoff, Ended, Ring
+from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring
 
 from .backoffs import Backoffs
 from .running_slot import FIRST_RETRY, LONGEST_RETRY, QueueWork, RunningSlot
@@ -31,8 +32,6 @@ STARTS_WITHIN = 5.0
 """Seconds in which a slot that has a place reports for the first time."""
 SHORT_LEASE = 10.0
 """Seconds after which a slot makes room if another pair has none."""
-MOST_LEFT = {Ring.NEW: FIRST_WINDOW, Ring.TRY: 1, Ring.MIXED: None}
-"""How many messages may be left before the service of a queue ends, by the way it rang."""
 
 
 class Listening(Protocol):
@@ -202,12 +201,12 @@ class Dispatcher:
         if not waiting:
             self._budget.withdraw(self._pair)
             return
-        if any(self._is_starting(slot) for slot in self._slots.values()):
-            return  # it takes them in a moment
         slot = self._slot_with_room()
         if slot is not None:
             for work in waiting[: MOST_QUEUES - len(slot.queues)]:
                 self._hand_over(slot, work)
+        elif any(self._is_starting(slot) for slot in self._slots.values()):
+            return  # it takes them in a moment
         elif self._start(waiting[:MOST_QUEUES]) is None and not self._slots:
             self._budget.ask(self._pair)
 
@@ -224,12 +223,13 @@ class Dispatcher:
         return work.ring is not None
 
     def _slot_with_room(self) -> RunningSlot | None:
-        """The slot with the fewest queues that has room. If none has and no other may start, a saturated one."""
-        running = [slot for slot in self._slots.values() if not slot.is_leaving]
-        free = [slot for slot in running if slot.has_room]
-        if not free and not self._budget.has_room:
-            free = [slot for slot in running if slot.report is not None and slot.report.is_accepting]
-        return min(free, key=lambda slot: len(slot.queues), default=None)
+        """The slot that takes the queues that have rung, if one can.
+
+        A saturated slot is better than a new one, which takes seconds to start: each queue has its share of the window.
+        So is one that leaves, until its successor has started.
+        """
+        able = [slot for slot in self._slots.values() if slot.has_room and (not slot.is_leaving or slot.successor)]
+        return min(able, key=lambda slot: (slot.is_leaving, slot.is_saturated, len(slot.queues)), default=None)
 
     def _hand_over(self, slot: RunningSlot, work: QueueWork) -> None:
         handed = self._next_hand_over(work)
@@ -242,7 +242,7 @@ class Dispatcher:
         ring, work.ring = work.ring or Ring.NEW, None
         work.number += 1
         work.slots += 1
-        return HandOver(queue=work.name, number=work.number, most_left=MOST_LEFT[ring])
+        return HandOver(queue=work.name, number=work.number, most_left=ring.most_left)
 
     def _start(self, works: list[QueueWork]) -> RunningSlot | None:
         """Starts a job with one slot on these queues; None if no more slots may run."""
@@ -276,12 +276,17 @@ class Dispatcher:
     # --- the end of slots ----------------------------------------------------------------------------------------
 
     def _renew_leases(self) -> None:
-        lease = SHORT_LEASE if self._budget.is_short else self._lease
         for slot in list(self._slots.values()):
+            age = 0.0 if slot.began_at is None else self._now() - slot.began_at
             if slot.successor is not None and self._is_taken_over(slot):
                 slot.successor = None
                 self._control.stop_job(slot.job)
-            elif not slot.is_leaving and slot.began_at is not None and self._now() - slot.began_at > lease:
+            elif slot.is_leaving:
+                continue
+            elif age > SHORT_LEASE and self._budget.makes_room(self._pair):
+                slot.is_leaving = slot.makes_room = True
+                self._control.stop_job(slot.job)
+            elif age > self._lease:
                 self._replace(slot)
 
     def _is_taken_over(self, slot: RunningSlot) -> bool:
@@ -291,7 +296,7 @@ class Dispatcher:
     def _replace(self, slot: RunningSlot) -> None:
         """Ends a slot. Another one takes over its queues first, if one may start."""
         slot.is_leaving = True
-        if slot.queues and not self._budget.is_short:
+        if slot.queues:
             slot.successor = self._start([self.queues[queue] for queue in slot.queues])
         if slot.successor is None:
             self._control.stop_job(slot.job)
@@ -303,7 +308,7 @@ class Dispatcher:
 
     def _job_ended(self, slot: RunningSlot, result: JobResult | BaseException) -> None:
         del self._slots[slot.job]
-        self._budget.give_back()
+        self._budget.give_back(self._pair, slot.makes_room)
         if isinstance(result, BaseException):
             self.failure = (
                 result if isinstance(result, SyphonError) else SyphonError(f"{type(result).__name__}: {result}")

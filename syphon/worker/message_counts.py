@@ -71,9 +71,9 @@ def counts_of(selected: Sequence[SelectedQueue]) -> MessageCounts:
             administration = secondary_administration(pair)
             try:
                 for _, queue in queues:
-                    count = administration.active_messages(queue)
+                    count = administration.queue_counts(queue)
                     if count is not None:
-                        counts[pair.name, queue] = count
+                        counts[pair.name, queue] = count.active
             finally:
                 administration.close()
         except SyphonError as error:

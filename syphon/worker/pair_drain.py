@@ -6,6 +6,8 @@ Every slot of a job serves all queues that still have messages, so that a drain 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
 from syphon.backlog import destination_of
 from syphon.bus import Peeked, SideFault
@@ -38,6 +40,7 @@ class PairDrain:
         backoffs: Backoffs,
         limit: SharedLimit,
         stopping: threading.Event,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pair = pair
         self.queues = queues
@@ -45,6 +48,7 @@ class PairDrain:
         self._options = options
         self._limit = limit
         self._stopping = stopping
+        self._now = now
         self._emptiness = EmptinessCheck(pair.secondary)
         self._thread: threading.Thread | None = None
 
@@ -126,10 +130,11 @@ class PairDrain:
         return False
 
     def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
-        served = sorted(self.open_queues, key=lambda queue: queue.tries)[:MOST_QUEUES]
+        by_tries = sorted(self.open_queues, key=lambda queue: queue.tries)
+        served, others = by_tries[:MOST_QUEUES], by_tries[MOST_QUEUES:]
+        began = self._now()
         for queue in served:
-            queue.state = DrainState.MOVING
-            queue.tries += 1
+            queue.begin_try()
         queues = [HandOver(queue=queue.queue) for queue in served]
         count = self._slots(jobs.most_slots) if share.most is None else 1
         options = [self._options.pump_options(self.pair, share.most)] * count
@@ -137,6 +142,8 @@ class PairDrain:
         self.backoffs.learn(result.backing_off)
         for queue in served:
             queue.note(result)
+        for queue in others:
+            queue.sit_out(self._now() - began)
         share.used = result.counters.moved
         return result
 

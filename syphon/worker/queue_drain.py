@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -77,7 +78,13 @@ class QueueDrain:
     """The drain of one queue."""
 
     def __init__(
-        self, pair: PairSettings, queue: str, options: DrainOptions, backoffs: Backoffs, expected: int | None
+        self,
+        pair: PairSettings,
+        queue: str,
+        options: DrainOptions,
+        backoffs: Backoffs,
+        expected: int | None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pair = pair
         self.queue = queue
@@ -93,23 +100,35 @@ class QueueDrain:
         """Messages that were not asked for, by the last complete peek; None if there was none."""
         self.error = ""
         self.fault: SideFault | None = None
-        self.moved_at = time.monotonic()
-        """When a message of it last moved."""
+        self.moved_at = now()
+        """When a message of it last moved. The time in which no job served it does not count."""
         self.tries = 0
         """How many jobs have served it."""
         self._options = options
+        self._now = now
         self._is_cut_off = False
         self._counting = threading.Lock()
 
     @property
     def is_stuck(self) -> bool:
         """Nothing has moved for longer than the patience of the drain."""
-        return time.monotonic() - self.moved_at > self._options.patience
+        return self._now() - self.moved_at > self._options.patience
 
     @property
     def left(self) -> int:
         """Messages that are left by the count at the start. The count may be wrong."""
         return max(0, (self.expected or 0) - self.totals.moved)
+
+    def begin_try(self) -> None:
+        """A job serves it from now on. The patience begins with the first one: Spark may have taken long to start."""
+        self.state = DrainState.MOVING
+        if not self.tries:
+            self.moved_at = self._now()
+        self.tries += 1
+
+    def sit_out(self, seconds: float) -> None:
+        """A job that lasted so many seconds served other queues and not this one: nothing of it could have moved."""
+        self.moved_at += seconds
 
     def end(self, state: DrainState, error: str = "") -> None:
         self.state = state
@@ -141,7 +160,7 @@ class QueueDrain:
             self.totals = self.totals.with_ended(attempts)
         self.error = result.error_of(self.queue)
         if any(attempt.queue.counters.moved for attempt in attempts):
-            self.moved_at = time.monotonic()
+            self.moved_at = self._now()
 
     def cut_off(self, attempts: list[QueueAttempt]) -> None:
         """Counts what a job had done that runs on when the drain must end: what it had moved has moved."""

@@ -24,6 +24,8 @@ class RunningSlot:
     """When it first reported."""
     report: SlotReport | None = None
     is_leaving: bool = False
+    makes_room: bool = False
+    """It leaves for a pair that has no slot."""
     misses_primary: bool = False
     """It could not reach the primary: it gets no queue until it has."""
     successor: RunningSlot | None = None
@@ -33,15 +35,14 @@ class RunningSlot:
 
     @property
     def has_room(self) -> bool:
-        report = self.report
-        return (
-            report is not None
-            and report.is_accepting
-            and not report.is_saturated
-            and not self.is_leaving
-            and not self.misses_primary
-            and len(self.queues) < MOST_QUEUES
-        )
+        """Whether it can serve another queue."""
+        is_accepting = self.report is not None and self.report.is_accepting
+        return is_accepting and not self.misses_primary and len(self.queues) < MOST_QUEUES
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether it has more to do than it can."""
+        return self.report is not None and self.report.is_saturated
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +14,8 @@ from pydantic import BaseModel
 from syphon.emulator.settings import EmulatorSettings, load_settings
 from syphon.yaml_settings import SettingsError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text().partition("\n## Settings\n")[2]
+WHOLE = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text()
+PAGE = WHOLE.partition("\n## Settings\n")[2]
 
 
 def block(language: str) -> str:
@@ -52,3 +55,13 @@ def test_the_mistakes_on_the_page_are_told_as_it_says(tmp_path: Path, monkeypatc
     with pytest.raises(SettingsError) as caught:
         load_settings(Path("emulator.yaml"))
     assert str(caught.value) + "\n" == block("text")
+
+
+def test_the_fixture_on_the_page_works_in_a_project_that_knows_nothing_of_syphon(tmp_path: Path) -> None:
+    files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", WHOLE, re.DOTALL))
+    assert set(files) == {"conftest.py", "test_orders.py"}
+    for name, code in files.items():
+        (tmp_path / name).write_text(code)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -16,6 +16,6 @@ def test_a_pump_of_large_messages_stays_within_its_memory() -> None:  # 120 MB
     # The primary is far away: messages come faster than they can go, and would pile up.
     with emulator([f"d{number}" for number in range(8)]) as place, distant(place.primary, 500) as home:
         fill(place.secondary, QUEUE, 2000, LARGE.size, LARGE.destination)
-        taken = run("pump", Task(home, place.secondary, place.secondary_http, QUEUE, 2000, 2000))
+        taken = run("pump", Task(home, place.secondary, place.secondary_http, [QUEUE], 2000, 2000))
     assert taken.moved == 2000
     assert taken.megabytes <= PROMISED

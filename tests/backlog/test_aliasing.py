@@ -40,8 +40,9 @@ def refusal(payload: bytes, path: str = "orders") -> str:
 
 
 def test_a_bare_body_gets_its_path_and_nothing_else() -> None:  # M1
-    expected = section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"x-ms-path": "orders"})) + BODY
-    assert to_backlog(BODY, "orders") == expected
+    durable, path = header_bytes(Header(durable=True)), Map.of({"x-ms-path": "orders"})
+    expected = durable + section_bytes(Section.APPLICATION_PROPERTIES, path) + BODY
+    assert to_backlog(durable + BODY, "orders") == expected
 
 
 def test_even_no_bytes_at_all_are_a_message() -> None:  # M1: a ping has no body

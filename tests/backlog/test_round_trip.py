@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syphon.amqp import Decimal128, Described, Long, Map, Message, Section, Symbol, Timestamp, UInt, Value, encode
+from syphon.amqp import (
+    Decimal128,
+    Described,
+    Header,
+    Long,
+    Map,
+    Message,
+    Section,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    Value,
+    encode,
+    header_bytes,
+    section_bytes,
+    split,
+)
 from syphon.amqp.sections import entries
-from syphon.backlog import Restored, Ttl, restore, to_backlog
+from syphon.backlog import Restored, Ttl, destination_of, restore, to_backlog
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.model.entity_path import EntityPath
 from tests.support.amqp_strategies import examples
-from tests.support.backlog_messages import NOW, SCHEDULED, Sent, paths, sent
+from tests.support.backlog_messages import NOW, SCHEDULED, Sent, compound, paths, sent
 
 BROKER_MADE = {
     "x-opt-enqueued-time",
@@ -27,6 +45,15 @@ def restored(payload: bytes, now: int = NOW) -> Restored:
     found = restore(payload, enqueued_at=None, now=now)
     assert isinstance(found, Restored), found
     return found
+
+
+def through_a_broker(payload: bytes) -> bytes:
+    """The message as a broker delivers it, with all that a broker writes."""
+    brokered = BrokeredMessage.parse(payload)
+    brokered.ordinal, brokered.enqueued_at = 7, NOW - 5_000
+    brokered.enqueued_sequence, brokered.dead_letter_source = 3, "contoso/x-servicebus-transfer/0"
+    brokered.lock_token, brokered.locked_until, brokered.delivery_count = b"t" * 16, NOW, 2
+    return brokered.to_bytes()
 
 
 def pairs(payload: bytes, section: Section) -> list[bytes]:
@@ -81,29 +108,95 @@ def test_restoring_is_the_exact_inverse_of_aliasing(message: Sent, path: str) ->
     assert_is_what_was_sent(back, message)
 
 
-@examples(100)
+@examples(250)
 @given(sent, paths)
-def test_the_application_properties_are_the_same_bytes_where_the_backlog_had_room_for_their_form(
-    message: Sent, path: str
+def test_the_application_properties_are_the_same_bytes(message: Sent, path: str) -> None:  # M2
+    """Aliases push a short map into the long form. It comes back in the form that it had."""
+    back = restored(through_a_broker(to_backlog(message.payload, path)))
+    assert Message(back.payload).raw(Section.APPLICATION_PROPERTIES) == message.application
+
+
+@pytest.mark.parametrize("form", [0xC1, 0xD1])
+@pytest.mark.parametrize("size", [1, 100, 180, 220, 240, 250, 251, 252])
+def test_a_map_that_aliases_push_past_255_bytes_comes_back_in_its_own_form(form: int, size: int) -> None:  # M2
+    pair = encode("k") + encode("x" * (size - 5))
+    application = b"\x00\x53\x74" + compound(form, 2, pair)
+    body = b"\x00\x53\x75\xa0\x01x"
+    aliased = to_backlog(application + body, "o" * 60)
+    assert restored(aliased).payload == application + body
+    assert restored(through_a_broker(aliased)).payload == application + body
+
+
+@pytest.mark.parametrize(
+    ("sent_header", "given_back"),
+    [
+        (None, b""),
+        (Header(), b""),
+        (Header(durable=True), header_bytes(Header(durable=True))),
+        (Header(durable=False), header_bytes(Header(durable=False))),
+        (Header(priority=UByte(7)), header_bytes(Header(priority=UByte(7)))),
+        (Header(ttl=UInt(5000)), header_bytes(Header(ttl=UInt(5000)))),
+        (Header(durable=True, ttl=UInt(5000)), header_bytes(Header(durable=True, ttl=UInt(5000)))),
+    ],
+)
+def test_a_brokers_durable_is_not_given_to_a_message_that_had_none(
+    sent_header: Header | None, given_back: bytes
 ) -> None:  # M2
-    aliased = to_backlog(message.payload, path)
-    before = Message(message.payload).span(Section.APPLICATION_PROPERTIES)
-    during = Message(aliased).span(Section.APPLICATION_PROPERTIES)
-    assert during is not None
-    back = Message(restored(aliased).payload).raw(Section.APPLICATION_PROPERTIES)
-    # A short map that became long because of the aliases stays long: its first form is not recorded.
-    if before is None or message.payload[before.value] == aliased[during.value]:
-        assert back == message.application
+    body = b"\x00\x53\x75\xa0\x01x"
+    payload = (header_bytes(sent_header) if sent_header is not None else b"") + body
+    delivered = through_a_broker(to_backlog(payload, "orders"))
+    if sent_header is None:
+        assert Message(delivered).header().durable is True  # the broker has written it
+    assert restored(delivered).payload == given_back + body
+
+
+def test_a_message_of_another_sender_keeps_the_durable_that_it_has() -> None:  # M2
+    """Whether that is the sender's or the broker's cannot be known."""
+    body = b"\x00\x53\x75\xa0\x01x"
+    aliased = section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"x-ms-path": "orders"})) + body
+    assert Message(restored(through_a_broker(aliased)).payload).header() == Header(durable=True)
+
+
+# --- sections in any order ---
+
+
+def shuffled(payload: bytes, order: st.DataObject) -> bytes:
+    """The same sections in another order."""
+    spans = order.draw(st.permutations(Message(payload).spans))
+    parts = [payload[span.start : span.end] for span in spans]
+    if [span.section for span in spans if span.section in (Section.DATA, Section.SEQUENCE)][1:]:
+        return payload  # the parts of one body must stay in their order
+    return b"".join(parts)
+
+
+@examples(150)
+@given(sent, paths, st.data())
+def test_the_order_of_the_sections_makes_no_difference(message: Sent, path: str, order: st.DataObject) -> None:  # M8
+    payload = message.payload
+    aliased = to_backlog(payload, path)
+    assert to_backlog(shuffled(payload, order), path) == aliased
+    assert restored(shuffled(aliased, order)) == restored(aliased)
+    assert destination_of(shuffled(aliased, order)) == destination_of(aliased)
+    first, second = BrokeredMessage.parse(aliased), BrokeredMessage.parse(shuffled(aliased, order))
+    assert first.to_bytes() == second.to_bytes()
+    standard = [span.section for span in split(second.to_bytes())]
+    assert standard == sorted(standard)
+
+
+@pytest.mark.parametrize("key", [b"customer 7", "Käse".encode(), b""])
+def test_a_binary_partition_key_is_the_key_of_its_text(key: bytes) -> None:  # M2, S8
+    annotations = section_bytes(Section.MESSAGE_ANNOTATIONS, Map(((Symbol("x-opt-partition-key"), key),)))
+    payload = annotations + b"\x00\x53\x75\xa0\x01x"
+    assert BrokeredMessage.parse(payload).partition_key == key.decode()
+    back = restored(through_a_broker(to_backlog(payload, "orders")))
+    assert back.partition_key == key.decode()
+    assert back.payload == payload
 
 
 @examples(100)
 @given(sent, paths)
 def test_a_message_comes_back_from_a_broker_as_it_was_sent_there(message: Sent, path: str) -> None:  # M2
-    brokered = BrokeredMessage.parse(to_backlog(message.payload, path))
-    brokered.ordinal, brokered.enqueued_at = 7, NOW - 5_000
-    brokered.enqueued_sequence, brokered.dead_letter_source = 3, "contoso/x-servicebus-transfer/0"
-    brokered.lock_token, brokered.locked_until, brokered.delivery_count = b"t" * 16, NOW, 2
-    stamped = brokered.to_bytes()
+    stamped = through_a_broker(to_backlog(message.payload, path))
     assert {str(key) for key, _ in Message(stamped).annotations()} >= BROKER_MADE
 
     back = restored(stamped)

@@ -13,18 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, TransportType
-from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBusConnectionError
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, TransportType
+from azure.servicebus.exceptions import (
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+)
 from pydantic import SecretStr
 
-from syphon.bus import sdk_internals
+from syphon.bus import condition_of, sdk_internals
 from syphon.bus.connection import Connection
 from syphon.bus.factory import client_of
 from syphon.config import SideSettings as Settings
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
 from syphon.emulator.broker.access import Grant
 from syphon.emulator.broker.refusals import Unauthorized
-from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
+from syphon.model.errors import DestinationMissing, DestinationUnreachable, NamespaceGone, NotAuthorized
+from tests.support.amqp_peer import sas
 
 STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=a-key;"
 
@@ -199,7 +204,31 @@ def test_what_comes_after_the_handshake_may_take_longer() -> None:
 
         access.token = check_slowly  # type: ignore[method-assign]
         with ServiceBusClient.from_connection_string(emulator["contoso"].connection_string) as client:
+            emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("orders")))
             Connection(client, "orders", handshake_within=0.3).close()
+
+
+def test_a_connection_for_an_entity_that_does_not_exist_serves_the_others() -> None:  # F3
+    """The service refuses the token with 404, and the SDK calls that a failed authentication."""
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        string = emulator["contoso"].connection_string
+        with ServiceBusClient.from_connection_string(string, retry_total=0) as client:
+            Connection(client, "orders").close()
+            with pytest.raises(ServiceBusAuthenticationError) as refused:
+                client.get_queue_sender("orders").send_messages(ServiceBusMessage("x"))
+            assert condition_of(refused.value) == "amqp:not-found"
+
+
+def test_a_connection_with_a_token_for_an_entity_that_does_not_exist_says_so() -> None:  # F3
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso")])) as emulator:
+        port = emulator["contoso"].amqp_port
+        token = sas(f"sb://127.0.0.1:{port}/orders")
+        string = f"Endpoint=sb://127.0.0.1:{port};SharedAccessSignature={token};UseDevelopmentEmulator=true"
+        with (
+            ServiceBusClient.from_connection_string(string, retry_total=0) as client,
+            pytest.raises(DestinationMissing, match="'orders': no queue or topic of that name"),
+        ):
+            Connection(client, "orders")
 
 
 @pytest.mark.timeout(20)

@@ -37,7 +37,7 @@ from syphon.amqp.frames import (
 from syphon.bus.fast_frames import CHANNEL
 from syphon.bus.links import Arrival, RawReceiver, RawSender, RequestLink
 from syphon.bus.sdk_internals import OpenSocket
-from syphon.bus.wire import Wire
+from syphon.bus.wire import NoMoreLinks, Wire
 from syphon.emulator.tls import ServerTls, server_tls
 from syphon.model.errors import DestinationBusy, Interrupted
 
@@ -377,4 +377,26 @@ def test_a_peer_that_is_alive_and_never_answers_fails_the_wire(owes: str) -> Non
         wire.read()
         wire.tick()
         assert "has not answered" in str(wire.failure)
+        wire.close()
+
+
+def test_no_link_is_attached_beyond_the_handles_that_the_peer_allows() -> None:  # D5
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(10)
+    wire = Wire(OpenSocket(ours, b"", FRAME_SIZE, idle_timeout=60.0, heartbeat=60.0), "contoso")
+    with theirs:
+        peer = Peer(theirs, wire)
+        peer.says(Begin(CHANNEL, 0, 5000, 5000, handle_max=3))
+        links = [RawReceiver(wire, f"queue {number}") for number in range(3)]
+        with pytest.raises(NoMoreLinks, match="contoso allows 4 links"):
+            RequestLink(wire, "queue/$management")  # it needs two
+        links.append(RawReceiver(wire, "the last one"))  # the first of the two has given its handle back
+        with pytest.raises(NoMoreLinks):
+            RawReceiver(wire, "one more")
+        links[1].close()
+        assert RawReceiver(wire, "in its place").handle == 1
+        attached = [body for body in map(read_performative, peer.hears()) if isinstance(body[0], Attach)]
+        assert max(attach.handle for attach, _ in attached if isinstance(attach, Attach)) == 3
+        assert wire.failure is None
         wire.close()

@@ -78,5 +78,5 @@ async def test_dead_letters_are_never_dead_lettered_for_their_deliveries(
             letter = await it.take_one()
             counts.append(letter.delivery_count)
             await it.receiver.abandon_message(letter)
-        assert counts == [1, 2, 3]
+        assert counts == [1, 1, 1]  # as in Azure, a dead letter keeps the count that it came with
         assert len(it.queue.dead) == 1

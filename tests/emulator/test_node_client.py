@@ -19,8 +19,15 @@ QUEUES = {
     "sessions": ("by-id", "next", "wait", "state", "settle"),
     "topics": (),
     "connection": ("one", "two", "three", "four", "idle"),
+    "administration": (),
 }
-TOPICS = {"copies": ("first", "second"), "ruled": ("some",), "scheduled": ("all",), "sessions": ("each",)}
+TOPICS = {
+    "copies": ("first", "second"),
+    "ruled": ("some",),
+    "acting": ("some",),
+    "scheduled": ("all",),
+    "sessions": ("each",),
+}
 
 
 def missing(what: str) -> None:
@@ -73,7 +80,8 @@ def config(suite: str) -> dict[str, object]:
         }
         for topic, names in TOPICS.items()
     ]
-    return {"namespaces": [{"name": "a", "amqp_port": 0, "http_port": 0, "queues": queues, "topics": topics}]}
+    namespace = {"name": "a", "amqp_port": 0, "http_port": 0, "queues": queues, "topics": topics}
+    return {"namespaces": [namespace], "tls": suite == "administration"}
 
 
 @pytest.mark.timeout(400)  # packages may have to be fetched first
@@ -82,11 +90,16 @@ def test_the_javascript_client_gets_along(suite: str, node: str, packages: None,
     file = tmp_path / "emulator.yaml"
     file.write_text(json.dumps(config(suite)))
     with syphon("emulator", "--json", "--config", str(file)) as emulator:
-        (namespace,) = json.loads(emulator.stdout_until("\n", within=100))["namespaces"]
+        ready = json.loads(emulator.stdout_until("\n", within=100))
+        (namespace,) = ready["namespaces"]
         done = subprocess.run(
             [node, "--test", "--test-reporter", "spec", f"{suite}.test.js"],
             cwd=HERE,
-            env={**os.environ, "SERVICE_BUS_CONNECTION_STRING": namespace["connection_string"]},
+            env={
+                **os.environ,
+                "SERVICE_BUS_CONNECTION_STRING": namespace["connection_string"],
+                "NODE_EXTRA_CA_CERTS": ready.get("ca_file", ""),
+            },
             capture_output=True,
             text=True,
             timeout=150,

@@ -88,7 +88,7 @@ async def fill(emulated: EmulatedNamespace, words: Iterable[str]) -> None:
 
 
 def words_in(queue: QueueEntity) -> list[str]:
-    return [text_of(message.to_bytes(locked=False)) for message in queue.main.peek(0, 1000)]
+    return [text_of(message.peeked()) for message in queue.main.peek(0, 1000)]
 
 
 @asynccontextmanager

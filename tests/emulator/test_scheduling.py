@@ -35,7 +35,7 @@ async def test_scheduled_messages_come_at_their_time_under_a_new_number(
         one, two = await it.take(2)
     assert texts([one, two]) == ["one", "two"]
     assert [one.sequence_number, two.sequence_number] == [4, 5]
-    assert one.state is ServiceBusMessageState.ACTIVE
+    assert one.state is ServiceBusMessageState.SCHEDULED  # as in Azure: it was, and still says so
     assert one.scheduled_enqueue_time_utc == due
     assert one.enqueued_time_utc == due
 

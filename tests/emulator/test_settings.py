@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from syphon.emulator.broker.actions import SqlAction
 from syphon.emulator.broker.descriptions import (
     Claim,
     EntityStatus,
@@ -164,12 +164,11 @@ namespaces:
       - name: c d
         requires_session: true
         max_size_in_megabytes: 7
-        forward_to: x
         max_delivery_count: 0
       - name: ok
-        requires_session: true
         max_size_in_megabytes: 7
-        forward_to: x
+        enable_express: true
+        requires_duplicate_detection: true
     topics:
       - name: t
         subscriptions:
@@ -177,14 +176,16 @@ namespaces:
             rules:
               - {name: r, sql: "a >"}
               - {name: q, sql: "a = 1", matches: all}
+              - {name: p, matches: all, action: "SET = 1"}
 """
     assert told(write(tmp_path, text)) == [
         "6 namespaces[0].queues[0].lock_duration",
-        "11 namespaces[0].queues[1].max_delivery_count",
-        "14 namespaces[0].queues[2].max_size_in_megabytes",
-        "15 namespaces[0].queues[2].forward_to",
-        "21 namespaces[0].topics[0].subscriptions[0].rules[0].sql",
-        "22 namespaces[0].topics[0].subscriptions[0].rules[1]",
+        "10 namespaces[0].queues[1].max_delivery_count",
+        "12 namespaces[0].queues[2].max_size_in_megabytes",
+        "13 namespaces[0].queues[2].enable_express",
+        "20 namespaces[0].topics[0].subscriptions[0].rules[0].sql",
+        "21 namespaces[0].topics[0].subscriptions[0].rules[1]",
+        "22 namespaces[0].topics[0].subscriptions[0].rules[2].action",
     ]
 
 
@@ -390,7 +391,11 @@ def test_microsofts_file_is_taken_as_it_is(tmp_path: Path) -> None:
                 properties={"prop1": "value1"},
             ),
         ),
-        RuleDescription("sql", SqlFilter("sys.MessageId = '1' AND userProp1 = 'value1'")),
+        RuleDescription(
+            "sql",
+            SqlFilter("sys.MessageId = '1' AND userProp1 = 'value1'"),
+            SqlAction("SET sys.To = 'Entity'"),
+        ),
     ]
     assert second.rules == []
 
@@ -405,13 +410,6 @@ def test_what_microsofts_file_leaves_out_has_the_defaults_of_its_schema(tmp_path
         max_delivery_count=3,
     )
     assert namespace.topics[0].subscriptions[1].description("topic.1").max_delivery_count == 3
-
-
-def test_an_action_in_microsofts_file_is_left_out_aloud(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        load_settings(write(tmp_path, MICROSOFT, "Config.json"))
-    (record,) = caplog.records
-    assert "the action of rule sql (topic.1/subscriptions/subscription.1) is not carried out" in record.getMessage()
 
 
 def changed(tmp_path: Path, *steps: str | int, to: Any) -> Path:
@@ -434,7 +432,6 @@ RULE = ("Topics", 0, "Subscriptions", 0, "Rules", 1, "Properties")
         (("Queues", 0, "Properties", "LockDuration"), "PT10M", "Queues[0].Properties.LockDuration"),
         (("Queues", 0, "Properties", "LockDuraton"), "PT1M", "Queues[0].Properties.LockDuraton"),
         (("Queues", 0, "Properties", "MaxDeliveryCount"), "x", "Queues[0].Properties.MaxDeliveryCount"),
-        (("Queues", 0, "Properties", "RequiresSession"), True, "Queues[0].Properties.ForwardTo"),
         (("Queues", 0, "Properties", "ForwardTo"), "nowhere", "Queues[0].Properties.ForwardTo"),
         (("Queues", 0, "Properties", "MaxSizeInMegabytes"), 81920, "Queues[0].Properties.MaxSizeInMegabytes"),
         (("Queues", 0, "Name"), "a b", "Queues[0].Name"),
@@ -447,6 +444,11 @@ RULE = ("Topics", 0, "Subscriptions", 0, "Rules", 1, "Properties")
             (*RULE, "SqlFilter", "SqlExpression"),
             "a >",
             "Topics[0].Subscriptions[0].Rules[1].Properties.SqlFilter.SqlExpression",
+        ),
+        (
+            (*RULE, "Action", "SqlExpression"),
+            "SET sys.SequenceNumber = 1",
+            "Topics[0].Subscriptions[0].Rules[1].Properties.Action.SqlExpression",
         ),
     ],
 )

@@ -105,7 +105,7 @@ def killed(state: Path) -> Path:
 
 def stored_messages(namespace: BrokerNamespace, path: str) -> list[bytes]:
     """The messages of a queue, byte by byte, with their numbers, states and delivery counts."""
-    return [message.to_bytes(locked=False) for message in namespace.message_queue(path).peek(0, 1000)]
+    return [message.peeked() for message in namespace.message_queue(path).peek(0, 1000)]
 
 
 def body(message: ServiceBusReceivedMessage) -> str:

@@ -44,6 +44,10 @@ BACKLOG_QUEUE: dict[str, Any] = {
 }
 
 
+def backlog_queues(count: int) -> list[str]:
+    return [f"contoso/x-servicebus-transfer/{index}" for index in range(count)]
+
+
 @dataclass
 class Site(EmulatedPair):
     """A primary and a secondary, and a record of what the backlog has acknowledged."""
@@ -58,22 +62,37 @@ class Site(EmulatedPair):
 
     # --- messages ------------------------------------------------------------------------------------------------
 
-    def load(self, inputs: Sequence[Input]) -> None:
-        """Puts messages into the backlog, byte for byte, and remembers which were acknowledged."""
+    @property
+    def backlog_names(self) -> list[str]:
+        """The names of the backlog queues."""
+        return backlog_queues(self.queues)
+
+    def load(self, inputs: Sequence[Input], every: float = 0.0) -> None:
+        """Puts messages into the backlog, byte for byte, and remembers which were acknowledged.
+
+        The queues take turns; each gets one message in `every` seconds.
+        """
         self.attempted += inputs
         with connected(self.side(SECONDARY), QUEUE) as connection:
-            exchange_until(connection, lambda: connection.tokens.allow(QUEUE))
-            sender: RawSender[Input] = RawSender(connection.wire, QUEUE)
-            waiting = list(reversed(inputs))
+            exchange_until(connection, lambda: all([connection.tokens.allow(queue) for queue in self.backlog_names]))  # noqa: C419  (asks for all)
+            senders: list[RawSender[Input]] = [RawSender(connection.wire, queue) for queue in self.backlog_names]
+            waiting, began = list(reversed(inputs)), connection.wire.now()
+
+            def is_due() -> bool:
+                rounds, number = divmod(len(inputs) - len(waiting), len(senders))
+                return senders[number].has_room() and connection.wire.now() - began >= rounds * every
 
             def is_done() -> bool:
-                while waiting and sender.has_room():
-                    sender.send(waiting[-1].backlogged, 0, waiting.pop())
-                while sender.results:
-                    sent = sender.results.popleft()
-                    if sent.error is None:
-                        self.acknowledged.add(sent.ticket.identity)
-                return sender.state is LinkState.LOST or not (waiting or sender.under_way)
+                while waiting and is_due():
+                    number = (len(inputs) - len(waiting)) % len(senders)
+                    senders[number].send(waiting[-1].backlogged, 0, waiting.pop())
+                for sender in senders:
+                    while sender.results:
+                        sent = sender.results.popleft()
+                        if sent.error is None:
+                            self.acknowledged.add(sent.ticket.identity)
+                are_lost = any(sender.state is LinkState.LOST for sender in senders)
+                return are_lost or not (waiting or any(sender.under_way for sender in senders))
 
             exchange_until(connection, is_done)
 
@@ -85,8 +104,10 @@ class Site(EmulatedPair):
             for place in places
             for payload in self.contents(PRIMARY, f"{place}/subscriptions/all" if place == EVENTS else place)
         ]
-        found += (Found(DEAD, "", payload) for payload in self.contents(SECONDARY, f"{QUEUE}/$deadletterqueue"))
-        return found + [Found(BACKLOG, "", payload) for payload in self.contents(SECONDARY, QUEUE)]
+        for queue in self.backlog_names:
+            found += (Found(DEAD, "", payload) for payload in self.contents(SECONDARY, f"{queue}/$deadletterqueue"))
+            found += (Found(BACKLOG, "", payload) for payload in self.contents(SECONDARY, queue))
+        return found
 
     def contents(self, name: str, path: str) -> list[bytes]:
         try:
@@ -107,6 +128,11 @@ class Site(EmulatedPair):
 
     def count(self, name: str, operation: str) -> int:
         return int(self.control(name, "GET", "counters")["totals"].get(operation, 0))
+
+    def received(self, queue: str) -> int:
+        """How many messages a backlog queue has delivered."""
+        found = self.control(SECONDARY, "GET", "counters")["entities"].get(queue, {})
+        return int(found.get("receive", 0))
 
     def fault(self, name: str, **fault: Any) -> int:
         """Sets a fault; returns its id."""
@@ -148,20 +174,21 @@ class Site(EmulatedPair):
 
 
 @contextmanager
-def site(folder: Path, *, durable: bool = False) -> Iterator[Site]:
+def site(folder: Path, *, durable: bool = False, queues: int = 1) -> Iterator[Site]:
     """A running site. A durable one keeps its messages over a restart of its emulator."""
     folder.mkdir(parents=True, exist_ok=True)
+    backlog = [{**BACKLOG_QUEUE, "name": name} for name in backlog_queues(queues)]
     settings: dict[str, Any] = {
         "namespaces": [
             {"name": PRIMARY, "amqp_port": 0, "http_port": 0, **ENTITIES},
-            {"name": SECONDARY, "amqp_port": 0, "http_port": 0, "tier": "Premium", "queues": [BACKLOG_QUEUE]},
+            {"name": SECONDARY, "amqp_port": 0, "http_port": 0, "tier": "Premium", "queues": backlog},
         ]
     }
     if durable:
         settings["state"] = str(folder / "state")
     (folder / "emulator.yaml").write_text(yaml.safe_dump(settings))
     emulator, primary, secondary, controls = _started(folder)
-    made = Site(folder, primary, secondary, controls, queues=1, emulator=emulator)
+    made = Site(folder, primary, secondary, controls, queues=queues, emulator=emulator)
     try:
         yield made
     finally:

@@ -17,6 +17,7 @@ from typing import Any
 from syphon.cli import ExitCode
 from tests.faults.checker import Verdict
 from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
+from tests.faults.messages import Input
 from tests.faults.scenario import Ending, Scenario, Summary, kill
 from tests.support.processes import Running, parent_of, python_workers
 from tests.support.spark_cluster import cluster
@@ -289,6 +290,23 @@ class ExecutorEnded(OnDrain):
 
     def unreported(self) -> int:
         return UNREPORTED
+
+
+class TrickleOnAllQueues(OnRun):
+    """Every queue gets a few messages a second: none waits for the end of another, and one slot is enough (S10)."""
+
+    number, title = 30, "a trickle on all of ten queues: none waits for another"
+    queues, loads_before = 10, False
+
+    def inject(self, running: Running) -> None:
+        self.before = {queue: self.site.received(queue) for queue in self.site.backlog_names}
+
+    def load_rest(self, inputs: list[Input]) -> None:
+        self.site.load(inputs, every=0.2)
+
+    def has_taken_effect(self, running: Running) -> bool:
+        assert len(python_workers(running)) <= 2, "a slot for each queue"
+        return all(self.site.received(queue) > before for queue, before in self.before.items())
 
 
 class JvmKilled(OnDrain):

@@ -95,6 +95,8 @@ class Scenario:
     """All messages are in the backlog before the fault; otherwise some are added during it."""
     permanent: ClassVar[frozenset[type[SyphonError]]] = PERMANENT
     """The errors after which messages are given up, also by the drain that follows."""
+    queues: ClassVar[int] = 1
+    """The backlog queues of the pair. Messages are shared equally by them."""
     from_the_start: ClassVar[bool] = False
     """The fault is set before the transfer begins."""
 
@@ -110,6 +112,10 @@ class Scenario:
 
     def inputs(self) -> list[Input]:
         return mixed(self.rng, self.volume)
+
+    def load_rest(self, inputs: list[Input]) -> None:
+        """Puts the messages into the backlog that come during the fault."""
+        self.site.load(inputs)
 
     def start(self) -> Running:
         return self.site.start_pump(rate=self.rate)
@@ -168,7 +174,7 @@ class Scenario:
 def run_scenario(kind: type[Scenario], ending: Ending, seed: int, folder: Path) -> Verdict:
     """Runs a scenario. Raises AssertionError, with the seed, if a check fails."""
     try:
-        with site(folder, durable=kind.durable) as place:
+        with site(folder, durable=kind.durable, queues=kind.queues) as place:
             scenario = kind(place, random.Random(f"{seed} {kind.name()} {ending}"), ending)
             with scenario.stack:
                 return _run_phases(scenario, place)
@@ -183,7 +189,7 @@ def _run_phases(scenario: Scenario, place: Site) -> Verdict:
     place.load(inputs[:cut])
     running = _run(scenario, place, cut)
     if not at_once:
-        place.load(inputs[cut:])
+        scenario.load_rest(inputs[cut:])
     eventually(lambda: scenario.has_taken_effect(running), what=lambda: f"the fault has not struck. {running.said}")
     summary = scenario.end(running)
     scenario.heal()
@@ -229,12 +235,13 @@ def drain_backlog(place: Site, permanent: frozenset[type[SyphonError]] = PERMANE
     options = PumpOptions(quiet=1.0, lease=60.0, lock=LOCK, permanent=permanent)
 
     def is_empty() -> bool:
-        if not place.contents(SECONDARY, QUEUE):
+        if not any(place.contents(SECONDARY, queue) for queue in place.backlog_names):
             return True
         secondary, primary = namespace_of(place.side(SECONDARY), QUEUE), namespace_of(place.side(PRIMARY), "")
         try:
             pump = Pump(secondary, primary, lambda outcome: None, options)  # noqa: ARG005
-            pump.serve(QUEUE)
+            for queue in place.backlog_names:
+                pump.serve(queue)
             tally = pump.run()
         finally:
             secondary.close()

@@ -194,6 +194,77 @@ def test_rows_that_are_no_file_keep_no_others_from_being_written(writer: LedgerW
     assert numbers(tmp_path) == [2]
 
 
+# --- a network drive that hangs --------------------------------------------------------------------------------------
+
+
+class Hanging(Faulty):
+    """A drive that takes no record of a job until it is let go."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.answers = threading.Event()
+        self.hanging = 0
+
+    def put(self, place: str, content: bytes, durable: bool = True) -> None:
+        if place.endswith(".json"):
+            self.hanging += 1
+            assert self.answers.wait(60)
+        super().put(place, content, durable)
+
+
+@pytest.fixture
+def hanging(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hanging:
+    monkeypatch.setattr(writer_module, "OPEN_WITHIN", 0.05)
+    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    ledger.files = Hanging(tmp_path)
+    return ledger.files
+
+
+def test_a_job_begins_although_the_ledger_hangs_and_is_on_record_when_it_answers(
+    writer: LedgerWriter, ledger: Ledger, hanging: Hanging, tmp_path: Path
+) -> None:  # D9, D17
+    writer.open_job(JOB)  # it returns
+    assert "has not answered" in writer.error
+    for number in range(2, 5):
+        writer.open_job(JOB._replace(job=f"job-{number}"))
+    assert hanging.hanging == 1  # no thread more for each job that begins meanwhile
+    hanging.answers.set()
+    eventually(lambda: not writer.error, what="the error is over")
+    assert [job.job for job in ledger.open_jobs()[0]] == ["job-1"]
+    writer.progress("job-2", {"orders": Counters(1)})
+    writer.close_job("job-1", [packed_file([outcome(1)])], [attempt(1)])
+    assert writer.finish()
+    assert [job.job for job in ledger.open_jobs()[0]] == ["job-2"]
+    assert numbers(tmp_path) == [1]
+
+
+def test_a_job_that_has_ended_does_not_open_when_a_ledger_that_hung_answers(
+    writer: LedgerWriter, ledger: Ledger, hanging: Hanging, tmp_path: Path
+) -> None:  # X7
+    writer.open_job(JOB)
+    writer.close_job("job-1", [packed_file([outcome(1)])], [attempt(1)])
+    eventually(lambda: numbers(tmp_path) == [1], what="the rows are written")
+    hanging.answers.set()
+    eventually(lambda: "put open" in hanging.changes, what="the record is written, late")
+    eventually(lambda: not writer.error, what="the job is closed")
+    assert writer.finish()
+    assert ledger.open_jobs() == ([], [])
+
+
+def test_a_ledger_that_hangs_for_long_makes_room_for_new_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # D9
+    monkeypatch.setattr(writer_module, "MOST_WAITING", 10)
+    monkeypatch.setattr(writer_module, "STALLED", 0.05)
+    ledger = Slow(tmp_path)
+    writer = LedgerWriter(ledger)
+    writer.start()
+    writer.close_job("job-1", [packed_file([outcome(1)])], [attempt(1)])  # it returns
+    assert "rows of job job-1 were given up" in writer.error
+    ledger.free.release()
+    assert not writer.finish()
+
+
 # --- a disk that is slow ---------------------------------------------------------------------------------------------
 
 

@@ -49,6 +49,16 @@ def test_dead_letters_are_counted_by_reason_and_a_name_that_is_not_allowed_is_ne
     assert list(stats.destinations) == ["gone"]
 
 
+def test_a_message_that_was_left_and_then_dead_lettered_does_not_wait_any_more() -> None:  # X7
+    left = [outcome("orders", Result.LEFT), outcome("orders", Result.LEFT)]
+    stats = stats_of(*(each._replace(sequence_number=at) for at, each in enumerate(left)))
+    assert stats.destinations["orders"].left == 2
+    stats.note(outcome("orders", Result.DEAD_LETTERED, reason="MessageTooLarge"))
+    assert stats.destinations["orders"].left == 1
+    stats.note(outcome("orders", Result.DEAD_LETTERED, reason="MessageTooLarge"))
+    assert (stats.destinations["orders"].left, stats.destinations["orders"].oldest_left) == (0, None)
+
+
 def test_destinations_beyond_the_bound_are_counted_together() -> None:
     stats = stats_of(*(outcome(f"d{number}") for number in range(MOST_DESTINATIONS + 50)))
     assert len(stats.destinations) == MOST_DESTINATIONS + 1

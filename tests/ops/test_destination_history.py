@@ -111,7 +111,22 @@ def test_a_destination_that_refuses_everything_is_rejecting_until_it_is_tried_ag
     rejecting = scene.look()["gone"]
     assert (rejecting.state, rejecting.reason, rejecting.dead_lettered) == (DestinationState.REJECTING, "not found", 3)
     scene.now += 31
+    assert scene.look()["gone"].state is DestinationState.UNKNOWN  # it has not accepted anything (X7)
+    scene.ends(job(DestinationStats("gone", forwarded=1)))
     assert scene.look()["gone"].state is DestinationState.AVAILABLE
+
+
+def test_messages_that_were_left_and_then_dead_lettered_do_not_wait_any_more() -> None:  # X7
+    scene = Scene()
+    scene.ends(job(DestinationStats("orders", left=64, oldest_left=900_000), waiting=[FULL]))
+    assert scene.look([FULL])["orders"].left == 64
+    scene.ends(job(DestinationStats("orders", dead_lettered=60)))
+    assert scene.look()["orders"].left == 4
+    assert scene.look()["orders"].left == 4  # the same report counts once
+    scene.ends(job(DestinationStats("orders", dead_lettered=4)))
+    found = scene.look()["orders"]
+    assert (found.left, found.dead_lettered) == (0, 64)
+    assert scene.history.oldest("q") is None
 
 
 def test_a_missing_destination_is_told_from_a_full_one_by_its_error() -> None:  # S4

@@ -17,6 +17,13 @@ from tests.support.tools import ROOT, run, said
 DOCKERFILE = ROOT / "Dockerfile"
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
 IN_EVERY_IMAGE = {PurePosixPath("/tmp")}
+OPTIONS = """
+import glob, os, re, pyspark, zipfile
+(jar,) = glob.glob(os.path.join(os.path.dirname(pyspark.__file__), "jars", "spark-launcher_*.jar"))
+code = zipfile.ZipFile(jar).read("org/apache/spark/launcher/JavaModuleOptions.class")
+print(*(found.decode() for found in re.findall(rb"--[ -~]+", code)))
+"""
+"""Prints the options with which Spark starts every JVM."""
 
 
 def stages() -> list[list[tuple[str, str]]]:
@@ -27,7 +34,8 @@ def stages() -> list[list[tuple[str, str]]]:
         word, _, rest = line.partition(" ")
         if word == "FROM":
             found.append([])
-        found[-1].append((word, rest))
+        if found:  # arguments come before the first stage
+            found[-1].append((word, rest))
     return found
 
 
@@ -47,23 +55,26 @@ def test_the_linter_finds_nothing() -> None:
 
 
 def test_the_linter_finds_a_mistake(tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text(re.sub(r"python:\S+", "python", DOCKERFILE.read_text()))
+    (tmp_path / "Dockerfile").write_text(DOCKERFILE.read_text().replace("--no-install-recommends ", ""))
     linted = run("hadolint", tmp_path / "Dockerfile")
     assert linted.returncode != 0
-    assert "DL3006" in said(linted)
+    assert "DL3015" in said(linted)
 
 
-def test_both_stages_stand_on_the_same_python() -> None:
-    (build, final) = (stage[0][1].split()[0] for stage in stages())
-    assert build == final
+def test_all_stages_stand_on_one_base_that_a_digest_can_pin_and_the_last_one_on_nothing() -> None:
+    *bases, last = (stage[0][1].split()[0] for stage in stages())
+    assert set(bases) == {"${BASE}"}
+    assert last == "scratch"
+    (base,) = re.findall(r"(?m)^ARG BASE=(\S+)$", DOCKERFILE.read_text())
+    assert re.fullmatch(r"python:\d+\.\d+-slim-\w+", base)
 
 
 # --- the chart finds in it what it uses ------------------------------------------------------------------------------
 
 
 def missing(paths: set[str]) -> set[str]:
-    """The paths that the last stage does not create. A file that is mounted by itself needs only its folder."""
-    text = " ".join(rest for word, rest in stages()[-1] if word in ("RUN", "COPY", "WORKDIR"))
+    """The paths that the last two stages do not create. A file that is mounted by itself needs only its folder."""
+    text = " ".join(rest for stage in stages()[-2:] for word, rest in stage if word in ("RUN", "COPY", "WORKDIR"))
     made = {PurePosixPath(path) for path in re.findall(r"(?<![\w/])/[\w./-]+", text)} | IN_EVERY_IMAGE
     made |= {parent for path in made for parent in path.parents}
     needed = {path: PurePosixPath(path).parent if PurePosixPath(path).suffix else PurePosixPath(path) for path in paths}
@@ -98,7 +109,7 @@ def test_the_charts_user_is_the_images() -> None:
     for pod in pods(manifests("spark")):
         security = pod["spec"]["securityContext"]
         assert user == f"{security['runAsUser']}:{security['runAsGroup']}"
-    assert f"--uid {user.split(':')[0]} " in " ".join(instructions("RUN"))
+    assert f"--uid {user.split(':')[0]} " in " ".join(instructions("RUN", -2))
 
 
 # --- the steps of the build ------------------------------------------------------------------------------------------
@@ -109,9 +120,10 @@ def test_what_is_copied_is_not_ignored() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
     allowed = [line.removeprefix("!") for line in lines if line.startswith("!")]
-    wanted = copied(0) + copied(1)
-    assert len(wanted) == 5
-    assert [path for path in wanted if not any(fnmatch(path, pattern) for pattern in allowed)] == []
+    wanted = [path for stage in range(len(stages())) for path in copied(stage)]
+    assert len(wanted) == 8
+    patterns = [*allowed, *(f"{pattern}/*" for pattern in allowed)]
+    assert [path for path in wanted if not any(fnmatch(path, pattern) for pattern in patterns)] == []
     assert all((ROOT / path).exists() for path in wanted)
 
 
@@ -127,12 +139,43 @@ def test_what_is_copied_is_enough_to_build_the_package(tmp_path: Path) -> None:
     assert any(name.endswith("entry_points.txt") for name in names)
 
 
-def test_sparks_folder_is_found_as_the_build_looks_for_it() -> None:
-    (build,) = instructions("RUN", 0)
-    (question,) = re.findall(r"bin/python -c '([^']+)'", build)
-    found = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=True).stdout.strip()
-    assert (Path(found) / "bin" / "spark-submit").exists()
-    assert list((Path(found) / "jars").glob("spark-kubernetes_*.jar"))
+def test_nothing_is_installed_that_is_not_locked() -> None:
+    """Each installation has hashes, or installs our own wheel without its dependencies."""
+    script = (ROOT / "docker" / "install.sh").read_text()
+    installs = re.findall(r"\$pip .*?(?:install|wheel) .*", script)
+    assert len(installs) == 4
+    assert all("--require-hashes" in line or "--no-deps" in line for line in installs)
+    assert [line for word, line in stages()[0] if word == "RUN"] == [
+        "docker/install.sh . /opt/syphon && docker/slim.sh /opt/syphon ${SPARK_ON}"
+    ]
+    assert "pip" not in " ".join(rest for stage in stages() for _, rest in stage)
+
+
+def test_java_has_the_modules_that_sparks_own_options_name() -> None:
+    options = subprocess.run(
+        [sys.executable, "-c", OPTIONS], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    named = set(re.findall(r"--add-modules=([\w.]+)", options))
+    assert named
+    assert all(module in (ROOT / "docker" / "java.sh").read_text() for module in named)
+
+
+def test_the_system_loses_pip_and_the_rights_of_others(tmp_path: Path) -> None:
+    packages = tmp_path / "usr" / "local" / "lib" / "python3.12" / "site-packages"
+    for name in ("pip", "pip-26.0.dist-info", "certifi"):
+        (packages / name).mkdir(parents=True)
+    (tmp_path / "usr" / "local" / "bin").mkdir()
+    for name, mode in (("pip3", 0o755), ("mount", 0o4755), ("wall", 0o2755), ("sh", 0o755)):
+        (tmp_path / "usr" / "local" / "bin" / name).touch()
+        (tmp_path / "usr" / "local" / "bin" / name).chmod(mode)
+    (tmp_path / "var" / "lib" / "dpkg").mkdir(parents=True)
+    (tmp_path / "var" / "lib" / "dpkg" / "status").touch()
+    stripped = run("sh", ROOT / "docker" / "strip-system.sh", tmp_path)
+    assert stripped.returncode == 0, said(stripped)
+    assert [path.name for path in packages.iterdir()] == ["certifi"]
+    left = {path.name: path.stat().st_mode & 0o7777 for path in (tmp_path / "usr" / "local" / "bin").iterdir()}
+    assert left == {"mount": 0o755, "wall": 0o755, "sh": 0o755}
+    assert (tmp_path / "var" / "lib" / "dpkg" / "status").exists()
 
 
 # --- the entrypoint --------------------------------------------------------------------------------------------------
@@ -145,3 +188,18 @@ def test_the_entrypoint_starts_syphon_with_its_arguments(tmp_path: Path, monkeyp
     started = run("sh", ENTRYPOINT, "check", "-c", "no such file.yaml")
     assert started.returncode == 78, said(started)
     assert "no such file.yaml" in started.stderr
+
+
+def test_an_empty_option_of_java_does_not_end_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("SPARK_HOME", "/opt/syphon/spark")
+    for name in re.findall(r'"\$(SPARK_[A-Z_]+)"', ENTRYPOINT.read_text()):
+        monkeypatch.setenv(name, "1")
+    for number, option in enumerate(["-Da=1", "", "-Db=two words", "none", ""]):
+        monkeypatch.setenv(f"SPARK_JAVA_OPT_{number}", option)
+    started = run("sh", ENTRYPOINT, "executor")
+    assert started.returncode == 0, said(started)
+    assert started.stdout.splitlines()[:4] == ["-Da=1", "-Db=two words", "none", "-Xms1"]

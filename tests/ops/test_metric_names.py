@@ -22,8 +22,10 @@ from tests.support.tools import run, said
 
 ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text())
-LABELS = {series: {*metric.prometheus_labels, "le"} for metric in METRICS for series in metric.series}
-PROMETHEUS_OWN = {"up": {"job", "instance"}}
+TARGET = {"job", "instance", "namespace", "service"}
+"""Labels that a scrape gives to every series; the last two if the Prometheus operator has set it up."""
+LABELS = {series: {*metric.prometheus_labels, *TARGET, "le"} for metric in METRICS for series in metric.series}
+PROMETHEUS_OWN = {"up": TARGET}
 
 
 def exported(metrics: tuple[Metric, ...] = METRICS) -> str:

@@ -14,19 +14,28 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.config import Config
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
 from syphon.ledger.store import Ledger
 from syphon.ledger.writer import LedgerWriter
-from syphon.model.stats import QueueKey
-from syphon.ops.backlog_counts import ASK_AGAIN_AFTER, ASK_EVERY, BacklogCount, BacklogCounts
+from syphon.model.stats import DestinationStats, QueueKey, Stats
+from syphon.ops.backlog_counts import (
+    ASK_ABOUT_DEAD_LETTERS_EVERY,
+    ASK_AGAIN_AFTER,
+    ASK_EVERY,
+    BacklogCount,
+    BacklogCounts,
+    QueueActivity,
+)
 from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import HUNG, Observer
 from syphon.ops.runtime import OpsRuntime
-from syphon.ops.status import BacklogQueueState, SideState
+from syphon.ops.status import BacklogQueueState, DestinationState, Flow, Severity, SideState
 from syphon.spark.control_server import ControlServer
 from syphon.spark.jobs import Jobs
+from syphon.spark.totals import QueueTotals
 from syphon.transfer import DestinationBackoff, Waiting
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pause, Pauses
@@ -233,24 +242,61 @@ def test_a_primary_that_a_slot_has_reached_is_not_out_of_reach(emulator: Backgro
         assert found.not_ready() == []
 
 
-def test_a_queue_with_nothing_to_do_is_not_counted_and_one_with_work_is(emulator: BackgroundEmulator) -> None:  # D4
+class CountedQueue:
+    """The counts of one queue, with a clock and an activity that the test sets."""
+
+    def __init__(self, found: Scene, *, is_busy: bool) -> None:
+        self.clock = 100.0
+        self.activity = QueueActivity(moved=5, dead_lettered=1, is_busy=is_busy)
+        self.key = QueueKey("contoso", QUEUE)
+        settings = [pair.settings for pair in found.worker.pairs]
+        self.counts = BacklogCounts(settings, lambda: {self.key: self.activity}, lambda: self.clock)
+
+    def asks(self, after: float) -> bool:
+        """Whether the worker asks when this much time has passed."""
+        before = self.counts._asked_at.get(self.key)
+        self.clock += after
+        self.counts.ask()
+        return self.counts._asked_at.get(self.key) != before
+
+    def count(self) -> BacklogCount:
+        return self.counts.counts[self.key]
+
+
+def dead_letter(emulator: BackgroundEmulator, count: int) -> None:
+    with ServiceBusClient.from_connection_string(emulator["contoso-dr"].connection_string) as client:
+        with client.get_queue_sender(QUEUE) as sender:
+            sender.send_messages([ServiceBusMessage(str(number)) for number in range(count)])
+        with client.get_queue_receiver(QUEUE) as receiver:
+            for _ in range(count):
+                (message,) = receiver.receive_messages(1)
+                receiver.dead_letter_message(message)
+
+
+def test_every_queue_is_counted_once_and_one_with_nothing_to_do_is_not_asked_about_again(
+    emulator: BackgroundEmulator,
+) -> None:  # D4, S1
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
         found.observer.backlog_counts.ask()
-        assert found.observer.backlog_counts.counts == {}
-        key = QueueKey("contoso", QUEUE)
-        clock = 100.0
-        counts = BacklogCounts([pair.settings for pair in found.worker.pairs], lambda: {key: 5}, lambda: clock)
-        counts.ask()
-        assert counts.counts[key] == BacklogCount(left=0, moved=5)
-        assert (counts.counts[key].after(5), counts.counts[key].after(6)) == (0, None)
+        assert {key.queue for key in found.observer.backlog_counts.counts} == set(found.worker.pairs[0].queues)
+        queue = CountedQueue(found, is_busy=False)
+        assert queue.asks(after=0)
+        assert not queue.asks(after=100 * ASK_ABOUT_DEAD_LETTERS_EVERY)
+
+
+def test_a_queue_with_work_is_counted_each_minute_and_an_old_count_is_dropped_if_there_is_no_answer(
+    emulator: BackgroundEmulator,
+) -> None:  # D4
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        queue = CountedQueue(found, is_busy=True)
+        assert queue.asks(after=0)
+        assert (queue.count().left(queue.activity), queue.count().dead_letters(queue.activity)) == (0, 0)
         emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
-        clock += ASK_EVERY - 1
-        counts.ask()
-        assert key in counts.counts  # the worker did not ask again
-        clock += 1
-        counts.ask()
-        assert counts.counts == {}  # a count that is out of date is dropped
+        assert not queue.asks(after=ASK_EVERY - 1)
+        assert queue.asks(after=1)
+        assert queue.counts.counts == {}
 
 
 def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_asked_for_again_soon(
@@ -258,13 +304,49 @@ def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_asked_for_again_
 ) -> None:  # D4
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
-        key, clock, moved = QueueKey("contoso", QUEUE), 100.0, 5
-        counts = BacklogCounts([pair.settings for pair in found.worker.pairs], lambda: {key: moved}, lambda: clock)
-        counts.ask()
-        clock, moved = clock + ASK_AGAIN_AFTER, 7  # two more than the queue held
-        assert counts.counts[key].after(moved) is None
-        counts.ask()
-        assert counts.counts[key] == BacklogCount(left=0, moved=7)
-        clock += ASK_AGAIN_AFTER
-        counts.ask()
-        assert counts._asked_at[key] == clock - ASK_AGAIN_AFTER  # no need to ask while the count holds
+        queue = CountedQueue(found, is_busy=True)
+        queue.asks(after=0)
+        queue.activity = queue.activity._replace(moved=7)  # two more than the queue held
+        assert queue.count().left(queue.activity) is None
+        assert queue.asks(after=ASK_AGAIN_AFTER)
+        assert queue.count().left(queue.activity) == 0
+        assert not queue.asks(after=ASK_AGAIN_AFTER)  # the count holds
+
+
+def test_dead_letters_are_counted_and_counted_again_later_because_a_person_may_put_them_back(
+    emulator: BackgroundEmulator,
+) -> None:  # X4
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        dead_letter(emulator, 2)
+        queue = CountedQueue(found, is_busy=False)
+        queue.asks(after=0)
+        assert queue.count().dead_letters(queue.activity) == 2
+        assert queue.count().dead_letters(queue.activity._replace(dead_lettered=4)) == 5  # three since the count
+        assert not queue.asks(after=ASK_EVERY)
+        assert queue.asks(after=ASK_ABOUT_DEAD_LETTERS_EVERY)
+
+
+def test_while_the_primary_is_away_no_destination_looks_available_and_the_worker_is_blocked(
+    emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:  # X7
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        taken = QueueTotals(stats=Stats({"orders": DestinationStats("orders", forwarded=3)}))
+        assert found.observer._observed is not None
+        control_server = found.observer._observed.control_server
+        monkeypatch.setattr(control_server, "queue_totals", lambda: {QueueKey("contoso", QUEUE): taken})
+        status = found.look()
+        assert (status.outlook.flow, status.pairs[0].destinations[0].state) == (Flow.IDLE, DestinationState.AVAILABLE)
+        found.outage("contoso")
+        eventually(found.not_ready)
+        status = found.look()
+        assert (status.outlook.flow, status.problems[0].severity) == (Flow.BLOCKED, Severity.CRITICAL)
+        assert "the primary 127.0.0.1:" in status.problems[0].text
+        assert status.pairs[0].destinations[0].state is DestinationState.UNKNOWN
+        assert all(activity.is_busy for activity in found.observer._activity().values())  # the backlog grows now
+        found.back("contoso")
+        eventually(lambda: not found.not_ready())
+        status = found.look()
+        assert (status.outlook.flow, status.problems) == (Flow.IDLE, [])
+        assert status.pairs[0].destinations[0].state is DestinationState.AVAILABLE

@@ -364,7 +364,10 @@ def test_an_outage_shows_on_the_page_and_so_does_the_drain_after_it_and_health_s
         assert stage.ask("/readyz")[1].startswith("contoso: primary 127.0.0.1:")
         assert stage.ask("/healthz") == (200, "ok\n")
         page.get_by_text("out of reach", exact=True).wait_for()
-        assert "primary" in (page.locator("#notices").text_content() or "")
+        problem = page.locator(".problem.critical", has_text="the primary 127.0.0.1:")
+        problem.get_by_text("Nothing is lost").wait_for()
+        page.locator("#state", has_text="blocked").wait_for()
+        row(page, "orders").get_by_text("unknown", exact=True).wait_for()
     finally:
         stage.site.control("contoso", "DELETE", "outage")
     eventually(lambda: stage.ask("/readyz") == (200, "ok\n"))
@@ -388,6 +391,15 @@ def shown(line: Any, column: str) -> int:
     """A number in a row of the page."""
     text = line.locator(f"td[data-label='{column}']").text_content() or ""
     return int(text.replace(",", "").strip("≥ ")) if text and text != "–" else 0
+
+
+def test_dead_letters_are_listed_on_the_page_and_put_back_after_a_confirmation(stage: Stage, page: Page) -> None:  # X4
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Show reasons").click()
+    line = page.locator("#dead-list tr", has_text="NoDestination")
+    assert "x-ms-path" in (line.text_content() or "")
+    line.get_by_role("button", name="Put back").click()
+    page.locator("#dead-note", has_text="1 of 1 put back.").wait_for()  # the worker will dead-letter it again
 
 
 def test_the_page_does_not_show_an_answer_older_than_the_last_one(stage: Stage, page: Page) -> None:

@@ -60,6 +60,15 @@ def test_a_histogram_adds_up_the_counts_of_all_tasks() -> None:  # D7
         assert [up_to[bound] for bound in ("0.01", "0.025", "0.25", "0.5", "10.0", "+Inf")] == [0, 4, 4, 6, 6, 8]
 
 
+def test_a_ledger_that_cannot_be_written_and_the_start_of_the_worker_are_metrics() -> None:
+    with telemetry() as made:
+        status = made._observer.status
+        assert samples(made, "syphon_ledger_failing") == {(): 0}
+        assert samples(made, "syphon_started_timestamp_seconds") == {(): status.started.timestamp()}
+        made._observer.status = status.model_copy(update={"ledger_error": "no space left on device"})
+        assert samples(made, "syphon_ledger_failing") == {(): 1}
+
+
 def test_a_collector_gets_the_same_metrics_by_otlp() -> None:
     with collector() as server:
         with telemetry(server.url) as made:

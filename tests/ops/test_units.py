@@ -92,6 +92,11 @@ def test_restrictions_that_stop_a_jvm_are_left_out_and_the_unit_says_why(unit: P
     assert "ProcSubset=pid hides" in comments
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.name))
+def test_no_core_with_keys_and_messages_is_written(unit: Path) -> None:
+    assert settings(unit)["LimitCORE"] == ["0"]
+
+
 def test_the_drain_has_the_restrictions_of_the_worker_and_shares_its_folder() -> None:
     """The units differ only in how they start and end."""
     own = {"Description", "ExecStart", "Type", "TimeoutStartSec"}

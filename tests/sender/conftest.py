@@ -89,7 +89,7 @@ class PairedEmulator:
 
         def look() -> list[bytes]:
             messages = self.emulator[namespace].namespace.message_queue(path).peek(0, 1000)
-            return [message.to_bytes(locked=False) for message in messages]
+            return [message.peeked() for message in messages]
 
         return self.emulator.call(look)
 

@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from syphon.emulator import EntityStatus, Outage, QueueDescription
+from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation, Outage, QueueDescription
 from syphon.model.errors import NotAuthorized
 from syphon.sender.embedded import EmbeddedSyphon
+from syphon.transfer import peek_watch
 from syphon.transfer.listener import Listener
-from tests.sender.conftest import PairedEmulator, leftovers
+from tests.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
 from tests.support.waiting import eventually
 
 pytestmark = leftovers
@@ -71,6 +72,46 @@ def test_messages_of_an_entity_that_is_disabled_are_kept_for_it(paired: PairedEm
     eventually(lambda: client.syphon.left)
     assert client.syphon.dead_lettered == 0
     assert paired.in_backlog() == 2
+
+
+@pytest.mark.parametrize("api", ["sync"])
+def test_a_queue_does_not_wait_for_the_end_of_another(paired: PairedEmulator) -> None:  # S10, D15
+    syphon = paired.pair(enable_syphon=True, manual_clock=False).syphon
+    paired.queue("silent")
+    paired.fault(Fault(Action.HANG, Operation.SEND, "silent"))
+    put(paired, QUEUE_0, "silent")
+    eventually(lambda: set(syphon._served) == {QUEUE_0})
+    put(paired, QUEUE_1, "orders")
+    eventually(lambda: set(syphon._served) == {QUEUE_0, QUEUE_1})
+    eventually(lambda: paired.active("orders") == 1)
+    assert QUEUE_0 in syphon._served
+
+
+@pytest.mark.parametrize("api", ["sync"])
+def test_messages_for_a_disabled_entity_are_not_received_again_and_again(
+    paired: PairedEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S7, D16
+    monkeypatch.setattr(peek_watch, "PERIOD", 0.2)
+    disabled = QueueDescription("orders", status=EntityStatus.SEND_DISABLED)
+    paired.emulator.call(lambda: paired.primary.update_queue(disabled))
+    syphon = paired.pair(enable_syphon=True, manual_clock=False).syphon
+    put(paired, QUEUE_0, *["orders"] * 20)
+    eventually(lambda: syphon.left >= 20)
+    counters = paired.secondary.counters
+    eventually(lambda: paired.emulator.call(lambda: counters.of(QUEUE_0, Kind.PEEK)) >= 3)
+    assert paired.emulator.call(lambda: counters.of(QUEUE_0, Kind.RECEIVE)) <= 40
+    assert paired.in_backlog() == 20
+
+
+def put(paired: PairedEmulator, queue: str, *destinations: str) -> None:
+    """Puts messages into a backlog queue, as another application does."""
+    with (
+        ServiceBusClient.from_connection_string(paired.emulator["contoso-dr"].connection_string) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages(
+            [ServiceBusMessage("x", application_properties={"x-ms-path": path}) for path in destinations]
+        )
 
 
 def test_without_it_the_backlog_is_left_alone(paired: PairedEmulator) -> None:

@@ -14,7 +14,9 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 from syphon.amqp import Described, Long, Message, Symbol, Timestamp
 from syphon.backlog import Restored, restore
 from syphon.emulator import Outage
+from syphon.emulator.broker.message import BrokeredMessage
 from syphon.sender import NOT_CANCELLABLE, TooLargeForBacklog, UnfitForBacklog
+from syphon.sender.messages import encode
 from tests.sender.conftest import QUEUE_0, PairedEmulator, leftovers
 
 pytestmark = leftovers
@@ -90,6 +92,10 @@ def message_with_everything() -> ServiceBusMessage:
     )
 
 
+def through_a_broker(payload: bytes) -> bytes:
+    return BrokeredMessage.parse(payload).to_bytes()
+
+
 def annotated_value() -> AmqpAnnotatedMessage:
     return AmqpAnnotatedMessage(
         value_body={"key": [1, "two", 3.0]},
@@ -103,8 +109,19 @@ def annotated_sequence() -> AmqpAnnotatedMessage:
     return AmqpAnnotatedMessage(sequence_body=[[1, 2], ["three"]], properties=AmqpMessageProperties(message_id="q"))
 
 
+def annotated_delivery() -> AmqpAnnotatedMessage:
+    """The SDK writes delivery annotations after the body (M8)."""
+    return AmqpAnnotatedMessage(
+        data_body=b"body",
+        properties=AmqpMessageProperties(message_id="d"),
+        application_properties={"number": "1" * 230},  # the aliases push the map into its long form
+        delivery_annotations={"hint": "now"},
+        footer={"checksum": 12},
+    )
+
+
 @ONE_API
-@pytest.mark.parametrize("make", [message_with_everything, annotated_value, annotated_sequence])
+@pytest.mark.parametrize("make", [message_with_everything, annotated_value, annotated_sequence, annotated_delivery])
 def test_restored_it_is_to_the_byte_what_the_primary_would_get(
     paired: PairedEmulator, make: Callable[[], Any]
 ) -> None:  # M2
@@ -115,7 +132,10 @@ def test_restored_it_is_to_the_byte_what_the_primary_would_get(
     paired.outage(Outage.REFUSE)
     sender.send_messages(message)
     (stored,), (payload,) = paired.stored("orders"), in_backlog(paired)
-    assert Message(home(payload).payload).bare() == Message(stored).bare()
+    restored = home(payload).payload
+    assert Message(restored).bare() == Message(stored).bare()
+    # The header and the annotations as well: what a broker adds to both messages is the same.
+    assert through_a_broker(restored) == through_a_broker(encode(message)[0])
     assert home(payload).partition_key == ("s1" if make is message_with_everything else None)
 
 
@@ -223,3 +243,19 @@ def test_a_healthy_primary_schedules_and_cancels(paired: PairedEmulator) -> None
     assert message.scheduled_enqueue_time_utc is None
     sender.cancel_scheduled_messages(numbers)
     assert paired.stored("orders") == []
+
+
+@ONE_API
+def test_a_received_message_can_be_sent_again_with_its_partition_key(paired: PairedEmulator) -> None:  # S8
+    """The SDK then writes the key as binary."""
+    client = paired.pair(backlog_queue_count=1)
+    sender = client.get_queue_sender("orders")
+    sender.send_messages(ServiceBusMessage("body", message_id="m", partition_key="k"))
+    (received,) = paired.take("orders", 1)
+    sender.send_messages(received.raw_amqp_message)
+    assert BrokeredMessage.parse(paired.stored("orders")[0]).partition_key == "k"
+    paired.outage(Outage.REFUSE)
+    sender.send_messages(received.raw_amqp_message)
+    (payload,) = in_backlog(paired)
+    assert Message(payload).annotations().get("x-opt-partition-key") == b"k"
+    assert home(payload).partition_key == "k"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -23,11 +24,15 @@ from syphon.emulator import (
     Operation,
     Outage,
     PolicySettings,
+    QueueDescription,
+    TopicDescription,
 )
 from syphon.model.errors import NotAuthorized
-from syphon.sender import BadOptions, PairOptions, pair
+from syphon.sender import BadOptions, PairOptions, administration, pair
 from syphon.sender.pairing import set_up
 from tests.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
+from tests.support.sender_apis import APIS, SyncApi
+from tests.support.waiting import eventually
 
 pytestmark = leftovers
 OPTIONS = PairOptions(backlog_queue_count=2, primary_name="contoso")
@@ -62,7 +67,7 @@ def test_fewer_queues_than_asked_for_are_used_and_counted(paired: PairedEmulator
     primary, secondary = map(ServiceBusClient.from_connection_string, strings(paired))
     pauses: list[float] = []
     with primary, secondary:
-        backlog = set_up(primary, connection_details(secondary), OPTIONS, pauses.append)
+        backlog = set_up(primary, secondary, OPTIONS, connection_details(secondary), pauses.append)
     assert backlog.names == (QUEUE_0,)
     assert backlog.count == 1
     assert pauses == [30.0, 30.0]
@@ -72,7 +77,7 @@ def test_no_queue_at_all_is_an_error(paired: PairedEmulator) -> None:  # F1, P5
     paired.outage(Outage.REFUSE, "contoso-dr")
     primary, secondary = map(ServiceBusClient.from_connection_string, strings(paired))
     with primary, secondary, pytest.raises(NoBacklogQueue, match="not one of the 2"):
-        set_up(primary, connection_details(secondary), OPTIONS, lambda seconds: None)  # noqa: ARG005
+        set_up(primary, secondary, OPTIONS, connection_details(secondary), lambda seconds: None)  # noqa: ARG005
 
 
 @pytest.fixture
@@ -108,6 +113,151 @@ def test_a_wrong_key_of_the_primary_is_told_at_once(policies: BackgroundEmulator
         pair(wrong, policies["contoso-dr"].connection_string, OPTIONS)
     assert "bm90" not in str(caught.value)
 
+
+# --- who makes the queues ---
+
+
+def names_in(emulator: BackgroundEmulator) -> set[str]:
+    return {queue.name for queue in emulator.call(emulator["contoso-dr"].namespace.queues)}
+
+
+@pytest.fixture(params=list(APIS))
+def each_api(request: pytest.FixtureRequest) -> Iterator[SyncApi]:
+    api = APIS[request.param]()
+    api.start()
+    yield api
+    api.stop()
+
+
+def test_a_sender_without_the_manage_claim_uses_the_queues_that_others_have_made(
+    policies: BackgroundEmulator, each_api: SyncApi
+) -> None:  # F1
+    make_queue(policies, QUEUE_0)
+    make_queue(policies, QUEUE_1)
+    sides = as_sender(policies, "contoso"), as_sender(policies, "contoso-dr")
+    client = each_api.pair(*sides, OPTIONS, provision=False)
+    assert client.backlog_queue_count == 2
+    client.close()
+
+
+def test_queues_that_are_not_there_are_left_out_and_named(
+    policies: BackgroundEmulator, caplog: pytest.LogCaptureFixture
+) -> None:  # F1
+    make_queue(policies, QUEUE_1)
+    sides = as_sender(policies, "contoso"), as_sender(policies, "contoso-dr")
+    with pair(*sides, OPTIONS, provision=False) as client:
+        assert client.backlog.names == (QUEUE_1,)
+    assert f"queue {QUEUE_0} is left out" in caplog.text
+    assert "syphon provision" in caplog.text
+    assert names_in(policies) == {QUEUE_1}
+
+
+def test_without_provisioning_and_without_queues_there_is_no_pair(policies: BackgroundEmulator) -> None:  # F1
+    with pytest.raises(NoBacklogQueue, match="not one of the 2"):
+        pair(as_sender(policies, "contoso"), as_sender(policies, "contoso-dr"), OPTIONS, provision=False)
+
+
+def test_without_provisioning_a_wrong_key_of_the_secondary_is_told_at_once(policies: BackgroundEmulator) -> None:  # F1
+    wrong = as_sender(policies, "contoso-dr", key="bm90IHRoZSBrZXk=")
+    with pytest.raises(NotAuthorized, match="credentials were refused"):
+        pair(as_sender(policies, "contoso"), wrong, OPTIONS, provision=False)
+
+
+@pytest.mark.parametrize("api", ["sync"])
+def test_without_provisioning_a_secondary_that_is_away_can_be_paired(
+    paired: PairedEmulator, caplog: pytest.LogCaptureFixture
+) -> None:  # F1
+    """The queues are there, and the primary works: the application can start."""
+    paired.outage(Outage.REFUSE, "contoso-dr")
+    with pair(*strings(paired), OPTIONS, provision=False) as client:
+        assert client.backlog_queue_count == 2
+    assert "could not be looked at, pairing goes on" in caplog.text
+
+
+def test_provisioning_can_have_a_credential_of_its_own(policies: BackgroundEmulator, each_api: SyncApi) -> None:  # F1
+    sides = as_sender(policies, "contoso"), as_sender(policies, "contoso-dr")
+    root = policies["contoso-dr"].connection_string
+    client = each_api.pair(*sides, OPTIONS, secondary_administration=root)
+    client.close()
+    assert names_in(policies) == {QUEUE_0, QUEUE_1}
+
+
+class NoManage:
+    """A credential that must not be asked: the test never gets so far."""
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        raise AssertionError
+
+
+def test_an_administration_that_makes_no_sense_is_refused_without_its_secrets(policies: BackgroundEmulator) -> None:
+    sides = as_sender(policies, "contoso"), as_sender(policies, "contoso-dr")
+    root = policies["contoso-dr"].connection_string
+    wrong: list[tuple[Any, bool, type[Exception], str]] = [
+        (root, False, ValueError, "leave one of them out"),
+        (policies["contoso"].connection_string, True, ValueError, "secondary_administration is for 127"),
+        (("contoso.servicebus.windows.net", NoManage()), True, ValueError, "is for contoso.servicebus.windows.net"),
+        ("Endpoint=sb://contoso;Key=c2VjcmV0", True, ValueError, "secondary_administration cannot be used"),
+        (5, True, TypeError, "Received instead: int"),
+    ]
+    for given, provision, error, text in wrong:
+        with pytest.raises(error, match=text) as caught:
+            pair(*sides, OPTIONS, provision=provision, secondary_administration=given)
+        assert "SharedAccessKey=" not in str(caught.value)
+        assert "c2VjcmV0" not in str(caught.value)
+
+
+def make_queue(emulator: BackgroundEmulator, name: str) -> None:
+    emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(name)))
+
+
+# --- partitioned entities ---
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_a_timeout_that_is_too_short_for_a_partitioned_entity_is_warned_about(
+    paired: PairedEmulator, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:  # S8
+    if kind == "queue":
+        paired.queue("parts", enable_partitioning=True)
+    else:
+        topic = TopicDescription("parts", enable_partitioning=True)
+        paired.emulator.call(lambda: paired.primary.create_topic(topic))
+    client = paired.pair(operation_timeout=timedelta(seconds=14))
+    for path in ("orders", "parts", "Parts"):
+        getattr(client, f"get_{kind}_sender" if path != "orders" else "get_queue_sender")(path)
+    eventually(lambda: "'parts' is partitioned, and operation_timeout is 14 s" in caplog.text)
+    assert caplog.text.count("is partitioned, and") == 1
+
+
+def test_a_timeout_that_is_long_enough_is_no_reason_to_look(
+    paired: PairedEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S8
+    looks: list[object] = []
+    monkeypatch.setattr(administration, "administration_with", looks.append)
+    paired.pair(operation_timeout=timedelta(seconds=15)).get_queue_sender("orders").close()
+    assert threads_that_look() == []
+    assert looks == []
+
+
+def test_a_sender_that_may_not_look_is_not_warned(
+    policies: BackgroundEmulator, caplog: pytest.LogCaptureFixture
+) -> None:  # S8
+    caplog.set_level(logging.INFO)
+    description = QueueDescription("parts", enable_partitioning=True)
+    policies.call(lambda: policies["contoso"].namespace.create_queue(description))
+    short = PairOptions(backlog_queue_count=1, primary_name="contoso", operation_timeout=timedelta(seconds=5))
+    with pair(as_sender(policies, "contoso"), policies["contoso-dr"].connection_string, short) as client:
+        client.get_queue_sender("parts")
+        eventually(lambda: "Whether 'parts' is partitioned could not be found out" in caplog.text)
+    assert "is partitioned, and" not in caplog.text
+    assert SECRET not in caplog.text
+
+
+def threads_that_look() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("look at ")]
+
+
+# --- what is no pair ---
 
 GOOD = "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=root;SharedAccessKey=c2VjcmV0"
 

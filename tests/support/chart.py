@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from syphon.config import Config, load_config
 from tests.support.tools import ROOT, run
 
 CHART = ROOT / "helm" / "syphon"
@@ -53,3 +54,15 @@ def pods(found: list[Manifest]) -> Iterator[Manifest]:
 
 def containers(pod: Manifest) -> list[Manifest]:
     return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+
+
+def settings_in_pod(case: str, folder: Path) -> Config:
+    """The settings as the worker in the pod reads them, secrets and environment included."""
+    (text,) = (found for manifest in manifests(case) if (found := manifest.get("data", {}).get("config.yaml")))
+    (folder / "config.yaml").write_text(text)
+    (folder / "secrets").mkdir()
+    for name in ("contoso", "contoso-dr"):
+        key = f"Endpoint=sb://{name}.servicebus.windows.net;SharedAccessKeyName=a;SharedAccessKey=c2VjcmV0"
+        (folder / "secrets" / name).write_text(key)
+    (folder / "secrets" / "status-token").write_text("a token")
+    return load_config(folder / "config.yaml", {"POD_NAME": "syphon-0", "SPARK_DRIVER_HOST": "driver.messaging.svc"})

@@ -19,6 +19,7 @@ from syphon.config import Config
 from syphon.ops.metric_names import CONVENTIONAL, OWN, TRACED_STEPS, Metric
 from syphon.ops.status import WorkerStatus
 from tests.support.chart import CASES, CHART, GOLDEN, rendered
+from tests.support.kubernetes_schema import kubernetes_definitions
 from tests.support.tools import ROOT
 
 # --- the chart's values ----------------------------------------------------------------------------------------------
@@ -98,13 +99,31 @@ def _plain(schema: Any) -> Any:
     return {key: _plain(value) for key, value in schema.items() if key not in words}
 
 
+OWN_LABELS = [
+    *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "version", "managed-by")),
+    "helm.sh/chart",
+    "azure.workload.identity/use",
+]
+LABELS = {
+    "type": "object",
+    "propertyNames": {"not": {"enum": OWN_LABELS}},
+    "additionalProperties": {"type": "string"},
+}
+"""Labels by the operator. Those of the chart select pods: with another value nothing would find them."""
+
+ANNOTATIONS = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
 def values_schema() -> str:
-    """values.schema.json: written by hand, except for `config`."""
+    """values.schema.json: written by hand, except for `config` and the definitions. Each of these has a line."""
     whole = json.loads((CHART / "values.schema.json").read_text())
+    del whole["definitions"]
     settings = settings_schema()
-    whole["definitions"] = settings.pop("$defs")
+    definitions = {"labels": LABELS, "annotations": ANNOTATIONS, **settings.pop("$defs"), **kubernetes_definitions()}
     whole["properties"]["config"] = settings
-    return json.dumps(whole, indent=2) + "\n"
+    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(schema)}" for name, schema in definitions.items())
+    by_hand = json.dumps(whole, indent=2).removesuffix("\n}")
+    return f'{by_hand},\n  "definitions": {{\n{lines}\n  }}\n}}\n'
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------

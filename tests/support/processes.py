@@ -37,10 +37,11 @@ class Running:
         environment: dict[str, str] | None = None,
         module: str = "syphon",
         terminal: int | None = None,
+        executable: str | Path = sys.executable,
     ) -> None:
         """With a `terminal`, the process owns it, and writes stderr to it: then no lines are kept."""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [executable, "-m", module, *arguments],
             cwd=folder,
             text=True,
             stdin=subprocess.DEVNULL if terminal is None else terminal,

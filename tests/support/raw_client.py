@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from syphon.amqp import Map, Properties, Section, Value, properties_bytes, section_bytes
+from syphon.amqp import Map, Message, Properties, Section, Value, properties_bytes, section_bytes
 from syphon.amqp.frames import (
     AMQP_HEADER,
     FRAME_SASL,
@@ -50,10 +50,11 @@ class LinkEnded(Exception):
 
 @dataclass
 class Arrival:
-    """A received message: its bytes and its delivery id."""
+    """A received message: its bytes, its delivery id and its delivery tag."""
 
     payload: bytes
     delivery_id: int
+    tag: bytes
 
 
 class RawClient:
@@ -63,6 +64,7 @@ class RawClient:
         self._reader, self._writer = reader, writer
         self._handles = itertools.count()
         self._deliveries = itertools.count()
+        self._nodes: dict[str, tuple[int, int]] = {}
 
     async def sign_in(self) -> None:
         plain = f"\0{ROOT_POLICY}\0{ROOT_KEY}".encode()
@@ -114,9 +116,11 @@ class RawClient:
         assert outcome.error is not None
         return outcome.error
 
-    async def attach_receiver(self, address: str) -> int:
+    async def attach_receiver(self, address: str, deletes: bool = False) -> int:
+        """A receiver that settles messages, or one that deletes them as it receives them."""
         handle = next(self._handles)
-        self.post(Attach(f"receiver-{handle}", handle, True, 0, 1, source=Source(address), target=Target("raw")))
+        modes = (1, 0) if deletes else (0, 1)
+        self.post(Attach(f"receiver-{handle}", handle, True, *modes, source=Source(address), target=Target("raw")))
         await self.next(Attach)
         return handle
 
@@ -126,18 +130,32 @@ class RawClient:
     async def receive(self, handle: int) -> Arrival:
         """Receives the next message. Grant credit first."""
         pieces: list[bytes] = []
+        tag = None
         while True:
             transfer, payload = await self.next(Transfer)
             assert transfer.handle == handle
             pieces.append(payload)
+            tag = transfer.delivery_tag if tag is None else tag
             if not transfer.more:
                 assert transfer.delivery_id is not None
-                return Arrival(b"".join(pieces), transfer.delivery_id)
+                assert tag is not None
+                return Arrival(b"".join(pieces), transfer.delivery_id, tag)
 
     async def settle(self, arrival: Arrival, outcome: Composite, settled: bool = False) -> Composite | None:
         """Settles a message and returns the outcome that the broker echoes."""
         self.post(Disposition(True, arrival.delivery_id, None, settled, outcome))
         return (await self.next(Disposition))[0].state if not settled else None
+
+    async def ask(self, entity: str, operation: str, body: dict[str, Value]) -> tuple[Map, Value]:
+        """Asks the management node of an entity: the properties of its reply, and its body."""
+        node = f"{entity}/$management"
+        if node not in self._nodes:
+            self._nodes[node] = await self.attach_receiver(node, deletes=True), await self.attach_sender(node)
+            self.grant(self._nodes[node][0], 100)
+        replies, requests = self._nodes[node]
+        await self.send(requests, request(operation, body))
+        message = Message((await self.receive(replies)).payload)
+        return message.application_properties(), message.read(Section.VALUE)
 
     async def detach(self, handle: int) -> None:
         self.post(Detach(handle, True))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from syphon.config import Config
+from syphon.ops.dead_letter_api import DeadLetterApi
 from syphon.ops.logs import RecentEvents
 from syphon.ops.observer import Observer
 from syphon.ops.pause_api import PauseApi
@@ -76,13 +78,22 @@ def answer_of(heard: bytes) -> Answer:
 
 
 @contextmanager
-def served(listen: str = "127.0.0.1:0", token: str | None = None, state: Path | None = None) -> Iterator[Served]:
-    config = Config.model_validate({"pairs": PAIRS, "status": {"listen": listen, "token": token}})
+def served(
+    listen: str = "127.0.0.1:0",
+    token: str | None = None,
+    state: Path | None = None,
+    pairs: Sequence[Mapping[str, Any]] = PAIRS,
+) -> Iterator[Served]:
+    config = Config.model_validate({"pairs": pairs, "status": {"listen": listen, "token": token}})
     pauses = Pauses(state)
     observer = Observer(config, pauses, RecentEvents())
     telemetry = Telemetry(config, observer)
     try:
-        with StatusServer(config.status, observer, PauseApi(config.pairs, pauses), telemetry.prometheus) as server:
+        pause_api, dead_letter_api = PauseApi(config.pairs, pauses), DeadLetterApi(config.pairs)
+        with (
+            closing(dead_letter_api),
+            StatusServer(config.status, observer, pause_api, dead_letter_api, telemetry.prometheus) as server,
+        ):
             yield Served(server.port, observer, pauses)
     finally:
         telemetry.close()

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syphon.bus import Pair
+from syphon.emulator import QueueDescription
+from syphon.emulator.broker.message import BrokeredMessage
+from syphon.emulator.broker.namespace import BrokerNamespace
 from syphon.model import NotAuthorized
+from syphon.transfer import DestinationBackoff, Gate
 from syphon.transfer.listener import Listener
+from syphon.worker.backoffs import Backoffs
 from tests.transfer.conftest import BACKLOG, TwoNamespaces, aliased
 
 MISSING = "contoso/x-servicebus-transfer/7"
@@ -15,12 +20,15 @@ MISSING = "contoso/x-servicebus-transfer/7"
 
 @contextmanager
 def listening(
-    namespaces: TwoNamespaces, *queues: str, paused: frozenset[str] | set[str] = frozenset()
+    namespaces: TwoNamespaces,
+    *queues: str,
+    paused: frozenset[str] | set[str] = frozenset(),
+    gate: Gate | None = None,
 ) -> Iterator[tuple[Listener, list[str]]]:
     heard: list[str] = []
     pair = Pair(namespaces.namespace("contoso", ""), namespaces.namespace("contoso-dr", queues[0]))
     listener = Listener(
-        "contoso", pair, queues, lambda queue, _: heard.append(queue), is_paused=lambda queue: queue in paused
+        "contoso", pair, queues, lambda queue, _: heard.append(queue), gate, is_paused=lambda queue: queue in paused
     )
     assert not listener.is_running  # no thread starts before `start`
     listener.start()
@@ -69,3 +77,33 @@ def test_it_ends_when_both_sides_of_the_pair_have_ended(namespaces: TwoNamespace
             side.fault(NotAuthorized("the key was rotated"))
         namespaces.wait(lambda: not listener.is_running)
         assert isinstance(listener.pair.fault, NotAuthorized)
+
+
+def test_many_queues_are_peeked_into_at_once_and_each_still_rings(namespaces: TwoNamespaces) -> None:  # S10, D16
+    """A connection has 256 links, and a queue that is watched by peeking needs three of them."""
+    queues = [f"contoso/x-servicebus-transfer/{number}" for number in range(100)]
+    backoffs = Backoffs("contoso")
+    backoffs.learn([DestinationBackoff("full", 3600.0, "is full", 1)])
+    namespaces.put(aliased("x", "full"))
+    namespaces.emulator.call(lambda: copy_messages(namespaces.secondary, queues[1:]))
+    with listening(namespaces, *queues, gate=backoffs) as (listener, heard):
+        namespaces.wait(lambda: sum(map(namespaces.locked, queues)) == 100, within=60)  # it has received from all
+        connection = listener.pair.secondary._connection
+        assert connection is not None
+        for queue in queues:
+            listener.arm(queue, browse=True)
+        namespaces.wait(lambda: all(map(listener.waiting, queues)), within=60)
+        assert connection.wire.failure is None
+        assert [listener.trouble(queue) for queue in queues] == [""] * 100
+        namespaces.put(aliased("x", "orders"), queue=queues[-1])
+        namespaces.wait(lambda: heard == [queues[-1]], within=60)
+
+
+def copy_messages(backlog: BrokerNamespace, queues: list[str]) -> None:
+    """Creates queues with the messages of the first backlog queue."""
+    for queue in queues:
+        backlog.create_queue(QueueDescription(queue))
+        for found in backlog.message_queue(BACKLOG).peek(0, 10):
+            message = BrokeredMessage()
+            message.bare, message.size = found.bare, found.size
+            backlog.message_queue(queue).enqueue([message])

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from syphon.bus.wire import LATEST_ANSWER
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcome import Result
+from syphon.transfer.queue_transfer import ANSWER_WITHIN
 from tests.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 
@@ -118,3 +122,40 @@ def lose_link_and_one_lock(namespaces: TwoNamespaces) -> None:
     token = line.peek(0, 1)[0].lock_token
     assert token is not None
     line.lose_lock(token)
+
+
+@pytest.mark.parametrize("action", [Action.LOSE_REPLY, Action.HANG])
+def test_a_window_of_settlements_without_an_answer_stops_a_queue_for_seconds_only(
+    manual: ManualTimeNamespaces, action: Action
+) -> None:  # S6, D10
+    """The connection is alive. Either the messages are completed and only the answers are lost, or they are not."""
+    manual.queue("orders")
+    manual.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(120)))
+    fault = manual.fault(Fault(action, Operation.SETTLE, BACKLOG, times=50), "contoso-dr")
+    began = manual.now()
+    with manual.pump(replace(PATIENT, window=50, first_window=50)) as (pump, outcomes):
+        for _ in manual.turns(pump):
+            if pump.counters.in_hand == 50 and fault.struck == 50 and not pump.queues[BACKLOG].locks._asked:
+                manual.advance(3)
+    assert manual.now() - began < LATEST_ANSWER / 2
+    assert pump.counters.possible_duplicates == (50 if action is Action.LOSE_REPLY else 0)
+    assert {outcome.result for outcome in outcomes} == {Result.FORWARDED}
+    assert (manual.active(BACKLOG, "contoso-dr"), manual.active("orders")) == (0, 120)
+
+
+def test_a_late_answer_to_a_settlement_changes_nothing(manual: ManualTimeNamespaces) -> None:  # S6
+    manual.queue("orders")
+    manual.put(aliased("x", "orders"))
+    manual.fault(Fault(Action.DELAY, Operation.SETTLE, BACKLOG, seconds=ANSWER_WITHIN + 5, times=1), "contoso-dr")
+    manual.fault(Fault(Action.HANG, Operation.MANAGE, f"{BACKLOG}*"), "contoso-dr")
+    with manual.pump() as (pump, outcomes):
+        turns = pump.turns()
+        while not outcomes:
+            next(turns)
+            if pump.counters.in_hand:
+                manual.advance(4)
+        pump.stop()
+        list(turns)
+    assert [outcome.result for outcome in outcomes] == [Result.FORWARDED]
+    assert pump.counters.possible_duplicates == 1
+    assert manual.active(BACKLOG, "contoso-dr") == 0

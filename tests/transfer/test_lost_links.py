@@ -78,7 +78,7 @@ def test_what_has_arrived_and_cannot_be_completed_before_its_lock_ends_is_a_poss
                 is_lost = True
                 manual.emulator.call(lambda: manual.secondary.faults.begin_outage(Outage.REFUSE))
                 manual.advance(0.5)
-    assert outcomes[0].reason.startswith("Its lock was lost with its link.")
+    assert outcomes[0].reason.startswith("Its completion was not confirmed, and then its lock was lost.")
     assert manual.active("orders") == 1
 
 

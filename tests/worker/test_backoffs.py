@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from syphon.amqp import Map, Section, Timestamp, section_bytes
+from syphon.transfer.backoff_gate import MOST_REMEMBERED
 from syphon.transfer.pump import DestinationBackoff
-from syphon.worker.backoffs import MOST_REMEMBERED, Backoffs, TurnedAway
+from syphon.worker.backoffs import Backoffs, TurnedAway
 from syphon.worker.pauses import Pause, Pauses
 
 

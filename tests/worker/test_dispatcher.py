@@ -267,9 +267,11 @@ def test_a_slot_that_spark_has_no_place_for_holds_up_no_queue(scene: Scene) -> N
     scene.jobs[0].reports()
     scene.passes(LEASE + 1)  # its successor has been started, and does not report
     scene.rings(SECOND)
-    assert SECOND not in scene.jobs[0].orders
+    assert SECOND in scene.jobs[0].orders
     scene.passes(STARTS_WITHIN)
     assert scene.jobs[0].is_told_to_stop  # its place is free then
+    scene.jobs[0].ends(ended=Ended.STOPPED)
+    assert any(SECOND in job.orders for job in scene.jobs)
 
 
 def test_a_second_slot_starts_only_when_every_slot_is_saturated(scene: Scene) -> None:  # D15
@@ -288,10 +290,12 @@ def test_a_second_slot_starts_only_when_every_slot_is_saturated(scene: Scene) ->
     assert scene.listening.armed == [(FIRST, False)]
 
 
-def test_a_saturated_slot_takes_another_queue_if_no_slot_may_start() -> None:
-    scene = Scene(most_slots=1)
+@pytest.mark.parametrize("most_slots", [1, 2])
+def test_a_queue_that_rings_beside_a_saturated_slot_waits_for_no_other_slot(most_slots: int) -> None:  # S10
+    scene = Scene(most_slots=most_slots)
     scene.rings(FIRST)
     scene.jobs[0].reports(is_saturated=True, busy=1)
+    assert len(scene.jobs) == most_slots  # another one starts, and takes seconds for it
     scene.rings(SECOND)
     assert sorted(scene.jobs[0].orders) == [FIRST, SECOND]
 
@@ -443,6 +447,25 @@ def test_a_pair_without_a_slot_gets_one_from_a_pair_that_has_all() -> None:
     job.ends(ended=Ended.STOPPED)
     assert scene.jobs == []  # the slot is for the other pair
     assert scene.budget.take("another pair")
-    scene.budget.give_back()
+    scene.budget.give_back("another pair")
     scene.dispatcher.turn()
     assert list(scene.jobs[0].orders) == [FIRST]
+
+
+def test_a_pair_without_a_slot_ends_one_slot_and_not_all(scene: Scene) -> None:  # X1
+    scene.rings(FIRST)
+    scene.jobs[0].reports(is_saturated=True, busy=10)
+    assert len(scene.jobs) == 2
+    for job in scene.jobs:
+        job.reports(is_saturated=True, busy=10)
+    scene.budget.ask("another pair")
+    scene.passes(SHORT_LEASE + 1)
+    scene.passes(SHORT_LEASE + 1)
+    leaving = [job for job in scene.jobs if job.is_told_to_stop]
+    assert len(leaving) == 1
+    leaving[0].ends(ended=Ended.STOPPED)
+    assert scene.budget.take("another pair")
+    scene.passes(1)
+    (job,) = scene.jobs
+    assert list(job.orders) == [FIRST]
+    assert not job.is_told_to_stop

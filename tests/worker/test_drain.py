@@ -60,6 +60,31 @@ def test_what_can_never_arrive_is_dead_lettered_and_said(pair: EmulatedPair) -> 
     assert "2 went to the dead letters" in result["verdict"]
 
 
+def test_queues_beyond_the_count_are_drained_when_that_is_asked_for_and_stay_where_they_are(
+    tmp_path: Path,
+) -> None:  # P4
+    with emulated_pair(tmp_path, queues=4) as pair:
+        config = pair.config(pair={"backlog_queue_count": 2})
+        pair.put([aliased(number, "orders") for number in range(5)], index=3)
+        wanted = pair.start("provision", "-c", str(config), "--json")
+        code, out = wanted.end()
+        assert code == 0, wanted.said
+        (provisioned,) = json.loads(out)["pairs"]
+        assert provisioned["count"] == 2  # the effective count
+        assert provisioned["extra"] == [pair.backlog(2), pair.backlog(3)]
+
+        code, result = pair.drained(config=config)  # finds nothing, and needs no Spark for that
+        assert [queue["queue"] for queue in result["queues"]] == [pair.backlog(0), pair.backlog(1)]
+        assert pair.in_backlog(3) == ids(range(5))
+
+        code, result = pair.drained("--all-found", config=config)
+        assert code == 0, result
+        assert [queue["queue"] for queue in result["queues"]] == [pair.backlog(index) for index in range(4)]
+        assert {queue["state"] for queue in result["queues"]} == {"empty"}
+        assert pair.arrived("orders") == ids(range(5))
+        assert not pair.in_backlog(3)  # it is there, and empty
+
+
 def test_a_limit_is_kept_to_the_message(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(50)])
     pair.put([aliased(number, "orders") for number in range(50, 53)], index=1)

@@ -1,7 +1,11 @@
-{{/* The name of all objects of a release. 50 characters leave room for endings such as -drain-driver. */}}
+{{/*
+The name of all objects of a release. 48 characters leave room for endings such as -worker-driver. A release's name may begin
+with a digit and have dots; the name of a Service may not.
+*/}}
 {{- define "syphon.fullname" -}}
-{{- $default := ternary .Release.Name (printf "%s-syphon" .Release.Name) (contains "syphon" .Release.Name) -}}
-{{- .Values.fullnameOverride | default $default | trunc 50 | trimSuffix "-" -}}
+{{- $default := ternary .Release.Name (printf "%s-syphon" .Release.Name) (contains "syphon" .Release.Name) | replace "." "-" -}}
+{{- if regexMatch "^[0-9]" $default -}}{{- $default = printf "syphon-%s" .Release.Name | replace "." "-" -}}{{- end -}}
+{{- .Values.fullnameOverride | default $default | trunc 48 | trimSuffix "-" -}}
 {{- end }}
 
 {{- define "syphon.serviceAccountName" -}}
@@ -17,11 +21,22 @@ app.kubernetes.io/name: syphon
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- define "syphon.labels" -}}
-{{ include "syphon.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{/* Labels and annotations of an object. Takes: root, and as options component, labels, annotations. */}}
+{{- define "syphon.metadata" -}}
+labels:
+  {{- include "syphon.selectorLabels" .root | nindent 2 }}
+  {{- with .component }}
+  app.kubernetes.io/component: {{ . }}
+  {{- end }}
+  app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+  app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+  helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+  {{- with merge dict (.labels | default dict) .root.Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge dict (.annotations | default dict) .root.Values.commonAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "syphon.image" -}}
@@ -45,21 +60,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- mergeOverwrite $pod (deepCopy .Values.config) | toYaml -}}
 {{- end }}
 
-{{/* Refuses values that are valid one by one, but not together. */}}
-{{- define "syphon.validate" -}}
-{{- $ledger := dig "pipeline" "ledger" "./ledger" .Values.config -}}
-{{- if and .Values.status.tokenKey (not .Values.existingSecret) -}}
-{{- fail "status.tokenKey names a key of existingSecret, which is empty" -}}
-{{- end -}}
-{{- if and .Values.serviceMonitor.enabled (not .Values.status.tokenKey) -}}
-{{- fail "serviceMonitor needs status.tokenKey: /metrics answers only requests with the token" -}}
-{{- end -}}
-{{- if .Values.sparkOnKubernetes.enabled -}}
-{{- if gt (int .Values.replicaCount) 1 -}}
-{{- fail "sparkOnKubernetes works with one worker: set replicaCount to 1 (or 0), and raise executors instead" -}}
-{{- end -}}
-{{- if not (or (contains "://" $ledger) .Values.persistence.enabled) -}}
-{{- fail "sparkOnKubernetes needs a ledger that all pods reach: give config.pipeline.ledger a URL, or enable persistence" -}}
-{{- end -}}
-{{- end -}}
+{{/* The largest and the smallest number of workers at a time, as text. */}}
+{{- define "syphon.mostWorkers" -}}
+{{- ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled -}}
+{{- end }}
+{{- define "syphon.fewestWorkers" -}}
+{{- ternary .Values.autoscaling.minReplicas .Values.replicaCount .Values.autoscaling.enabled -}}
 {{- end }}

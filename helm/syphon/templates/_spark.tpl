@@ -21,9 +21,14 @@ spark.executor.instances: {{ .executors | quote }}
 spark.executor.cores: {{ .cores | quote }}
 spark.executor.memory: {{ .memory }}
 spark.executor.memoryOverhead: {{ .memoryOverhead }}
-# The arguments of tasks pass between pods.
+# Tasks pass between pods with their connection strings: peers prove that they know the secret, and everything is encrypted.
 spark.authenticate: "true"
 spark.network.crypto.enabled: "true"
+spark.network.crypto.authEngineVersion: "2"
+spark.network.crypto.cipher: AES/GCM/NoPadding
+spark.network.crypto.saslFallback: "false"
+# What an executor writes to its disk is rows of the ledger; it is encrypted as well.
+spark.io.encryption.enabled: "true"
 {{- end }}
 {{- end }}
 
@@ -34,25 +39,23 @@ kind: Pod
 metadata:
   name: executor
   labels: {{- include "syphon.podLabels" (dict "root" . "component" "executor") | nindent 4 }}
+  {{- with merge dict .Values.podAnnotations .Values.commonAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   automountServiceAccountToken: false
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets: {{- toYaml . | nindent 4 }}
   {{- end }}
-  securityContext: {{- include "syphon.podSecurity" . | nindent 4 }}
+  {{- with .Values.podSecurityContext }}
+  securityContext: {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: executor
       image: {{ include "syphon.image" . }}
-      {{- include "syphon.containerSecurity" . | nindent 6 }}
+      {{- include "syphon.containerSecurity" .Values | nindent 6 }}
+      {{- include "syphon.env" (dict "root" . "component" "executor") | nindent 6 }}
       {{- include "syphon.mounts" .Values | nindent 6 }}
-      {{- with .Values.extraEnv }}
-      env: {{- toYaml . | nindent 8 }}
-      {{- end }}
-  volumes: {{- include "syphon.volumes" . | nindent 4 }}
-  {{- with .Values.nodeSelector }}
-  nodeSelector: {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.tolerations }}
-  tolerations: {{- toYaml . | nindent 4 }}
-  {{- end }}
+  volumes: {{- include "syphon.volumes" (dict "root" .) | nindent 4 }}
+  {{- include "syphon.scheduling" (dict "root" . "own" .Values.sparkOnKubernetes) | indent 2 }}
 {{- end }}

@@ -11,7 +11,7 @@ import click
 from ..backlog_queues import exit_code_for, report_unreachable, selected_queues
 from ..options import load_settings
 from ..output import show_table, time_iso, time_text
-from .finding import Search, filter_options, wanted
+from .finding import filter_options, wanted
 
 if TYPE_CHECKING:
     from syphon.backlog import Group
@@ -30,9 +30,9 @@ def list_letters(
       syphon dead-letters list -c config.yaml --reason 'Destination*' --after 1d
       syphon dead-letters list -c config.yaml --destination '' --json
     """
-    from syphon.backlog import grouped
+    from syphon.backlog import DeadLetterSearch, grouped
 
-    search = Search(selected_queues(load_settings(config_file), pairs, queues), wanted(**filters), limit)
+    search = DeadLetterSearch(selected_queues(load_settings(config_file), pairs, queues), wanted(**filters), limit)
     groups = grouped(letter for _, letter in search)
     unreachable = report_unreachable(search.unreachable)
     if as_json:

@@ -20,11 +20,11 @@ from ..backlog_queues import exit_code_for, report_unreachable, selected_queues
 from ..exit_codes import ExitCode
 from ..options import load_settings
 from ..signals import stop_on_signal
-from .finding import Search, filter_options, wanted
+from .finding import filter_options, wanted
 from .listing import as_record, show_groups
 
 if TYPE_CHECKING:
-    from syphon.backlog import Group, SelectedQueue
+    from syphon.backlog import DeadLetterSearch, Group, SelectedQueue
     from syphon.transfer import ReplayResult, Route
 
     from ..backlog_queues import UnreachableQueue
@@ -79,6 +79,7 @@ def replay(
     Exit codes: 0 all were put back · 1 some stay · 2 usage · 69 a namespace is out of reach ·
     77 not authorized · 78 the settings are wrong
     """
+    from syphon.backlog import DeadLetterSearch
     from syphon.config import LogLevel
     from syphon.ops import set_up_logging
 
@@ -89,7 +90,7 @@ def replay(
     chosen = selected_queues(config, pairs, queues)
     _check_path(chosen, path)
     plan = _Plan(target, path, ttl)
-    search = Search(chosen, wanted(**filters), limit)
+    search = DeadLetterSearch(chosen, wanted(**filters), limit)
     plan.look(search)
     if not as_json:
         show_groups(plan.groups)
@@ -150,7 +151,7 @@ class _Plan:
     def replayed(self) -> int:
         return sum(result.replayed for _, result in self.results)
 
-    def look(self, search: Search) -> None:
+    def look(self, search: DeadLetterSearch) -> None:
         """Notes the sequence numbers of the selected dead letters, and finds out which could not be put back."""
         from syphon.backlog import DeadLetter, grouped
         from syphon.transfer import wall_clock

@@ -16,7 +16,6 @@ from ..backlog_queues import exit_code_for, queue_options, report_unreachable, s
 from ..exit_codes import ExitCode
 from ..options import config_option, load_settings
 from ..output import time_iso
-from .finding import Search
 
 if TYPE_CHECKING:
     from syphon.amqp import Header, Map, Message, Properties, Value
@@ -46,10 +45,10 @@ def show(
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17 --body --json
     """
-    from syphon.backlog import DeadLetterFilter
+    from syphon.backlog import DeadLetterFilter, DeadLetterSearch
 
     chosen = selected_queues(load_settings(config_file), pairs, queues)
-    searches = [Search([selected], DeadLetterFilter(), limit=1, start=sequence_number) for selected in chosen]
+    searches = [DeadLetterSearch([selected], DeadLetterFilter(), 1, sequence_number) for selected in chosen]
     found = [letter for search in searches for _, letter in search if letter.sequence_number == sequence_number]
     unreachable = [one for search in searches for one in search.unreachable]
     report_unreachable(unreachable)

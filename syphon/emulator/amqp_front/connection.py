@@ -30,6 +30,7 @@ from syphon.amqp.frames import (
 
 from ..broker import Action, BrokerNamespace, Fault, Grant, Operation, Outage, Unauthorized
 from ..clock import Millis
+from .fast_frames import match_completion
 from .frame_io import MAX_FRAME_SIZE, Heartbeat, OutputBuffer, ProtocolError, cut, fitted
 from .handshake import Handshake
 from .session import AmqpSession
@@ -161,6 +162,11 @@ class AmqpConnection(asyncio.Protocol):
         if self._delayed_by_fault:
             self._rest = data
             return
+        with self.output.one_turn():
+            self._rest = data[self._read_all(data) :]
+
+    def _read_all(self, data: bytes) -> int:
+        """Reads all frames that have arrived whole, and returns where the rest begins."""
         pos = 0
         try:
             while True:
@@ -175,7 +181,7 @@ class AmqpConnection(asyncio.Protocol):
         except Exception:  # an error on one connection must not affect another
             log.exception("a connection of namespace %s failed", self.namespace.name)
             self.close("amqp:internal-error", "The emulator failed on this connection; its log says how.")
-        self._rest = data[pos:]
+        return pos
 
     def _read_handshake(self, data: bytes, pos: int) -> int:
         try:
@@ -197,6 +203,9 @@ class AmqpConnection(asyncio.Protocol):
         channel, body, after = found
         if not body:
             return after  # a heartbeat
+        if (completed := match_completion(body)) is not None and (session := self._sessions.get(channel)) is not None:
+            session.complete(*completed)
+            return after if not self._closing else len(data)
         performative, payload = read_performative(body)
         if isinstance(performative, Open):
             self._on_open(performative)

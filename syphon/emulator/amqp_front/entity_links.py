@@ -235,13 +235,12 @@ class OutgoingEntityLink(OutgoingLink):
         self._polling_since = None
         self.namespace.counters.add(self.path, Kind.RECEIVE)
         token = message.lock_token
-        tag = token if token is not None else message.sequence.to_bytes(16, "big")
         if fault is not None and fault.action in (Action.LOSE_REPLY, Action.LOSE_REPLY_AND_DROP):
             self.credit -= 1
             if fault.action is Action.LOSE_REPLY_AND_DROP:
                 self.session.connection.abort()
             return
-        self.give(tag, message.to_bytes(), self.deletes)
+        self.give(token or b"", message.to_bytes(), self.deletes)
         if fault is not None and fault.action is Action.LOSE_LOCK and token is not None:
             # Not now: the queue is dispatching, and would deliver the same message again and again.
             asyncio.get_running_loop().call_soon(self._queue.lose_lock, token)
@@ -251,7 +250,9 @@ class OutgoingEntityLink(OutgoingLink):
     def settle(self, tag: bytes, outcome: Composite | None, delivery_id: int, answer: bool) -> None:
         self.active()
         fault = self.strike(Operation.SETTLE)
-        if fault is None or not self.apply_fault(fault):
+        if fault is None and self.is_in_step:
+            self._settle(tag, outcome, delivery_id, answer, None)
+        elif fault is None or not self.apply_fault(fault):
             self.in_order(fault, partial(self._settle, tag, outcome, delivery_id, answer, fault))
 
     def _settle(
@@ -273,7 +274,8 @@ class OutgoingEntityLink(OutgoingLink):
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif answer and outcome is not None and not (fault is not None and fault.action is Action.LOSE_REPLY):
                 # The same outcome without its fields: an error in a rejected outcome means that the settlement failed.
-                echo = partial(self.session.answer, False, delivery_id, type(outcome)())
+                bare = outcome if type(outcome) is Accepted else type(outcome)()
+                echo = partial(self.session.answer, False, delivery_id, bare)
                 self.namespace.journal.when_durable(echo, partial(self.session.reject_unsaved, False, delivery_id))
 
     def _carry_out(self, tag: bytes, outcome: Composite | None) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from syphon.amqp.frames import Close, Composite, Detach, Disposition, End, Rejected
@@ -90,6 +91,18 @@ class OutputBuffer:
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
+
+    @contextmanager
+    def one_turn(self) -> Iterator[None]:
+        """Sends what is written in this block at its end, and not in a turn of its own: that would cost a poll."""
+        is_first, self._flushing = not self._flushing, True
+        try:
+            yield
+        finally:
+            if is_first and self._out:
+                self._flush()
+            elif is_first:
+                self._flushing = False
 
     def end(self) -> None:
         """Marks the bytes written so far as the last ones."""

@@ -94,6 +94,11 @@ class AmqpLink:
             return False
         return True
 
+    @property
+    def is_in_step(self) -> bool:
+        """Whether no earlier step waits."""
+        return not self._held_back
+
     def in_order(self, fault: Fault | None, step: Callable[[], None]) -> None:
         """Runs a step now, or later if a fault delays it or an earlier step still waits. Steps keep their order."""
         delay = round(fault.seconds * 1000) if fault is not None and fault.action is Action.DELAY else 0

@@ -15,6 +15,7 @@ from ..broker import (
     Claim,
     EntityNotFound,
     Kind,
+    MessageNotFound,
     MessageQueue,
     MessageSizeExceeded,
     NotAllowed,
@@ -32,7 +33,16 @@ if TYPE_CHECKING:
 PREFIX = "com.microsoft:"
 LONGS, TIMESTAMPS, STRINGS = 0x81, 0x83, 0xB1
 PEEK_LIMIT = 250
-_LIKE_ON_LINKS = frozenset({"peek-message", "update-disposition", "receive-by-sequence-number", "schedule-message"})
+DELETE_LIMIT = 4000
+_LIKE_ON_LINKS = frozenset(
+    {
+        "peek-message",
+        "update-disposition",
+        "receive-by-sequence-number",
+        "schedule-message",
+        "batch-delete-messages",
+    }
+)
 """Operations on messages. They are counted and charged per message, as on links, and not as management."""
 NEVER_UPDATED = 253_402_300_800_000
 """The time (year 10000) with which a client asks for all sessions, and not for those with a newer state."""
@@ -52,6 +62,7 @@ class ManagementNode:
             "renew-lock": (Claim.LISTEN, self._renew_locks),
             "update-disposition": (Claim.LISTEN, self._update_disposition),
             "receive-by-sequence-number": (Claim.LISTEN, self._receive_deferred),
+            "batch-delete-messages": (Claim.LISTEN, self._delete),
             "schedule-message": (Claim.SEND, self._schedule),
             "cancel-scheduled-message": (Claim.SEND, self._cancel),
             "get-session-state": (Claim.LISTEN, self._get_session_state),
@@ -103,13 +114,14 @@ class ManagementNode:
         count = min(_get(body, "message-count", int), PEEK_LIMIT)
         if count < 1:
             raise BadArgument(f"message-count must be at least 1, not {count}.")
+        with_body = not _optional(body, "omit-message-body", bool)
         self._namespace.source(self._path)[0].touch()
         found = self._queue().peek(start, count, _optional(body, "session-id", str))
         self._namespace.faults.charge(max(1, len(found)))
         self._namespace.counters.add(self._path, Kind.PEEK, max(1, len(found)))
         if not found:
             return _done(204, "No messages.")
-        return _ok({"messages": [Map.of({"message": message.to_bytes(locked=False)}) for message in found]})
+        return _ok({"messages": [Map.of({"message": message.peeked(with_body)}) for message in found]})
 
     def _renew_locks(self, body: Map) -> NodeReply:
         queue = self._queue()
@@ -151,6 +163,21 @@ class ManagementNode:
             found = queue.receive_deferred(numbers, deletes)
         self._namespace.counters.add(self._path, Kind.RECEIVE, len(found))
         return _ok({"messages": [_with_lock(message) for message in found]})
+
+    def _delete(self, body: Map) -> NodeReply:
+        count = _get(body, "message-count", int)
+        if not 1 <= count <= DELETE_LIMIT:
+            raise BadArgument(f"message-count must be 1 to {DELETE_LIMIT}, not {count}.")
+        before = _get(body, "enqueued-time-utc", Timestamp)
+        entity, queue = self._namespace.source(self._path)
+        entity.check_receives()
+        entity.touch()
+        deleted = queue.delete(count, before, _optional(body, "session-id", str))
+        self._namespace.faults.charge(max(1, deleted))
+        self._namespace.counters.add(self._path, Kind.RECEIVE, deleted)
+        if deleted == 0:
+            return _none_found("No message was enqueued before that time.")
+        return _ok({"message-count": Int(deleted)})
 
     def _schedule(self, body: Map) -> NodeReply:
         entity = self._namespace.target(self._path)
@@ -245,7 +272,7 @@ class ManagementNode:
 
 
 def _with_lock(message: BrokeredMessage) -> Map:
-    entry: dict[str, Value] = {"message": message.to_bytes()}
+    entry: dict[str, Value] = {"message": message.received_by_number()}
     if message.lock_token is not None:
         entry["lock-token"] = uuid.UUID(bytes_le=message.lock_token)
     return Map.of(entry)
@@ -257,6 +284,12 @@ def _ok(body: dict[str, Value]) -> NodeReply:
 
 def _done(code: int, description: str) -> NodeReply:
     return NodeReply({"statusCode": Int(code), "statusDescription": description}, Map())
+
+
+def _none_found(description: str) -> NodeReply:
+    reply = _done(204, description)
+    reply.status["errorCondition"] = Symbol(MessageNotFound.condition)
+    return reply
 
 
 def _get(body: Map, name: str, kind: type[T]) -> T:

@@ -152,7 +152,10 @@ class CbsNode:
         address = request.application_properties.get("name")
         if not isinstance(request.body, str) or not isinstance(address, str):
             raise BadArgument("put-token wants the token as its body and the address as 'name'.")
-        self._connection.grant(self._connection.namespace.access.token(request.body, address))
+        namespace = self._connection.namespace
+        grant = namespace.access.token(request.body, address)
+        namespace.check_exists(grant.path, address)
+        self._connection.grant(grant)
         return _cbs_reply(202, "Accepted")
 
     def lose_locks(self, request: NodeRequest) -> None:

@@ -12,15 +12,15 @@ from ..broker import (
     CorrelationFilter,
     FalseFilter,
     Filter,
-    NotImplementedHere,
     RuleDescription,
+    SqlAction,
     SqlFilter,
     TrueFilter,
     plain,
 )
 from ..clock import Millis
 
-_RULE, _NO_ACTION = ULong(0x13700000004), ULong(0x13700000005)
+_RULE, _NO_ACTION, _SQL_ACTION = ULong(0x13700000004), ULong(0x13700000005), ULong(0x13700000006)
 _SQL, _TRUE, _FALSE, _CORRELATION = (ULong(0x1370000000 | code) for code in (6, 7, 8, 9))
 _CORRELATION_FIELDS = (
     "correlation-id",
@@ -37,9 +37,10 @@ _CORRELATION_FIELDS = (
 def read_rule(name: str, body: Map) -> RuleDescription:
     """Reads a rule from the body of an add-rule request."""
     action = body.get("sql-rule-action")
-    if isinstance(action, Map) and action.get("expression"):
-        raise NotImplementedHere(f"The rule '{name}' has an action: this emulator carries out none, and ignores none.")
-    return RuleDescription(name, _filter(name, body))
+    expression = action.get("expression") if isinstance(action, Map) else None
+    if not isinstance(expression, str | None):
+        raise BadArgument(f"The rule '{name}' has an action whose expression is no string.")
+    return RuleDescription(name, _filter(name, body), SqlAction(expression) if expression else None)
 
 
 def _filter(name: str, body: Map) -> Filter:
@@ -66,7 +67,7 @@ def _filter(name: str, body: Map) -> Filter:
 
 def described_rule(rule: RuleDescription, created_at: Millis) -> Described:
     """Encodes a rule for enumerate-rules: filter, action, name, creation time."""
-    action = Described(_NO_ACTION, [])
+    action = Described(_NO_ACTION, []) if rule.action is None else Described(_SQL_ACTION, [rule.action.expression])
     return Described(_RULE, [_described_filter(rule.filter), action, rule.name, Timestamp(created_at)])
 
 

@@ -26,6 +26,7 @@ from syphon.amqp.frames import (
 
 from ..broker import Refusal
 from .attach import open_link
+from .fast_frames import DELIVERY_OVERHEAD, accepted_frame, delivery_frame
 from .links import AmqpLink, IncomingLink, OutgoingLink
 
 if TYPE_CHECKING:
@@ -157,6 +158,12 @@ class AmqpSession:
                 link, tag = delivery
                 link.settle(tag, disposition.state, delivery_id, not disposition.settled)
 
+    def complete(self, delivery_id: int, settled: bool) -> None:
+        """Handles the most frequent disposition: it completes one delivery."""
+        if not self.is_over and (delivery := self._unsettled.pop(delivery_id, None)) is not None:
+            link, tag = delivery
+            link.settle(tag, _ACCEPTED, delivery_id, not settled)
+
     # --- frames out ------------------------------------------------------------------------------------------------
 
     def send(self, performative: Composite) -> None:
@@ -174,7 +181,7 @@ class AmqpSession:
         window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
         self.send(Flow(*window, handle, delivery_count, credit, available, drain))
 
-    def deliver(self, link: OutgoingLink, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> int:
+    def deliver(self, link: OutgoingLink, tag: bytes, payload: bytes, settled: bool) -> int:
         """Sends a message in one or more frames when the peer's window has room. Returns its delivery id."""
         if self.is_over:
             return 0
@@ -182,9 +189,12 @@ class AmqpSession:
         self._next_delivery_id = (delivery_id + 1) & 0xFFFFFFFF
         if not settled:
             self._unsettled[delivery_id] = (link, tag)
+        if DELIVERY_OVERHEAD + len(tag) + len(payload) <= self.connection.peer_max_frame_size:
+            self._queue(delivery_frame(self.channel, link.handle, delivery_id, tag, payload, settled))
+            return delivery_id
         room = self.connection.peer_max_frame_size - 64 - len(tag)
         first = b"\x70" + _UINTS(link.handle, 0)[:4] + b"\x70" + _UINTS(delivery_id, 0)[:4] + encode(tag)
-        first += b"\x70" + _UINTS(message_format, 0)[:4] + (b"\x41" if settled else b"\x42")
+        first += b"\x43" + (b"\x41" if settled else b"\x42")
         sent = 0
         while True:
             piece = payload[sent : sent + room]
@@ -210,7 +220,10 @@ class AmqpSession:
         """Sends the outcome of a delivery and settles it."""
         if self.is_over:
             return
-        state = _ACCEPTED if isinstance(outcome, Accepted) else outcome.to_bytes()
+        if type(outcome) is Accepted:
+            self.connection.output.write(accepted_frame(self.channel, role, delivery_id))
+            return
+        state = outcome.to_bytes()
         fields = (b"\x41" if role else b"\x42") + b"\x70" + _UINTS(delivery_id, 0)[:4] + b"\x40\x41" + state
         if len(fields) < 255:
             body = b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields
@@ -345,4 +358,4 @@ class AmqpSession:
         )
 
 
-_ACCEPTED = Accepted().to_bytes()
+_ACCEPTED = Accepted()

@@ -1,6 +1,7 @@
 """What Service Bus does with messages, without a network: entities, locks, rules, faults and counts."""
 
 from .access import Access, Grant, Policy
+from .actions import SqlAction
 from .admission import FRAGMENTS
 from .counters import Kind
 from .descriptions import (
@@ -27,6 +28,7 @@ from .queue import MessageQueue
 from .refusals import (
     BadArgument,
     EntityNotFound,
+    MessageNotFound,
     MessageSizeExceeded,
     NotAllowed,
     NotImplementedHere,
@@ -64,6 +66,7 @@ __all__ = [
     "Kind",
     "MANAGEMENT_CREDITS",
     "MessageIds",
+    "MessageNotFound",
     "MessageQueue",
     "MessageSession",
     "MessageSizeExceeded",
@@ -82,6 +85,7 @@ __all__ = [
     "ServerBusy",
     "SessionQueue",
     "SessionWaiter",
+    "SqlAction",
     "SqlFilter",
     "StoredState",
     "SubscriptionDescription",

@@ -131,7 +131,8 @@ class Access:
 
     def _path_of(self, uri: str, what: str) -> str:
         try:
-            parts = urlsplit(uri)
+            # Some clients sign for the bare host: the JavaScript client does for the target of a forwarding.
+            parts = urlsplit(uri if "://" in uri else f"//{uri}")
             host = (parts.hostname or "").lower()
         except ValueError:  # such as half an IPv6 address
             raise Unauthorized(f"InvalidAudience: the {what} '{uri}' is no address.") from None

@@ -125,11 +125,9 @@ class Sized(Protocol):
     def size(self) -> int: ...
 
 
-def check_quota(entity: Sized, messages: list[BrokeredMessage], megabytes: int, partitioned: bool) -> None:
+def check_quota(entity: Sized, messages: list[BrokeredMessage], megabytes: int) -> None:
     """Refuses a batch for which the entity has no room."""
-    quota = entity.quota_bytes
-    if quota is None:
-        quota = megabytes * 1024 * 1024 * (FRAGMENTS if partitioned else 1)
+    quota = megabytes * 1024 * 1024 if entity.quota_bytes is None else entity.quota_bytes
     if entity.size + sum(message.size for message in messages) > quota:
         raise QuotaExceeded(
             f"The maximum entity size has been reached or exceeded for '{entity.path}': {entity.size} of {quota} bytes."

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from ..clock import FOREVER, Millis
+from .actions import SqlAction
 from .filters import Filter, TrueFilter
 
 SECOND: Final[Millis] = 1_000
@@ -136,11 +137,11 @@ class SubscriptionDescription:
 
 @dataclass(frozen=True, slots=True)
 class RuleDescription:
-    """A rule: the filter that selects messages for a subscription."""
+    """A rule: the filter that selects messages for a subscription, and the action that changes its copy of them."""
 
     name: str
     filter: Filter
-    action: str | None = None
+    action: SqlAction | None = None
 
 
 EntityDescription = QueueDescription | TopicDescription | SubscriptionDescription
@@ -163,6 +164,8 @@ class EntityRuntime:
     transfer: int = 0
     transfer_dead_letter: int = 0
     subscription_count: int = 0
+    sql_filter_count: int = 0
+    correlation_filter_count: int = 0
 
     @property
     def message_count(self) -> int:
@@ -180,6 +183,8 @@ class DeliverySettings:
     requires_session: bool = False
     ages: bool = True
     """Whether messages expire. Dead letters do not: they stay until they are received, however long that takes."""
+    counts_deliveries: bool = True
+    """Whether a failed delivery raises the delivery count. In a dead-letter queue the count stays as it was."""
 
     @classmethod
     def of(cls, description: QueueDescription | SubscriptionDescription) -> DeliverySettings:
@@ -193,4 +198,4 @@ class DeliverySettings:
 
     def for_dead_letters(self) -> DeliverySettings:
         """The settings for the dead-letter queues of the same entity."""
-        return DeliverySettings(lock_duration=self.lock_duration, ages=False)
+        return DeliverySettings(lock_duration=self.lock_duration, ages=False, counts_deliveries=False)

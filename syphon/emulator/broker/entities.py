@@ -12,6 +12,7 @@ from typing import Protocol
 from syphon.amqp import Value
 
 from ..clock import EmulatorClock
+from .actions import ActionFailed, SqlAction
 from .admission import BatchAdmission, check_quota
 from .descriptions import (
     DeliverySettings,
@@ -22,6 +23,7 @@ from .descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
+from .filters import CorrelationFilter
 from .journal import Journal
 from .message import BrokeredMessage, StoredState
 from .properties import MessageProperties
@@ -211,7 +213,7 @@ class QueueEntity(ReceivableEntity):
         """Accepts a batch as a whole or refuses it as a whole."""
         self.check_sends()
         self.touch()
-        check_quota(self, messages, self.description.max_size_in_megabytes, self.description.enable_partitioning)
+        check_quota(self, messages, self.description.max_size_in_megabytes)
         self.main.enqueue(self.admission.admit(self.description, messages, self.main.down_fragments))
 
     def update(self, description: QueueDescription) -> None:
@@ -230,11 +232,29 @@ class SubscriptionEntity(ReceivableEntity):
         super().__init__(description.path, context, DeliverySettings.of(description))
         self.rules: dict[str, RuleDescription] = {}
 
-    def takes(self, properties: MessageProperties) -> bool:
-        return any(rule.filter.matches(properties) for rule in self.rules.values())
+    def copies(self, properties: MessageProperties) -> list[SqlAction | None]:
+        """The copies of a message that the subscription gets, as the action for each.
 
-    def take(self, message: BrokeredMessage) -> None:
-        """Stores its own copy of a message that matches one of its rules."""
+        All matching rules without an action give one copy together. Each matching rule with an action gives one more.
+        """
+        actions = [rule.action for rule in self.rules.values() if rule.filter.matches(properties)]
+        unchanged: list[SqlAction | None] = [None] if None in actions else []
+        return unchanged + [action for action in actions if action is not None]
+
+    def take(self, message: BrokeredMessage, action: SqlAction | None = None) -> None:
+        """Stores its own copy of a message that matches one of its rules, changed by the action of that rule."""
+        if action is not None:
+            try:
+                message = action.applied_to(message)
+            except ActionFailed as failure:
+                if self.description.dead_lettering_on_filter_evaluation_exceptions:
+                    reason = f"The action '{action.expression}' failed: {failure}."
+                    letter: dict[str, Value] = {
+                        "DeadLetterReason": "RuleActionFailed",
+                        "DeadLetterErrorDescription": reason,
+                    }
+                    self._dead_letter(message, letter)
+                return
         if self.description.requires_session and message.session_id is None:
             # A sender to the topic does not know that this subscription needs sessions. So the message is not refused
             # but dead-lettered.
@@ -278,24 +298,28 @@ class TopicEntity(BrokerEntity):
     def submit(self, messages: list[BrokeredMessage]) -> None:
         self.check_sends()
         self.touch()
-        check_quota(self, messages, self.description.max_size_in_megabytes, self.description.enable_partitioning)
+        check_quota(self, messages, self.description.max_size_in_megabytes)
         self.main.enqueue(self.admission.admit(self.description, messages, self.main.down_fragments))
 
     def publish(self, message: BrokeredMessage) -> None:
         message.ttl = min(message.ttl, self.description.default_message_time_to_live)
         properties = MessageProperties(message)
         for subscription in list(self.subscriptions.values()):
-            if subscription.takes(properties) and subscription.status is not EntityStatus.DISABLED:
+            if subscription.status is EntityStatus.DISABLED:
+                continue
+            for action in subscription.copies(properties):
                 copy = message.copy()
                 copy.enqueued_sequence = message.enqueued_sequence or message.sequence
                 copy.hops = message.hops
-                subscription.take(copy)
+                subscription.take(copy, action)
 
     def update(self, description: TopicDescription) -> None:
         self.description = description
         self.updated_at = self._context.clock.now()
 
     def runtime(self) -> EntityRuntime:
+        rules = [rule for subscription in self.subscriptions.values() for rule in subscription.rules.values()]
+        by_correlation = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
         return EntityRuntime(
             created_at=self.created_at,
             updated_at=self.updated_at,
@@ -307,6 +331,8 @@ class TopicEntity(BrokerEntity):
             transfer=0,
             transfer_dead_letter=0,
             subscription_count=len(self.subscriptions),
+            sql_filter_count=len(rules) - by_correlation,  # the filter of `$Default`, which is always true, counts too
+            correlation_filter_count=by_correlation,
         )
 
     def end(self, why: Refusal) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from enum import IntEnum
 
 from syphon.amqp import (
@@ -173,6 +175,8 @@ class BrokeredMessage:
 
     def _read_annotation(self, key: Value, value: Value) -> None:
         if key == "x-opt-partition-key" and value is not None:
+            if isinstance(value, bytes):  # the SDK writes it so when it sends a message again that it has received
+                value = value.decode(errors="replace")
             if not isinstance(value, str) or len(value) > NAME_LIMIT:
                 raise BadArgument(f"PartitionKey is a string of at most {NAME_LIMIT} characters, not {value!r:.200}.")
             self.partition_key = value
@@ -211,57 +215,95 @@ class BrokeredMessage:
         Maintainers of Azure's clients say so (azure-service-bus-java, issues 69 and 191). We have not seen it on Azure.
         """
         if self.message_id is None:
-            self.message_id = uuid.uuid4().hex
-            bare = Message(self.bare)
-            properties = replace(bare.properties(), message_id=self.message_id)
-            self.bare = bare.replace(Section.PROPERTIES, properties_bytes(properties))
+            self.set_system_properties({"message_id": uuid.uuid4().hex})
+
+    def set_system_properties(self, changes: Mapping[str, str | None]) -> None:
+        """Replaces fields of the properties section, by their names in `Properties`."""
+        bare = Message(self.bare)
+        properties = replace(bare.properties(), **changes)
+        self.bare = bare.replace(Section.PROPERTIES, properties_bytes(properties))
+        self.message_id = properties.message_id
+        if "group_id" in changes:
+            self.session_id = changes["group_id"]
+
+    def set_time_to_live(self, time_to_live: timedelta | None) -> None:
+        self.ttl = FOREVER if time_to_live is None else max(1, time_to_live // timedelta(milliseconds=1))
 
     def set_properties(self, changes: dict[str, Value]) -> None:
         """Adds or replaces application properties. All other bytes stay."""
+        self._rewrite_properties(changes, [encode(key) + encode(value) for key, value in changes.items()])
+
+    def remove_properties(self, names: Collection[str]) -> None:
+        """Removes application properties. All other bytes stay."""
+        self._rewrite_properties(names, [])
+
+    def _rewrite_properties(self, gone: Collection[str], added: list[bytes]) -> None:
         bare = Message(self.bare)
         span = bare.span(Section.APPLICATION_PROPERTIES)
         pairs = []
         if span is not None:
             found = entries(self.bare, span)
-            pairs = [self.bare[entry.start : entry.end] for entry in found if entry.key not in changes]
-        pairs += [encode(key) + encode(value) for key, value in changes.items()]
-        self.bare = bare.replace(Section.APPLICATION_PROPERTIES, map_section(Section.APPLICATION_PROPERTIES, pairs))
+            pairs = [self.bare[entry.start : entry.end] for entry in found if entry.key not in gone]
+        section = map_section(Section.APPLICATION_PROPERTIES, pairs + added)
+        self.bare = bare.replace(Section.APPLICATION_PROPERTIES, section)
 
     def application_properties(self) -> Map:
         return Message(self.bare).application_properties()
 
-    def to_bytes(self, locked: bool = True) -> bytes:
-        """The bytes that a receiver gets. A peeked message shows no lock."""
+    def to_bytes(self) -> bytes:
+        """The bytes that a receiver link gets, with the lock in the delivery annotations if there is one."""
+        token = self.lock_token
+        return self._header() + (_NO_LOCK if token is None else _LOCK_TOKEN + _uuid_bytes(token)) + self._received()
+
+    def received_by_number(self) -> bytes:
+        """The bytes of a deferred message that a client asks for. The reply has the lock token beside them."""
+        return self._header() + self._received()
+
+    def peeked(self, with_body: bool = True) -> bytes:
+        """The bytes that a client sees without receiving the message: with its state, and without a lock."""
+        bare = self.bare if with_body else self._bare_without_body()
+        return self._header() + self._annotations(self.state, locked=False) + bare
+
+    def _bare_without_body(self) -> bytes:
+        spans = (span for span in Message(self.bare).spans if span.section not in _BODIES)
+        return b"".join(self.bare[span.start : span.end] for span in spans)
+
+    def _received(self) -> bytes:
+        # A received message that is active does not say so. One that was scheduled says that for ever.
+        state = StoredState.SCHEDULED if _SCHEDULED_TIME in self.annotations else self.state
+        return self._annotations(state or None, locked=self.lock_token is not None) + self.bare
+
+    def _header(self) -> bytes:
         ttl = b"\x40" if self.ttl >= _UINT_LIMIT else b"\x70" + _UINT(self.ttl)
-        header = self.header_fields + ttl + b"\x40\x70" + _UINT(self.delivery_count)
-        parts = [
-            b"\x00\x53\x70",
-            compound(0xC0, 5, header),
-            b"",
-            self.annotations,
-            _ENQUEUED,
-            _LONG(self.enqueued_at),
-            _SEQUENCE,
-            _LONG(self.sequence),
-            _STATE,
-            _BYTE(self.state),
-        ]
-        count = self.annotation_count + 3
-        if self.enqueued_sequence:
-            parts += (_ENQUEUED_SEQUENCE, _LONG(self.enqueued_sequence))
+        return b"\x00\x53\x70" + compound(
+            0xC0, 5, b"%b%b\x40\x70%b" % (self.header_fields, ttl, _UINT(self.delivery_count))
+        )
+
+    def _annotations(self, state: StoredState | None, locked: bool) -> bytes:
+        """The message annotations: those of the sender, then those of the broker."""
+        pairs = self.annotations + _STAMPS(_ENQUEUED, self.enqueued_at, _SEQUENCE, self.sequence)
+        count = self.annotation_count + 2
+        if state is not None:
+            pairs += _STATE + _BYTE(state)
             count += 1
-        if locked and self.lock_token is not None:
-            parts += (_LOCKED, _LONG(self.locked_until))
+        if self.enqueued_sequence:
+            pairs += _ENQUEUED_SEQUENCE + _LONG(self.enqueued_sequence)
+            count += 1
+        if locked:
+            pairs += _LOCKED + _LONG(self.locked_until)
             count += 1
         if self.dead_letter_source is not None:
-            parts += (_DEAD_LETTER_SOURCE, encode(self.dead_letter_source))
+            pairs += _DEAD_LETTER_SOURCE + encode(self.dead_letter_source)
             count += 1
-        size = sum(map(len, parts[3:]))
-        parts[2] = b"\x00\x53\x72\xd1" + _SIZES(size + 4, 2 * count)
-        parts.append(self.bare)
-        return b"".join(parts)
+        return b"\x00\x53\x72\xd1" + _SIZES(len(pairs) + 4, 2 * count) + pairs
 
 
+def _uuid_bytes(token: bytes) -> bytes:
+    """A lock token in the byte order of an AMQP uuid. In a delivery tag it has the order of .NET."""
+    return token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
+
+
+_BODIES = (Section.DATA, Section.SEQUENCE, Section.VALUE)
 _UINT_LIMIT = 1 << 32
 _UINT = struct.Struct(">I").pack
 _LONG = struct.Struct(">q").pack
@@ -272,4 +314,9 @@ _SEQUENCE = encode(Symbol("x-opt-sequence-number")) + b"\x81"
 _STATE = encode(Symbol("x-opt-message-state")) + b"\x54"
 _ENQUEUED_SEQUENCE = encode(Symbol("x-opt-enqueue-sequence-number")) + b"\x81"
 _LOCKED = encode(Symbol("x-opt-locked-until")) + b"\x83"
+_STAMPS = struct.Struct(f">{len(_ENQUEUED)}sq{len(_SEQUENCE)}sq").pack
+_SCHEDULED_TIME = encode(Symbol("x-opt-scheduled-enqueue-time"))
+_LOCK_TOKEN = b"\x00\x53\x71" + compound(0xC1, 2, encode(Symbol("x-opt-lock-token")) + b"\x98" + bytes(16))[:-16]
+_NO_LOCK = b"\x00\x53\x71" + compound(0xC1, 0, b"")
+"""The delivery annotations of a message that is received and deleted: an empty map."""
 _DEAD_LETTER_SOURCE = encode(Symbol("x-opt-deadletter-source"))

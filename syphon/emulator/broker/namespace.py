@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ..clock import FOREVER, EmulatorClock, Millis, Timer
 from .access import Access, Grant, Policy
@@ -26,7 +27,9 @@ from .journal import Journal
 from .message import BrokeredMessage, StoredState
 from .queue import MessageQueue
 from .refusals import BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
-from .validation import check_update, validate
+from .validation import as_stored, check_update, validate
+
+D = TypeVar("D", bound=EntityDescription)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +117,21 @@ class BrokerNamespace:
             return self._topics[topic].subscriptions[name]
         raise self._missing(path)
 
+    def check_exists(self, path: str, address: str) -> None:
+        """Refuses an address with the path of an entity, a sub-queue or a node that does not exist."""
+        entity_path = path.strip("/").lower().removesuffix("/$management")
+        entity, _ = split_sub_queue(entity_path)
+        if entity and not entity.startswith("$"):
+            try:
+                self._find(entity)
+            except EntityNotFound:
+                raise _not_found(address) from None
+
     def _missing(self, path: str) -> EntityNotFound:
-        return EntityNotFound(f"The messaging entity '{self.name}:{path}' could not be found.")
+        return _not_found(self._address(path))
+
+    def _address(self, path: str) -> str:
+        return f"sb://{self.host}/{path}"
 
     def _topic(self, name: str) -> TopicEntity:
         topic = self._topics.get(name.lower())
@@ -164,14 +180,12 @@ class BrokerNamespace:
         validate(description, self.tier)
         self._check_free(description.name)
         self._check_forwarding(description)
-        self._create(description)
-        return description
+        return self._create(description)
 
     def create_topic(self, description: TopicDescription) -> TopicDescription:
         validate(description, self.tier)
         self._check_free(description.name)
-        self._create(description)
-        return description
+        return self._create(description)
 
     def create_subscription(
         self, description: SubscriptionDescription, default_rule: RuleDescription = DEFAULT_RULE
@@ -181,12 +195,13 @@ class BrokerNamespace:
         if description.name.lower() in self._topic(description.topic).subscriptions:
             raise self._taken(description.path)
         self._check_forwarding(description)
-        self._create(description)
+        stored = self._create(description)
         self.create_rule(description.topic, description.name, default_rule)
-        return description
+        return stored
 
     def add_entity(self, description: EntityDescription) -> None:
         """Adds an entity without checks and without the journal: it existed before, or the caller records it."""
+        description = as_stored(description)
         key = description.name.lower()
         if isinstance(description, QueueDescription):
             self._queues[key] = QueueEntity(description, self)
@@ -200,9 +215,11 @@ class BrokerNamespace:
         topic, _, rest = path.partition("/subscriptions/")
         self._subscription(topic, rest.partition("/rules/")[0]).rules[rule.name.lower()] = rule
 
-    def _create(self, description: EntityDescription) -> None:
-        self.add_entity(description)
-        self.journal.describe(description.path, description)
+    def _create(self, description: D) -> D:
+        stored = as_stored(description)
+        self.add_entity(stored)
+        self.journal.describe(stored.path, stored)
+        return stored
 
     def create_rule(self, topic: str, subscription: str, rule: RuleDescription) -> RuleDescription:
         validate(rule, self.tier)
@@ -214,27 +231,30 @@ class BrokerNamespace:
         return rule
 
     def update_queue(self, description: QueueDescription) -> QueueDescription:
+        validate(description, self.tier)
         queue = self._find(description.name)
         if not isinstance(queue, QueueEntity):
             raise self._missing(description.name)
-        self._check_change(queue.description, description)
-        queue.update(description)
+        stored = self._check_change(queue.description, description)
+        queue.update(stored)
         self._changed(queue)
-        return description
+        return stored
 
     def update_topic(self, description: TopicDescription) -> TopicDescription:
+        validate(description, self.tier)
         topic = self._topic(description.name)
-        self._check_change(topic.description, description)
-        topic.update(description)
+        stored = self._check_change(topic.description, description)
+        topic.update(stored)
         self._changed(topic)
-        return description
+        return stored
 
     def update_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
+        validate(description, self.tier)
         subscription = self._subscription(description.topic, description.name)
-        self._check_change(subscription.description, description)
-        subscription.update(description)
+        stored = self._check_change(subscription.description, description)
+        subscription.update(stored)
         self._changed(subscription)
-        return description
+        return stored
 
     def update_rule(self, topic: str, subscription: str, rule: RuleDescription) -> RuleDescription:
         validate(rule, self.tier)
@@ -253,7 +273,7 @@ class BrokerNamespace:
         else:
             self._queues.pop(key, None)
             self._topics.pop(key, None)
-        entity.end(EntityNotFound(f"The messaging entity '{self.name}:{entity.path}' was deleted."))
+        entity.end(EntityNotFound(f"The messaging entity '{self._address(entity.path)}' was deleted."))
         # Last, because links return messages when they end, and the journal must remove those too.
         for gone in (entity, *(entity.subscriptions.values() if isinstance(entity, TopicEntity) else ())):
             self._forget(gone)
@@ -277,7 +297,7 @@ class BrokerNamespace:
             raise self._taken(name)
 
     def _taken(self, path: str) -> EntityExists:
-        return EntityExists(f"Conflict: the entity '{self.name}:{path}' exists already.")
+        return EntityExists(f"The messaging entity '{self._address(path)}' already exists. {_MORE}")
 
     def _check_forwarding(self, description: EntityDescription) -> None:
         if isinstance(description, TopicDescription):
@@ -286,10 +306,11 @@ class BrokerNamespace:
             if target is not None and target.lower() not in self._queues and target.lower() not in self._topics:
                 raise BadArgument(f"'{description.path}' cannot forward to '{target}': there is no such entity.")
 
-    def _check_change(self, old: EntityDescription, new: EntityDescription) -> None:
-        validate(new, self.tier)
+    def _check_change(self, old: EntityDescription, new: D) -> D:
+        """Refuses a change that an existing entity does not allow, and returns the new description to store."""
         check_update(old, new)
         self._check_forwarding(new)
+        return as_stored(new)
 
     def _changed(self, entity: QueueEntity | TopicEntity | SubscriptionEntity) -> None:
         self.journal.describe(entity.path, entity.description)
@@ -361,6 +382,13 @@ class BrokerNamespace:
                 return entity.description.authorization_rules
             path = path.rpartition("/")[0]
         return ()
+
+
+_MORE = "To know more visit https://aka.ms/sbResourceMgrExceptions."
+
+
+def _not_found(address: str) -> EntityNotFound:
+    return EntityNotFound(f"The messaging entity '{address}' could not be found. {_MORE}")
 
 
 def _used_at(entity: QueueEntity | TopicEntity | SubscriptionEntity) -> Millis:

@@ -1,11 +1,11 @@
-"""The properties of a message as rule filters read them."""
+"""The properties of a message as rules read them, and the values that rules write."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-from syphon.amqp import Char, Described, Message, Properties, Timestamp, Value
+from syphon.amqp import Char, Described, Long, Message, Properties, Symbol, Timestamp, ULong, Value
 
 from ..clock import FOREVER, Millis
 from .message import BrokeredMessage
@@ -83,3 +83,18 @@ def _of_dotnet(described: Described) -> object:
     if kind == "com.microsoft:uri" and isinstance(value, str):
         return value
     return None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def amqp_value(value: object) -> Value:
+    """The AMQP value for the result of an expression. A number without an AMQP type of its own becomes a long."""
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return Timestamp((moment - _EPOCH) // timedelta(milliseconds=1))
+    if isinstance(value, timedelta):
+        return Described(Symbol("com.microsoft:timespan"), Long(value // timedelta(microseconds=1) * 10))
+    if type(value) is int:
+        return Long(value) if value < 2**63 else ULong(value)
+    return value  # type: ignore[return-value]  # all other values of expressions came from AMQP or are strings and floats

@@ -214,7 +214,8 @@ class MessageQueue(MessageStore):
     def defer(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
         message = self._changed(token, changes)
         message.state = StoredState.DEFERRED
-        message.delivery_count += 1  # counts as a delivery, but never dead-letters the message
+        if self.terms.counts_deliveries:
+            message.delivery_count += 1  # counts as a delivery, but never dead-letters the message
         self._unlock(message, failed=False)
 
     def reject(self, token: bytes, properties: dict[str, Value]) -> None:
@@ -261,7 +262,7 @@ class MessageQueue(MessageStore):
         assert message.lock_token is not None  # only locked messages get here
         del self._locks[message.lock_token]
         message.lock_token = None
-        if failed:
+        if failed and self.terms.counts_deliveries:
             message.delivery_count += 1
             most = self.terms.max_delivery_count
             if most is not None and message.delivery_count >= most and self._dead_letter is not None:
@@ -328,14 +329,40 @@ class MessageQueue(MessageStore):
     def forward(self, onward: Callable[[BrokeredMessage], None] | None) -> None:
         """Forwards messages as soon as they are ready, those that are ready already included. None stops it."""
         self._forward = onward
-        while onward is not None and (message := self._first_of(self._ready)) is not None:
-            self._offer(message)
+        if onward is None:
+            return
+        for message in list(self._messages.values()):
+            if message.lock_token is not None or message.state is not StoredState.ACTIVE:
+                continue
+            if message.fragment in self.down_fragments:
+                self._unreachable.append(message)
+            else:
+                self._offer(message)
+
+    def delete(self, count: int, before: Millis, session_id: str | None = None) -> int:
+        """Deletes messages that are ready and were enqueued before a time, oldest first. Returns how many."""
+        found = [
+            message
+            for message in self._messages.values()
+            if message.state is StoredState.ACTIVE
+            and message.lock_token is None
+            and message.enqueued_at < before
+            and message.fragment not in self.down_fragments
+            and session_id in (None, message.session_id)
+        ][:count]
+        for message in found:
+            self._remove(message)
+        return len(found)
 
     def _offer(self, message: BrokeredMessage, back: bool = False) -> None:
         if self._forward is not None:
             self._remove(message)
             self._forward(message)
-        elif back:
+        else:
+            self._make_ready(message, back)
+
+    def _make_ready(self, message: BrokeredMessage, back: bool) -> None:
+        if back:
             self._ready.put_back(message.ordinal)
         else:
             self._ready.join(message.ordinal)

@@ -204,7 +204,7 @@ class SessionQueue(MessageQueue):
                 self._waiting_consumers.remove(consumer)
         self._serve_waiters()
 
-    def _offer(self, message: BrokeredMessage, back: bool = False) -> None:
+    def _make_ready(self, message: BrokeredMessage, back: bool) -> None:
         if message.session_id is None:
             raise BadArgument(f"The entity '{self.path}' requires sessions: the message must have a SessionId.")
         ready = self._session(message.session_id).ready

@@ -9,8 +9,8 @@ schema library, because half of them depend on the tier or on another property.
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, fields
-from typing import NoReturn
+from dataclasses import MISSING, fields, replace
+from typing import Any, NoReturn, TypeVar
 
 from ..clock import FOREVER, Millis
 from .descriptions import (
@@ -26,7 +26,9 @@ from .descriptions import (
     Tier,
     TopicDescription,
 )
-from .refusals import BadArgument, NotImplementedHere
+from .refusals import BadArgument
+
+D = TypeVar("D", bound=EntityDescription)
 
 
 def validate(description: EntityDescription | RuleDescription, tier: Tier) -> None:
@@ -49,11 +51,24 @@ def validate(description: EntityDescription | RuleDescription, tier: Tier) -> No
             _settings(description, tier)
         case RuleDescription():
             _short_name("rule", description.name, _RULE_NAME)
-            if description.action is not None:
-                raise NotImplementedHere(
-                    f"The rule '{description.name}' has an action, '{description.action}'. This emulator filters but "
-                    "does not carry out actions: create the rule without one."
-                )
+
+
+def as_stored(description: D) -> D:
+    """The description as the service keeps and reports it.
+
+    A partitioned entity has the size of all its partitions together, and a partitioned topic keeps no order. A
+    subscription that forwards is never idle.
+    """
+    changes: dict[str, Any] = {}
+    if isinstance(description, SubscriptionDescription):
+        if description.forward_to is not None:
+            changes["auto_delete_on_idle"] = FOREVER
+    elif description.enable_partitioning:
+        if description.max_size_in_megabytes in _SIZES:
+            changes["max_size_in_megabytes"] = description.max_size_in_megabytes * _PARTITIONS
+        if isinstance(description, TopicDescription):
+            changes["support_ordering"] = False
+    return replace(description, **changes) if changes else description
 
 
 def check_update(old: EntityDescription, new: EntityDescription) -> None:
@@ -86,8 +101,7 @@ _LONGEST_METADATA = 1024
 _MOST_AUTHORIZATION_RULES = 12
 _SIZES = tuple(1024 * step for step in range(1, 6))
 _PARTITIONS = 16
-"""The service reports a partitioned entity with the size of all its partitions together, and accepts that size when
-a client writes it back."""
+"""A client may write back the size of all partitions together, as the service reports it."""
 
 
 def _path(kind: str, path: str) -> None:
@@ -116,7 +130,7 @@ def _settings(entity: EntityDescription, tier: Tier) -> None:
         value = getattr(entity, setting, lowest)
         if not lowest <= value <= highest:
             _refuse(spelled(setting), f"{value / SECOND:g} seconds", wanted)
-    for check in (_counts, _size, _message_size, _forwarding, _combinations, _authorization):
+    for check in (_counts, _size, _message_size, _combinations, _authorization):
         check(entity, tier)
     if tier is Tier.BASIC:
         _basic(entity)
@@ -155,7 +169,10 @@ def _message_size(entity: EntityDescription, tier: Tier) -> None:
         return
     if tier is Tier.PREMIUM:
         if not 1024 <= size <= 102_400:
-            _refuse("MaxMessageSizeInKilobytes", size, "1024 to 102400")
+            raise BadArgument(
+                "SubCode=40000. The value for 'MaxMessageSizeInKilobytes' must be between 1024 and 102400. "
+                f"It was given as {size}."
+            )
     elif size != default_message_size(tier):
         # The default is accepted: clients write back what they have read.
         _refuse("MaxMessageSizeInKilobytes", size, f"nothing in the {tier} tier, or use a Premium namespace")
@@ -164,18 +181,6 @@ def _message_size(entity: EntityDescription, tier: Tier) -> None:
 def default_message_size(tier: Tier) -> int:
     """The largest message in kilobytes, unless the entity sets its own limit."""
     return 1024 if tier is Tier.PREMIUM else 256
-
-
-def _forwarding(entity: EntityDescription, _tier: Tier) -> None:
-    if isinstance(entity, TopicDescription):
-        return
-    # A subscription may forward to its own topic: the service accepts that and stops the messages after four hops.
-    for setting in ("forward_to", "forward_dead_lettered_messages_to"):
-        target: str | None = getattr(entity, setting)
-        if target is not None and target.lower() == entity.path.lower():
-            _refuse(spelled(setting), f"'{target}'", f"another entity: '{entity.path}' cannot forward to itself")
-    if entity.forward_to is not None and entity.requires_session:
-        _refuse("ForwardTo", f"'{entity.forward_to}'", "nothing, because RequiresSession is true: sessions stay put")
 
 
 def _combinations(entity: EntityDescription, tier: Tier) -> None:

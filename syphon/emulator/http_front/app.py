@@ -127,17 +127,24 @@ _CODES = {401: "AuthenticationFailed", 403: "AuthorizationFailed", 404: "Resourc
 """Error codes of Resource Manager that differ from the name of the HTTP status."""
 
 
+_SUB_CODES = {404: 40400, 409: 40900}
+"""The sub-codes that the service writes before a refusal."""
+
+
 def refused(path: str, refusal: Refusal) -> web.Response:
     """The answer to a refused request: Service Bus writes XML, Resource Manager and the control routes JSON."""
     if is_resource_manager(path) or is_control(path):
         code = _CODES.get(refusal.status) or HTTPStatus(refusal.status).phrase.title().replace(" ", "")
         return web.json_response({"error": {"code": code, "message": refusal.description}}, status=refusal.status)
+    detail = refusal.description
+    if refusal.status in _SUB_CODES and not detail.startswith("SubCode="):
+        detail = f"SubCode={_SUB_CODES[refusal.status]}. {detail}"
     # The service adds a tracking id for its support. Ours says in a log that the emulator wrote it.
     trail = (
         f"TrackingId:{uuid.uuid4()}_emulator, SystemTracker:{path.lstrip('/')}, "
         f"Timestamp:{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
     )
-    body = element("Error", text("Code", str(refusal.status)), text("Detail", f"{refusal.description} {trail}"))
+    body = element("Error", text("Code", str(refusal.status)), text("Detail", f"{detail} {trail}"))
     return web.Response(body=serialize(body), status=refusal.status, content_type="application/xml", charset="utf-8")
 
 

@@ -132,7 +132,7 @@ def entity_entry(
     """Writes an entry. A new entity has no counts yet. An entry in a feed names the feed as its base."""
     name = type(entity).__name__
     content = element(name, **{"xmlns": xml_elements.CONNECT, "xmlns:i": xml_elements.INSTANCE})
-    for item in properties_of(entity):
+    for item in properties_of(entity, place.api_version):
         made = _property(item, entity, runtime, place, created)
         if made is not None:
             content.append(made)
@@ -221,7 +221,7 @@ def _entry(
 ) -> Element:
     address = place.url
     if base is not None:
-        address = f"https://{place.host}/{quote(path, safe='/$~')}?api-version={place.api_version}"
+        address = f"https://{place.host}/{quote(_capitalized(path), safe='/$~')}?api-version={place.api_version}"
     return element(
         "entry",
         text("id", address),
@@ -234,6 +234,12 @@ def _entry(
         # In a feed the entry inherits the XML namespace, and only there it has a base.
         **({"xmlns": xml_elements.ATOM} if base is None else {"xml:base": base}),
     )
+
+
+def _capitalized(path: str) -> str:
+    """The path as the service writes it in the entries of a feed. The JavaScript client looks for the capitals."""
+    topic, below, rest = path.partition("/subscriptions/")
+    return f"{topic}/Subscriptions/{rest.replace('/rules/', '/Rules/', 1)}" if below else path
 
 
 def _title(title: str) -> Element:

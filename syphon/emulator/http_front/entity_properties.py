@@ -80,11 +80,13 @@ class SettingProperty:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeProperty:
-    """A property that only the service sets. With `later` it is left out of the answer to a creation."""
+    """A property that only the service sets. With `later` it is left out of the answer to a creation, and with `since`
+    of the answers to clients with an older API version."""
 
     name: str
     value: Callable[[EntityRuntime], str | int | bool]
     later: bool = False
+    since: str = ""
 
 
 class NestedProperty(Enum):
@@ -103,6 +105,9 @@ COUNTS: Mapping[str, Callable[[EntityRuntime], int]] = {
     "TransferMessageCount": lambda runtime: runtime.transfer,
     "TransferDeadLetterMessageCount": lambda runtime: runtime.transfer_dead_letter,
 }
+
+FILTER_COUNTS = "2024-05"
+"""The first API version in which a topic counts the filters of its subscriptions."""
 
 _SIZE = RuntimeProperty("SizeInBytes", lambda runtime: runtime.size_in_bytes)
 _MESSAGES = RuntimeProperty("MessageCount", lambda runtime: runtime.message_count)
@@ -159,6 +164,10 @@ TOPIC: tuple[Property, ...] = (
     SettingProperty("SupportOrdering", PropertyType.FLAG),
     NestedProperty.COUNT_DETAILS,
     RuntimeProperty("SubscriptionCount", lambda runtime: runtime.subscription_count, later=True),
+    RuntimeProperty("SqlFilterCount", lambda runtime: runtime.sql_filter_count, later=True, since=FILTER_COUNTS),
+    RuntimeProperty(
+        "CorrelationFilterCount", lambda runtime: runtime.correlation_filter_count, later=True, since=FILTER_COUNTS
+    ),
     SettingProperty("AutoDeleteOnIdle", PropertyType.DURATION),
     SettingProperty("EnablePartitioning", PropertyType.FLAG),
     _AVAILABLE,
@@ -190,14 +199,10 @@ SUBSCRIPTION: tuple[Property, ...] = (
 )
 
 
-def properties_of(entity: EntityDescription) -> tuple[Property, ...]:
-    match entity:
-        case QueueDescription():
-            return QUEUE
-        case TopicDescription():
-            return TOPIC
-        case SubscriptionDescription():
-            return SUBSCRIPTION
+def properties_of(entity: EntityDescription, api_version: str = "") -> list[Property]:
+    """The properties that a client of this API version gets."""
+    properties = {QueueDescription: QUEUE, TopicDescription: TOPIC, SubscriptionDescription: SUBSCRIPTION}[type(entity)]
+    return [item for item in properties if not isinstance(item, RuntimeProperty) or item.since <= api_version]
 
 
 def settings_of(properties: tuple[Property, ...]) -> list[SettingProperty]:

@@ -65,19 +65,20 @@ def write_timedelta(value: timedelta) -> str:
 
 
 def read_instant(text: str) -> datetime:
-    """Reads a time. Without an offset it is UTC, as in the service."""
+    """Reads a time. A time without an offset stays one."""
     try:
         # .NET writes seven digits of a second, one more than Python stores.
-        value = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.strip()))
+        return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.strip()))
     except ValueError:
         raise BadArgument(f"'{text[:100]}' is not an ISO 8601 date and time such as 2024-01-31T12:00:00Z.") from None
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def write_datetime(value: datetime) -> str:
-    text = value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    """Writes a time in UTC, or without an offset if it has none."""
+    zone = "Z" if value.tzinfo else ""
+    moment = value.astimezone(UTC) if value.tzinfo else value
     fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
-    return f"{text}{fraction}Z"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}{zone}"
 
 
 def write_instant(instant: Millis) -> str:

@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ..broker import BadArgument, CorrelationFilter, FalseFilter, Filter, RuleDescription, SqlFilter, TrueFilter
+from ..broker import (
+    BadArgument,
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    RuleDescription,
+    SqlAction,
+    SqlFilter,
+    TrueFilter,
+)
 from ..clock import Millis
 from .iso_times import read_instant, read_timedelta, write_datetime, write_instant, write_timedelta
 from .xml_elements import (
@@ -44,11 +53,16 @@ def read_rule(name: str, given: Element) -> RuleDescription:
     return RuleDescription(name, TrueFilter() if condition is None else _read_filter(condition), _read_action(given))
 
 
-def _read_action(given: Element) -> str | None:
+def _read_action(given: Element) -> SqlAction | None:
     action = given.find(connect("Action"))
     if action is None or kind_of(action) in {"", "EmptyRuleAction"}:
         return None
-    return texts(action).get("SqlExpression", kind_of(action))
+    if kind_of(action) != "SqlRuleAction":
+        raise BadArgument(
+            f"SubCode=40000. '{kind_of(action)}' is not a kind of action: give SqlRuleAction or EmptyRuleAction as the "
+            "type of Action."
+        )
+    return SqlAction(texts(action).get("SqlExpression", ""), _read_values(action.find(connect("Parameters"))))
 
 
 def _read_filter(given: Element) -> Filter:
@@ -77,7 +91,7 @@ def _read_values(given: Element | None) -> dict[str, object]:
     for pair in [] if given is None else given:
         key, value = pair.find(connect("Key")), pair.find(connect("Value"))
         if key is None or value is None or not key.text:
-            raise BadArgument("SubCode=40000. A property or parameter of the filter lacks its Key or its Value.")
+            raise BadArgument("SubCode=40000. A property or parameter of the rule lacks its Key or its Value.")
         found[key.text] = _read_value(key.text, kind_of(value), value.text or "")
     return found
 
@@ -101,28 +115,34 @@ def _read_value(key: str, kind: str, given: str) -> object:
                 return int(given)
     except (BadArgument, KeyError, ValueError):
         pass
-    raise BadArgument(f"SubCode=40000. The value '{given[:100]}' of '{key}' in the filter is not a valid '{kind}'.")
+    raise BadArgument(f"SubCode=40000. The value '{given[:100]}' of '{key}' in the rule is not a valid '{kind}'.")
 
 
 def rule_element(rule: RuleDescription, created_at: Millis) -> Element:
     return element(
         "RuleDescription",
         _filter_element(rule.filter),
-        typed("Action", "EmptyRuleAction"),
+        _action_element(rule.action),
         text("CreatedAt", write_instant(created_at)),
         text("Name", rule.name),
         **{"xmlns": CONNECT, "xmlns:i": INSTANCE},
     )
 
 
+def _action_element(action: SqlAction | None) -> Element:
+    if action is None:
+        return typed("Action", "EmptyRuleAction")
+    return _sql_element("Action", "SqlRuleAction", action.expression, action.parameters)
+
+
 def _filter_element(condition: Filter) -> Element:
     match condition:
         case TrueFilter():
-            return _sql_element("TrueFilter", "1=1", {})
+            return _sql_element("Filter", "TrueFilter", "1=1", {})
         case FalseFilter():
-            return _sql_element("FalseFilter", "1=0", {})
+            return _sql_element("Filter", "FalseFilter", "1=0", {})
         case SqlFilter():
-            return _sql_element("SqlFilter", condition.expression, condition.parameters)
+            return _sql_element("Filter", "SqlFilter", condition.expression, condition.parameters)
         case CorrelationFilter():
             asked = {name: getattr(condition, field) for name, field in _CORRELATION.items()}
             return typed(
@@ -133,9 +153,9 @@ def _filter_element(condition: Filter) -> Element:
             )
 
 
-def _sql_element(kind: str, expression: str, parameters: Mapping[str, object]) -> Element:
+def _sql_element(name: str, kind: str, expression: str, parameters: Mapping[str, object]) -> Element:
     return typed(
-        "Filter",
+        name,
         kind,
         text("SqlExpression", expression),
         text("CompatibilityLevel", "20"),

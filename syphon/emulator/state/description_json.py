@@ -20,6 +20,7 @@ from ..broker import (
     FalseFilter,
     QueueDescription,
     RuleDescription,
+    SqlAction,
     SqlFilter,
     SubscriptionDescription,
     TopicDescription,
@@ -38,6 +39,7 @@ _KINDS: dict[str, type[Any]] = {
         FalseFilter,
         CorrelationFilter,
         SqlFilter,
+        SqlAction,
         EntityStatus,
         Claim,
     )

@@ -59,6 +59,20 @@ test("rules are made, listed and removed, and decide what comes", async () => {
   await assert.rejects(manager.createRule("broken", { sqlExpression: "colour = = 'red'" }));
 });
 
+test("a rule's action changes the copy that its subscription gets", async () => {
+  const manager = client.createRuleManager("acting", "some");
+  await manager.deleteRule("$Default");
+  await manager.createRule("blue", { sqlExpression: "colour = 'blue'" }, { sqlExpression: "Set priority = 'high'" });
+  const [rule] = await rulesOf(manager);
+  assert.equal(rule.action.sqlExpression, "Set priority = 'high'");
+  await client.createSender("acting").sendMessages([
+    { body: 1, applicationProperties: { colour: "red" } },
+    { body: 2, applicationProperties: { colour: "blue" } },
+  ]);
+  const [message] = await receive(client.createReceiver("acting", "some"), 1);
+  assert.deepEqual({ ...message.applicationProperties }, { colour: "blue", priority: "high" });
+});
+
 test("a topic's scheduled messages are published when they are due", async () => {
   const sender = client.createSender("scheduled");
   const receiver = client.createReceiver("scheduled", "all");

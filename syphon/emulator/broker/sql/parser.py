@@ -1,10 +1,15 @@
-"""The parser: turns the tokens of a filter into expressions. It refuses other input and names the position."""
+"""The parser: turns tokens of a filter or an action into expressions. It refuses other input and names the position.
+
+An action is a list of statements, `SET property = expression` and `REMOVE property`, as in Microsoft's article
+"Subscription Rule SQL Action Syntax". A semicolon or a comma may follow a statement.
+"""
 
 from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from ..refusals import BadArgument
@@ -27,6 +32,7 @@ from .tokens import Token, refuse, tokens
 from .values import EQUALITY, ORDER, kind_of, like_pattern
 
 LONGEST_EXPRESSION = 1024
+MOST_STATEMENTS = 32
 DEEPEST_NESTING = 32
 
 SYSTEM_PROPERTIES: Mapping[str, str] = {
@@ -59,19 +65,42 @@ _LITERALS: Mapping[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": No
 
 def parse(expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Condition:
     """Parses an expression into its condition. `BadArgument` names the position of an error."""
-    if len(expression) > LONGEST_EXPRESSION:
-        raise BadArgument(
-            f"The SQL filter expression has {len(expression)} characters; expected at most {LONGEST_EXPRESSION}."
-        )
-    return _Parser(expression, parameters, new_id).whole()
+    return _Parser("filter", expression, parameters, new_id).whole()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One step of an action: it sets a property of the message, or removes it if there is no value."""
+
+    system: bool
+    name: str
+    """As it is spelled. A system property has its name in lower case."""
+    value: ValueExpression | None
+
+
+def parse_action(
+    expression: str,
+    parameters: Mapping[str, object],
+    settable: Collection[str],
+    new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+) -> list[Statement]:
+    """Parses an action into its statements. They may change only system properties that are `settable`."""
+    return _Parser("action", expression, parameters, new_id).statements(settable)
 
 
 class _Parser:
     """One method per level of precedence, loosest first. Parentheses may hold a value or a condition, so each level
     returns what it read and requires a value or a condition only where it needs one."""
 
-    def __init__(self, expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID]) -> None:
-        self._tokens = list(tokens(expression))
+    def __init__(
+        self, what: str, expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID]
+    ) -> None:
+        if len(expression) > LONGEST_EXPRESSION:
+            raise BadArgument(
+                f"The SQL {what} expression has {len(expression)} characters; expected at most {LONGEST_EXPRESSION}."
+            )
+        self._what = what
+        self._tokens = list(tokens(expression, what))
         self._index = 0
         self._depth = 0
         self._parameters = {name.removeprefix("@").casefold(): value for name, value in parameters.items()}
@@ -82,6 +111,42 @@ class _Parser:
         if self._here.kind != "end":
             self._refuse("AND, OR or the end of the expression")
         return condition
+
+    def statements(self, settable: Collection[str]) -> list[Statement]:
+        found = [self._statement(settable)]
+        while self._here.kind != "end":
+            if len(found) == MOST_STATEMENTS:
+                self._refuse(f"at most {MOST_STATEMENTS} statements")
+            found.append(self._statement(settable))
+        return found
+
+    def _statement(self, settable: Collection[str]) -> Statement:
+        verb = self._next()
+        word = verb.text.upper() if verb.kind == "word" else ""
+        if word not in ("SET", "REMOVE"):
+            self._refuse("SET or REMOVE", verb)
+        system, name = self._changed_property(settable)
+        value = None
+        if word == "SET":
+            self._expect("=", "= and a value")
+            value = self._operand()
+        if self._here.kind in (";", ","):
+            self._next()
+        return Statement(system, name, value)
+
+    def _changed_property(self, settable: Collection[str]) -> tuple[bool, str]:
+        if self._here.kind not in _NAMES:
+            self._refuse("a property")
+        token = self._next()
+        if token.kind != "word" or self._here.kind != ".":
+            return False, token.name()
+        system, token = self._scoped_name(token)
+        if not system:
+            return False, token.name()
+        name = SYSTEM_PROPERTIES[token.name().lower()]
+        if name not in settable:
+            self._refuse(f"a system property that an action can change ({', '.join(settable)})", token)
+        return True, name
 
     def _disjunction(self) -> Expression:
         return self._joined("OR", self._conjunction, disjunction)
@@ -213,17 +278,23 @@ class _Parser:
         return user_property(constant(token.name()))
 
     def _scoped(self, scope: Token) -> ValueExpression:
+        system, token = self._scoped_name(scope)
+        if system:
+            return system_property(SYSTEM_PROPERTIES[token.name().lower()])
+        return user_property(constant(token.name()))
+
+    def _scoped_name(self, scope: Token) -> tuple[bool, Token]:
+        """Whether the scope before the dot is `sys`, and the name after it."""
         if scope.text.lower() not in ("sys", "user"):
             self._refuse("sys or user before the dot", scope)
         self._next()
         if self._here.kind not in _NAMES:
             self._refuse("a property's name after the dot")
         token = self._next()
-        if scope.text.lower() == "user":
-            return user_property(constant(token.name()))
-        if token.name().lower() not in SYSTEM_PROPERTIES:
+        system = scope.text.lower() == "sys"
+        if system and token.name().lower() not in SYSTEM_PROPERTIES:
             self._refuse("the name of a system property", token)
-        return system_property(SYSTEM_PROPERTIES[token.name().lower()])
+        return system, token
 
     def _function(self, token: Token) -> ValueExpression:
         name = token.text.lower()
@@ -255,7 +326,7 @@ class _Parser:
     def _parameter(self, token: Token) -> object:
         name = token.text.removeprefix("@").casefold()
         if name not in self._parameters:
-            self._refuse("a parameter the filter has a value for", token)
+            self._refuse(f"a parameter the {self._what} has a value for", token)
         value = self._parameters[name]
         if value is not None and kind_of(value) is None:
             self._refuse("a parameter whose value a filter can compare", token)
@@ -306,4 +377,4 @@ class _Parser:
 
     def _refuse(self, expected: str, token: Token | None = None) -> NoReturn:
         token = token or self._here
-        refuse(token.at, expected, token.text)
+        refuse(self._what, token.at, expected, token.text)

@@ -1,4 +1,4 @@
-"""The tokens of a filter expression."""
+"""The tokens of a filter or an action."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOKEN = re.compile(
       | (?P<string>'(?:[^']|'')*+')
       | (?P<name>"(?:[^"]|"")++"|\[(?:[^\]]|\]\])++\])
       | (?P<parameter>@\w+)
-      | (?P<symbol><>|!=|<=|>=|[=<>+\-*/%(),.])""",
+      | (?P<symbol><>|!=|<=|>=|[=<>+\-*/%(),.;])""",
     re.VERBOSE,
 )
 
@@ -36,13 +36,13 @@ class Token(NamedTuple):
         return self.text[1:-1].replace(closing * 2, closing)
 
 
-def tokens(expression: str) -> Iterator[Token]:
+def tokens(expression: str, what: str = "filter") -> Iterator[Token]:
     at = 0
     while at < len(expression):
         found = _TOKEN.match(expression, at)
         if found is None:
             first = expression[at]
-            refuse(at, _UNFINISHED.get(first, "a name, a value or an operator"), first)
+            refuse(what, at, _UNFINISHED.get(first, "a name, a value or an operator"), first)
         kind, text = str(found.lastgroup), found.group()
         if kind == "symbol" or (kind == "word" and text.upper() in _KEYWORDS):
             kind = text.upper()
@@ -52,9 +52,9 @@ def tokens(expression: str) -> Iterator[Token]:
     yield Token("end", "", at)
 
 
-def refuse(at: int, expected: str, found: str) -> NoReturn:
+def refuse(what: str, at: int, expected: str, found: str) -> NoReturn:
     shown = found if len(found) <= 40 else f"{found[:40]}…"
     raise BadArgument(
-        f"The SQL filter expression is not valid at character {at + 1}: expected {expected}, "
+        f"The SQL {what} expression is not valid at character {at + 1}: expected {expected}, "
         f"found {shown or 'the end of the expression'}."
     )

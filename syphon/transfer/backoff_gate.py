@@ -1,0 +1,103 @@
+"""Which destinations back off now, as an owner of pumps remembers it between them: the gate of its listener (D16).
+
+A pump learns that a destination is full or throttled, and ends. The next pump must not try that destination at once,
+and a message for it is no reason to start one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from syphon.backlog import destination_of
+from syphon.model import EntityPath
+
+from .destinations import DestinationBackoff
+
+log = logging.getLogger(__name__)
+
+MOST_REMEMBERED = 2000
+"""Destinations that are remembered, so that each back-off is logged once. With more, only those that still back off."""
+LONGEST_PAUSE = 120.0
+"""Seconds between two tries of a destination, at most (S9)."""
+
+
+class BackoffGate:
+    """The destinations of one pair that back off, each until a moment. Safe for threads."""
+
+    def __init__(self, name: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._now = now
+        self._until: dict[str, tuple[float, DestinationBackoff]] = {}
+        self._lock = threading.Lock()
+
+    def learn(self, found: Iterable[DestinationBackoff]) -> None:
+        """Remembers back-offs that a pump has found. Logs those that are new.
+
+        Each failure in a row doubles the pause (S9), and a new pump does not know of the failures before it. So a
+        failure after the end of a back-off counts as the next one, unless the destination has worked in between
+        (`forget`).
+        """
+        for reported in found:
+            if reported.seconds <= 0:
+                continue  # it is over
+            with self._lock:
+                now = self._now()
+                known = self._until.get(EntityPath.of(reported.path).key)
+                is_next = known is not None and known[0] <= now
+                destination = _next_failure(known[1], reported) if known is not None and is_next else reported
+                until = now + destination.seconds
+                if known is None or until > known[0]:
+                    self._until[EntityPath.of(destination.path).key] = until, destination
+                if len(self._until) > MOST_REMEMBERED:
+                    self._until = {path: held for path, held in self._until.items() if held[0] > self._now()}
+            if known is None or known[1].reason != destination.reason:
+                log.warning(
+                    "%s: destination %s takes no messages: %s; %d stay in the backlog, next try in %.0f s",
+                    self._name,
+                    destination.path,
+                    destination.reason,
+                    destination.left,
+                    destination.seconds,
+                )
+
+    def now(self) -> tuple[DestinationBackoff, ...]:
+        """The destinations that still back off, and for how long."""
+        with self._lock:
+            moment = self._now()
+            return tuple(
+                known._replace(seconds=until - moment) for until, known in self._until.values() if until > moment
+            )
+
+    def known(self) -> tuple[DestinationBackoff, ...]:
+        """The destinations that back off, or did when a pump last tried them. The time may be over: 0 seconds."""
+        with self._lock:
+            moment = self._now()
+            return tuple(known._replace(seconds=max(0.0, until - moment)) for until, known in self._until.values())
+
+    def forget(self, path: str) -> None:
+        """The destination has accepted a message."""
+        with self._lock:
+            self._until.pop(EntityPath.of(path).key, None)
+
+    def is_worth_a_job(self, queue: str, payload: bytes) -> bool:  # noqa: ARG002
+        """Whether a message can be moved now. A message without a destination can: to the dead letters."""
+        destination = destination_of(payload) if self._until else None
+        return destination is None or self.can_move(destination.key)
+
+    def can_move(self, destination: str) -> bool:
+        """Whether a destination (the key of its path) does not back off."""
+        with self._lock:
+            known = self._until.get(destination)
+            return known is None or known[0] <= self._now()
+
+
+def _next_failure(known: DestinationBackoff, reported: DestinationBackoff) -> DestinationBackoff:
+    """The report of a pump that may not know how often the destination has failed before."""
+    if reported.failures > known.failures:
+        return reported
+    missing = known.failures + 1 - reported.failures
+    seconds = max(reported.seconds, min(reported.seconds * 2.0 ** min(missing, 10), LONGEST_PAUSE))
+    return reported._replace(failures=known.failures + 1, seconds=seconds)

@@ -1,0 +1,155 @@
+"""Dead letters over HTTP, on a real emulator: a list by reason, and a replay into the backlog."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient
+
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
+from syphon.ops import dead_letter_api
+from syphon.ops.dead_letter_api import DeadLetterList, ReplayProgress
+from tests.support.processes import aliased
+from tests.support.status_server import Served, served
+from tests.support.waiting import eventually
+
+TOKEN = "a-token-of-the-operator"
+SHOWN = {"Authorization": f"Bearer {TOKEN}", "X_Syphon": "me"}
+FIRST, SECOND = "contoso/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/1"
+
+
+@pytest.fixture
+def emulator() -> Iterator[BackgroundEmulator]:
+    namespaces = [NamespaceSettings(name=name) for name in ("contoso", "contoso-dr")]
+    with BackgroundEmulator(EmulatorSettings(namespaces=namespaces)) as running:
+        backlog = running["contoso-dr"].namespace
+        running.call(lambda: [backlog.create_queue(QueueDescription(queue)) for queue in (FIRST, SECOND)])
+        yield running
+
+
+@contextmanager
+def server(emulator: BackgroundEmulator, token: str | None = TOKEN) -> Iterator[Served]:
+    sides = {
+        role: {"connection_string": emulator[name].connection_string}
+        for role, name in (("primary", "contoso"), ("secondary", "contoso-dr"))
+    }
+    pair: dict[str, Any] = {"name": "contoso", **sides, "backlog_queue_count": 2}
+    with served(token=token, pairs=[pair]) as found:
+        yield found
+
+
+def dead_letter(emulator: BackgroundEmulator, queue: str, path: str, reason: str, count: int) -> None:
+    with ServiceBusClient.from_connection_string(emulator["contoso-dr"].connection_string) as client:
+        with client.get_queue_sender(queue) as sender:
+            sender.send_messages([aliased(number, path) for number in range(count)])
+        with client.get_queue_receiver(queue) as receiver:
+            for _ in range(count):
+                (message,) = receiver.receive_messages(1)
+                receiver.dead_letter_message(message, reason=reason, error_description=f"no {path}")
+
+
+def active(emulator: BackgroundEmulator, queue: str) -> Counter[str]:
+    with (
+        ServiceBusClient.from_connection_string(emulator["contoso-dr"].connection_string) as client,
+        client.get_queue_receiver(queue) as receiver,
+    ):
+        return Counter(str(message.message_id) for message in receiver.peek_messages(100))
+
+
+def read(running: Served) -> DeadLetterList:
+    return DeadLetterList.model_validate_json(running.ask("/dead-letters", **SHOWN).body)
+
+
+def replayed(running: Served) -> tuple[DeadLetterList, ReplayProgress]:
+    """The list after the end of the replay."""
+
+    def found() -> tuple[DeadLetterList, ReplayProgress] | None:
+        listed = read(running)
+        return None if listed.replay is None or listed.replay.is_running else (listed, listed.replay)
+
+    return eventually(found)
+
+
+def counted(found: DeadLetterList) -> dict[tuple[str, str | None], int]:
+    return {(group.reason, group.destination): group.messages for group in found.groups}
+
+
+def test_dead_letters_are_listed_by_reason_and_one_line_of_the_list_is_put_back(
+    emulator: BackgroundEmulator,
+) -> None:  # X4
+    dead_letter(emulator, FIRST, "orders", "DestinationMissing", 3)
+    dead_letter(emulator, SECOND, "orders", "DestinationMissing", 2)
+    dead_letter(emulator, SECOND, "orders", "MessageTooLarge", 1)
+    dead_letter(emulator, SECOND, "news", "DestinationMissing", 1)
+    with server(emulator) as running:
+        before = read(running)
+        assert counted(before) == {
+            ("DestinationMissing", "orders"): 5,
+            ("MessageTooLarge", "orders"): 1,
+            ("DestinationMissing", "news"): 1,
+        }
+        assert (before.is_complete, before.unseen, before.replay) == (True, {}, None)
+        assert before.groups[0].says == "no orders"
+        chosen = {"pair": "contoso", "reason": "DestinationMissing", "destination": "orders"}
+        answer = running.ask("/dead-letters/replay", "POST", json.dumps(chosen), **SHOWN)
+        assert (answer.status, ReplayProgress.model_validate_json(answer.body).is_running) == (202, True)
+        after, progress = replayed(running)
+        assert (progress.chosen, progress.replayed, progress.why_left) == (5, 5, {})
+        assert counted(after) == {("MessageTooLarge", "orders"): 1, ("DestinationMissing", "news"): 1}
+        assert (active(emulator, FIRST).total(), active(emulator, SECOND).total()) == (3, 2)
+
+
+def test_a_list_that_was_cut_short_says_so(emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch) -> None:  # X7
+    dead_letter(emulator, FIRST, "orders", "DestinationMissing", 3)
+    monkeypatch.setattr(dead_letter_api, "MOST_READ", 2)
+    with server(emulator) as running:
+        found = read(running)
+        assert (counted(found), found.is_complete) == ({("DestinationMissing", "orders"): 2}, False)
+
+
+def test_queues_that_cannot_be_read_are_named_and_the_list_is_not_called_complete(
+    emulator: BackgroundEmulator,
+) -> None:  # X7
+    emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
+    with server(emulator) as running:
+        found = read(running)
+        assert (set(found.unseen), found.is_complete, found.groups) == ({FIRST, SECOND}, False, [])
+
+
+def test_without_a_token_nothing_is_put_back(emulator: BackgroundEmulator) -> None:
+    dead_letter(emulator, FIRST, "orders", "DestinationMissing", 1)
+    with server(emulator, token=None) as running:
+        chosen = {"pair": "contoso", "reason": "DestinationMissing", "destination": "orders"}
+        answer = running.ask("/dead-letters/replay", "POST", json.dumps(chosen), X_Syphon="me")
+        assert (answer.status, "status.token" in answer.body) == (403, True)
+        assert counted(read(running)) == {("DestinationMissing", "orders"): 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("", 400),
+        ("[]", 400),
+        ('{"pair": "contoso"}', 400),
+        ('{"pair": "contoso", "reason": "r", "destination": null, "to": "primary"}', 400),
+        ('{"pair": "nobody", "reason": "r", "destination": null}', 404),
+    ],
+)
+def test_a_request_that_names_nothing_changes_nothing(emulator: BackgroundEmulator, body: str, status: int) -> None:
+    with server(emulator) as running:
+        assert running.ask("/dead-letters/replay", "POST", body, **SHOWN).status == status
+        assert read(running).replay is None
+
+
+def test_a_reason_with_the_characters_of_a_pattern_selects_only_itself(emulator: BackgroundEmulator) -> None:
+    dead_letter(emulator, FIRST, "orders", "*", 1)
+    dead_letter(emulator, FIRST, "orders", "DestinationMissing", 1)
+    with server(emulator) as running:
+        chosen = {"pair": "contoso", "reason": "*", "destination": "orders"}
+        assert running.ask("/dead-letters/replay", "POST", json.dumps(chosen), **SHOWN).status == 202
+        assert counted(replayed(running)[0]) == {("DestinationMissing", "orders"): 1}

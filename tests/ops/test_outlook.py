@@ -1,0 +1,181 @@
+"""What the numbers of a status mean: pure, from the pairs of one look."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from syphon.ops.outlook import outlook, problems
+from syphon.ops.status import (
+    BacklogQueueState,
+    DestinationState,
+    DestinationStatus,
+    Flow,
+    PairStatus,
+    QueueStatus,
+    Severity,
+    SideState,
+    SideStatus,
+    StatusTotals,
+    WorkerState,
+)
+
+NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
+NOTHING = StatusTotals(**dict.fromkeys(StatusTotals.model_fields, 0))
+
+
+def side(connected: bool = True, state: SideState = SideState.OPENED, reason: str | None = None) -> SideStatus:
+    since = NOW - timedelta(minutes=5, seconds=10)
+    return SideStatus(host="contoso.example", state=state, connected=connected, reason=reason, since=since)
+
+
+def queue(index: int = 0, **more: Any) -> QueueStatus:
+    found: dict[str, Any] = {
+        "name": f"contoso/x-servicebus-transfer/{index}",
+        "state": BacklogQueueState.LISTENING,
+        "reason": None,
+        "slots": 0,
+        "in_flight": 0,
+        "per_second": 0.0,
+        "left": None,
+        "dead_letters": None,
+        "oldest": None,
+        "totals": NOTHING,
+    }
+    return QueueStatus(**found | more)
+
+
+def destination(path: str, state: DestinationState, left: int = 0, error: str | None = None) -> DestinationStatus:
+    return DestinationStatus(
+        path=path,
+        state=state,
+        reason="it is so",
+        error=error,
+        next_try=None,
+        since=NOW - timedelta(seconds=42),
+        forwarded=0,
+        dead_lettered=0,
+        left=left,
+    )
+
+
+def pair(**more: Any) -> PairStatus:
+    found: dict[str, Any] = {
+        "name": "contoso",
+        "primary": side(),
+        "secondary": side(),
+        "paused": False,
+        "rate_limit": None,
+        "per_second": 0.0,
+        "last_success": None,
+        "totals": NOTHING,
+        "queues": [queue()],
+        "destinations": [],
+    }
+    return PairStatus(**found | more)
+
+
+FULL = destination("orders", DestinationState.BACKING_OFF, left=7_220, error="DestinationFull")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "flow"),
+    [
+        ([pair()], Flow.IDLE),
+        ([pair(per_second=3.0)], Flow.FLOWING),
+        ([pair(queues=[queue(left=5)])], Flow.FLOWING),
+        ([pair(primary=side(False))], Flow.BLOCKED),
+        ([pair(secondary=side(False), per_second=3.0)], Flow.BLOCKED),
+        ([pair(primary=side(False, SideState.STARTING))], Flow.STARTING),
+        ([pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])], Flow.PARTLY_BLOCKED),
+        ([pair(queues=[queue(left=7_220)], destinations=[FULL])], Flow.BLOCKED),
+        ([pair(queues=[queue(state=BacklogQueueState.TROUBLED), queue(1)])], Flow.PARTLY_BLOCKED),
+        ([pair(paused=True, primary=side(False))], Flow.PAUSED),
+        ([pair(), pair(name="other", primary=side(False))], Flow.PARTLY_BLOCKED),
+        ([pair(), pair(name="other", per_second=1.0)], Flow.FLOWING),
+        # A rejecting destination does not block: its messages leave the backlog.
+        ([pair(destinations=[destination("gone", DestinationState.REJECTING)])], Flow.IDLE),
+    ],
+)
+def test_the_flow_says_whether_messages_reach_their_destinations(pairs: list[PairStatus], flow: Flow) -> None:  # X7
+    assert outlook(WorkerState.WORKING, pairs).flow is flow
+
+
+def test_a_worker_that_starts_or_stops_says_so_whatever_else_is_wrong() -> None:
+    pairs = [pair(primary=side(False))]
+    assert outlook(WorkerState.STARTING, pairs).flow is Flow.STARTING
+    assert outlook(WorkerState.STOPPING, pairs).flow is Flow.STOPPING
+
+
+def test_the_time_to_go_is_of_the_messages_that_move_and_the_stuck_ones_are_named() -> None:  # X7
+    found = outlook(WorkerState.WORKING, [pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])])
+    assert (found.left, found.stuck, found.seconds) == (7_942, 7_220, round(722 / 6, 1))
+
+
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        pair(queues=[queue(left=100)]),  # nothing moves: any time would be a guess
+        pair(queues=[queue(left=0)], per_second=5.0),
+        pair(queues=[queue()], per_second=5.0),
+        pair(queues=[queue(left=100)], per_second=5.0, primary=side(False)),
+    ],
+)
+def test_no_time_is_predicted_without_a_reason(stopped: PairStatus) -> None:  # X7
+    assert outlook(WorkerState.WORKING, [stopped]).seconds is None
+
+
+def test_in_an_outage_all_that_is_left_is_stuck() -> None:
+    found = outlook(WorkerState.WORKING, [pair(primary=side(False), queues=[queue(left=60), queue(1, left=40)])])
+    assert (found.left, found.stuck) == (100, 100)
+
+
+def test_what_was_not_counted_is_not_called_zero() -> None:  # X7
+    found = outlook(WorkerState.WORKING, [pair()])
+    assert (found.left, found.dead_letters) == (None, None)
+    counted = outlook(WorkerState.WORKING, [pair(queues=[queue(), queue(1, left=0, dead_letters=3)])])
+    assert (counted.left, counted.dead_letters) == (0, 3)
+
+
+def test_the_worst_problem_comes_first_and_each_has_a_remedy() -> None:
+    paused = destination("held", DestinationState.PAUSED, left=1)
+    away = pair(
+        primary=side(False, reason="connection refused"),
+        queues=[queue(dead_letters=2), queue(1, state=BacklogQueueState.PAUSED)],
+        destinations=[paused, FULL, destination("gone", DestinationState.REJECTING)],
+    )
+    found = problems([away], "disk full", NOW)
+    assert [problem.severity for problem in found] == sorted(
+        (problem.severity for problem in found), key=list(Severity).index
+    )
+    assert all(problem.remedy for problem in found)
+    texts = [problem.text for problem in found]
+    assert texts[0] == "contoso: the primary contoso.example is out of reach for 5 min: connection refused"
+    assert "orders has accepted nothing for 42 s: it is so. At least 7,220 messages wait for it." in texts
+    assert "gone refuses every message: it is so. They go to the dead letters." in texts
+    assert "held is paused by the operator. At least 1 message waits for it." in texts
+    assert "2 messages of contoso are in the dead letters of 1 backlog queue." in texts
+    assert "Backlog queue contoso/x-servicebus-transfer/1 is paused by the operator." in texts
+    assert "The ledger is not complete: disk full" in texts
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("DestinationMissing", "--give-up missing"),
+        ("DestinationDisabled", "--give-up disabled"),
+        ("DestinationFull", "raise its size"),
+        ("DestinationSilent", "tries again by itself"),
+    ],
+)
+def test_the_remedy_fits_the_error_of_a_destination(error: str, words: str) -> None:  # S4
+    found = problems([pair(destinations=[destination("orders", DestinationState.BACKING_OFF, 1, error)])], None, NOW)
+    assert words in found[0].remedy
+
+
+def test_a_worker_that_starts_or_has_nothing_to_do_has_no_problem() -> None:
+    assert problems([pair()], None, NOW) == []
+    starting = side(False, SideState.STARTING, "starting: Spark is not up yet")
+    assert problems([pair(primary=starting, secondary=starting)], None, NOW) == []

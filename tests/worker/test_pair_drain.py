@@ -1,0 +1,69 @@
+"""The drain of a pair, without Spark and without a network: what jobs do and what peeks find is given (X2)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from syphon.bus import Peeked
+from syphon.config import PairSettings
+from syphon.spark import HandOver, JobResult, Jobs
+from syphon.worker import pair_drain
+from syphon.worker.backoffs import Backoffs
+from syphon.worker.message_counts import PeekCount
+from syphon.worker.pair_drain import PairDrain
+from syphon.worker.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.shared_limit import SharedLimit
+
+PATIENCE = 120.0
+PAIR = PairSettings.model_validate(
+    {"name": "contoso", "primary": {"namespace": "contoso.example"}, "secondary": {"namespace": "contoso-dr.example"}}
+)
+
+
+class Scene:
+    """A clock, two queues with messages that never move, and jobs that take a time of their own."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.served: list[str] = []
+        options = DrainOptions(patience=PATIENCE)
+        backoffs = Backoffs("contoso")
+        self.queues = [QueueDrain(PAIR, name, options, backoffs, None, lambda: self.now) for name in "ab"]
+        self.drain = PairDrain(PAIR, self.queues, options, backoffs, SharedLimit(None, 1), NoRest(), lambda: self.now)
+        self.drain._emptiness = cast(Any, self)
+        self.job_takes = 0.0
+        self.most_slots = 1
+
+    def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
+        return PeekCount(1, 0)
+
+    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
+        self.served += [handed.queue for handed in queues]
+        self.now += self.job_takes
+        return JobResult(())
+
+
+class NoRest(threading.Event):
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set()
+
+
+def test_patience_does_not_count_while_jobs_serve_other_queues(monkeypatch: pytest.MonkeyPatch) -> None:  # X2
+    monkeypatch.setattr(pair_drain, "MOST_QUEUES", 1)
+    scene = Scene()
+    scene.job_takes = PATIENCE - 20
+    scene.drain._drain(cast(Jobs, scene))
+    assert sorted(scene.served) == ["a", "a", "b", "b"]  # each had its patience of two jobs
+    assert [queue.state for queue in scene.queues] == [DrainState.STUCK] * 2
+
+
+def test_patience_begins_with_the_first_job_however_long_spark_took_to_start() -> None:  # X2
+    scene = Scene()
+    scene.now += 10 * PATIENCE
+    scene.job_takes = PATIENCE - 20
+    scene.drain._drain(cast(Jobs, scene))
+    assert scene.served == ["a", "b"] * 2
