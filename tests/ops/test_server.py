@@ -10,7 +10,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -304,13 +304,19 @@ def test_the_server_closes_the_connection_of_a_slow_client(text: bytes, monkeypa
 def test_a_connection_without_a_request_ends_sooner_than_one_with(monkeypatch: pytest.MonkeyPatch) -> None:  # T5
     monkeypatch.setattr(connections, "REQUEST_WITHIN", 0.3)
     monkeypatch.setattr(connections, "LIFE", 3600.0)
-    body = b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 2\r\n\r\n{"
-    with served() as running, running.connect() as slow, running.connect() as silent:
-        slow.sendall(body)
-        silent.sendall(b"GET /healthz HTT")
-        assert rest_of(silent) == b""
-        slow.sendall(b"}")
-        assert b" 200 OK" in rest_of(slow)
+    head = b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 2\r\n\r\n"
+    with served() as running:
+
+        def is_served() -> bool:
+            with running.connect() as slow, running.connect() as silent:
+                slow.sendall(head)
+                silent.sendall(b"GET /healthz HTT")
+                assert rest_of(silent) == b""
+                with suppress(ConnectionError):  # on a busy machine the head itself may come too late
+                    slow.sendall(b"{}")
+                return b" 200 OK" in rest_of(slow)
+
+        eventually(is_served, what="a body may come later than the head must")
 
 
 def test_the_oldest_connection_makes_room_and_a_probe_is_always_answered(  # T5
