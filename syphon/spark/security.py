@@ -13,12 +13,14 @@ from pathlib import Path
 
 PRIVATE = 0o077
 """The umask of Spark's JVM and of its Python workers: they write to disk what does not fit into memory."""
+OLD_HANDSHAKE = "spark.network.crypto.saslFallback"
+"""Whether Spark proves the secret by SASL where the other side does not encrypt. That is older, and weaker."""
 NETWORK_SECURITY = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",  # Spark's own choice, CTR, lets a listener change what it hears
-    "spark.network.crypto.saslFallback": "false",
+    OLD_HANDSHAKE: "false",
 }
 """Between driver and executors: only processes of this session are answered, and all traffic is encrypted."""
 DISK_SECURITY = {"spark.io.encryption.enabled": "true"}
@@ -38,6 +40,8 @@ def security_settings(master: str, is_local: bool, chosen: Mapping[str, str]) ->
     makes_secret = is_local or master.startswith(("k8s://", "yarn"))
     is_closed = chosen.get("spark.authenticate", str(makes_secret)).lower() == "true"
     settings = dict(NETWORK_SECURITY) if is_closed else {}
+    if not makes_secret:
+        settings.pop(OLD_HANDSHAKE, None)  # the cluster's master may know no other
     if not is_local:
         settings |= {f"spark.executorEnv.{name}": value for name, value in SAFE_PATH.items()}
         settings |= DISK_SECURITY if is_closed else {}

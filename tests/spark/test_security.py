@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from syphon.spark.security import DISK_SECURITY, NETWORK_SECURITY, private_sockets, security_settings
+from syphon.spark.security import DISK_SECURITY, NETWORK_SECURITY, OLD_HANDSHAKE, private_sockets, security_settings
 from syphon.spark.session import jvm_of
 from tests.support.local_ports import listening_ports
 from tests.support.processes import command_line, descendants_of
@@ -127,7 +127,9 @@ def test_a_standalone_cluster_is_encrypted_once_the_operator_has_set_its_secret(
     safe_path = {"spark.executorEnv.PYTHONSAFEPATH": "1"}
     assert security_settings("spark://host:7077", False, {}) == safe_path
     chosen = {"spark.authenticate": "true", "spark.authenticate.secret": "s"}
-    assert security_settings("spark://host:7077", False, chosen) == NETWORK_SECURITY | DISK_SECURITY | safe_path
+    encrypted = security_settings("spark://host:7077", False, chosen)
+    assert encrypted.pop(OLD_HANDSHAKE, None) is None, "the cluster's master may know no other"
+    assert {**encrypted, OLD_HANDSHAKE: "false"} == NETWORK_SECURITY | DISK_SECURITY | safe_path
 
 
 def test_an_operator_can_turn_it_off() -> None:
