@@ -48,11 +48,13 @@ class Connection:
         timeout: float = OPEN_WITHIN,
         now: Callable[[], float] = time.monotonic,
         handshake_within: float | None = None,
+        credential: Callable[[], Any] | None = None,
     ) -> None:
+        """`credential` gives the credential for tokens, which may change; by default, it is the client's own."""
         sdk: Any = client  # it keeps the credential from the connection string in a private attribute
         self.host: str = client.fully_qualified_namespace
         self.wire = Wire(open_socket(client, entity, timeout, handshake_within), self.host, now)
-        self.tokens = Tokens(self.wire, self.host, sdk._credential)
+        self.tokens = Tokens(self.wire, self.host, credential or (lambda: sdk._credential))
 
     def read(self) -> None:
         self.wire.read()

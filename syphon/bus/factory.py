@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,17 +81,44 @@ def namespace_of(
     With `notices_return` the end of an outage is noticed within five seconds, however long the outage was (D16). It is
     for a listener: one connection for a pair may try that often, and not each slot.
     """
-    client = functools.cache(lambda: client_of(side))
-
-    def close_client() -> None:
-        if client.cache_info().currsize:
-            client().close()
-
+    clients = _Clients(side)
     handshake = HANDSHAKE_WITHIN if notices_return else None
+
+    def connect() -> Connection:
+        client = clients.current()
+        try:
+            return Connection(client, entity, handshake_within=handshake, credential=clients.credential)
+        except NotAuthorized:
+            if clients.current() is client:
+                raise
+        # The key was rotated while we came with the old one.
+        return Connection(clients.current(), entity, handshake_within=handshake, credential=clients.credential)
+
     longest_pause = NOTICING_PAUSE if notices_return else LONGEST_PAUSE
-    return Namespace(
-        side.host, lambda: Connection(client(), entity, handshake_within=handshake), now, close_client, longest_pause
-    )
+    return Namespace(side.host, connect, now, clients.close, longest_pause)
+
+
+class _Clients:
+    """The SDK's client of a side, with the credentials as they are now. A key may be rotated while we run."""
+
+    def __init__(self, side: SideSettings) -> None:
+        self._side = side
+        self._made: dict[str, ServiceBusClient] = {}
+
+    def current(self) -> ServiceBusClient:
+        secret = self._side.connection_string
+        text = "" if secret is None else secret.get_secret_value()
+        if text not in self._made:
+            self._made[text] = client_of(self._side)
+        return self._made[text]
+
+    def credential(self) -> Any:
+        client: Any = self.current()  # it keeps the credential from the connection string in a private attribute
+        return client._credential
+
+    def close(self) -> None:
+        for client in self._made.values():
+            client.close()
 
 
 def administration_of(side: SideSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT) -> Administration:

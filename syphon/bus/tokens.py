@@ -41,16 +41,20 @@ class _Token:
 class Tokens:
     """The tokens of one wire."""
 
-    def __init__(self, wire: Wire, host: str, credential: Any, seconds: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, wire: Wire, host: str, credential: Callable[[], Any], seconds: Callable[[], float] = time.time
+    ) -> None:
+        """`credential` gives the credential as it is now: a key may be rotated while the wire is open."""
         self._wire = wire
         self._host = host
-        self._credential = credential
+        self._current = credential
+        self._credential = credential()
         self._seconds = seconds
         self._cbs = RequestLink(wire, "$cbs")
         self._opened_at = seconds()
         self._tokens: dict[str, _Token] = {}
         self._fetching: dict[str, Future[Any]] = {}
-        self._is_sas = str(getattr(credential, "token_type", "")).find("sastoken") >= 0
+        self._is_sas = str(getattr(self._credential, "token_type", "")).find("sastoken") >= 0
         # A token from the identity service costs a network round trip, and the pump must not wait for it.
         self._fetcher = None if self._is_sas else ThreadPoolExecutor(1, "tokens")
 
@@ -99,6 +103,7 @@ class Tokens:
 
     def _ask(self, path: str, token: _Token) -> None:
         token.requested = True
+        self._credential = self._current()
         future: Future[Any]
         if self._fetcher is None:
             future = Future()
@@ -136,6 +141,9 @@ class Tokens:
         token.requested = False
         if 200 <= reply.status < 300:
             token.ready = True
+            return
+        if reply.status in REFUSED and self._current() is not self._credential:
+            self._ask(path, token)  # the key was rotated since
             return
         text = f"{self._host}: the token for '{path}' was refused ({reply.status} {reply.description})."
         if reply.status in REFUSED:

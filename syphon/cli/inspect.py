@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 @config_option
 @queue_options
 @click.option(
-    "--sql", "query", metavar="QUERY", help="Run Spark SQL on the view `backlog` instead of printing the usual tables."
+    "--sql",
+    "query",
+    metavar="QUERY",
+    help="Answer a Spark SQL query on the view `backlog` instead of printing the usual tables.",
 )
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=1), help="The most rows to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -56,10 +59,10 @@ def inspect(
     Columns of `backlog`: pair, queue, sequence_number, message_id, destination, session_id, enqueued_at,
     scheduled_for, expires_at, size, delivery_count, state (active, deferred, scheduled), dead_letter_reason,
     dead_letter_description (null for messages that can be forwarded), restored_size (bytes at its destination). Times
-    are UTC.
+    are UTC. `--sql` takes one query that reads this view and nothing else.
 
     \b
-    Exit codes: 0 done · 1 a queue is missing · 2 usage, or a query that Spark rejects ·
+    Exit codes: 0 done · 1 a queue is missing · 2 usage, or a query that is rejected ·
     69 a namespace is out of reach · 77 not authorized · 78 the settings are wrong
     """
     from syphon.config import LogLevel
@@ -77,7 +80,7 @@ def inspect(
         raise SystemExit(exit_code_for(unreachable))
 
     from syphon.model import SyphonError
-    from syphon.spark import VIEW, BadQuery, asking, backlog_frame, looking, spark_session
+    from syphon.spark import VIEW, BadQuery, answer_query, asking, backlog_frame, looking, spark_session
 
     if not as_json:
         click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
@@ -92,11 +95,11 @@ def inspect(
                 else:
                     frame.createOrReplaceTempView(VIEW)
                     with asking():
-                        _answer(spark.sql(query), limit, as_json)
+                        _answer(answer_query(spark, query), limit, as_json)
             finally:
                 frame.unpersist()
     except BadQuery as error:
-        raise click.UsageError(f"Spark rejects this query: {error}") from None
+        raise click.UsageError(f"This query is rejected: {error}") from None
     except SyphonError as error:  # Spark did not start, or a namespace went out of reach
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.UNAVAILABLE) from None

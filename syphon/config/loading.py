@@ -13,7 +13,19 @@ from typing import Any
 
 from pydantic import Field
 
-from syphon.yaml_settings import Document, Loc, Problem, Settings, SettingsError, looks_secret, read, resolve, validate
+from syphon.model import BadConnectionString, ConnectionString
+from syphon.yaml_settings import (
+    Document,
+    Loc,
+    Problem,
+    Settings,
+    SettingsError,
+    looks_secret,
+    make_renewable,
+    read,
+    resolve,
+    validate,
+)
 
 from .pairs import Pairs
 from .worker import LogSettings, PipelineSettings, StatusSettings, Telemetry, TelemetrySettings
@@ -51,7 +63,21 @@ def load_config(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     problems += [problem for problem in _misplaced_secrets(document) if problem.path not in reported]
     if problems:
         raise SettingsError(problems)
+    make_renewable(config, document, path.parent, _may_follow)
     return config
+
+
+def _may_follow(new: str, before: str) -> bool:
+    """Whether a value that was read again may replace a secret: another key, but of the same namespace."""
+    try:
+        known = ConnectionString.parse(before)
+    except BadConnectionString:
+        return bool(new.strip())  # it is a token
+    try:
+        found = ConnectionString.parse(new)
+    except BadConnectionString:
+        return False
+    return (found.host, found.port, found.emulator) == (known.host, known.port, known.emulator)
 
 
 def _misplaced_secrets(document: Document) -> Iterator[Problem]:

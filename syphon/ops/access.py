@@ -38,9 +38,14 @@ class AccessRules:
     """Decides by a request's headers whether the server answers it."""
 
     def __init__(self, settings: StatusSettings) -> None:
-        self._token = settings.token.get_secret_value().strip() if settings.token is not None else ""
+        self._secret = settings.token
         self._host = settings.listen.host.lower()
         self._is_local = is_loopback(self._host)
+
+    @property
+    def _token(self) -> str:
+        """The token as it is now: its file may change."""
+        return "" if self._secret is None else self._secret.get_secret_value().strip()
 
     @property
     def has_token(self) -> bool:

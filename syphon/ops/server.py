@@ -1,7 +1,7 @@
 """The status server: health, status, metrics, the page, pause and resume, over HTTP.
 
 It has a thread of its own and answers from the observer's last status, so that requests cannot slow the worker. A
-connection serves one request and ends after a few seconds, whatever its peer does.
+connection serves one request and ends after a few seconds, whatever its peer does (`connections`).
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import asyncio
 import base64
 import hashlib
 import logging
+import os
 import re
+import socket
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from http import HTTPStatus
 from importlib import resources
 
-from aiohttp import web
+from aiohttp import web, web_response
 from pydantic import ValidationError
 
 from syphon.config import StatusSettings
 from syphon.model import SyphonError
 
 from .access import AccessDenied, AccessRules
+from .connections import AT_ONCE, BoundedConnection, Connections
 from .dead_letter_api import DeadLetterApi, ReplayRequest, ReplayRuns, UnknownPair
 from .observer import Observer
 from .pause_api import PauseApi, PauseRequest, UnknownTarget
 
-LIFE = 10.0
-"""Seconds a connection lives."""
-MOST_CONNECTIONS = 64
-AT_ONCE = 16
-"""Connections that the event loop accepts at once, before the bound above is checked."""
+MOST_IN_LINE = 512
+"""Connections that the system keeps until they are accepted."""
 LARGEST_REQUEST = 4096
 """The bound in bytes of a body, of the request line, and of each header."""
 
@@ -49,6 +49,9 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+# Answers to malformed requests do not pass the middleware below: there, aiohttp would name its version, and Python's.
+web_response.SERVER_SOFTWARE = "syphon"  # type: ignore[attr-defined]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -77,6 +80,7 @@ class StatusServer:
         self._metrics = metrics
         self._page, self._page_policy = _page()
         self._loop = asyncio.new_event_loop()
+        self._connections = Connections(self._loop)
         self._listener: asyncio.Server | None = None
         self.port = settings.listen.port
         """The port it listens on, also where the settings leave the choice to the system."""
@@ -121,10 +125,16 @@ class StatusServer:
             else:
                 self._loop.run_forever()
         finally:
-            if self._listener is not None:
-                self._listener.close()
-            self._loop.run_until_complete(runner.cleanup())
+            self._loop.run_until_complete(self._end(runner))
             self._loop.close()
+
+    async def _end(self, runner: web.AppRunner) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        await _turns()  # a connection that was just accepted gets its handler, and can be closed
+        await runner.cleanup()
+        self._connections.close()
+        await _turns()
 
     async def _start(self, runner: web.AppRunner) -> int:
         await runner.setup()
@@ -132,18 +142,13 @@ class StatusServer:
         assert server is not None
         host, port = self._settings.listen
         self._listener = await self._loop.create_server(
-            lambda: self._new_connection(server), host, port, backlog=AT_ONCE
+            lambda: BoundedConnection(self._connections, server()), host, port, backlog=AT_ONCE
         )
+        for listening in self._listener.sockets:
+            with socket.socket(fileno=os.dup(listening.fileno())) as same:
+                same.listen(MOST_IN_LINE)  # asyncio has one number for both
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
-
-    def _new_connection(self, server: web.Server) -> asyncio.Protocol:
-        """Bounds the number of connections and their life. aiohttp alone would wait for a slow client for ever."""
-        if len(server.connections) >= MOST_CONNECTIONS:
-            return TooManyConnections()
-        connection = server()
-        self._loop.call_later(LIFE, _hang_up, connection)
-        return connection
 
     # --- its answers ---------------------------------------------------------------------------------------------
 
@@ -163,6 +168,7 @@ class StatusServer:
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Checks access first. Every answer closes its connection, and tells a browser to do as little as possible."""
+        self._connections.requested(request.transport)
         try:
             self._access.check(request.method, request.path, request.headers)
             answer = await handler(request)
@@ -232,17 +238,10 @@ class StatusServer:
         )
 
 
-class TooManyConnections(asyncio.Protocol):
-    """Closes a connection at once, because there are too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
-
-
-def _hang_up(connection: web.RequestHandler) -> None:
-    if isinstance(connection.transport, asyncio.Transport):
-        connection.transport.abort()
+async def _turns() -> None:
+    """Lets the event loop do what is ready, and what that makes ready."""
+    for _ in range(4):
+        await asyncio.sleep(0)
 
 
 def _text(text: str, status: HTTPStatus) -> web.Response:

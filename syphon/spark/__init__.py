@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from .backlog_query import VIEW, BadQuery, answer_query, asking
     from .backlog_rows import (
-        VIEW,
-        BadQuery,
         DeadLetterPreview,
         DestinationSummary,
-        asking,
         backlog_frame,
         dead_letter_previews,
         larger_than,
@@ -33,12 +31,10 @@ if TYPE_CHECKING:
     from .totals import QueueAttempt, QueueTotals, Totals
 
 _MODULES = {
+    "backlog_query": ("BadQuery", "VIEW", "answer_query", "asking"),
     "backlog_rows": (
-        "BadQuery",
         "DeadLetterPreview",
         "DestinationSummary",
-        "VIEW",
-        "asking",
         "backlog_frame",
         "dead_letter_previews",
         "larger_than",
@@ -102,6 +98,7 @@ __all__ = [
     "Totals",
     "Traced",
     "VIEW",
+    "answer_query",
     "asking",
     "backlog_frame",
     "check_session",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from syphon.backlog import MessagePreview, PreviewRules, SelectedQueue, Ttl, preview_message
 from syphon.bus import Peeked, connected, peek
 from syphon.model import SyphonError
+
+from .backlog_query import first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,15 +33,10 @@ ROWS = (
 """The Spark schema: one row per message of the backlog."""
 BATCH = 1000
 """Rows in one batch from a task to Spark."""
-VIEW = "backlog"
 
 
 class BacklogUnseen(SyphonError):
     """The backlog could not be peeked to its end."""
-
-
-class BadQuery(SyphonError):
-    """Spark refuses the query."""
 
 
 @dataclass(frozen=True)
@@ -196,23 +193,4 @@ def looking() -> Iterator[None]:
         yield
     except PySparkException as error:
         words = re.findall(r"^syphon\.[\w.]+: (.+)$", str(error), re.MULTILINE)
-        raise BacklogUnseen(words[-1] if words else _first_line(error)) from None
-
-
-@contextmanager
-def asking() -> Iterator[None]:
-    """Raises an error of Spark in a query as BadQuery, in one line."""
-    from pyspark.errors import PySparkException
-
-    with suppress(ImportError):  # Spark 4 also prints its internals to stderr; Spark 3.5 has no such logger
-        from pyspark.logger import PySparkLogger
-
-        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    try:
-        yield
-    except PySparkException as error:
-        raise BadQuery(_first_line(error)) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(";")
+        raise BacklogUnseen(words[-1] if words else first_line(error)) from None

@@ -18,6 +18,8 @@ from syphon.transfer import BatchTrace, DestinationBackoff, Ended
 
 REPORT_PATH = "/report"
 """The path on the control server that slots post their reports to."""
+SIGNATURE = "X-Syphon-Signature"
+"""The header that signs a report, and the order that answers it."""
 
 
 class AttemptKey(NamedTuple):
@@ -80,6 +82,8 @@ class SlotReport(BaseModel):
     finished: bool = False
     error: str = ""
     fault: SideFault | None = None
+    number: int = 0
+    """Counts the reports of this attempt. The driver takes each number once."""
     hold: float = 0.0
     """Seconds for which the driver may hold the answer until it has something new to say."""
 

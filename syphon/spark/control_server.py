@@ -2,13 +2,12 @@
 
 Spark returns the rows of a task only when the task ends, and gives a task no notice that it should stop. So each slot
 posts a report over HTTP about once a second. The server holds its answer until it has something new to say, for as long
-as the slot allows. It refuses requests that do not carry the secret of this run.
+as the slot allows. It refuses reports that are not signed with the secret of this run, and those it has had already.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
 import threading
 import time
@@ -21,7 +20,8 @@ from pydantic import ValidationError
 
 from syphon.model import Counters
 
-from .control_protocol import REPORT_PATH, ControlAddress, SlotOrder, SlotReport
+from .control_protocol import REPORT_PATH, SIGNATURE, ControlAddress, SlotOrder, SlotReport
+from .control_signature import Purpose, fits, is_made_with, signature
 from .slot_control import PauseState, SlotControl, no_progress
 
 LARGEST_REPORT = 16 * 1024 * 1024
@@ -98,15 +98,21 @@ class ControlServer(SlotControl):
         await asyncio.gather(*others, return_exceptions=True)
 
     async def _on_report(self, request: web.Request) -> web.Response:
-        said = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(said.encode(), f"Bearer {self._secret}".encode()):
+        signed = request.headers.get(SIGNATURE, "")
+        if not is_made_with(self._secret, Purpose.REPORT, signed):
+            return web.Response(status=401)
+        content = await request.read()
+        if not fits(signed, content):
             return web.Response(status=401)
         try:
-            report = SlotReport.model_validate_json(await request.read())
+            report = SlotReport.model_validate_json(content)
         except ValidationError:
             return web.Response(status=400)
-        order = await self._held(self.receive(report), report)
-        return web.Response(body=order.model_dump_json(), content_type="application/json")
+        if self.is_repeated(report):
+            return web.Response(status=409)
+        order = (await self._held(self.receive(report), report)).model_dump_json().encode()
+        headers = {SIGNATURE: signature(self._secret, Purpose.ORDER, order, answers=signed)}
+        return web.Response(body=order, content_type="application/json", headers=headers)
 
     async def _held(self, order: SlotOrder, report: SlotReport) -> SlotOrder:
         """Holds an order that says nothing new, until there is news or the time is over."""

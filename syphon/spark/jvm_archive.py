@@ -57,7 +57,7 @@ def make_in_background(environ: Mapping[str, str] = os.environ) -> None:
         return
     try:
         maker = subprocess.Popen(
-            [sys.executable, "-m", "syphon.spark.jvm_archive_maker", "--in-background"],
+            [sys.executable, "-P", "-m", "syphon.spark.jvm_archive_maker", "--in-background"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

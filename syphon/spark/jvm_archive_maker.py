@@ -60,12 +60,12 @@ def _make(archive: Path) -> str:
     options = {"spark.driver.extraJavaOptions": f"{SMALL_JVM} {write}={unfinished}"}
     settings = spark_settings(PipelineSettings(master="local[2]"), "syphon") | options
     try:
-        session = start_session(settings)
-        try:
-            with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
+        with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
+            session = start_session(settings, Path(folder))
+            try:
                 rehearse(session, Path(folder))
-        finally:
-            stop_session(session, WRITTEN_WITHIN)
+            finally:
+                stop_session(session, WRITTEN_WITHIN)
         if not unfinished.exists():
             why = "Java wrote none"
             archive.with_suffix(".failed").write_text(why)

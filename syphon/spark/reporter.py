@@ -12,7 +12,8 @@ from typing import Protocol
 from syphon.bus import RUNTIME, Runtime
 from syphon.model import SyphonError
 
-from .control_protocol import REPORT_PATH, ControlAddress, SlotOrder, SlotReport
+from .control_protocol import REPORT_PATH, SIGNATURE, ControlAddress, SlotOrder, SlotReport
+from .control_signature import Purpose, fits, is_made_with, signature
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """Raised when a report does not arrive, or its answer is not valid."""
@@ -39,7 +40,7 @@ class ControlClient(Protocol):
 
 
 class HttpControlClient:
-    """Posts reports over one HTTP connection, which is opened when it is first needed."""
+    """Posts signed reports over one HTTP connection, which is opened when it is first needed."""
 
     def __init__(self, address: ControlAddress) -> None:
         self._address = address
@@ -51,12 +52,17 @@ class HttpControlClient:
     def post(self, report: SlotReport) -> SlotOrder:
         if self._connection is None:
             self._connection = http.client.HTTPConnection(self._address.host, self._address.port, timeout=ANSWER_WITHIN)
-        headers = {"Authorization": f"Bearer {self._address.secret}", "Content-Type": "application/json"}
-        self._connection.request("POST", REPORT_PATH, report.model_dump_json().encode(), headers)
+        secret, content = self._address.secret, report.model_dump_json().encode()
+        signed = signature(secret, Purpose.REPORT, content)
+        headers = {SIGNATURE: signed, "Content-Type": "application/json"}
+        self._connection.request("POST", REPORT_PATH, content, headers)
         response = self._connection.getresponse()
         body = response.read()
         if response.status != 200:
             raise http.client.HTTPException(f"the driver answered {response.status}")
+        answered = response.headers.get(SIGNATURE, "")
+        if not (is_made_with(secret, Purpose.ORDER, answered, answers=signed) and fits(answered, body)):
+            raise http.client.HTTPException("the answer is not signed by the driver")
         return SlotOrder.model_validate_json(body)
 
     def close(self) -> None:
@@ -86,6 +92,8 @@ class Reporter:
         self._hold = REPORT_EVERY if awaits_queues else 0.0
         self.order = SlotOrder()
         """The last order. Another thread reads it."""
+        self._sent = 0
+        """The number of the last report."""
         self._now = runtime.now
         self._over = runtime.event()
         self._heard_at = runtime.now()
@@ -130,5 +138,6 @@ class Reporter:
 
     def _post(self, hold: float) -> SlotOrder:
         report = self._report()
-        report.hold = hold
+        self._sent += 1
+        report.hold, report.number = hold, self._sent
         return self._control.post(report)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from syphon.config import PipelineSettings
 from syphon.model import SyphonError
@@ -28,6 +29,7 @@ from . import jvm_archive
 from .container import this_container
 from .ending import Ending, Step
 from .java import java_environment
+from .security import PRIVATE, SAFE_PATH, private_sockets, security_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -96,6 +98,8 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
+        # For a ledger on a file system of Hadoop: otherwise all may read it, whatever the umask says.
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
         "spark.pyspark.python": sys.executable,
     }
     if cores_of(pipeline.master) is not None:
@@ -104,7 +108,16 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.python.daemon.module": "syphon.spark.daemon",
         }
-    return settings | {key: value.get_secret_value() for key, value in pipeline.spark.items()}
+    chosen = {key: value.get_secret_value() for key, value in pipeline.spark.items()}
+    security = security_settings(pipeline.master, cores_of(pipeline.master) is not None, chosen)
+    return settings | security | chosen
+
+
+def _umask() -> int:
+    """The umask of this process. It can be read only by setting it: for that moment it is the strictest one."""
+    before = os.umask(PRIVATE)
+    os.umask(before)
+    return before
 
 
 @contextmanager
@@ -115,10 +128,10 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
-    session = active or start_session(spark_settings(pipeline, name))
-    if active is None:
-        jvm_archive.make_in_background()
     with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
+        session = active or start_session(spark_settings(pipeline, name), Path(folder))
+        if active is None:
+            jvm_archive.make_in_background()
         try:
             _ship(session, Path(folder))
             yield session
@@ -134,24 +147,32 @@ def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
     return process
 
 
-def start_session(settings: dict[str, str]) -> SparkSession:
+def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
+    """Starts Spark. Only this user may enter the folder, which must stay until Spark has stopped."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
         settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
+    if cores_of(settings["spark.master"]) is not None:
+        settings = private_sockets(folder) | settings
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark would look up the name of the host, also if unused
+    settings = {"spark.jars.ivy": f"{folder}/ivy"} | settings  # Spark wants a place for jars, also if it fetches none
     # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
-    os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ)}
+    os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ), **SAFE_PATH}
     os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
+    for name in ("py4j.clientserver", "py4j.java_gateway"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # at DEBUG, these log the token of the gateway
     output = _Stderr()
     output.start()
     with _properties_file(settings) as file:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} pyspark-shell"
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                popen_kwargs={"stderr": output.writer, "stdout": output.writer}
+                popen_kwargs={"stderr": output.writer, "stdout": output.writer, "umask": PRIVATE}
             )
+            _log_in(gateway)
             context = SparkContext(gateway=gateway)
         except Exception as error:
             raise SparkNotStarted(output.why(error, settings["spark.master"])) from error
@@ -162,10 +183,20 @@ def start_session(settings: dict[str, str]) -> SparkSession:
     return SparkSession(context)
 
 
+def _log_in(gateway: Any) -> None:
+    """Gives Hadoop a user if the list of users does not have ours: its own log-in would fail for want of a name.
+
+    OpenShift, for one, gives each namespace user ids of its own.
+    """
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(os.environ.get("HADOOP_USER_NAME") or f"uid-{os.geteuid()}"))
+
+
 def _quieten(context: SparkContext) -> None:
     """Keeps tracebacks off stderr when the JVM ends. The caller of Spark gets the error and prints one line."""
-    for name in ("py4j.clientserver", "py4j.java_gateway"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)  # it writes to the root logger, too
     warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
     server = getattr(context, "_accumulatorServer", None)
@@ -283,7 +314,9 @@ class _Stderr:
 
 
 def check_session(session: SparkSession) -> None:
-    """Refuses a session that would run a slot twice at once, and warns of one that ends executors while slots work."""
+    """Refuses a session that would run a slot twice at once. Warns of one that ends executors while slots work, and of
+    a cluster that hands out keys.
+    """
     settings = session.sparkContext.getConf()
     if settings.get("spark.speculation", "false") == "true":
         raise SparkUnusable(
@@ -295,6 +328,12 @@ def check_session(session: SparkSession) -> None:
             "Spark's session has dynamic allocation on: an executor that is taken away takes its rows with it before "
             "they are in the ledger. Set spark.dynamicAllocation.enabled to false, or keep executors with "
             "spark.dynamicAllocation.minExecutors"
+        )
+    is_open = settings.get("spark.authenticate", "false") != "true"
+    if is_open and cores_of(str(settings.get("spark.master", "local"))) is None:
+        log.warning(
+            "Spark's session has no authentication: everyone on the network between driver and executors can read "
+            "connection strings there. Set spark.authenticate, and the other settings that docs/clusters.md names"
         )
 
 

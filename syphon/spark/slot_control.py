@@ -171,6 +171,15 @@ class SlotControl:
             for key, report in self._reports.items()
         )
 
+    def is_repeated(self, report: SlotReport) -> bool:
+        """Whether this report, or a later one of its attempt, has been received already: somebody sends it again.
+
+        A report of a job that is over is not kept, and its repetition changes nothing.
+        """
+        with self._lock:
+            known = self._reports.get(report.key)
+            return known is not None and report.number <= known.number
+
     def receive(self, report: SlotReport) -> SlotOrder:
         """Keeps a report, and answers it with an order."""
         if self._traces is not None:

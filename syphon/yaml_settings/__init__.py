@@ -8,6 +8,7 @@ error becomes a `Problem`: file, line, path, value, what is wrong and what to do
 from .durations import LONGEST, Between, Duration, parse_duration, write_duration
 from .problems import InvalidSetting, Loc, Mistake, Problem, SettingsError
 from .reading import Document, parse, read, resolve
+from .renewable import RenewableSecret, make_renewable
 from .validation import Settings, given, looks_secret, together, unique, validate
 
 __all__ = [
@@ -18,11 +19,13 @@ __all__ = [
     "LONGEST",
     "Loc",
     "Problem",
+    "RenewableSecret",
     "Settings",
     "SettingsError",
     "InvalidSetting",
     "given",
     "looks_secret",
+    "make_renewable",
     "parse",
     "parse_duration",
     "read",

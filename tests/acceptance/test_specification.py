@@ -10,7 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SPECIFICATION = ROOT / "docs/specification.md"
 DESIGN = ROOT / "docs/design.md"
-LETTERS = "PMSCFXD"
+SECURITY = ROOT / "docs/security.md"
+LETTERS = "PMSCFXDT"
 CITED = re.compile(
     rf"""(?<![\w.\-])           # no part of a word or of another number
     ([{LETTERS}]\d{{1,2}})      # linters' codes (S101, F401) have three digits
@@ -38,7 +39,7 @@ def cited(text: str) -> Iterator[str]:
 
 
 def defined() -> Counter[str]:
-    return Counter(number for path in (SPECIFICATION, DESIGN) for number in DEFINED.findall(path.read_text()))
+    return Counter(number for path in (SPECIFICATION, DESIGN, SECURITY) for number in DEFINED.findall(path.read_text()))
 
 
 def missing(texts: Iterable[tuple[str, str]], known: Iterable[str]) -> list[str]:
@@ -84,7 +85,7 @@ def _elsewhere(path: str, name: str) -> str:
 
 def test_every_number_that_is_cited_is_defined() -> None:
     problems = missing(((path.relative_to(ROOT).as_posix(), path.read_text()) for path in files()), defined())
-    assert not problems, "define these in docs/specification.md or docs/design.md:\n" + "\n".join(problems)
+    assert not problems, "define these in docs/specification.md, design.md or security.md:\n" + "\n".join(problems)
 
 
 def test_no_number_is_defined_twice() -> None:
@@ -98,13 +99,14 @@ def test_every_letter_is_numbered_without_a_gap() -> None:
 
 
 def test_every_rule_names_a_test_or_says_why_there_is_none() -> None:
-    rules = [line for line in SPECIFICATION.read_text().splitlines() if DEFINED.match(line)]
+    lines = [line for path in (SPECIFICATION, SECURITY) for line in path.read_text().splitlines()]
+    rules = [line for line in lines if DEFINED.match(line)]
     assert len(rules) > 30
     assert [line[:60] for line in rules if not NAMED.search(line) and "| no test" not in line] == []
 
 
 def test_the_tests_and_functions_that_are_named_exist() -> None:
-    problems = not_there(SPECIFICATION.read_text()) + not_there(DESIGN.read_text())
+    problems = [each for path in (SPECIFICATION, DESIGN, SECURITY) for each in not_there(path.read_text())]
     assert not problems, "\n".join(problems)
 
 

@@ -72,7 +72,7 @@ def setup() -> Iterator[TokenSetup]:
         connection = Connection(client, "orders")
         keys = Keys()
         ahead = [0.0]
-        tokens = Tokens(connection.wire, connection.host, keys, lambda: time.time() + ahead[0])
+        tokens = Tokens(connection.wire, connection.host, lambda: keys, lambda: time.time() + ahead[0])
         yield TokenSetup(connection, tokens, keys, ahead)
         connection.close()
         client.close()
@@ -104,6 +104,17 @@ def test_a_refused_key_is_reported_without_the_key_and_a_rotated_one_is_accepted
     assert "an-old-key" not in str(refused.value)
     setup.keys.key = KEY
     setup.turn(lambda: setup.tokens.allow("orders"))
+
+
+def test_a_key_that_was_rotated_before_the_answer_came_is_tried_at_once(setup: TokenSetup) -> None:  # T10
+    old, new = Keys("an-old-key"), Keys()
+    current = [old]
+    tokens = Tokens(setup.connection.wire, setup.connection.host, lambda: current[0])
+    assert not tokens.allow("orders")
+    current[0] = new
+    setup.tokens = tokens
+    setup.turn(lambda: tokens.allow("orders"))
+    assert (len(old.asked), len(new.asked)) == (1, 1)
 
 
 def test_a_credential_without_a_token_is_asked_again_later(setup: TokenSetup) -> None:
@@ -141,7 +152,7 @@ def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a
     setup: TokenSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = Identity()
-    tokens = Tokens(setup.connection.wire, setup.connection.host, identity)
+    tokens = Tokens(setup.connection.wire, setup.connection.host, lambda: identity)
     put: list[dict[str, Value]] = []
     ask = RequestLink.ask
 
@@ -180,7 +191,8 @@ def test_a_token_that_cannot_be_renewed_just_now_is_asked_for_again_before_it_ex
 
 def test_a_link_to_the_token_node_that_was_lost_is_opened_again(peer: Peer) -> None:  # WIRE: forced detaches
     seconds = [1000.0]
-    tokens = Tokens(peer.wire, "contoso", Keys(), lambda: seconds[0])
+    keys = Keys()
+    tokens = Tokens(peer.wire, "contoso", lambda: keys, lambda: seconds[0])
     assert not tokens.allow("orders")
     for _ in range(3):
         attached = attach_to_cbs(peer)

@@ -14,10 +14,9 @@ from syphon.amqp import Timestamp
 from syphon.cli import main
 from syphon.config import PipelineSettings, TimeToLive
 from syphon.emulator import Action, Fault, Kind, Operation
+from syphon.spark.backlog_query import BadQuery, answer_query, asking
 from syphon.spark.backlog_rows import (
     BacklogUnseen,
-    BadQuery,
-    asking,
     backlog_frame,
     dead_letter_previews,
     looking,
@@ -131,7 +130,7 @@ def test_a_bad_query_is_reported_in_one_line_only(
 ) -> None:
     backlog_frame(spark, bench.assignments()).createOrReplaceTempView("backlog")
     with pytest.raises(BadQuery, match=words) as caught, asking():
-        spark.sql(query).collect()
+        answer_query(spark, query).collect()
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
 
@@ -175,6 +174,18 @@ def test_a_bad_query_is_an_error_of_usage(
     code, out, err = inspect(capsys, "-c", bench.config(tmp_path), "--sql", "select colour from backlog")
     assert (code, out) == (2, "")
     assert "`colour`" in err.strip().splitlines()[-1]
+
+
+def test_a_query_that_would_change_something_changes_nothing(  # T8
+    bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "precious").touch()
+    query = f"insert overwrite directory '{tmp_path}/folder' using csv select * from backlog"
+    code, out, err = inspect(capsys, "-c", bench.config(tmp_path), "--sql", query)
+    assert (code, out) == (2, "")
+    assert err.strip().endswith("Write one query that reads the view backlog and nothing else")
+    assert (tmp_path / "folder" / "precious").exists()
 
 
 def test_the_overview_as_json_is_what_the_documents_promise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -47,6 +49,15 @@ def test_a_file_can_be_replaced(files: LedgerFiles) -> None:
     files.put("open/job", b"first")
     files.put("open/job", b"second", durable=False)
     assert (files.read("open/job"), files.names("open")) == (b"second", ["job"])
+
+
+def test_a_new_file_has_the_permissions_that_the_umask_gives_it(files: LedgerFiles, tmp_path: Path) -> None:  # T7
+    umask = os.umask(0o077)
+    os.umask(umask)
+    files.put("table/day/file", b"content")
+    (file,) = tmp_path.rglob("file")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~umask
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o777 & ~umask
 
 
 def test_what_is_not_there_has_no_names_and_can_be_deleted(files: LedgerFiles) -> None:

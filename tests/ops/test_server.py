@@ -8,13 +8,14 @@ import logging
 import re
 import select
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from syphon.ops import server as module
+from syphon.ops import connections
 from syphon.ops.observer import STARTING
 from syphon.ops.server import PortTaken
 from syphon.ops.status import WorkerStatus
@@ -293,26 +294,91 @@ def test_two_hundred_large_headers_do_no_harm(local: Served) -> None:
     ],
 )
 def test_the_server_closes_the_connection_of_a_slow_client(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LIFE", 0.3)
+    monkeypatch.setattr(connections, "LIFE", 0.3)
     with served() as running, running.connect() as connection:
         connection.sendall(text)
         heard = rest_of(connection)  # ends when the server hangs up, or fails after 30 s
         assert b"200 OK" not in heard
 
 
-def test_too_many_connections_are_closed_and_the_rest_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CONNECTIONS", 3)
-    monkeypatch.setattr(module, "LIFE", 3600.0)  # no connection is closed for another reason
+def test_a_connection_without_a_request_ends_sooner_than_one_with(monkeypatch: pytest.MonkeyPatch) -> None:  # T5
+    monkeypatch.setattr(connections, "REQUEST_WITHIN", 0.3)
+    monkeypatch.setattr(connections, "LIFE", 3600.0)
+    head = b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 2\r\n\r\n"
+    with served() as running:
+
+        def is_served() -> bool:
+            with running.connect() as slow, running.connect() as silent:
+                slow.sendall(head)
+                silent.sendall(b"GET /healthz HTT")
+                assert rest_of(silent) == b""
+                with suppress(ConnectionError):  # on a busy machine the head itself may come too late
+                    slow.sendall(b"{}")
+                return b" 200 OK" in rest_of(slow)
+
+        eventually(is_served, what="a body may come later than the head must")
+
+
+def test_the_oldest_connection_makes_room_and_a_probe_is_always_answered(  # T5
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for timer in ("LIFE", "REQUEST_WITHIN"):
+        monkeypatch.setattr(connections, timer, 3600.0)  # no connection ends for another reason
     with served() as running, ExitStack() as stack:
-        opened = [stack.enter_context(running.connect()) for _ in range(40)]
-        refused, _, _ = select.select(
-            opened, [], [], 30
-        )  # without a request, only the end of a connection makes it readable
-        assert refused
-        assert all(rest_of(connection) == b"" for connection in refused)
-        assert len(refused) < 40
-        stack.close()
-        eventually(lambda: b" 200 OK" in running.say(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        silent = []
+        for number in range(300):
+            silent.append(stack.enter_context(running.connect()))
+            if number % 12 == 0:
+                assert running.ask("/healthz").status == 200
+
+        def ended() -> list[socket.socket]:  # without a request, only its end makes a connection readable
+            return select.select(silent, [], [], 0)[0]
+
+        assert eventually(lambda: len(ended()) >= 300 - connections.MOST_OF_A_PEER)
+        assert ended() == silent[: len(ended())], "the oldest ones"
+
+
+def test_probes_are_answered_while_others_open_connections_as_fast_as_they_can() -> None:  # T5
+    over = threading.Event()
+    opened: list[socket.socket] = []
+    with served() as running, ExitStack() as stack:
+
+        def flood() -> None:
+            while not over.is_set():
+                opened.append(stack.enter_context(running.connect()))
+                if len(opened) > 300:
+                    opened[-300].close()
+
+        floods = [threading.Thread(target=flood) for _ in range(3)]
+        for thread in floods:
+            thread.start()
+        eventually(lambda: len(opened) > 200)
+        answers = [running.ask("/healthz").status for _ in range(25)]
+        over.set()
+        for thread in floods:
+            thread.join()
+    assert answers == [200] * 25
+
+
+def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:  # T5
+    monkeypatch.setattr(connections, "REQUEST_WITHIN", 3600.0)
+    with served("0.0.0.0:0", TOKEN) as running, ExitStack() as stack:
+        other = stack.enter_context(
+            socket.create_connection(("127.0.0.1", running.port), timeout=30, source_address=("127.0.0.9", 0))
+        )
+        for _ in range(200):
+            stack.enter_context(running.connect())
+        assert running.ask("/healthz").status == 200
+        other.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"ok" in rest_of(other), "the oldest of all, but the only one of its address"
+
+
+def test_no_answer_names_software_or_versions(local: Served) -> None:
+    answers = [
+        local.say(text) for text in (b"GET /healthz HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", b"GET /x HTTP/1.1\r\n\r\n")
+    ]
+    assert all(b"\r\nServer: syphon\r\n" in answer for answer in answers)
+    assert not [answer for answer in answers if re.search(rb"aiohttp|python", answer, re.IGNORECASE)]
 
 
 def test_a_port_that_is_taken_is_a_clear_error() -> None:

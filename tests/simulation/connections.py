@@ -56,7 +56,8 @@ class SimulatedConnection(Connection):
     def __init__(self, opened: OpenSocket, host: str, process: SimulatedProcess) -> None:
         self.host = host
         self.wire = Wire(opened, host, process.clock.now)
-        self.tokens = Tokens(self.wire, host, SimulatedCredential(), process.clock.seconds)
+        credential = SimulatedCredential()
+        self.tokens = Tokens(self.wire, host, lambda: credential, process.clock.seconds)
         self._process = process
 
     def wait(self, seconds: float) -> None:

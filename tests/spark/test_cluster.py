@@ -37,7 +37,13 @@ def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(pair: Emulated
     with cluster(tmp_path) as spark:
         settings = {
             "master": spark.url,
-            "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": 2},
+            "spark": {
+                "spark.driver.host": "127.0.0.1",
+                "spark.executor.memory": "512m",
+                "spark.cores.max": 2,
+                "spark.authenticate": "true",  # and with it, encryption (T9)
+                "spark.authenticate.secret": spark.secret,
+            },
         }
         drain = pair.drain("--json", "--rate", "300", config=pair.config(pipeline=settings))
         eventually(lambda: drain.progress().get("moved", 0) > 200, within=120, what=lambda: drain.said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 from collections import deque
 from collections.abc import Iterator
@@ -15,8 +16,9 @@ import pytest
 from syphon.backlog import TraceContext
 from syphon.model.outcome import Counters
 from syphon.spark import control_server
-from syphon.spark.control_protocol import REPORT_PATH, HandOver, QueueReport, SlotOrder, SlotReport
+from syphon.spark.control_protocol import REPORT_PATH, SIGNATURE, HandOver, QueueReport, SlotOrder, SlotReport
 from syphon.spark.control_server import ControlServer
+from syphon.spark.control_signature import Purpose, signature
 from syphon.spark.slot_control import Traced
 from syphon.transfer.traces import BatchTrace
 from tests.support.waiting import eventually
@@ -28,16 +30,28 @@ def server() -> Iterator[ControlServer]:
         yield server
 
 
+NUMBERS = itertools.count(1)
+
+
 def slot_report(job: str = "j", slot: int = 0, attempt: int = 0, **counts: Any) -> SlotReport:
     queue = QueueReport(queue="q", number=1, counters=Counters(received=counts.pop("received", 0)))
-    return SlotReport(pair="contoso", job=job, slot=slot, attempt=attempt, started_at=0, queues=(queue,), **counts)
+    return SlotReport(
+        pair="contoso",
+        job=job,
+        slot=slot,
+        attempt=attempt,
+        started_at=0,
+        queues=(queue,),
+        number=next(NUMBERS),
+        **counts,
+    )
 
 
 def post(server: ControlServer, body: bytes, secret: str | None = None, path: str = REPORT_PATH) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(server.address.host, server.address.port, timeout=10)
     try:
-        headers = {"Authorization": f"Bearer {server.address.secret if secret is None else secret}"}
-        connection.request("POST", path, body, headers)
+        signed = signature(server.address.secret if secret is None else secret, Purpose.REPORT, body)
+        connection.request("POST", path, body, {SIGNATURE: signed})
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:
@@ -170,7 +184,7 @@ def test_the_rate_of_a_pair_is_shared_by_the_tasks_that_work() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "guess"])
-def test_a_report_without_the_secret_is_refused(server: ControlServer, secret: str) -> None:
+def test_a_report_that_is_not_signed_with_the_secret_is_refused(server: ControlServer, secret: str) -> None:  # T4
     server.open_job("j")
     assert post(server, slot_report().model_dump_json().encode(), secret)[0] == 401
     assert server.live_reports() == []

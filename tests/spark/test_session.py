@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from syphon.config import PipelineSettings
 from syphon.spark.container import this_container
-from syphon.spark.session import SparkUnusable, check_session, cores_of
+from syphon.spark.session import SparkUnusable, check_session, cores_of, spark_settings
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[5, 1]", 5)])
@@ -26,6 +28,16 @@ def test_a_cluster_knows_by_itself(master: str) -> None:
     assert cores_of(master) is None
 
 
+def test_a_ledger_on_a_file_system_of_hadoop_respects_the_umask() -> None:  # T7
+    before = os.umask(0o027)
+    try:
+        settings = spark_settings(PipelineSettings(master="local[2]"), "test")
+        assert os.umask(0o027) == 0o027, "it is as it was"
+    finally:
+        os.umask(before)
+    assert settings["spark.hadoop.fs.permissions.umask-mode"] == "027"
+
+
 def session(**settings: str) -> Any:
     """A session, as far as its settings are looked at."""
     return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: settings))
@@ -40,6 +52,14 @@ def test_dynamic_allocation_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING):
         check_session(session(**{"spark.dynamicAllocation.enabled": "true"}))
     assert "spark.dynamicAllocation.enabled to false" in caplog.text
+
+
+def test_a_cluster_without_authentication_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:  # T9
+    with caplog.at_level(logging.WARNING):
+        check_session(session(**{"spark.master": "spark://host:7077", "spark.authenticate": "true"}))
+        assert not caplog.records
+        check_session(session(**{"spark.master": "spark://host:7077"}))
+    assert "can read connection strings there. Set spark.authenticate" in caplog.text
 
 
 def test_an_ordinary_session_is_fine(caplog: pytest.LogCaptureFixture) -> None:

@@ -94,20 +94,7 @@ class Running:
 
     def descendants(self) -> list[tuple[int, str]]:
         """Process ids and command lines of all processes that it has started."""
-        parents: dict[int, list[int]] = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    stat = (entry / "stat").read_text()
-                except OSError:
-                    continue
-                parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
-        found, frontier = [], [self.process.pid]
-        while frontier:
-            children = parents.get(frontier.pop(), [])
-            frontier += children
-            found += children
-        return [(pid, command_line(pid)) for pid in found]
+        return [(pid, command_line(pid)) for pid in descendants_of(self.process.pid)]
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -117,6 +104,20 @@ class Running:
             if pipe is not None:
                 self._reader.join(10)
                 pipe.close()
+
+
+def descendants_of(pid: int) -> list[int]:
+    """All processes that a process has started, and those that these have started."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            parents.setdefault(parent_of(int(entry.name)), []).append(int(entry.name))
+    found, frontier = [], [pid]
+    while frontier:
+        children = parents.get(frontier.pop(), [])
+        frontier += children
+        found += children
+    return found
 
 
 def own_terminal() -> None:

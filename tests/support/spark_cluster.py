@@ -1,9 +1,10 @@
-"""A standalone Spark cluster on loopback: a master and two workers, all from the Python package."""
+"""A standalone Spark cluster on loopback: a master and two workers, all from the Python package. It has a secret."""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -34,6 +35,7 @@ class Cluster:
 
     url: str
     page: str
+    secret: str
     workers: list[subprocess.Popen[bytes]]
 
     def state(self) -> dict[str, Any]:
@@ -68,6 +70,9 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         "SPARK_DAEMON_MEMORY": "256m",
     }
     port, page = free_port(), free_port()
+    settings, secret = folder / "cluster.properties", secrets.token_urlsafe(32)
+    settings.touch(0o600)
+    settings.write_text(f"spark.authenticate=true\nspark.authenticate.secret={secret}\n")
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*command: str) -> subprocess.Popen[bytes]:
@@ -88,6 +93,8 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             str(port),
             "--webui-port",
             str(page),
+            "--properties-file",
+            str(settings),
         )
         url = f"spark://127.0.0.1:{port}"
         workers = [
@@ -101,11 +108,13 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                 "1",
                 "--memory",
                 "1g",
+                "--properties-file",
+                str(settings),
                 url,
             )
             for _ in range(2)
         ]
-        running = Cluster(url, f"http://127.0.0.1:{page}", workers)
+        running = Cluster(url, f"http://127.0.0.1:{page}", secret, workers)
         eventually(lambda: _alive(running) == 2, what=lambda: (folder / "spark-0.log").read_text()[-2000:])
         yield running
     finally:
