@@ -13,7 +13,7 @@ import pytest
 from syphon.spark.control_protocol import ControlAddress, HandOver, SlotReport
 from syphon.spark.control_server import ControlServer
 from syphon.spark.control_signature import Purpose, fits, is_made_with, signature
-from syphon.spark.reporter import DriverUnreachable, Reporter
+from syphon.spark.reporter import DriverUnreachable, HttpControlClient, Reporter
 
 Change = Callable[[bytes], bytes]
 
@@ -79,7 +79,7 @@ def driver() -> Iterator[ControlServer]:
 
 def reporter(address: ControlAddress) -> Reporter:
     report = SlotReport(pair="contoso", job="j", slot=0, attempt=0, started_at=0)
-    return Reporter(address, lambda: report, lambda: None)
+    return Reporter(HttpControlClient(address), lambda: report, lambda: None)
 
 
 def test_the_secret_is_never_sent(driver: ControlServer) -> None:  # T4
@@ -135,7 +135,7 @@ def test_an_order_that_answered_another_report_is_not_obeyed(driver: ControlServ
         listener.change = lambda _: listener.orders[0]
         report = SlotReport(pair="contoso", job="j", slot=1, attempt=0, started_at=0)
         with pytest.raises(DriverUnreachable, match="not signed by the driver"):
-            Reporter(address, lambda: report, lambda: None).start()
+            Reporter(HttpControlClient(address), lambda: report, lambda: None).start()
 
 
 def test_a_stranger_is_refused_before_the_message_is_read(driver: ControlServer) -> None:  # T4
