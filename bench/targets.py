@@ -9,6 +9,8 @@ from bench.stage import Measured
 from bench.workloads import (
     FAR,
     LARGE,
+    LARGE_TLS,
+    LARGE_WEBSOCKETS_TLS,
     LONG,
     MANY,
     NEAR,
@@ -129,6 +131,12 @@ def _against_ourselves(results: Results) -> Iterator[Target]:
         (
             "speed over WebSockets with TLS, as a share of AMQP with TLS",
             lambda: speed(WEBSOCKETS_TLS) / speed(TLS),
+            0.8,
+            False,
+        ),
+        (
+            "speed of 64 KB over WebSockets with TLS, as a share of AMQP with TLS",
+            lambda: speed(LARGE_WEBSOCKETS_TLS) / speed(LARGE_TLS),
             0.8,
             False,
         ),
