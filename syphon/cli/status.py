@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import plural, printable
+from syphon.model import duration, plural, printable
 
-from .output import finding_lines, say, show_table, shown_queues
+from .output import say, show_table, shown_queues
 from .worker_client import WorkerClient, find_worker, worker_options
 
 if TYPE_CHECKING:
     from syphon.ops import PairStatus, SideStatus, WorkerStatus
 
 EVENTS = 8
+COLOURS = {"critical": "red", "warning": "yellow", "notice": "magenta"}
+"""By the severity of a problem."""
 
 
 @click.command(short_help="Show what a running worker does.")
@@ -98,15 +100,16 @@ def _show_page(show: Callable[[], None]) -> None:
 
 def _show_whole(found: WorkerStatus, folded: bool = False) -> None:
     """Prints the status, the most important parts first. If `folded`, quiet queues are one line."""
-    totals = found.totals
-    click.secho(f"syphon {found.version}, {found.state}, up {span(found.started, found.at)}", bold=True)
+    totals, flow = found.totals, found.outlook.flow
+    click.secho(f"syphon {found.version}, {flow.words}, up {span(found.started, found.at)}", bold=True)
+    say(_how_it_goes(found))
     say(
-        f"{totals.forwarded:,} forwarded, {totals.dead_lettered:,} dead-lettered, "
-        f"{totals.possible_duplicates:,} possible duplicates; "
-        f"{sum(pair.per_second for pair in found.pairs):,.0f} a second"
+        f"Since the start: {totals.forwarded:,} forwarded, {totals.dead_lettered:,} dead-lettered, "
+        f"{totals.possible_duplicates:,} possible duplicates"
     )
-    if found.ledger_error:
-        say(f"The ledger is not complete: {printable(found.ledger_error)}", fg="red")
+    for problem in found.problems:
+        say(f"{problem.severity}: {printable(problem.text)}", "  ", fg=COLOURS[problem.severity])
+        say(f"  {printable(problem.remedy)}", "  ")
     for pair in found.pairs:
         _show_pair(pair, found.at, folded)
     click.echo()
@@ -116,16 +119,28 @@ def _show_whole(found: WorkerStatus, folded: bool = False) -> None:
         say(f"{event.at.astimezone():%H:%M:%S}  {printable(event.text)}{times}", " " * 10, fg=colour)
 
 
+def _how_it_goes(found: WorkerStatus) -> str:
+    """The numbers that an operator asks for first. What is not known is not shown as zero."""
+    outlook = found.outlook
+    parts = [f"{sum(pair.per_second for pair in found.pairs):,.0f} a second"]
+    if outlook.left is not None:
+        parts.append(f"{outlook.left:,} left")
+    if outlook.stuck:
+        parts.append(f"at least {outlook.stuck:,} of them stuck")
+    if outlook.seconds is not None:
+        rest = " for the others" if outlook.stuck else ""
+        parts.append(f"about {duration(round(outlook.seconds))} to go{rest}")
+    if outlook.dead_letters is not None:
+        parts.append(f"{outlook.dead_letters:,} in the dead letters now")
+    return "; ".join(parts)
+
+
 def _show_pair(pair: PairStatus, now: datetime, folded: bool) -> None:
     click.echo()
     click.secho(f"{pair.name}{', paused' if pair.paused else ''}", bold=True)
     for role, side in (("secondary", pair.secondary), ("primary", pair.primary)):
         colour = "green" if side.connected else "yellow" if side.state == "starting" else "red"
         say(f"  {role:<9} {side.host}  {_side(side, now)}", " " * 12, fg=colour)
-    reasons = [(found.path, found.reason) for found in pair.destinations]
-    reasons += [(queue.name, queue.reason) for queue in pair.queues]
-    for line in finding_lines(("", name, reason) for name, reason in reasons if reason):
-        say(f"  {printable(str(line))}", " " * 4, fg="yellow")
     names = shown_queues([queue.name for queue in pair.queues])
     busy = [queue.in_flight or queue.left != 0 or queue.reason or round(queue.per_second) for queue in pair.queues]
     rows = [
