@@ -168,7 +168,7 @@ LAST_SUCCESS = Metric(
     "syphon.last_success.timestamp",
     MetricKind.GAUGE,
     "s",
-    "When a message was last forwarded, in Unix time; until then, when the worker started.",
+    "When a message was last forwarded, in Unix time, also before a restart; if never, when the worker started.",
     ("pair",),
 )
 SIDE_CONNECTED = Metric(

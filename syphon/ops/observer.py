@@ -22,6 +22,7 @@ from syphon.worker import PairWorker, Pauses, TurnedAway, Worker
 
 from .backlog_counts import BacklogCounts, QueueActivity
 from .destination_history import DestinationHistory, moment
+from .last_success import LastSuccess
 from .logs import RecentEvents
 from .outlook import outlook, problems
 from .status import (
@@ -66,6 +67,7 @@ class Observer:
         config: Config,
         pauses: Pauses,
         events: RecentEvents,
+        last_success: LastSuccess | None = None,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -76,7 +78,8 @@ class Observer:
         self._wall = wall
         self._started = wall()
         self._history = ThroughputHistory(self._started)
-        self._pairs = [PairView(pair, wall) for pair in config.pairs]
+        self.last_success = last_success or LastSuccess()
+        self._pairs = [PairView(pair, self.last_success, wall) for pair in config.pairs]
         self._observed: ObservedWorker | None = None
         self._began = self._turned_at = self._looked_at = now()
         self.queue_totals: Mapping[QueueKey, QueueTotals] = {}
@@ -188,16 +191,16 @@ class SideView:
 class PairView:
     """Looks at one pair again and again, and remembers what a single look cannot show."""
 
-    def __init__(self, settings: PairSettings, wall: Callable[[], float]) -> None:
+    def __init__(self, settings: PairSettings, last_success: LastSuccess, wall: Callable[[], float]) -> None:
         self.name = settings.name
         self._settings = settings
+        self._last_success = last_success
         self._wall = wall
         self._queues = queue_names(settings)
         self._sides = {"primary": SideView(since=wall()), "secondary": SideView(since=wall())}
         self._history = DestinationHistory()
         self._rates: dict[str, RateMeter] = {}
         self._forwarded = 0
-        self._last_success: float | None = None
         self._turned_away_read = 0
 
     def look(
@@ -209,7 +212,8 @@ class PairView:
     ) -> PairStatus:
         wall, totals = self._wall(), _totals(queue_totals)
         if totals.forwarded > self._forwarded:
-            self._forwarded, self._last_success = totals.forwarded, wall
+            self._forwarded = totals.forwarded
+            self._last_success.note(self.name, wall)
         destinations = self._history.look(
             wall,
             queue_totals,
@@ -217,6 +221,7 @@ class PairView:
             self._turned_away(worker) if worker else {},
             pauses.destinations(self.name),
         )
+        last_success = self._last_success.of(self.name)
         primary = self._side("primary", worker)
         if not primary.connected and primary.state is not SideState.STARTING:
             destinations = [_as_unknown(found) for found in destinations]
@@ -231,7 +236,7 @@ class PairView:
             paused=pauses.holds_pair(self.name),
             rate_limit=(worker.settings if worker else self._settings).rate,
             per_second=round(sum(queue.per_second for queue in queues), 1),
-            last_success=None if self._last_success is None else moment(self._last_success),
+            last_success=None if last_success is None else moment(last_success),
             totals=totals,
             queues=queues,
             destinations=destinations,

@@ -12,6 +12,7 @@ from syphon.spark import ControlServer
 from syphon.worker import Pauses, Worker
 
 from .dead_letter_api import DeadLetterApi
+from .last_success import LastSuccess
 from .logs import RecentEvents
 from .observer import Observer
 from .pause_api import PauseApi
@@ -29,7 +30,7 @@ class OpsRuntime:
     def __init__(self, config: Config, pauses: Pauses, events: RecentEvents) -> None:
         self.pauses = pauses
         self.address = config.status.listen
-        self.observer = Observer(config, pauses, events)
+        self.observer = Observer(config, pauses, events, LastSuccess(config.state_file))
         self.telemetry = Telemetry(config, self.observer)
         self._notifier = Notifier()
         self._worker: Worker | None = None
@@ -92,6 +93,7 @@ def running_ops(config: Config) -> Iterator[OpsRuntime]:
                 ops.listens_on(server.port)
                 yield ops
         finally:
+            observer.last_success.write()
             telemetry.close()
     finally:
         logging.getLogger("syphon").removeHandler(events)

@@ -145,7 +145,7 @@ class PairStatus(StatusModel):
     rate_limit: float | None
     per_second: float
     last_success: datetime | None
-    """When a message was last forwarded, since the worker started."""
+    """When a message was last forwarded, by this worker or one before it that had the same state file."""
     totals: StatusTotals
     queues: list[QueueStatus]
     destinations: list[DestinationStatus]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .pauses import BY_THE_OPERATOR, Pause, Pauses, StateUnreadable
     from .queue_drain import DrainOptions, QueueDrain
     from .run import Worker
+    from .state_file import write_state
     from .waiting import WaitingDestination, waiting_destinations
 
 _MODULES = {
@@ -40,6 +41,7 @@ _MODULES = {
         "QueueDrain",
     ),
     "run": ("Worker",),
+    "state_file": ("write_state",),
     "waiting": ("WaitingDestination", "waiting_destinations"),
 }
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "counts_of",
     "running_engine",
     "waiting_destinations",
+    "write_state",
 ]
 
 if not TYPE_CHECKING:

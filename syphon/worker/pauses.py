@@ -6,10 +6,7 @@ backlog, and messages for other destinations pass them.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +14,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from syphon.model import EntityPath, SyphonError
+
+from .state_file import write_state
 
 log = logging.getLogger(__name__)
 
@@ -90,23 +89,10 @@ class Pauses:
             self._save()
 
     def _save(self) -> None:
-        """Writes the file whole or not at all: a half-written file would stop the next start."""
         if self._file is None:
             return
-        text = _State(paused=self.all()).model_dump_json(indent=2, exclude_none=True)
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            handle, fresh = tempfile.mkstemp(prefix=f".{self._file.name}.", dir=self._file.parent)
-            try:
-                with os.fdopen(handle, "w") as stream:
-                    stream.write(text + "\n")
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                os.replace(fresh, self._file)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(fresh)
-                raise
+            write_state(self._file, _State(paused=self.all()).model_dump_json(indent=2, exclude_none=True))
         except OSError as error:
             log.error("pauses will not outlast a restart: %s cannot be written: %s", self._file, error)
 

@@ -1,0 +1,59 @@
+"""When a message was last forwarded, over a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syphon.ops.last_success import WRITE_EVERY, LastSuccess
+
+
+def test_a_restart_does_not_forget_the_last_success(tmp_path: Path) -> None:
+    state = tmp_path / "syphon-state.json"
+    before = LastSuccess(state)
+    assert before.of("contoso") is None
+    before.note("contoso", 1_700_000_000.5)
+    before.write()
+    after = LastSuccess(state)
+    assert (after.of("contoso"), after.of("fabrikam")) == (1_700_000_000.5, None)
+
+
+def test_it_is_written_now_and_then_so_that_a_kill_forgets_little(tmp_path: Path) -> None:
+    clock, state = [0.0], tmp_path / "syphon-state.json"
+    kept = LastSuccess(state, now=lambda: clock[0])
+    kept.note("contoso", 1.0)
+    assert LastSuccess(state).of("contoso") is None
+    clock[0] = WRITE_EVERY
+    kept.note("contoso", 2.0)
+    assert LastSuccess(state).of("contoso") == 2.0
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"contoso": "soon"}'])
+def test_a_file_that_is_not_valid_is_reported_and_does_not_stop_the_worker(
+    tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state-last-success.json").write_text(content)
+    kept = LastSuccess(tmp_path / "state.json")
+    assert kept.of("contoso") is None
+    assert "the last success is not known" in caplog.text
+    kept.note("contoso", 3.0)
+    kept.write()
+    assert LastSuccess(tmp_path / "state.json").of("contoso") == 3.0
+
+
+def test_a_place_that_cannot_be_written_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    kept = LastSuccess(tmp_path / "file" / "state.json")
+    for wall in (1.0, 2.0):
+        kept.note("contoso", wall)
+        kept.write()
+    assert caplog.text.count("a restart will forget the last success") == 1
+    assert kept.of("contoso") == 2.0
+
+
+def test_without_a_state_file_nothing_is_written() -> None:
+    kept = LastSuccess()
+    kept.note("contoso", 1.0)
+    kept.write()
+    assert kept.of("contoso") == 1.0
