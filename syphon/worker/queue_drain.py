@@ -105,7 +105,7 @@ class QueueDrain:
         self.error = ""
         self.fault: SideFault | None = None
         self.moved_at = now()
-        """When a message of it last moved. The time in which no job served it does not count."""
+        """When a message of it last moved, or a peek found it empty. Time in which no job served it does not count."""
         self.empty_since: float | None = None
         """Since when peeks have found nothing; None if the last one found a message."""
         self.tries = 0
@@ -160,6 +160,7 @@ class QueueDrain:
                 self.moved_at = self._now()  # the patience begins again
             return
         self.others = found.others
+        self.moved_at = self._now()  # nothing is there to move: a queue that settles is not stuck
         self.empty_since = self.empty_since or self._now()
         has_settled = self._now() - self.empty_since >= self._options.settle
         self.end(DrainState.EMPTY if has_settled else DrainState.SETTLING)

@@ -10,6 +10,7 @@ import pytest
 
 from syphon.bus import Peeked
 from syphon.config import PairSettings
+from syphon.model import Interrupted
 from syphon.spark import HandOver, JobResult, Jobs
 from syphon.worker import pair_drain
 from syphon.worker.backoffs import Backoffs
@@ -27,10 +28,10 @@ PAIR = PairSettings.model_validate(
 class Scene:
     """A clock, two queues with messages that never move, and jobs that take a time of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, settle: float = 0.0) -> None:
         self.now = 1000.0
         self.served: list[str] = []
-        options = DrainOptions(patience=PATIENCE)
+        options = DrainOptions(patience=PATIENCE, settle=settle)
         backoffs = Backoffs("contoso")
         self.queues = [QueueDrain(PAIR, name, options, backoffs, None, lambda: self.now) for name in "ab"]
         self.drain = PairDrain(PAIR, self.queues, options, backoffs, SharedLimit(None, 1), NoRest(), lambda: self.now)
@@ -67,3 +68,26 @@ def test_patience_begins_with_the_first_job_however_long_spark_took_to_start() -
     scene.job_takes = PATIENCE - 20
     scene.drain._drain(cast(Jobs, scene))
     assert scene.served == ["a", "b"] * 2
+
+
+class Settling(Scene):
+    """Two queues that are empty. Each peek takes some seconds, and one of them loses its connection."""
+
+    def __init__(self, lost_after: float) -> None:
+        super().__init__(settle=900)
+        self.lost_at: float | None = self.now + lost_after
+
+    def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
+        self.now += 5
+        if self.lost_at is not None and self.now > self.lost_at:
+            self.lost_at = None
+            raise Interrupted("The connection was lost.")
+        return PeekCount(0, 0)
+
+
+def test_a_lost_connection_does_not_end_a_drain_that_has_settled_for_longer_than_its_patience() -> None:  # X2, S11
+    scene = Settling(lost_after=PATIENCE + 25)
+    scene.drain._drain(cast(Jobs, scene))
+    assert scene.lost_at is None
+    assert [queue.state for queue in scene.queues] == [DrainState.EMPTY] * 2
+    assert scene.served == []
