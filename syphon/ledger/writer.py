@@ -207,10 +207,11 @@ class LedgerWriter:
             self._try(partial(self._merge, everything=True))
 
     def _next_job(self) -> ClosingJob | None:
+        """The oldest job that can be closed. A job whose record hangs is the last: it must not block the others."""
         with self._changed:
             if not self._waiting and not self._ending:
                 self._changed.wait(TICK)
-            return self._waiting[0] if self._waiting else None
+            return min(self._waiting, key=lambda closing: closing.is_being_opened, default=None)
 
     def _all_waiting(self) -> list[ClosingJob]:
         with self._changed:

@@ -251,6 +251,21 @@ def test_a_job_that_has_ended_does_not_open_when_a_ledger_that_hung_answers(
     assert ledger.open_jobs() == ([], [])
 
 
+def test_a_record_that_hangs_does_not_block_the_rows_of_other_jobs(
+    writer: LedgerWriter, ledger: Ledger, hanging: Hanging, tmp_path: Path
+) -> None:  # D9
+    for number in range(1, 4):
+        job = f"job-{number}"
+        writer.open_job(JOB._replace(job=job))
+        origin = Origin("contoso", job, 0, 0)
+        writer.close_job(job, [packed_file([outcome(number)], origin)], [attempt(1, origin=origin)])
+    eventually(lambda: numbers(tmp_path) == [1, 2, 3], what="the rows of all jobs are written")
+    hanging.answers.set()
+    eventually(lambda: hanging.changes.count("delete open") == 3, what="all jobs are closed")
+    assert writer.finish()
+    assert ledger.open_jobs() == ([], [])
+
+
 def test_a_ledger_that_hangs_for_long_makes_room_for_new_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # D9
