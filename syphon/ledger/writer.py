@@ -6,6 +6,9 @@ before the transfers of any: whatever cuts the writer off, the report then knows
 
 Rows that cannot be written are tried again. Rows that are given up, or that a killed driver takes with it, are missing
 in the report, and the report says so: the job's attempts have counted them, or the job is still open.
+
+There is one exception, because no transfer waits for a ledger that hangs: a job then begins without its record. The
+record is written before further rows when the ledger answers. If the driver is killed before, no report knows the job.
 """
 
 from __future__ import annotations
@@ -54,6 +57,8 @@ class LedgerWriter:
         self._running: dict[str, RunningJob] = {}
         self._late: set[str] = set()
         """Jobs whose record is being written and that did not wait for it any longer."""
+        self._records_from: float | None = None
+        """When records that are missing are tried again after an error; None after a success."""
         self._waiting: deque[ClosingJob] = deque()
         self._unwritable: list[ClosingJob] = []
         """Jobs that could not be written when the writer ended."""
@@ -78,8 +83,8 @@ class LedgerWriter:
     def open_job(self, job: OpenJob) -> None:
         """Puts a job on record. When it returns, the record is on disk, or `error` says why not.
 
-        The record is written in a thread that may hang. While one hangs no other is started: records of further jobs
-        are written with their progress.
+        The record is written in a thread that may hang. While one hangs no other is started: the ledger writer's own
+        thread writes the records of further jobs when the ledger answers, or with their progress.
         """
         running = RunningJob(job, self._now())
         with self._changed:
@@ -142,7 +147,7 @@ class LedgerWriter:
         """Writes what waits, ends the thread, and returns whether everything is on record.
 
         With `within`, it ends after so many seconds. Without, it waits as long as files are being written. `say` is
-        called with a line for a progress display while it waits. Jobs that it gives up stay open in the ledger.
+        called with a line for a progress display while it waits. Jobs that it gives up stay open if they have a record.
         """
         started = moved_at = self._now()
         steps, said = self._steps, ""
@@ -172,7 +177,8 @@ class LedgerWriter:
             if unwritten and not self._error:
                 self._set_error(
                     f"The ledger at {self._ledger.path} was not written in time: it is not complete. "
-                    f"{plural(unwritten, 'job')} not on record; the report shows what is open."
+                    f"{plural(unwritten, 'job')} not completely written. The report shows those of which a record or "
+                    f"attempts were written; it does not know the others."
                 )
             return not unwritten and not self.error
 
@@ -231,10 +237,7 @@ class LedgerWriter:
 
     def _write(self, closing: ClosingJob) -> None:
         """Writes what is not written of a job. It may be called again after an error."""
-        while uncounted := [each for each in self._all_waiting() if each.attempts]:
-            for each in uncounted:
-                self._written(self._ledger.put_attempts(each.job, each.attempts))
-                each.attempts = ()
+        self._make_jobs_known()
         if closing.by_day is None:
             self._arrange(closing)
         while closing.by_day:
@@ -244,10 +247,42 @@ class LedgerWriter:
                 if closing.by_day:  # the rows may have been given up meanwhile
                     closing.by_day.popleft()
             self._keep_alive()
+            self._make_jobs_known()
         if closing.is_being_opened:
             raise LedgerUnwritable(self._no_answer(OPEN_WITHIN))
         if not closing.given_up:
             self._ledger.close_job(closing.job)
+
+    def _make_jobs_known(self) -> None:
+        """Writes what a report needs to know of every job, before more rows: attempts of ended jobs, and records."""
+        while uncounted := [each for each in self._all_waiting() if each.attempts]:
+            for each in uncounted:
+                self._written(self._ledger.put_attempts(each.job, each.attempts))
+                each.attempts = ()
+        self._write_missing_records()
+
+    def _write_missing_records(self, everything: bool = False) -> None:
+        """Writes the records of jobs that began while the ledger hung or could not be written.
+
+        It waits while a record hangs, because this thread might hang as well, and write no rows. The progress of a job
+        does not wait for that, because a record may hang for ever.
+        """
+        with self._changed:
+            is_early = self._records_from is not None and self._now() < self._records_from
+            if (self._late or is_early) and not everything:
+                return
+            missing = [each for each in self._running.values() if each.opened.is_set() and not each.on_record]
+        for running in missing:
+            if not self._try(partial(self._put_record, running)):
+                self._records_from = self._now() + RETRY_AFTER
+                return
+            self._records_from = None
+            self._recover()
+
+    def _put_record(self, running: RunningJob) -> None:
+        if not running.on_record:
+            self._ledger.open_job(running.job)
+            running.on_record = True
 
     def _arrange(self, closing: ClosingJob) -> None:
         try:
@@ -262,13 +297,17 @@ class LedgerWriter:
             closing.files = []
 
     def _give_up(self, closing: ClosingJob, why: str) -> None:
-        """Drops the rows of a job. The job stays open in the ledger, so that the report says what is missing."""
+        """Drops the rows of a job. Its attempts are still written, and its record, if there is one, is not deleted.
+
+        By either of them the report says what is missing.
+        """
         if closing.size:
             closing.files, closing.by_day, closing.given_up = [], deque(), True
             self._lost = f"The rows of job {closing.job} were given up, and are missing in the ledger. {why}"
             log.error("%s", self._lost)
 
     def _write_progress(self, everything: bool = False) -> None:
+        self._write_missing_records(everything)
         now = self._now()
         with self._changed:
             changed = [running for running in self._running.values() if running.changed]
@@ -289,9 +328,7 @@ class LedgerWriter:
             running.changed, running.written_at = False, self._now()
         if not running.opened.is_set():
             return
-        if not running.on_record:
-            self._ledger.open_job(running.job)
-            running.on_record = True
+        self._put_record(running)
         self._ledger.put_progress(running.job.job, heard_at, queues)
         self._recover()
 

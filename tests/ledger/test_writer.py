@@ -229,13 +229,41 @@ def test_a_job_begins_although_the_ledger_hangs_and_is_on_record_when_it_answers
         writer.open_job(JOB._replace(job=f"job-{number}"))
     assert hanging.hanging == 1  # no thread more for each job that begins meanwhile
     hanging.answers.set()
+    jobs = [f"job-{number}" for number in range(1, 5)]
+    eventually(lambda: [job.job for job in ledger.open_jobs()[0]] == jobs, what="all jobs are on record")
     eventually(lambda: not writer.error, what="the error is over")
-    assert [job.job for job in ledger.open_jobs()[0]] == ["job-1"]
-    writer.progress("job-2", {"orders": Counters(1)})
     writer.close_job("job-1", [packed_file([outcome(1)])], [attempt(1)])
     assert writer.finish()
-    assert [job.job for job in ledger.open_jobs()[0]] == ["job-2"]
+    assert [job.job for job in ledger.open_jobs()[0]] == jobs[1:]
     assert numbers(tmp_path) == [1]
+
+
+def test_jobs_that_began_while_the_ledger_hung_are_on_record_before_more_rows_are(
+    ledger: Ledger, hanging: Hanging
+) -> None:  # D17, X7
+    writer = LedgerWriter(ledger)  # its thread does not run
+    for job in ("job-1", "job-2", "job-3"):
+        writer.open_job(JOB._replace(job=job))
+    writer.close_job("job-3", [packed_file([outcome(1)])], [attempt(1)])
+    hanging.answers.set()
+    eventually(lambda: not writer.error, what="the ledger answers")
+    writer.start()
+    assert writer.finish()
+    assert hanging.changes[:4] == ["put open", "put attempts", "put open", "put transfers"]
+    assert [job.job for job in ledger.open_jobs()[0]] == ["job-1", "job-2"]
+
+
+def test_a_record_that_could_not_be_written_is_tried_again_while_its_job_runs(
+    writer: LedgerWriter, files: Faulty, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:  # D17
+    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    files.full = True
+    writer.open_job(JOB)
+    assert "cannot be written" in writer.error
+    files.full = False
+    eventually(lambda: [job.job for job in ledger.open_jobs()[0]] == ["job-1"], what="the job is on record")
+    eventually(lambda: not writer.error, what="the error is over")
+    assert writer.finish()
 
 
 def test_a_job_that_has_ended_does_not_open_when_a_ledger_that_hung_answers(
@@ -357,6 +385,22 @@ def test_what_all_jobs_have_counted_is_on_record_before_the_rows_of_any(tmp_path
     ledger.free.release(2)
     assert writer.finish()
     assert files.changes[:3] == ["put attempts", "put attempts", "put transfers"]
+
+
+def test_what_a_job_has_counted_that_ends_meanwhile_is_on_record_before_the_next_rows(
+    writer: LedgerWriter, ledger: Ledger, files: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:  # X7
+    put_transfers = ledger.put_transfers
+
+    def job_ends_meanwhile(day: str, name: str, file: bytes) -> StoredFile:
+        if name == "job-1-0":
+            writer.close_job("job-2", (), [attempt(1)])
+        return put_transfers(day, name, file)
+
+    monkeypatch.setattr(ledger, "put_transfers", job_ends_meanwhile)
+    writer.close_job("job-1", [packed_file([outcome(1), outcome(2, at=NOON + 12 * HOUR)])], [attempt(2)])
+    assert writer.finish()
+    assert files.changes[:4] == ["put attempts", "put transfers", "put attempts", "put transfers"]
 
 
 def test_jobs_that_wait_for_a_long_time_are_heard_of(
