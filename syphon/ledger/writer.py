@@ -8,7 +8,8 @@ Rows that cannot be written are tried again. Rows that are given up, or that a k
 in the report, and the report says so: the job's attempts have counted them, or the job is still open.
 
 There is one exception, because no transfer waits for a ledger that hangs: a job then begins without its record. The
-record is written before further rows when the ledger answers. If the driver is killed before, no report knows the job.
+record is written before further rows when the ledger answers. A job whose driver is killed before its record or its
+attempts are written is in no report.
 """
 
 from __future__ import annotations
