@@ -126,6 +126,8 @@ class RawSender(RawLink, Generic[T]):
         self._under_way[delivery_id] = ticket, self.wire.now()
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
+        if delivery_id not in self._under_way:
+            return  # the link was lost before the answer came
         ticket, since = self._under_way.pop(delivery_id)
         error, took = outcome_error(state, "accepted"), self.wire.now() - since
         self.results.append(Sent(ticket, error, unknown=state is None, seconds=took))

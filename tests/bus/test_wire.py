@@ -237,6 +237,20 @@ def test_a_connection_that_is_closed_by_a_busy_service_is_left_alone_for_ten_sec
     assert isinstance(peer.wire.failure, DestinationBusy)
 
 
+def test_nothing_counts_after_a_close(peer: Peer, receiver: RawReceiver) -> None:  # S2, D10
+    """Outcomes that have not come before it are unknown."""
+    sender: RawSender[str] = RawSender(peer.wire, "orders")
+    peer.attaches(sender, 1)
+    peer.says(Flow(0, 5000, 0, 5000, 1, 0, 1))
+    sender.send(b"x", 0, "ticket")
+    late = (Close(), Disposition(True, 0, None, True, Accepted()), Transfer(0, 1, TAG, 0, False, False))
+    peer.socket.sendall(b"".join(frame(0, performative.to_bytes()) for performative in late))
+    peer.wire.read()
+    assert str(peer.wire.failure) == "contoso closed the connection."
+    assert [(sent.ticket, sent.unknown) for sent in sender.results] == [("ticket", True)]
+    assert arrived(receiver) == []
+
+
 @pytest.fixture
 def sender(peer: Peer) -> RawSender[str]:
     """A link that may send one message."""
