@@ -54,6 +54,10 @@ class FrameSocket:
     def wants_to_write(self) -> bool:
         return bool(self._out or self._unsent)
 
+    def has_heard_since(self, when: float) -> bool:
+        """Whether anything came from the peer after a time."""
+        return self._heard_at > when
+
     def has_unread(self) -> bool:
         """Whether TLS has decrypted more bytes than were read: the socket then looks idle although bytes wait."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
