@@ -24,8 +24,8 @@ HEARSAY = 5.0
 second."""
 
 GIVE_UP_AFTER = 2 * OPEN_WITHIN
-"""Seconds after which an opening is no longer waited for. It has its own limit, and may begin anew once. A peer can get
-around that limit: while a WebSocket is being opened, nothing cuts off answers that come byte by byte."""
+"""Seconds after which an opening is no longer waited for. It has its own limit, and may begin anew once. That limit
+misses a proxy that sends its answer byte by byte: nothing of ours has the socket yet."""
 
 
 class NamespaceStatus(StrEnum):
