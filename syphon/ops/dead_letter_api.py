@@ -13,16 +13,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from datetime import datetime
 from itertools import groupby
 
 from pydantic import BaseModel, ConfigDict
 
-from syphon.backlog import DeadLetter, DeadLetterFilter, DeadLetterSearch, SelectedQueue, grouped, select_queues
+from syphon.backlog import DeadLetter, DeadLetterFilter, DeadLetterSearch, Group, SelectedQueue, grouped, select_queues
 from syphon.bus import connected
 from syphon.config import PairSettings
 from syphon.model import SyphonError
-from syphon.transfer import Replay, route_to_backlog
+from syphon.transfer import Replay, ReplayResult, route_to_backlog
 
 from .destination_history import moment
 from .status import StatusModel
@@ -32,7 +33,9 @@ log = logging.getLogger(__name__)
 MOST_READ = 5_000
 """Dead letters that one list reads."""
 READS_FOR = 6.0
-"""Seconds that one list takes at the most: a connection to the status server does not live much longer."""
+"""Seconds after which a list begins no further read: a connection to the status server does not live much longer."""
+ENDS_WITHIN = 5.0
+"""Seconds that the end of the worker waits for a replay, which was told to stop when the worker was."""
 MOST_REASONS = 10
 
 
@@ -58,8 +61,12 @@ class ReplayProgress(StatusModel):
     is_running: bool
     chosen: int
     replayed: int
+    possible_duplicates: int
+    """Messages that may be in the backlog and in the dead letters now."""
     why_left: dict[str, int]
     """How many stay dead letters, by reason."""
+    errors: list[str]
+    """Why queues could not be searched, or the replay ended early."""
 
 
 class DeadLetterList(StatusModel):
@@ -92,40 +99,54 @@ class UnknownPair(Exception):
 
 
 class DeadLetterApi:
-    """Reads and replays dead letters of all pairs."""
+    """Reads and replays dead letters of all pairs. Its threads end with the process."""
 
     def __init__(self, pairs: Sequence[PairSettings], now: Callable[[], float] = time.monotonic) -> None:
         self._pairs = {pair.name: pair for pair in pairs}
         self._now = now
-        self._progress: ReplayProgress | None = None
-        self._replay: Replay | None = None
+        self._reading: Future[DeadLetterList] | None = None
+        self._replay: _Replaying | None = None
         self._is_closing = False
         self._lock = threading.Lock()
 
-    def read(self) -> DeadLetterList:
-        """Reads the dead letters by peeking. Takes a few seconds at the most."""
+    # --- the list ------------------------------------------------------------------------------------------------
+
+    def read(self) -> Future[DeadLetterList]:
+        """Reads the dead letters by peeking, in a thread. There is one at a time: later requests wait for the same."""
+        with self._lock:
+            if self._reading is None or self._reading.done():
+                self._reading = Future()
+                reading = threading.Thread(
+                    target=self._read, args=(self._reading,), name="read dead letters", daemon=True
+                )
+                reading.start()
+            return self._reading
+
+    def _read(self, result: Future[DeadLetterList]) -> None:
+        try:
+            result.set_result(self._list())
+        except Exception as error:  # the request gets it
+            result.set_exception(error)
+
+    def _list(self) -> DeadLetterList:
         groups: list[DeadLetterGroup] = []
         unseen: dict[str, str] = {}
-        is_complete = True
+        is_complete, until = True, self._now() + READS_FOR
         for pair in self._pairs.values():
             search = DeadLetterSearch(select_queues([pair], (), ()), DeadLetterFilter())
-            reading = _Bounded(search, self._now)
-            groups += [
-                DeadLetterGroup(
-                    pair=pair.name,
-                    reason=group.reason,
-                    destination=group.destination,
-                    messages=group.count,
-                    oldest=None if group.example.enqueued_at is None else moment(group.example.enqueued_at / 1000),
-                    says=group.example.description,
-                )
-                for group in grouped(letter for _, letter in reading)
-            ]
-            unseen |= {selected.queue: str(error) for selected, error in search.unreachable}
+            reading = _Bounded(search, lambda: self._now() > until)
+            groups += [_as_listed(pair.name, group) for group in grouped(letter for _, letter in reading)]
+            unseen |= {f"{pair.name}: {selected.queue}": str(error) for selected, error in search.unreachable}
             is_complete = is_complete and not reading.was_cut_short
+        replay = self._replay
         return DeadLetterList(
-            groups=groups, is_complete=is_complete and not unseen, unseen=unseen, replay=self._progress
+            groups=groups,
+            is_complete=is_complete and not unseen,
+            unseen=unseen,
+            replay=None if replay is None else replay.progress(),
         )
+
+    # --- the replay ----------------------------------------------------------------------------------------------
 
     def replay(self, request: ReplayRequest) -> ReplayProgress:
         """Starts a replay of the dead letters that are there now."""
@@ -133,88 +154,125 @@ class DeadLetterApi:
         if pair is None:
             raise UnknownPair(f"There is no pair {request.pair}; there are: {', '.join(self._pairs)}.")
         with self._lock:
-            if self._progress is not None and self._progress.is_running:
-                raise ReplayRuns("A replay is running; wait for its end.")
-            self._progress = ReplayProgress(**request.model_dump(), is_running=True, chosen=0, replayed=0, why_left={})
-        threading.Thread(target=self._carry_out, args=(pair, request), name="replay", daemon=True).start()
-        return self._progress
+            if self._is_closing or (self._replay is not None and self._replay.is_running):
+                raise ReplayRuns("A replay is running, or the worker stops.")
+            self._replay = _Replaying(pair, request)
+            self._replay.start()
+            return self._replay.progress()
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Lets a replay finish the messages in hand; those that it has not sent stay dead letters."""
-        self._is_closing = True
+        with self._lock:
+            self._is_closing = True
         if self._replay is not None:
             self._replay.stop()
 
-    def _carry_out(self, pair: PairSettings, request: ReplayRequest) -> None:
-        done = _Done()
+    def close(self) -> None:
+        """Stops a replay and waits for its end: cut off, it would leave messages twice."""
+        self.stop()
+        if self._replay is not None:
+            self._replay.wait(ENDS_WITHIN)
+
+
+class _Replaying:
+    """One replay, in a thread of its own."""
+
+    def __init__(self, pair: PairSettings, request: ReplayRequest) -> None:
+        self._pair = pair
+        self._request = request
+        self._done: list[ReplayResult] = []
+        self._errors: list[str] = []
+        self._current: Replay | None = None
+        self._is_stopped = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
+        self.is_running = True
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            if self._current is not None:
+                self._current.stop()
+
+    def wait(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def progress(self) -> ReplayProgress:
+        why_left: Counter[str] = Counter()
+        for result in self._done:
+            why_left.update(result.why_left)
+        return ReplayProgress(
+            **self._request.model_dump(),
+            is_running=self.is_running,
+            chosen=sum(result.chosen for result in self._done),
+            replayed=sum(result.replayed for result in self._done),
+            possible_duplicates=sum(result.possible_duplicates for result in self._done),
+            why_left=dict(why_left.most_common(MOST_REASONS)),
+            errors=list(self._errors),
+        )
+
+    def _run(self) -> None:
         try:
-            wanted = DeadLetterFilter(glob.escape(request.reason), glob.escape(request.destination or ""))
-            search = DeadLetterSearch(select_queues([pair], (), ()), wanted)
-            for selected, numbers in list(_by_queue(search)):  # the search ends before anything changes
-                if self._is_closing:
-                    break
-                self._replay_queue(selected, numbers, request, done)
-            for selected, error in search.unreachable:
-                done.why_left[f"{selected.queue}: {error}"] += 1
+            self._carry_out()
         except SyphonError as error:
-            done.why_left[str(error)] += 1
+            self._errors.append(str(error))
         except Exception as error:  # this thread has no caller that would see it
             log.exception("a replay of dead letters failed")
-            done.why_left[f"{type(error).__name__}: {error}"] += 1
-        self._show(request, done, is_running=False)
+            self._errors.append(f"{type(error).__name__}: {error}")
+        self.is_running = False
+        done = self.progress()
         log.info(
             "%s: %d of %d dead letters (%s) were put back into the backlog",
-            pair.name,
+            done.pair,
             done.replayed,
             done.chosen,
-            request.reason,
+            done.reason,
         )
 
-    def _replay_queue(
-        self, selected: SelectedQueue, numbers: frozenset[int], request: ReplayRequest, done: _Done
-    ) -> None:
-        with connected(selected.pair.secondary, selected.queue) as connection:
-            self._replay = Replay(selected.queue, numbers, connection, connection, route_to_backlog(selected.queue))
-            result = self._replay.replay()
-        done.chosen += result.chosen
-        done.replayed += result.replayed
-        done.why_left.update(result.why_left)
-        self._show(request, done, is_running=True)
-
-    def _show(self, request: ReplayRequest, done: _Done, *, is_running: bool) -> None:
-        self._progress = ReplayProgress(
-            **request.model_dump(),
-            is_running=is_running,
-            chosen=done.chosen,
-            replayed=done.replayed,
-            why_left=dict(done.why_left.most_common(MOST_REASONS)),
-        )
-
-
-class _Done:
-    """What a replay has done so far, over all queues."""
-
-    def __init__(self) -> None:
-        self.chosen = 0
-        self.replayed = 0
-        self.why_left: Counter[str] = Counter()
+    def _carry_out(self) -> None:
+        wanted = DeadLetterFilter(glob.escape(self._request.reason), glob.escape(self._request.destination or ""))
+        search = DeadLetterSearch(select_queues([self._pair], (), ()), wanted)
+        for selected, numbers in list(_by_queue(search)):  # the search ends before anything changes
+            with connected(selected.pair.secondary, selected.queue) as connection:
+                replay = Replay(selected.queue, numbers, connection, connection, route_to_backlog(selected.queue))
+                with self._lock:
+                    if self._is_stopped:
+                        return
+                    self._current = replay
+                    self._done.append(replay.result)
+                replay.replay()
+        self._errors += [f"{selected.queue}: {error}" for selected, error in search.unreachable]
 
 
 class _Bounded:
     """Reads a search until there was enough of it, or time is up."""
 
-    def __init__(self, search: DeadLetterSearch, now: Callable[[], float]) -> None:
+    def __init__(self, search: DeadLetterSearch, is_time_up: Callable[[], bool]) -> None:
         self._search = search
-        self._now = now
+        self._is_time_up = is_time_up
         self.was_cut_short = False
 
     def __iter__(self) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
-        until = self._now() + READS_FOR
         for number, found in enumerate(self._search):
-            if number == MOST_READ or self._now() > until:
+            if number == MOST_READ or self._is_time_up():
                 self.was_cut_short = True
                 return
             yield found
+
+
+def _as_listed(pair: str, group: Group) -> DeadLetterGroup:
+    enqueued_at = group.example.enqueued_at
+    return DeadLetterGroup(
+        pair=pair,
+        reason=group.reason,
+        destination=group.destination,
+        messages=group.count,
+        oldest=None if enqueued_at is None else moment(enqueued_at / 1000),
+        says=group.example.description,
+    )
 
 
 def _by_queue(search: DeadLetterSearch) -> Iterator[tuple[SelectedQueue, frozenset[int]]]:

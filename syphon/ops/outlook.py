@@ -46,15 +46,26 @@ def outlook(state: WorkerState, pairs: Sequence[PairStatus]) -> Outlook:
     queues = [queue for pair in pairs for queue in pair.queues]
     left = _known(queue.left for queue in queues)
     stuck = sum(_stuck(pair) for pair in pairs)
-    rate = sum(pair.per_second for pair in pairs)
-    moving = None if left is None else left - stuck
     return Outlook(
         flow=_flow(state, pairs),
         left=left,
         stuck=stuck,
-        seconds=round(moving / rate, 1) if moving and moving > 0 and rate >= SLOWEST else None,
+        seconds=_seconds_to_go(pairs),
         dead_letters=_known(queue.dead_letters for queue in queues),
     )
+
+
+def _seconds_to_go(pairs: Sequence[PairStatus]) -> float | None:
+    """How long the slowest pair needs for what is not stuck. None if that is not known for a pair that has work."""
+    times = []
+    for pair in pairs:
+        left = _known(queue.left for queue in pair.queues)
+        moving = 0 if left is None else left - _stuck(pair)
+        if (left is None and pair.per_second > 0) or (moving > 0 and pair.per_second < SLOWEST):
+            return None
+        if moving > 0:
+            times.append(moving / pair.per_second)
+    return round(max(times), 1) if times else None
 
 
 def problems(pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime) -> list[OperatorProblem]:

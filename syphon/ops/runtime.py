@@ -32,6 +32,7 @@ class OpsRuntime:
         self.address = config.status.listen
         self.observer = Observer(config, pauses, events, LastSuccess(config.state_file))
         self.telemetry = Telemetry(config, self.observer)
+        self.dead_letter_api = DeadLetterApi(config.pairs)
         self._notifier = Notifier()
         self._worker: Worker | None = None
         self._is_stopping = False
@@ -70,6 +71,7 @@ class OpsRuntime:
         """Notifies systemd. This is the only place that notifies the watchdog."""
         if self._worker is not None and self._worker.is_stopping and not self._is_stopping:
             self._is_stopping = True
+            self.dead_letter_api.stop()
             self._notifier.stopping()
         self._notifier.loop_turned(not self.observer.trouble(), _status_line(self.observer.status))
 
@@ -83,11 +85,10 @@ def running_ops(config: Config) -> Iterator[OpsRuntime]:
         ops = OpsRuntime(config, Pauses(config.state_file), events)
         observer, telemetry = ops.observer, ops.telemetry
         pause_api = PauseApi(config.pairs, ops.pauses)
-        dead_letter_api = DeadLetterApi(config.pairs)
         try:
             with (
-                closing(dead_letter_api),
-                StatusServer(config.status, observer, pause_api, dead_letter_api, telemetry.prometheus) as server,
+                closing(ops.dead_letter_api),
+                StatusServer(config.status, observer, pause_api, ops.dead_letter_api, telemetry.prometheus) as server,
                 observer.backlog_counts,
             ):
                 ops.listens_on(server.port)

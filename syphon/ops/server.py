@@ -36,6 +36,8 @@ MOST_IN_LINE = 512
 LARGEST_REQUEST = 4096
 """The bound in bytes of a body, of the request line, and of each header."""
 
+LIST_WITHIN = 8.0
+"""Seconds in which a list of dead letters is there, or its request is answered without one."""
 NO_REPLAY = (
     "A replay changes messages, so it needs a token: set status.token. Without one, use syphon dead-letters replay."
 )
@@ -76,7 +78,6 @@ class StatusServer:
         self._observer = observer
         self._pause_api = pause_api
         self._dead_letter_api = dead_letter_api
-        self._listing = asyncio.Lock()
         self._metrics = metrics
         self._page, self._page_policy = _page()
         self._loop = asyncio.new_event_loop()
@@ -216,8 +217,11 @@ class StatusServer:
         return web.Response(text=answer.model_dump_json(), content_type="application/json")
 
     async def _dead_letters(self, _: web.Request) -> web.Response:
-        async with self._listing:  # one list at a time: each costs operations of the namespace
-            found = await asyncio.to_thread(self._dead_letter_api.read)
+        reading = asyncio.shield(asyncio.wrap_future(self._dead_letter_api.read()))  # others may wait for it, too
+        try:
+            found = await asyncio.wait_for(reading, LIST_WITHIN)
+        except TimeoutError:
+            return _text("A secondary does not answer: ask again later.", HTTPStatus.SERVICE_UNAVAILABLE)
         return web.Response(text=found.model_dump_json(), content_type="application/json")
 
     async def _replay(self, request: web.Request) -> web.Response:

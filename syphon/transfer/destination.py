@@ -157,6 +157,7 @@ class Destination:
             self._leave_all(results, PausedByOperator())
         elif isinstance(state, BackingOff):
             self._leave_all(results, state.because)
+            self._stuck_since = None  # the next try gets the full time
         elif isinstance(state, Rejecting):
             self._refuse_all(results, state.because)
         elif share is HELD:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient
 
+from syphon.config import PairSettings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
 from syphon.ops import dead_letter_api
-from syphon.ops.dead_letter_api import DeadLetterList, ReplayProgress
+from syphon.ops import server as server_module
+from syphon.ops.dead_letter_api import DeadLetterApi, DeadLetterList, ReplayProgress, ReplayRequest, ReplayRuns
 from tests.support.processes import aliased
 from tests.support.status_server import Served, served
 from tests.support.waiting import eventually
@@ -32,14 +35,17 @@ def emulator() -> Iterator[BackgroundEmulator]:
         yield running
 
 
-@contextmanager
-def server(emulator: BackgroundEmulator, token: str | None = TOKEN) -> Iterator[Served]:
+def pair_of(emulator: BackgroundEmulator) -> dict[str, Any]:
     sides = {
         role: {"connection_string": emulator[name].connection_string}
         for role, name in (("primary", "contoso"), ("secondary", "contoso-dr"))
     }
-    pair: dict[str, Any] = {"name": "contoso", **sides, "backlog_queue_count": 2}
-    with served(token=token, pairs=[pair]) as found:
+    return {"name": "contoso", **sides, "backlog_queue_count": 2}
+
+
+@contextmanager
+def server(emulator: BackgroundEmulator, token: str | None = TOKEN) -> Iterator[Served]:
+    with served(token=token, pairs=[pair_of(emulator)]) as found:
         yield found
 
 
@@ -118,7 +124,40 @@ def test_queues_that_cannot_be_read_are_named_and_the_list_is_not_called_complet
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
     with server(emulator) as running:
         found = read(running)
-        assert (set(found.unseen), found.is_complete, found.groups) == ({FIRST, SECOND}, False, [])
+        assert set(found.unseen) == {f"contoso: {FIRST}", f"contoso: {SECOND}"}
+        assert (found.is_complete, found.groups) == (False, [])
+
+
+def test_the_end_of_the_worker_waits_for_a_replay_so_that_no_message_is_there_twice(
+    emulator: BackgroundEmulator,
+) -> None:  # S2
+    dead_letter(emulator, FIRST, "orders", "DestinationMissing", 40)
+    api = DeadLetterApi([PairSettings.model_validate(pair_of(emulator))])
+    request = ReplayRequest(pair="contoso", reason="DestinationMissing", destination="orders")
+    assert api.replay(request).is_running
+    eventually(lambda: api._replay is not None and api._replay.progress().replayed)
+    api.close()
+    progress = api._replay.progress() if api._replay is not None else None
+    assert progress is not None
+    assert not progress.is_running
+    put_back, dead = active(emulator, FIRST), active(emulator, f"{FIRST}/$deadletterqueue")
+    assert put_back.total() == progress.replayed > 0
+    assert (put_back + dead).total() == 40
+    with pytest.raises(ReplayRuns):
+        api.replay(request)
+
+
+def test_a_secondary_that_is_silent_is_asked_once_for_all_and_the_page_is_told(
+    emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "LIST_WITHIN", 0.2)
+    emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.HANG))
+    with server(emulator) as running:
+        answers = [running.ask("/dead-letters", **SHOWN) for _ in range(3)]
+        assert [answer.status for answer in answers] == [503, 503, 503]
+        assert [thread.name for thread in threading.enumerate()].count("read dead letters") == 1
+        emulator.call(lambda: emulator["contoso-dr"].namespace.faults.end_outage())
+        eventually(lambda: "read dead letters" not in [thread.name for thread in threading.enumerate()])
 
 
 def test_without_a_token_nothing_is_put_back(emulator: BackgroundEmulator) -> None:

@@ -116,6 +116,15 @@ def test_the_time_to_go_is_of_the_messages_that_move_and_the_stuck_ones_are_name
     assert (found.left, found.stuck, found.seconds) == (7_942, 7_220, round(722 / 6, 1))
 
 
+def test_with_several_pairs_the_slowest_counts_and_one_that_was_not_counted_forbids_a_guess() -> None:  # X7
+    slow = pair(per_second=1.0, queues=[queue(left=10_000)])
+    fast = pair(name="other", per_second=1_000.0, queues=[queue(left=100)])
+    assert outlook(WorkerState.WORKING, [slow, fast]).seconds == 10_000
+    uncounted = pair(name="other", per_second=5.0, queues=[queue()])
+    assert outlook(WorkerState.WORKING, [fast, uncounted]).seconds is None
+    assert outlook(WorkerState.WORKING, [fast, pair(name="idle")]).seconds == 0.1
+
+
 @pytest.mark.parametrize(
     "stopped",
     [
