@@ -54,6 +54,10 @@ class FrameSocket:
     def wants_to_write(self) -> bool:
         return bool(self._out or self._unsent)
 
+    def has_heard_since(self, when: float) -> bool:
+        """Whether anything came from the peer after a time."""
+        return self._heard_at > when
+
     def has_unread(self) -> bool:
         """Whether TLS has decrypted more bytes than were read: the socket then looks idle although bytes wait."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
@@ -86,7 +90,10 @@ class FrameSocket:
         if pieces:
             self._split(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if failure is not None:
-            # Last: a Close before the end of the connection says why it ends.
+            # Last: the outcomes that came before the end count, and a Close there says why it ends.
+            if self._websocket is not None and self._websocket.ended is not None:
+                self._out.clear()  # only the answer to the peer's farewell may follow
+                self.flush()
             self.fail(failure)
 
     def _unwrap(
@@ -98,15 +105,13 @@ class FrameSocket:
             self._unsent = memoryview(bytes(self._unsent) + websocket.reply)
             websocket.reply = b""
         if websocket.ended is not None:
-            self._out.clear()  # only the answer to the peer's farewell may follow
-            self.flush()
             failure = Interrupted(f"{self.name} {websocket.ended}.")
         return pieces, failure
 
     def _split(self, data: bytes) -> None:
         pos, end = 0, len(data)
         try:
-            while end - pos >= 8:
+            while end - pos >= 8 and self.failure is None:  # nothing counts after a Close
                 size, offset, channel = _FRAME_HEAD(data, pos)
                 if size < 8 or size > 0x7FFFFFFF:
                     raise Malformed(f"a frame of {size} bytes")

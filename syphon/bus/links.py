@@ -126,6 +126,8 @@ class RawSender(RawLink, Generic[T]):
         self._under_way[delivery_id] = ticket, self.wire.now()
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
+        if delivery_id not in self._under_way:
+            return  # the link was lost before the answer came
         ticket, since = self._under_way.pop(delivery_id)
         error, took = outcome_error(state, "accepted"), self.wire.now() - since
         self.results.append(Sent(ticket, error, unknown=state is None, seconds=took))
@@ -178,6 +180,8 @@ class RawReceiver(RawLink):
         self._draining = False
         self._count = 0
         self._settling: dict[int, tuple[Arrival, str, float]] = {}
+        self._abandoned: tuple[float, float] | None = None
+        """When the oldest settlement that is no longer awaited was asked for, and when it was abandoned."""
         wire.send(Attach(self.name, self.handle, RECEIVER, UNSETTLED, SECOND, Source(path), Target(self.name)))
 
     def on_attach(self, attach: Attach) -> None:
@@ -227,12 +231,23 @@ class RawReceiver(RawLink):
         self.wire.settle(self, arrival.delivery_id, state)
 
     def stop_awaiting(self, asked_before: float) -> None:
-        """Counts the settlements as unknown that were asked for before then and have no answer."""
+        """Counts the settlements as unknown that were asked for before then and have no answer.
+
+        The peer still owes an answer until it says something: its silence did not begin now.
+        """
         late = list(itertools.takewhile(lambda entry: entry[1][2] < asked_before, self._settling.items()))
+        if late and self._silent_since() is None:
+            self._abandoned = late[0][1][2], self.wire.now()
         for delivery_id, (arrival, outcome, _) in late:
             del self._settling[delivery_id]
             error = Interrupted("The service did not answer in time.")
             self.settled.append(Settled(arrival, outcome, error, unknown=True))
+
+    def _silent_since(self) -> float | None:
+        """When the oldest abandoned settlement was asked for; None if the peer has spoken since we abandoned it."""
+        if self._abandoned is None or self.wire.has_heard_since(self._abandoned[1]):
+            return None
+        return self._abandoned[0]
 
     def on_outcome(self, delivery_id: int, state: object) -> None:
         if delivery_id not in self._settling:
@@ -249,6 +264,8 @@ class RawReceiver(RawLink):
         self.is_drained = True
 
     def awaits_answer_since(self) -> float | None:
+        if (silent_since := self._silent_since()) is not None:
+            return silent_since
         if self._settling:
             return next(iter(self._settling.values()))[2]
         return super().awaits_answer_since()

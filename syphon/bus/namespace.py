@@ -13,14 +13,19 @@ import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 
 from syphon.model import DestinationUnreachable, Faulted, Interrupted, SyphonError, Waits
 
-from .connection import FIRST_PAUSE, LONGEST_PAUSE, Backoff, Connection
+from .connection import FIRST_PAUSE, LONGEST_PAUSE, OPEN_WITHIN, Backoff, Connection
 
 HEARSAY = 5.0
 """Seconds for which a namespace counts as reachable after another connection has reached it. Slots report once a
 second."""
+
+GIVE_UP_AFTER = 2 * OPEN_WITHIN
+"""Seconds after which an opening is no longer waited for. It has its own limit, and may begin anew once. That limit
+misses a proxy that sends its answer byte by byte: nothing of ours has the socket yet."""
 
 
 class NamespaceStatus(StrEnum):
@@ -77,6 +82,8 @@ class Namespace:
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
         self._opening = False
+        self._tries = 0
+        """The number of the try whose result counts. The result of an earlier one comes too late."""
         self._opened_at = self._tried_at = self._next_try = self.since
         self._reached_at: float | None = None
         """When another connection was last known to have reached the namespace."""
@@ -99,11 +106,14 @@ class Namespace:
             raise self.reason or NamespaceClosed(f"{self.name} was closed; open it again.")
         self._take_told()
         self._notice_break()
+        if self._opening and self.now() >= self._tried_at + GIVE_UP_AFTER:
+            self._give_up_opening()
         if self._connection is None and not self._opening:
             self._take_opened()
         if self._connection is None and not self._opening and self.now() >= self._next_try:
             self._opening, self._tried_at = True, self.now()
-            self._begin(self._open, f"open {self.name}")
+            self._tries += 1
+            self._begin(partial(self._open, self._tries), f"open {self.name}")
         return self._connection
 
     def _notice_break(self) -> None:
@@ -132,15 +142,27 @@ class Namespace:
         elif opened is not None:
             raise opened
 
-    def _open(self) -> None:
+    def _give_up_opening(self) -> None:
+        with self._lock:
+            if self._opening:  # it may have come to its end just now
+                self._tries += 1
+                self._opened = DestinationUnreachable(f"{self.name}: not opened within {GIVE_UP_AFTER:g} s.")
+                self._opening = False
+
+    def _open(self, number: int) -> None:
         opened: Connection | Exception
         try:
             opened = self._connect()
         except Exception as error:  # raised in `connection`: in this thread it would be lost
             opened = error
         with self._lock:
-            self._opened, self._opening = opened, False
-        if self.has_ended:
+            is_given_up = number != self._tries
+            if not is_given_up:
+                self._opened, self._opening = opened, False
+        if is_given_up:
+            if isinstance(opened, Connection):
+                opened.close()
+        elif self.has_ended:
             self._release()
 
     def _take_told(self) -> None:

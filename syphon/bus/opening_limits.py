@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -15,6 +16,8 @@ class HandshakeInTime(ssl.SSLContext):
     has a time limit."""
 
     within: float
+    wrapped: Callable[[], ssl.SSLSocket | None]
+    """The last socket that it made, while that is in use."""
 
     def __new__(cls, ca_file: str, within: float) -> Self:
         context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
@@ -24,7 +27,9 @@ class HandshakeInTime(ssl.SSLContext):
 
     def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
         sock.settimeout(self.within)
-        return super().wrap_socket(sock, *arguments, **options)
+        made = super().wrap_socket(sock, *arguments, **options)
+        self.wrapped = weakref.ref(made)
+        return made
 
 
 class Watchdog(threading.Thread):

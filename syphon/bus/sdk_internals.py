@@ -209,9 +209,12 @@ def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshak
 
     def cut_off() -> None:
         # There may be no handler or socket yet, or none any more. The watchdog must continue in all cases.
-        with suppress(AttributeError, TypeError, OSError):
+        with suppress(AttributeError, KeyError, TypeError, OSError):
             held = handler._connection._transport.sock
-            socket.socket.shutdown(held.sock if is_websocket else held, socket.SHUT_RDWR)
+            if is_websocket:
+                # The SDK has no WebSocket before the peer's whole answer has come, but TLS has the socket.
+                held = handler._ssl_opts["context"].wrapped() if held is None else held.sock
+            socket.socket.shutdown(held, socket.SHUT_RDWR)
 
     def is_in_handshake() -> bool:
         with suppress(AttributeError):

@@ -182,12 +182,12 @@ class SlotControl:
 
     def receive(self, report: SlotReport) -> SlotOrder:
         """Keeps a report, and answers it with an order."""
-        if self._traces is not None:
-            self._traces.extend(Traced(report.pair, trace) for trace in report.traces)
         counted: dict[str, list[Counters]] = {}
         with self._lock:
             if report.job in self._jobs:
                 # Each trace is passed on once; it is no part of the totals.
+                if self._traces is not None:
+                    self._traces.extend(Traced(report.pair, trace) for trace in report.traces)
                 self._reports[report.key] = report.model_copy(update={"traces": ()})
                 self._heard[report.key] = self._now()
                 for each in (each for key, each in self._reports.items() if key.job == report.job):

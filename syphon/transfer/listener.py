@@ -52,6 +52,7 @@ class Listener:
         self._is_paused = is_paused
         self._doorbells = {queue: Doorbell(queue, now, gate, long_poll) for queue in queues}
         self._parts = _parts(pair.secondary, list(self._doorbells.values()))
+        self._namespaces = {doorbell.queue: namespace for namespace, part in self._parts for doorbell in part}
         self._to_arm: dict[str, bool] = {}
         self._is_silent = False
         self._troubled: dict[str, tuple[float, str]] = {}
@@ -100,8 +101,13 @@ class Listener:
 
     def trouble(self, queue: str) -> str:
         """Why it cannot listen to a queue; empty if it can."""
-        known = self._troubled.get(queue)
-        return known[1] if known is not None else ""
+        if (known := self._troubled.get(queue)) is not None:
+            return known[1]
+        secondary = self.pair.secondary
+        if secondary.error is not None:
+            return ""  # that side is in trouble, not one queue
+        error = self._namespaces.get(queue, secondary).error
+        return "" if error is None else str(error)
 
     def fault(self, fault: SideFault) -> None:
         """Faults a side of the pair: a pump found that it cannot be used any more."""

@@ -53,6 +53,11 @@ class RenewableSecret(SecretStr):
             self._secret_value = document.data
         return self._secret_value
 
+    def __getstate__(self) -> object:
+        """A task gets the value as it is now: its machine may not have the files."""
+        self.get_secret_value()
+        return super().__getstate__()
+
 
 def make_renewable(settings: Any, document: Document, folder: Path, accepts: Accepts = is_there) -> None:
     """Replaces the secrets of settings that name files. Secrets in dictionaries are used once, and stay."""

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from syphon.bus.connection import Connection
 from syphon.bus.factory import namespace_of
-from syphon.bus.namespace import HEARSAY, Namespace, NamespaceClosed, NamespaceStatus
+from syphon.bus.namespace import GIVE_UP_AFTER, HEARSAY, Namespace, NamespaceClosed, NamespaceStatus
 from syphon.config import Credential
 from syphon.config import SideSettings as Settings
 from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault, NamespaceSettings, Operation, Outage
@@ -289,6 +289,40 @@ def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: 
     assert closed.wait(20)
     assert opened[0].wire.failure is not None
     reachable.close()
+
+
+def test_an_opening_without_end_is_given_up_and_closed_if_it_comes_late(emulator: BackgroundEmulator) -> None:  # C3
+    go_on = threading.Event()
+    opened: list[Connection] = []
+    clock = 1000.0
+
+    def connect() -> Connection:
+        is_first = not tried
+        tried.append(clock)
+        if is_first:
+            go_on.wait(60)
+        opened.append(Connection(client, ""))
+        return opened[-1]
+
+    tried: list[float] = []
+    with ServiceBusClient.from_connection_string(emulator["contoso"].connection_string) as client:
+        namespace = Namespace("contoso", connect, lambda: clock)
+        assert namespace.connection() is None
+        eventually(lambda: len(tried) == 1)
+        clock += GIVE_UP_AFTER - 0.001
+        assert namespace.connection() is None
+        assert namespace.error is None
+        clock += 0.001
+        assert namespace.connection() is None
+        assert str(namespace.error) == "contoso: not opened within 60 s."
+        eventually(lambda: namespace.connection() is not None)
+        second = namespace.connection()
+        go_on.set()
+        eventually(lambda: len(opened) == 2 and opened[1].wire.failure is not None)
+        assert (namespace.connection(), namespace.error) == (second, None)
+        assert second is opened[0]
+        assert second.wire.failure is None
+        namespace.close()
 
 
 def test_a_credential_that_cannot_be_made_is_a_fault_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:  # C3

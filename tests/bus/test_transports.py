@@ -8,7 +8,8 @@ import socket
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from syphon.bus.sdk_internals import WebSocketsNotInstalled, connection_details
 from syphon.config import ArmSettings, ProxySettings, SideSettings, Transport, Via
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
 from syphon.emulator.broker.access import Grant
+from syphon.emulator.tls import server_tls
 from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
 from tests.support.administrations import SUBSCRIPTION, Token
 from tests.support.connect_proxy import ConnectProxy, proxy_to
@@ -243,6 +245,35 @@ def test_a_peer_that_is_silent_after_the_upgrade_is_given_up_in_time() -> None: 
         with client_of(side(emulator)) as client, pytest.raises(DestinationUnreachable, match="no answer within 2 s"):
             Connection(client, "orders", timeout=2.0)
         assert hung.is_set()
+
+
+def test_a_peer_that_sends_its_answer_byte_by_byte_is_given_up_in_time(tmp_path: Path) -> None:  # C3
+    certificates = server_tls(tmp_path, ["127.0.0.1"])
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener, no_socket_left():
+
+        def answer() -> None:
+            with (
+                listener.accept()[0] as plain,
+                certificates.context.wrap_socket(plain, server_side=True) as one,
+                suppress(OSError),
+            ):
+                one.sendall(b"HTTP/1.1 101 Switching Protocols\r\nX: ")
+                while not over.wait(0.05):
+                    one.sendall(b"x")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        string = f"Endpoint=sb://127.0.0.1:{listener.getsockname()[1]};SharedAccessKeyName=n;SharedAccessKey=k"
+        settings = SideSettings(
+            connection_string=SecretStr(string), transport=Transport.WEBSOCKETS, ca_file=certificates.ca_file
+        )
+        try:
+            with client_of(settings) as client, pytest.raises(DestinationUnreachable, match="no answer within 2 s"):
+                Connection(client, "orders", timeout=2.0)
+        finally:
+            over.set()
+            answering.join()
 
 
 def test_a_server_without_websockets_is_named_with_its_status() -> None:

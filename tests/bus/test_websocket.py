@@ -14,7 +14,7 @@ from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessag
 from wsproto.frame_protocol import Opcode
 
 import syphon.bus.websocket as codec
-from syphon.amqp.frames import Begin, Close, Error, frame
+from syphon.amqp.frames import Accepted, Attach, Begin, Close, Disposition, Error, Flow, Source, Target, frame
 from syphon.bus.fast_frames import CHANNEL
 from syphon.bus.links import RawSender
 from syphon.bus.sdk_internals import OpenSocket
@@ -154,6 +154,24 @@ def test_a_close_frame_is_a_lost_connection_and_is_answered(talk: Talk) -> None:
     assert sender.error is talk.wire.failure
     assert talk.far.recv(1000) == b""
     assert talk.far.is_closed
+
+
+def test_an_outcome_counts_although_the_peer_says_farewell_and_is_gone(talk: Talk) -> None:  # S2, D10
+    sender: RawSender[str] = RawSender(talk.wire, "orders")
+    talk.far.sendall(
+        frame(0, Attach(sender.name, 0, True, source=Source("there"), target=Target("here")).to_bytes())
+        + frame(0, Flow(0, 5000, 0, 5000, 0, 0, 2).to_bytes())
+    )
+    talk.wire.read()
+    for ticket in ("accepted", "unknown"):
+        sender.send(b"x", 0, ticket)
+    talk.wire.flush()
+    talk.far.sendall(frame(0, Disposition(True, 0, None, True, Accepted()).to_bytes()))
+    talk.far.post(CloseConnection(code=1001))
+    talk.far.close()  # our answer to its farewell cannot be written any more
+    talk.wire.read()
+    assert talk.wire.failure is not None
+    assert [(sent.ticket, sent.unknown) for sent in sender.results] == [("accepted", False), ("unknown", True)]
 
 
 def test_the_reason_in_an_amqp_close_counts_more_than_the_close_frame(talk: Talk) -> None:  # S5

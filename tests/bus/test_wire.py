@@ -237,6 +237,20 @@ def test_a_connection_that_is_closed_by_a_busy_service_is_left_alone_for_ten_sec
     assert isinstance(peer.wire.failure, DestinationBusy)
 
 
+def test_nothing_counts_after_a_close(peer: Peer, receiver: RawReceiver) -> None:  # S2, D10
+    """Outcomes that have not come before it are unknown."""
+    sender: RawSender[str] = RawSender(peer.wire, "orders")
+    peer.attaches(sender, 1)
+    peer.says(Flow(0, 5000, 0, 5000, 1, 0, 1))
+    sender.send(b"x", 0, "ticket")
+    late = (Close(), Disposition(True, 0, None, True, Accepted()), Transfer(0, 1, TAG, 0, False, False))
+    peer.socket.sendall(b"".join(frame(0, performative.to_bytes()) for performative in late))
+    peer.wire.read()
+    assert str(peer.wire.failure) == "contoso closed the connection."
+    assert [(sent.ticket, sent.unknown) for sent in sender.results] == [("ticket", True)]
+    assert arrived(receiver) == []
+
+
 @pytest.fixture
 def sender(peer: Peer) -> RawSender[str]:
     """A link that may send one message."""
@@ -310,6 +324,42 @@ def test_a_peer_that_owes_an_answer_for_a_minute_and_says_nothing_is_dead(  # S8
     peer.wire.tick()
     assert "contoso has not answered for 60 seconds" in str(peer.wire.failure)
     assert [(sent.ticket, sent.unknown) for sent in sender.results] == [("ticket", True)]
+
+
+def test_a_settlement_that_is_no_longer_awaited_does_not_hide_that_the_peer_is_silent(  # S8, D10, WIRE
+    peer: Peer, receiver: RawReceiver
+) -> None:
+    for number in range(2):
+        peer.says(Transfer(0, number, TAG, 0, False, False), b"x")
+    for arrival in receiver.arrivals:
+        receiver.complete(arrival)
+        peer.clock.now += 1
+    peer.clock.now += 18
+    for _ in range(2):  # one settlement at a time
+        peer.clock.now += 1
+        receiver.stop_awaiting(peer.clock.now - 20)
+    assert [settled.unknown for settled in receiver.settled] == [True, True]
+    peer.clock.now += 38  # 60 s since the first one
+    peer.wire.tick()
+    assert peer.wire.failure is None
+    peer.clock.now += 1
+    peer.wire.tick()
+    assert "contoso has not answered for 60 seconds" in str(peer.wire.failure)
+
+
+def test_a_settlement_that_is_no_longer_awaited_is_forgotten_when_the_peer_is_heard(  # S8, D10, WIRE
+    peer: Peer, receiver: RawReceiver
+) -> None:
+    peer.says(Transfer(0, 1, TAG, 0, False, False), b"x")
+    receiver.complete(receiver.arrivals.popleft())
+    peer.clock.now += 21
+    receiver.stop_awaiting(peer.clock.now - 20)
+    for _ in range(3):
+        peer.clock.now += 59
+        peer.socket.sendall(EMPTY_FRAME)
+        peer.wire.read()
+        peer.wire.tick()
+    assert peer.wire.failure is None
 
 
 def test_bytes_that_the_sdk_had_read_already_are_not_lost() -> None:  # WIRE

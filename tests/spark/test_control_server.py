@@ -31,6 +31,7 @@ def server() -> Iterator[ControlServer]:
 
 
 NUMBERS = itertools.count(1)
+TRACE = BatchTrace("orders", 3, [TraceContext("a" * 32, "b" * 16)], 1, 2, 3, settled=4)
 
 
 def slot_report(job: str = "j", slot: int = 0, attempt: int = 0, **counts: Any) -> SlotReport:
@@ -206,13 +207,23 @@ def test_the_secret_is_in_no_repr(server: ControlServer) -> None:
 
 
 def test_tasks_trace_when_the_driver_collects_traces_and_each_trace_is_passed_on_once(server: ControlServer) -> None:
-    trace = BatchTrace("orders", 3, [TraceContext("a" * 32, "b" * 16)], 1, 2, 3, settled=4)
     server.open_job("j")
-    assert not report(server, slot_report(traces=(trace,))).traces
+    assert not report(server, slot_report(traces=(TRACE,))).traces
     traces: deque[Traced] = deque()
     server.collect_traces(traces)
-    assert report(server, slot_report(traces=(trace,))).traces
+    assert report(server, slot_report(traces=(TRACE,))).traces
     ((pair, told),) = traces
     assert pair == "contoso"
-    assert asdict(told) == asdict(trace)
+    assert asdict(told) == asdict(TRACE)
     assert [found.traces for found in server.close_job("j")] == [()]
+
+
+def test_a_report_that_is_repeated_after_its_job_passes_no_trace_on_again(server: ControlServer) -> None:
+    traces: deque[Traced] = deque()
+    server.collect_traces(traces)
+    server.open_job("j")
+    last = slot_report(traces=(TRACE,), finished=True)
+    report(server, last)
+    server.close_job("j")
+    assert report(server, last).stop
+    assert len(traces) == 1

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from syphon.bus import Pair
+import pytest
+
+from syphon.bus import Connection, Namespace, Pair
 from syphon.emulator import QueueDescription
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import BrokerNamespace
-from syphon.model import NotAuthorized
+from syphon.model import DestinationUnreachable, NotAuthorized
 from syphon.transfer import DestinationBackoff, Gate
+from syphon.transfer import listener as listening_module
 from syphon.transfer.listener import Listener
 from syphon.worker.backoffs import Backoffs
 from tests.transfer.conftest import BACKLOG, TwoNamespaces, aliased
@@ -97,6 +100,39 @@ def test_many_queues_are_peeked_into_at_once_and_each_still_rings(namespaces: Tw
         assert [listener.trouble(queue) for queue in queues] == [""] * 100
         namespaces.put(aliased("x", "orders"), queue=queues[-1])
         namespaces.wait(lambda: heard == [queues[-1]], within=60)
+
+
+def test_queues_whose_own_connection_cannot_be_opened_say_so(
+    namespaces: TwoNamespaces, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S10
+    monkeypatch.setattr(listening_module, "MOST_QUEUES", 1)  # each queue has a connection of its own
+    other = "contoso/x-servicebus-transfer/1"
+    namespaces.emulator.call(lambda: namespaces.secondary.create_queue(QueueDescription(other)))
+    client, is_away = namespaces.client("contoso-dr"), True
+
+    def connect() -> Connection:
+        if is_away:
+            raise DestinationUnreachable("contoso-dr: connection refused")
+        return Connection(client, other)
+
+    secondary = namespaces.namespace("contoso-dr", BACKLOG)
+    monkeypatch.setattr(secondary, "another", lambda: Namespace("contoso-dr", connect, longest_pause=0.1))
+    listener = Listener(
+        "contoso",
+        Pair(namespaces.namespace("contoso", ""), secondary),
+        [BACKLOG, other],
+        lambda queue, ring: None,  # noqa: ARG005
+    )
+    listener.start()
+    try:
+        namespaces.wait(lambda: listener.trouble(other) == "contoso-dr: connection refused")
+        namespaces.wait(lambda: namespaces.credit() == 1)
+        assert (secondary.error, listener.trouble(BACKLOG)) == (None, "")
+        is_away = False
+        namespaces.wait(lambda: namespaces.credit(other) == 1)
+        assert listener.trouble(other) == ""
+    finally:
+        listener.stop()
 
 
 def copy_messages(backlog: BrokerNamespace, queues: list[str]) -> None:
