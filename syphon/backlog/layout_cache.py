@@ -161,10 +161,13 @@ _UINT = struct.Struct(">I").unpack_from
 
 
 def values(data: bytes, layout: Layout) -> Iterator[ByteRange]:
-    """The byte ranges, in order, that no layout depends on: the header, and the contents of values."""
-    header, annotations, _, application, _ = layout.outline
-    if header is not None:
-        yield header.start, header.end
+    """The byte ranges, in order, that no layout depends on: the contents of values, and the first two sections.
+
+    The header and the delivery annotations, which have another lock token in each delivery, are not parsed: only their
+    ends matter, and these are the starts of other sections.
+    """
+    _, annotations, properties, application, body = layout.outline
+    yield 0, next((span.start for span in (annotations, properties, application) if span is not None), body)
     if annotations is not None:
         yield from _map_values(data, annotations)
     for start, end in pairwise(layout.fields):

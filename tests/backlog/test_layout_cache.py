@@ -25,7 +25,8 @@ def stored(payload: bytes, sequence: int = 1, deliveries: int = 0) -> bytes:
     """A message as a broker delivers it."""
     brokered = BrokeredMessage.parse(payload)
     brokered.ordinal, brokered.enqueued_at, brokered.enqueued_sequence = sequence, NOW - 5_000, 0
-    brokered.lock_token, brokered.locked_until, brokered.delivery_count = b"t" * 16, NOW, deliveries
+    brokered.lock_token = sequence.to_bytes(16, "big")  # another one in each delivery
+    brokered.locked_until, brokered.delivery_count = NOW, deliveries
     return brokered.to_bytes()
 
 
