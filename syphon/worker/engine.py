@@ -56,9 +56,11 @@ def running_engine(
         watch = JvmWatch(jvm_of(spark), ending)
         watch.start()
         try:
-            # Executors of a cluster reach the control server at the address of Spark's driver, so it listens there.
-            host = "127.0.0.1" if cores_of(pipeline.master) is not None else str(spark.conf.get("spark.driver.host"))
-            listen = str(spark.conf.get("spark.driver.bindAddress", host))
+            host = listen = "127.0.0.1"
+            if cores_of(pipeline.master) is None:
+                # Executors of a cluster reach the control server at the address of Spark's driver: it listens there.
+                host = str(spark.conf.get("spark.driver.host"))
+                listen = str(spark.conf.get("spark.driver.bindAddress", host))
             ledger = Ledger(spark, pipeline.ledger)
             writer = LedgerWriter(ledger)
             with ControlServer(host, listen, pauses=pauses, on_progress=writer.progress) as control_server:
