@@ -29,6 +29,7 @@ from . import jvm_archive
 from .container import this_container
 from .ending import Ending, Step
 from .java import java_environment
+from .light_python import spare_numpy
 from .security import PRIVATE, SAFE_PATH, private_sockets, security_settings
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
     os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
     for name in ("py4j.clientserver", "py4j.java_gateway"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # at DEBUG, these log the token of the gateway
+    spare_numpy()
     output = _Stderr()
     output.start()
     with _properties_file(settings) as file:
