@@ -151,6 +151,11 @@ import json, sys
 import syphon
 from pyspark.sql import SparkSession
 
+def place(batches):
+    import pyarrow, syphon
+    for _ in batches:
+        yield pyarrow.RecordBatch.from_pydict({"place": [syphon.__file__]})
+
 spark = SparkSession.builder.remote(sys.argv[2]).getOrCreate()
 overview = syphon.inspect(sys.argv[1], spark)
 foreseen = syphon.dry_run(sys.argv[1], spark)
@@ -160,6 +165,7 @@ report = syphon.report(sys.argv[1], spark)
 print(json.dumps([
     overview.messages, foreseen.messages, first.account.forwarded, second.verdict, report.verdict,
     spark.range(3).count(), type(spark).__module__,
+    spark.range(0, 1, 1, 1).mapInArrow(place, "place string").first()[0],
 ]))
 """
 
@@ -175,7 +181,8 @@ def test_the_functions_work_on_a_remote_session_and_leave_it(pair: EmulatedPair,
     assert found[:3] == [30, 30, 10]
     assert found[3] == "Nothing is left: 20 forwarded."
     assert found[4] == "All 30 messages arrived. Every receipt is accounted for."
-    assert found[5:] == [3, "pyspark.sql.connect.session"]
+    assert found[5:7] == [3, "pyspark.sql.connect.session"]
+    assert re.search(r"/syphon-[0-9a-f]{12}\.zip/syphon/__init__\.py$", found[7])  # tasks run the code of the client
 
 
 REMOTE_LEDGER = """
