@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from .control_protocol import HandOver, QueueReport, SlotReport
     from .control_server import ControlServer
     from .ending import FAULTED, STOPPED, Ending, Shares, Step
+    from .frames import backlog, ledger
     from .jobs import JobResult, Jobs, new_job
     from .jvm_watch import JvmWatch, SparkLost
     from .session import check_session, cores_of, jvm_of, spark_session
     from .slot_control import SlotControl, Traced
+    from .source.data_source import ServiceBusDataSource, SparkTooOld
     from .totals import QueueAttempt, QueueTotals, Totals
 
 _MODULES = {
@@ -50,6 +52,7 @@ _MODULES = {
         "Shares",
         "Step",
     ),
+    "frames": ("backlog", "ledger"),
     "jobs": (
         "JobResult",
         "Jobs",
@@ -69,6 +72,7 @@ _MODULES = {
         "SlotControl",
         "Traced",
     ),
+    "source.data_source": ("ServiceBusDataSource", "SparkTooOld"),
     "totals": (
         "QueueAttempt",
         "QueueTotals",
@@ -90,22 +94,26 @@ __all__ = [
     "QueueReport",
     "QueueTotals",
     "STOPPED",
+    "ServiceBusDataSource",
     "Shares",
     "SlotControl",
     "SlotReport",
     "SparkLost",
+    "SparkTooOld",
     "Step",
     "Totals",
     "Traced",
     "VIEW",
     "answer_query",
     "asking",
+    "backlog",
     "backlog_frame",
     "check_session",
     "cores_of",
     "dead_letter_previews",
     "jvm_of",
     "larger_than",
+    "ledger",
     "looking",
     "new_job",
     "spark_session",

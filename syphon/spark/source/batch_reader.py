@@ -50,11 +50,10 @@ class _OptionalPushdown:
     reader has this method all the same. Ours only saves work: without it Spark filters the rows.
     """
 
-    __func__ = getattr(DataSourceReader, "pushFilters", None)
-    """What Spark looks at, to see whether the method is the reader's own. Spark 4.0 has none."""
-
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader
+        # What Spark looks at, to see whether the method is the reader's own. Spark 4.0 has none.
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
 
     def __call__(self, filters: list[Any]) -> Iterable[Any]:
         return self._reader.push(filters)

@@ -35,7 +35,7 @@ _FIELDS = {
 """The columns that are fields of the properties, by their place there."""
 _EXPIRY = 8
 
-_STATES = {state: state.name.lower() for state in MessageState}
+STATES = {state: state.name.lower() for state in MessageState}
 
 Keep = Callable[[int | None], bool]
 """Whether a message is wanted, by the time it was enqueued at, in microseconds since 1970."""
@@ -181,7 +181,7 @@ def _delivery_count(found: MessageFields) -> int:
 _VALUES: dict[str, Callable[[str, Sequence[Peeked], list[MessageFields]], list[Any]]] = {
     "entity": lambda entity, messages, fields: [entity] * len(messages),  # noqa: ARG005
     "sequence_number": lambda entity, messages, fields: [message.sequence_number for message in messages],  # noqa: ARG005
-    "state": lambda entity, messages, fields: [_STATES[message.state] for message in messages],  # noqa: ARG005
+    "state": lambda entity, messages, fields: [STATES[message.state] for message in messages],  # noqa: ARG005
     "size": lambda entity, messages, fields: [len(message.payload) for message in messages],  # noqa: ARG005
     **{name: _field(place) for name, place in _FIELDS.items()},
     "partition_key": lambda entity, messages, fields: [_partition_key(found) for found in fields],  # noqa: ARG005

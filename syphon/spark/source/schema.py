@@ -46,13 +46,9 @@ class WrongColumns(SyphonError):
     """The columns are not those of a message."""
 
 
-def spark_schema(names: Iterable[str]) -> StructType:
-    from pyspark.sql.types import StructType
-
-    schema = StructType()
-    for name in names:
-        schema = schema.add(name, COLUMNS[name])
-    return schema
+def ddl(names: Iterable[str]) -> str:
+    """The Spark schema of these columns."""
+    return ", ".join(f"`{name}` {COLUMNS[name]}" for name in names)
 
 
 def read_names(schema: StructType) -> list[str]:
