@@ -29,7 +29,7 @@ from . import jvm_archive
 from .container import this_container
 from .ending import Ending, Step
 from .java import java_environment
-from .security import PRIVATE, SAFE_PATH, private_sockets, security_settings
+from .security import MASKED, PRIVATE, SAFE_PATH, private_folders, security_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -98,6 +98,7 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
+        "spark.redaction.regex": MASKED,
         # For a ledger on a file system of Hadoop: otherwise all may read it, whatever the umask says.
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
         "spark.pyspark.python": sys.executable,
@@ -156,7 +157,7 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
     if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
         settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
     if cores_of(settings["spark.master"]) is not None:
-        settings = private_sockets(folder) | settings
+        settings = private_folders(folder) | settings
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark would look up the name of the host, also if unused
     settings = {"spark.jars.ivy": f"{folder}/ivy"} | settings  # Spark wants a place for jars, also if it fetches none
     # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
