@@ -14,6 +14,7 @@ UNIT_TESTS = frozenset(
         "amqp/test_malformed.py",
         "amqp/test_sections.py",
         "amqp/test_values.py",
+        "amqp/test_websocket.py",
         "backlog/test_aliasing.py",
         "backlog/test_broker_stamps.py",
         "backlog/test_dead_letters.py",
