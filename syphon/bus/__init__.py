@@ -27,7 +27,7 @@ from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, 
 from .namespace import Namespace, NamespaceStatus
 from .opening_errors import explain
 from .pair import Pair, SideFault
-from .peeking import MessageState, Peeked, Peeker, peek
+from .peeking import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
 from .runtime import RUNTIME, Runtime
 from .sdk_clients import (
     CloseWatch,
@@ -53,6 +53,7 @@ __all__ = [
     "CloseWatch",
     "EntityConflict",
     "Connection",
+    "FIRST_OF_PARTITION",
     "HANDSHAKE_WITHIN",
     "NOTICING_PAUSE",
     "DataPlaneAdministration",
@@ -92,8 +93,10 @@ __all__ = [
     "namespace_of",
     "payloads_of",
     "peek",
+    "peek_pages",
     "disable_retries",
     "release_sockets",
+    "sequence_bounds",
     "try_receiver",
     "try_sender",
     "Wait",

@@ -284,12 +284,17 @@ class RawReceiver(RawLink):
 
 @dataclass(frozen=True, slots=True)
 class ManagementReply:
-    """The answer of a node to a request: its status and a body."""
+    """The answer of a node to a request: its status, and the message that has its body."""
 
     status: int
     description: str
     condition: str
-    body: Value
+    message: Message
+
+    @property
+    def body(self) -> Value:
+        """The body, decoded now: few callers need it, and that of a peek is large. Raises Malformed."""
+        return self.message.read(Section.VALUE)
 
 
 class RequestLink:
@@ -365,8 +370,7 @@ def _reply(message: Message) -> ManagementReply:
     status = properties.get("statusCode") if "statusCode" in properties else properties.get("status-code")
     text = properties.get("statusDescription") or properties.get("status-description") or ""
     condition = properties.get("errorCondition") or ""
-    body = message.read(Section.VALUE)
-    return ManagementReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
+    return ManagementReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), message)
 
 
 def outcome_error(state: object, wanted: str) -> SyphonError | None:

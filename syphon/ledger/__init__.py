@@ -19,7 +19,7 @@ from .report import (
 )
 from .schema import Attempt, OpenJob, Origin
 from .spark_reader import SparkReader
-from .store import Ledger
+from .store import Ledger, check_ledger_path
 from .writer import LedgerWriter
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "SparkReader",
     "Spread",
     "check_ledger",
+    "check_ledger_path",
     "html_page",
     "packed_file",
     "query_report",

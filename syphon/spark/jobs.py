@@ -18,9 +18,10 @@ from syphon.ledger import Attempt, LedgerWriter, OpenJob
 from syphon.model import Counters
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
+from .access import access_to
 from .control_protocol import HandOver, SlotReport
 from .control_server import ControlServer
-from .jvm_watch import SparkLost
+from .spark_watch import SparkLost
 from .task import SlotAssignment, slot_task, warm_up
 from .task_runner import run_tasks
 from .totals import QueueAttempt
@@ -86,13 +87,14 @@ class Jobs:
 
     def __init__(self, spark: SparkSession, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
         self._spark = spark
+        self._access = access_to(spark)
         self._control_server = control_server
         self._ledger_writer = ledger_writer
 
     @cached_property
     def most_slots(self) -> int:
         """How many tasks Spark runs at once."""
-        return int(self._spark.sparkContext.defaultParallelism)
+        return self._access.most_slots()
 
     def warm_up(self) -> None:
         """Runs a job without work: the first job takes seconds, and no message should have to wait for it.
@@ -131,29 +133,18 @@ class Jobs:
 
     def _run(self, pair: str, queues: Sequence[str], assignments: list[SlotAssignment]) -> tuple[list[bytes], str]:
         """Runs the slots. Returns their packed rows, and why there are none if Spark gave up."""
-        context = self._spark.sparkContext
-        # Each pair has a scheduler pool of its own: in the common pool, jobs wait for each other.
-        context.setLocalProperty("spark.scheduler.pool", pair)
         what = queues[0] if len(queues) == 1 else f"{len(queues)} queues of {pair}"
-        context.setJobDescription(f"syphon: {what}")
+        self._access.describe_job(pair, what)
         try:
             return run_tasks(self._spark, slot_task(assignments), len(assignments)), ""
         except Exception as error:
             text = _reason(error)
-            if self._is_lost():
+            if self._access.is_lost():
                 raise SparkLost(f"Spark stopped while it worked on {what}: {text}") from error
             return (
                 [],
                 f"Spark gave up a job on {what}: {text}. Nothing is lost: messages that were in hand come again.",
             )
-
-    def _is_lost(self) -> bool:
-        from py4j.protocol import Py4JError
-
-        try:
-            return bool(self._spark.sparkContext._jsc.sc().isStopped())
-        except (Py4JError, OSError, AttributeError):
-            return True
 
 
 def _reason(error: Exception) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from syphon.config import PipelineSettings
 
-from .jvm_archive import archive_file
+from .jvm_archive import archive_file, is_ours
 from .session import SMALL_JVM, spark_settings, start_session, stop_session
 from .task import warm_up
 from .task_runner import run_tasks
@@ -43,7 +43,10 @@ UNUSED_FOR = 30 * 24 * 3600.0
 def make(archive: Path) -> str:
     """Makes the archive. Returns why it could not be made; an empty text if it was."""
     try:
-        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed((archive.parent, *archive.parent.parents)):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if not is_ours(archive.parent):  # a link there, made by another user, would have us write to the link's target
+            return f"others can write to {archive.parent}"
         with _alone(archive.parent) as alone:
             if not alone:
                 return "another process makes it"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .access import is_connect
 from .task import Task
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 
 def run_tasks(spark: SparkSession, task: Task, count: int) -> list[bytes]:
     """Runs `count` tasks; each gets its number. Spark evaluates each exactly once: each evaluation is a transfer."""
-    # Spark Connect raises an error that is an AttributeError.
-    return on_core(spark.sparkContext, task, count) if hasattr(spark, "_jsc") else on_frame(spark, task, count)
+    return on_frame(spark, task, count) if is_connect(spark) else on_core(spark.sparkContext, task, count)
 
 
 def on_core(context: SparkContext, task: Task, count: int) -> list[bytes]:
