@@ -38,8 +38,8 @@ COUNTED_AT_ONCE = 1000
 """Outcomes that wait to be counted, at most; if there are fewer, they are counted after `COUNTED_AFTER` seconds."""
 COUNTED_AFTER = 0.2
 YOUNG_OBJECTS = 20_000
-"""New objects after which Python looks for garbage in a slot, 700 by default. A pump makes no cycles of objects, and
-thousands of them are in hand: looking at them so often takes a twentieth of its CPU time."""
+"""New objects after which Python looks for garbage in a slot, 700 by default. A pump has tens of thousands of objects in
+hand and makes hardly any garbage that must be looked for."""
 SATURATED_AFTER = 3.0
 """Seconds of a full window, or of most of a core in use, after which a slot counts as saturated."""
 MOST_OF_A_CORE = 0.85
