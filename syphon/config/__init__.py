@@ -1,6 +1,6 @@
 """The settings of a worker: which namespaces form a pair, and how messages are forwarded."""
 
-from .loading import Config, load_config
+from .loading import Config, exposes_keys, load_config
 from .pairs import (
     ArmSettings,
     Credential,
@@ -28,6 +28,7 @@ from .worker import (
 __all__ = [
     "config_schema",
     "load_config",
+    "exposes_keys",
     "Config",
     "PairSettings",
     "SideSettings",
