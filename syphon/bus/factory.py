@@ -17,7 +17,8 @@ from .administration import OPERATION_TIMEOUT, Administration
 from .connection import HANDSHAKE_WITHIN, LONGEST_PAUSE, NOTICING_PAUSE, Connection
 from .namespace import Namespace
 from .proxy import HttpProxy
-from .sdk_internals import EMULATOR_PORT, check_contract, check_websockets
+from .sdk_contract import check_contract
+from .sdk_internals import EMULATOR_PORT, check_websockets
 
 
 def credential_of(kind: Credential) -> TokenCredential:

@@ -35,10 +35,19 @@ SparkValue = Annotated[
 ]
 
 
+def _master(text: str) -> str:
+    """A master is printed and logged, so the token of a Spark Connect server has no place in it."""
+    if re.match(r"sc://.*[;/]\s*token\s*=", text, re.IGNORECASE):
+        raise InvalidSetting(
+            Mistake("contains a token", "remove it, and write spark.connect.authenticate.token under spark")
+        )
+    return text
+
+
 class PipelineSettings(Settings):
     """How the transfer runs on Spark, and where its ledger is."""
 
-    master: Text = "local[*]"
+    master: Annotated[Text, AfterValidator(_master)] = "local[*]"
     ledger: Text = "./ledger"
     """Any path or URL that Spark can write to."""
     long_poll: Annotated[Duration, Between("1s", "1d")] = 900_000

@@ -22,6 +22,8 @@ from syphon.config import PipelineSettings
 
 from .jvm_archive import archive_file, is_ours
 from .session import SMALL_JVM, spark_settings, start_session, stop_session
+from .task import warm_up
+from .task_runner import run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,9 +83,9 @@ def _make(archive: Path) -> str:
 
 
 def rehearse(spark: SparkSession, folder: Path) -> None:
-    """Does what a drain and a report do, so that their classes are loaded: a job in Python, and rows in a file."""
+    """Does what a drain, a report and an inspection do, so that their classes are loaded."""
+    run_tasks(spark, warm_up, 1)
     rows = spark.range(0, 1, 1, 1).mapInArrow(_pass_on, "id long").persist()
-    rows.selectExpr("1").write.format("noop").mode("overwrite").save()
     rows.write.parquet(str(folder / "rows"))
     rows.unpersist()
     spark.read.parquet(str(folder / "rows")).createOrReplaceTempView("rows")

@@ -24,7 +24,8 @@ from syphon.bus.connection import Connection
 from syphon.bus.factory import administration_of, client_of, connected, namespace_of
 from syphon.bus.peeking import peek
 from syphon.bus.proxy import HttpProxy
-from syphon.bus.sdk_internals import WebSocketsNotInstalled, connection_details
+from syphon.bus.sdk_clients import connection_details
+from syphon.bus.sdk_internals import WebSocketsNotInstalled
 from syphon.config import ArmSettings, ProxySettings, SideSettings, Transport, Via
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
 from syphon.emulator.broker.access import Grant
