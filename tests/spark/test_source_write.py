@@ -102,7 +102,7 @@ def test_columns_that_cannot_be_written_are_refused_before_anything_is_sent(
     assert bus.payloads(queue) == []
 
 
-# --- the sending itself, without Spark ---------------------------------------------------------------------------------
+# --- the sending itself, without Spark --------------------------------------------------------------------------------
 
 
 def test_the_counts_of_a_task_are_in_its_commit(bus: SourceBus) -> None:

@@ -17,6 +17,7 @@ UNIT_TESTS = frozenset(
         "api/test_drain_summary.py",
         "api/test_options.py",
         "api/test_results.py",
+        "amqp/test_websocket.py",
         "backlog/test_aliasing.py",
         "backlog/test_broker_stamps.py",
         "backlog/test_dead_letters.py",
