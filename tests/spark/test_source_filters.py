@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -120,4 +121,4 @@ def test_the_parts_of_a_range_are_the_range(first: int, length: int, size: int) 
     assert len(parts) == -(-length // size)
     assert all(1 <= part.last - part.first + 1 <= size for part in parts)
     assert (parts[0].first, parts[-1].last) == (first, first + length - 1)
-    assert all(one.last + 1 == other.first for one, other in zip(parts, parts[1:], strict=False))
+    assert all(one.last + 1 == other.first for one, other in pairwise(parts))
