@@ -16,6 +16,7 @@ JOBS   ?= 3
 help:
 	@echo "make demo    an outage and its end, on this machine alone"
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
+	@echo "make test-oldest-spark  the Spark part of them on the oldest Spark"
 	@echo "make unit    run the tests of pure modules, without sockets and Spark"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
@@ -47,6 +48,23 @@ unit: $(READY)
 .PHONY: faults
 faults: $(READY)
 	SEED=$(SEED) $(BIN)/pytest -q -n $(JOBS) -m "not alone" tests/faults $(ARGS)
+
+# The Spark part of the tests on the oldest Spark that pyproject.toml allows, in an environment of its own
+OLDEST := .venv-spark35
+.PHONY: test-oldest-spark
+test-oldest-spark: $(OLDEST)/.ready
+	$(OLDEST)/bin/pytest -q -n $(JOBS) --dist loadfile -m "not alone and not faults" \
+	    $(or $(ARGS),tests/spark tests/api tests/inspecting tests/ledger tests/worker/test_drain.py tests/worker/test_run.py)
+
+$(OLDEST)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check 'pyspark==3.5.0' -e '.[dev]'
+	@touch $@
+
+# The outputs that examples/incident.ipynb shows
+.PHONY: notebook
+notebook: $(READY)
+	$(BIN)/python -m tests.support.notebooks examples/incident.ipynb
 
 MINUTES ?= 10
 .PHONY: fuzz
@@ -99,7 +117,7 @@ bench: $(READY)
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) .tools build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) .tools build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find syphon tests -type d \( -name __pycache__ -o -name node_modules \) -prune -exec rm -rf {} +
 
 # The stamp comes last: an install that was broken off is done again.

@@ -29,11 +29,10 @@ from .opening_errors import explain
 from .pair import Pair, SideFault
 from .peeking import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
 from .runtime import RUNTIME, Runtime
-from .sdk_internals import (
+from .sdk_clients import (
     CloseWatch,
     ConnectionDetails,
     RetryPolicy,
-    check_contract,
     condition_of,
     connection_details,
     disable_retries,
@@ -44,6 +43,7 @@ from .sdk_internals import (
     release_sockets,
     watch_close,
 )
+from .sdk_contract import check_contract
 
 __all__ = [
     "Administration",
