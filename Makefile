@@ -116,6 +116,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.status
 	$(BIN)/python -m bench.worker --messages 10
 	$(BIN)/python -m bench.ledger
+	$(BIN)/python -m bench.spark_source
 
 .PHONY: clean
 clean:
