@@ -18,6 +18,7 @@ from syphon.model import Counters
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
 from .access import access_to
+from .backlog_query import first_line
 from .control_protocol import HandOver, SlotReport
 from .control_server import ControlServer
 from .spark_watch import SparkLost
@@ -136,7 +137,7 @@ class Jobs:
         try:
             return self._collect(slot_task(assignments), len(assignments)), ""
         except Exception as error:
-            text = str(error).strip().partition("\n")[0]
+            text = first_line(error)
             if self._access.is_lost():
                 raise SparkLost(f"Spark stopped while it worked on {what}: {text}") from error
             return (
