@@ -27,7 +27,7 @@ from syphon.yaml_settings import (
     validate,
 )
 
-from .pairs import Pairs
+from .pairs import Pairs, is_proxy_url
 from .worker import LogSettings, PipelineSettings, StatusSettings, Telemetry, TelemetrySettings
 
 
@@ -77,10 +77,12 @@ def _checked(document: Document, folder: Path, environ: Mapping[str, str] | None
 
 def _may_follow(new: str, before: str) -> bool:
     """Whether a value that was read again may replace a secret: another key, but of the same namespace."""
+    if is_proxy_url(before):
+        return is_proxy_url(new)
     try:
         known = ConnectionString.parse(before)
     except BadConnectionString:
-        return bool(new.strip())  # it is a token
+        return bool(new.strip())  # it is a token or a password
     try:
         found = ConnectionString.parse(new)
     except BadConnectionString:

@@ -2,7 +2,7 @@
 
 from .html import html_page
 from .local_reader import LocalReader
-from .parquet import packed_rows
+from .parquet import packed_file
 from .preflight import LedgerFinding, check_ledger
 from .queries import query_report
 from .report import (
@@ -17,7 +17,7 @@ from .report import (
     Spread,
     report_as_json,
 )
-from .schema import PACKED, Attempt, OpenJob, Origin
+from .schema import Attempt, OpenJob, Origin
 from .spark_reader import SparkReader
 from .store import Ledger, check_ledger_path
 from .writer import LedgerWriter
@@ -33,7 +33,6 @@ __all__ = [
     "OpenJob",
     "OpenJobReport",
     "Origin",
-    "PACKED",
     "Period",
     "ReasonCount",
     "Repeat",
@@ -44,7 +43,7 @@ __all__ = [
     "check_ledger",
     "check_ledger_path",
     "html_page",
-    "packed_rows",
+    "packed_file",
     "query_report",
     "report_as_json",
 ]

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
-from .aggregates import COLUMNS, MESSAGE, PACKED_AGGREGATES, Aggregates, Selection, count_rows, micros
+from .aggregates import MESSAGE, PACKED_AGGREGATES, Aggregates
+from .counting import COLUMNS, count_rows
 from .files import cause
 from .open_jobs import OpenRecord
 from .parquet import arrow_schema
 from .reading import ATTEMPT_COLUMNS, FilesChanged, LedgerExtract, jobs_of, selected_attempts
 from .report import Period
 from .schema import ATTEMPTS, TRANSFERS
+from .selection import Selection, micros
 from .store import Ledger, LedgerUnreadable
 
 if TYPE_CHECKING:

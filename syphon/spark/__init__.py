@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from .control_protocol import HandOver, QueueReport, SlotReport
     from .control_server import ControlServer
     from .ending import FAULTED, STOPPED, Ending, Shares, Step
+    from .frames import backlog, ledger
     from .jobs import JobResult, Jobs, new_job
     from .master import CONNECT, cores_of, shown_master
     from .session import check_session, session_for_queries, spark_session
     from .slot_control import SlotControl, Traced
+    from .source.data_source import ServiceBusDataSource, SparkTooOld
     from .spark_watch import SparkLost, SparkWatch
     from .totals import QueueAttempt, QueueTotals, Totals
 
@@ -52,6 +54,7 @@ _MODULES = {
         "Shares",
         "Step",
     ),
+    "frames": ("backlog", "ledger"),
     "jobs": (
         "JobResult",
         "Jobs",
@@ -69,6 +72,7 @@ _MODULES = {
         "Traced",
     ),
     "spark_watch": ("SparkLost", "SparkWatch"),
+    "source.data_source": ("ServiceBusDataSource", "SparkTooOld"),
     "totals": (
         "QueueAttempt",
         "QueueTotals",
@@ -90,12 +94,14 @@ __all__ = [
     "QueueReport",
     "QueueTotals",
     "STOPPED",
+    "ServiceBusDataSource",
     "Shares",
     "SlotControl",
     "SlotReport",
     "SparkAccess",
     "SparkLost",
     "SparkWatch",
+    "SparkTooOld",
     "Step",
     "Totals",
     "Traced",
@@ -103,12 +109,14 @@ __all__ = [
     "access_to",
     "answer_query",
     "asking",
+    "backlog",
     "backlog_frame",
     "check_session",
     "cores_of",
     "dead_letter_previews",
     "is_connect",
     "larger_than",
+    "ledger",
     "looking",
     "new_job",
     "session_for_queries",

@@ -29,7 +29,7 @@ from .java import java_environment
 from .jvm_watch import JvmWatch
 from .master import cores_of
 from .package import package_zip
-from .security import PRIVATE, SAFE_PATH, private_sockets
+from .security import PRIVATE, SAFE_PATH, private_folders
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -112,7 +112,7 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
     if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
         settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
     if cores_of(settings["spark.master"]) is not None:
-        settings = private_sockets(folder) | settings
+        settings = private_folders(folder) | settings
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark would look up the name of the host, also if unused
     settings = {"spark.jars.ivy": f"{folder}/ivy"} | settings  # Spark wants a place for jars, also if it fetches none
     # PySpark takes the Python of the executors from the environment alone, and ignores the setting.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syphon.bus import SideFault
 from syphon.config import PairSettings
-from syphon.ledger import PACKED, Attempt, LedgerWriter, OpenJob
+from syphon.ledger import Attempt, LedgerWriter, OpenJob
 from syphon.model import Counters
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
@@ -22,7 +23,8 @@ from .backlog_query import first_line
 from .control_protocol import HandOver, SlotReport
 from .control_server import ControlServer
 from .spark_watch import SparkLost
-from .task import SlotAssignment, Task, slot_task, warm_up
+from .task import SlotAssignment, slot_task, warm_up
+from .task_runner import run_tasks
 from .totals import QueueAttempt
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ class Jobs:
 
         One task is enough: the first queue that rings gets one slot, and each Python worker takes a hundred megabytes.
         """
-        self._collect(warm_up, 1)
+        run_tasks(self._spark, warm_up, 1)
 
     def run(
         self,
@@ -135,9 +137,9 @@ class Jobs:
         what = queues[0] if len(queues) == 1 else f"{len(queues)} queues of {pair}"
         self._access.describe_job(pair, what)
         try:
-            return self._collect(slot_task(assignments), len(assignments)), ""
+            return run_tasks(self._spark, slot_task(assignments), len(assignments)), ""
         except Exception as error:
-            text = first_line(error)
+            text = _reason(error)
             if self._access.is_lost():
                 raise SparkLost(f"Spark stopped while it worked on {what}: {text}") from error
             return (
@@ -145,10 +147,16 @@ class Jobs:
                 f"Spark gave up a job on {what}: {text}. Nothing is lost: messages that were in hand come again.",
             )
 
-    def _collect(self, task: Task, count: int) -> list[bytes]:
-        """The packed rows of `count` tasks. Spark evaluates them exactly once: each evaluation is a transfer."""
-        rows = self._spark.range(0, count, 1, count).mapInArrow(task, PACKED).collect()
-        return [bytes(row.file) for row in rows if row.rows]
+
+def _reason(error: Exception) -> str:
+    """The first line of what Spark says. Of an error in the JVM, Python only says which call it was raised by."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        with suppress(Py4JError, OSError, AttributeError):  # the JVM may be gone
+            text = error.java_exception.getMessage() or text
+    return first_line(text)
 
 
 def new_job() -> str:

@@ -19,7 +19,7 @@ from .access import access_to, is_connect
 from .classic import SMALL_JVM, jvm_of, start_session, stop_session
 from .ending import Ending, Step
 from .master import CONNECT, TASK_FAILURES, cores_of, spark_master
-from .security import PRIVATE, security_settings
+from .security import MASKED, PRIVATE, security_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +64,7 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
+        "spark.redaction.regex": MASKED,
         # For a ledger on a file system of Hadoop: otherwise all may read it, whatever the umask says.
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
         "spark.pyspark.python": sys.executable,

