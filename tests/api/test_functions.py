@@ -140,7 +140,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 handler = __import__("signal").getsignal(2)
 try:
-    syphon.drain(sys.argv[1], spark, rate=20, progress=lambda at: print(at, file=sys.stderr, flush=True))
+    syphon.drain(sys.argv[1], spark, rate=10, progress=lambda at: at.moved and print("some moved", file=sys.stderr))
 except DrainInterrupted as stopped:
     first = stopped.summary
 assert __import__("signal").getsignal(2) is handler
@@ -153,7 +153,7 @@ def test_an_interrupt_finishes_what_is_in_hand_and_the_session_goes_on(pair: Emu
     """Spark's own handler of Ctrl-C cancels all jobs, and so kills the slots with what they have in hand."""
     pair.put([aliased(number, "orders") for number in range(100)])
     process = run_script(pair, "interrupted", INTERRUPTED, str(pair.config()))
-    process.until(" moved, about 9")
+    process.until("some moved")
     code, out = process.stop(signal.SIGINT)
     assert code == 0, process.said
     first, second, rows = json.loads(out)
