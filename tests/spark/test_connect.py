@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.connect_server import IS_IN_THE_PACKAGE, ConnectServer, connect_server
-from tests.support.processes import DESTINATIONS, EmulatedPair, aliased, descendants_of, emulated_pair
+from tests.support.processes import DESTINATIONS, EmulatedPair, Running, aliased, descendants_of, emulated_pair
 from tests.support.scripts import run_script
 from tests.support.tools import ROOT
 from tests.support.waiting import eventually
@@ -173,7 +173,16 @@ print(json.dumps([
 
 def test_the_functions_work_on_a_remote_session_and_leave_it(pair: EmulatedPair, server: ConnectServer) -> None:  # X6
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
-    process = run_script(pair, "functions", FUNCTIONS, str(pair.config()), server.url)
+    check_functions(run_script(pair, "functions", FUNCTIONS, str(pair.config()), server.url))
+
+
+def test_the_functions_work_with_a_server_that_pyspark_starts(pair: EmulatedPair) -> None:  # X6
+    pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
+    # With SPARK_TESTING the server takes any free port, and not always 15002.
+    check_functions(run_script(pair, "functions", FUNCTIONS, str(pair.config()), "local[2]", SPARK_TESTING="1"))
+
+
+def check_functions(process: Running) -> None:
     code, out = process.end()
     assert code == 0, process.said
     found = json.loads(out)

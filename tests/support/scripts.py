@@ -8,12 +8,13 @@ import sys
 from tests.support.processes import EmulatedPair, Running
 
 
-def run_script(pair: EmulatedPair, name: str, code: str, *arguments: str) -> Running:
-    """Starts a script in the folder of the pair. Its Spark runs tasks with this Python."""
+def run_script(pair: EmulatedPair, name: str, code: str, *arguments: str, **more: str) -> Running:
+    """Starts a script in the folder of the pair. Its Spark runs tasks with this Python; `more` is its environment."""
     (pair.folder / f"{name}.py").write_text(code)
     environment = {
         "PYTHONPATH": os.pathsep.join([str(pair.folder), *sys.path]),
         "PYSPARK_PYTHON": sys.executable,
+        **more,
     }
     running = Running(arguments, pair.folder, environment, module=name)
     pair.running.append(running)
