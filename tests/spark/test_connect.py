@@ -75,7 +75,7 @@ def test_the_commands_work_on_a_server_that_the_settings_name(pair: EmulatedPair
     assert json.loads(out)["transfers"]["received"] == 61
 
 
-def test_secrets_are_in_no_log_of_the_server(pair: EmulatedPair, server: ConnectServer) -> None:  # T4
+def test_secrets_are_in_no_log_of_the_server(pair: EmulatedPair, server: ConnectServer) -> None:  # T11
     """The plan carries them to the server: there they are in its memory, and nowhere in what it writes down."""
     pair.put([aliased(number, "orders") for number in range(5)])
     code, result = pair.drained(config=config_on(pair, server))
