@@ -79,9 +79,7 @@ class Composite:
         head = b"\x00\x53" + bytes((self.CODE,))
         if not values:
             return head + b"\x45"
-        parts = [
-            b"\x40" if value is None else write(value) for value, write in zip(values, self.WRITERS, strict=False)
-        ]
+        parts = [b"\x40" if value is None else write(value) for value, write in zip(values, self.WRITERS, strict=False)]
         return head + compound(0xC0, len(parts), b"".join(parts))
 
 

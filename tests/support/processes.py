@@ -28,6 +28,16 @@ WITHIN = 180.0
 """Seconds that a step may take on a busy machine."""
 
 
+def hear_signals() -> None:
+    """Makes SIGINT and SIGHUP heard again, also by the children of this process.
+
+    Whoever started it may ignore them (`nohup make test &`), and a child inherits that. Tests send these signals.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+
 class Running:
     """A running syphon command, or another module. It keeps the lines that the process writes to stderr."""
 

@@ -72,7 +72,7 @@ def test_a_drain_whose_driver_is_killed_can_be_started_again_and_the_report_does
     drain.process.kill()
     drain.process.wait()
     # Spark and its workers end with their driver
-    eventually(lambda: not any(parent_of(pid) for pid in children), within=30)
+    eventually(lambda: not any(parent_of(pid) for pid in children))
     code, result = pair.drained_here()
     assert code == 0, result
     check(pair)
