@@ -27,7 +27,7 @@ from syphon.worker import DrainOptions
 from .drain_run import drain_options, queues_to_drain
 from .give_up import read_words, with_given_up
 from .inspecting import has_messages
-from .options import ConfigLike, Moment, Names, names_of, read_moment, read_rate, settings_of
+from .options import ConfigLike, Moment, Names, Queues, names_of, read_moment, read_rate, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,7 +136,7 @@ def dry_run(
     spark: SparkSession | None = None,
     *,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
     destinations: Names = (),
     before: Moment | None = None,
     after: Moment | None = None,
@@ -160,7 +160,7 @@ def dry_run(
         limit,
         None if rate is None else read_rate(rate),
     )
-    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)  # type: ignore[arg-type]
+    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)
     return forecast(settings, chosen, options, words, spark)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, overload
 
@@ -24,7 +24,7 @@ from syphon.spark import (
 )
 
 from .backlog_overview import BacklogAnswer, BacklogOverview, UnseenQueue
-from .options import ConfigLike, Names, names_of, settings_of
+from .options import ConfigLike, Names, Queues, names_of, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,7 @@ def inspect(
     spark: SparkSession | None = None,
     *,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
 ) -> BacklogOverview: ...
 
 
@@ -64,7 +64,7 @@ def inspect(
     *,
     sql: str,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
     limit: int = MOST_ROWS,
 ) -> BacklogAnswer: ...
 
@@ -75,7 +75,7 @@ def inspect(
     *,
     sql: str | None = None,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
     limit: int = MOST_ROWS,
 ) -> BacklogOverview | BacklogAnswer:
     """Peeks into the backlog queues: per destination how many messages there are, how large and how old they are, and
@@ -86,7 +86,7 @@ def inspect(
     reach is in `unseen`; if all are, the error of the first is raised.
     """
     settings = settings_of(config)
-    reach = reach_queues(select_queues(settings.pairs, names_of(pairs), names_of(queues)))  # type: ignore[arg-type]
+    reach = reach_queues(select_queues(settings.pairs, names_of(pairs), names_of(queues)))
     if not reach.queues:
         raise reach.unreachable[0][1]
     if sql is None:

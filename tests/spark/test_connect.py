@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.connect_server import IS_IN_THE_PACKAGE, ConnectServer, connect_server
 from tests.support.processes import DESTINATIONS, EmulatedPair, Running, aliased, descendants_of, emulated_pair
+from tests.support.scripts import run_script
 from tests.support.tools import ROOT
 from tests.support.waiting import eventually
 
@@ -63,7 +64,7 @@ def test_the_commands_work_on_a_server_that_the_settings_name(pair: EmulatedPair
     code, out = drain.end()
     result = json.loads(out)
     assert code == 1, drain.said
-    assert result["verdict"] == "Nothing is left: 60 forwarded; 1 went to the dead letters."
+    assert result["verdict"] == "Nothing is left: 60 forwarded; 1 went to the dead letters.", (result, drain.said)
     assert pair.arrived(*DESTINATIONS) == Counter(f"m{number}" for number in range(60))
     assert (result["account"]["killed"], result["account"]["unaccounted"], result["ledger_error"]) == (0, 0, "")
     assert '"moved": 61' in drain.said  # slots have reported to this process
@@ -74,7 +75,7 @@ def test_the_commands_work_on_a_server_that_the_settings_name(pair: EmulatedPair
     assert json.loads(out)["transfers"]["received"] == 61
 
 
-def test_secrets_are_in_no_log_of_the_server(pair: EmulatedPair, server: ConnectServer) -> None:  # T4
+def test_secrets_are_in_no_log_of_the_server(pair: EmulatedPair, server: ConnectServer) -> None:  # T11
     """The plan carries them to the server: there they are in its memory, and nowhere in what it writes down."""
     pair.put([aliased(number, "orders") for number in range(5)])
     code, result = pair.drained(config=config_on(pair, server))
@@ -172,9 +173,16 @@ print(json.dumps([
 
 def test_the_functions_work_on_a_remote_session_and_leave_it(pair: EmulatedPair, server: ConnectServer) -> None:  # X6
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
-    (pair.folder / "functions.py").write_text(FUNCTIONS)
-    process = Running([str(pair.config()), server.url], pair.folder, module="functions")
-    pair.running.append(process)
+    check_functions(run_script(pair, "functions", FUNCTIONS, str(pair.config()), server.url))
+
+
+def test_the_functions_work_with_a_server_that_pyspark_starts(pair: EmulatedPair) -> None:  # X6
+    pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
+    # With SPARK_TESTING the server takes any free port, and not always 15002.
+    check_functions(run_script(pair, "functions", FUNCTIONS, str(pair.config()), "local[2]", SPARK_TESTING="1"))
+
+
+def check_functions(process: Running) -> None:
     code, out = process.end()
     assert code == 0, process.said
     found = json.loads(out)
@@ -204,9 +212,7 @@ def test_a_ledger_that_only_the_server_reaches_is_read_by_it(pair: EmulatedPair,
     pair.put([aliased(number, "orders") for number in range(7)])
     code, result = pair.drained(config=config_on(pair, server))
     assert code == 0, result
-    (pair.folder / "remote_ledger.py").write_text(REMOTE_LEDGER)
-    process = Running([server.url, (pair.folder / "ledger").as_uri()], pair.folder, module="remote_ledger")
-    pair.running.append(process)
+    process = run_script(pair, "remote_ledger", REMOTE_LEDGER, server.url, (pair.folder / "ledger").as_uri())
     code, out = process.end()
     assert (code, out.strip()) == (0, "All 7 messages arrived. Every receipt is accounted for."), process.said
 
@@ -227,9 +233,7 @@ def test_the_code_of_the_documents_works_as_printed(pair: EmulatedPair, server: 
     section = (ROOT / "docs" / "spark.md").read_text().partition("## Spark Connect\n")[2]
     printed = section.partition("```python\n")[2].partition("```")[0]
     assert "sc://localhost:15002" in printed
-    (pair.folder / "printed.py").write_text(printed.replace("sc://localhost:15002", server.url))
     pair.put([aliased(number, "orders") for number in range(3)])
     pair.config("config.yaml")
-    process = Running([], pair.folder, module="printed")
-    pair.running.append(process)
+    process = run_script(pair, "printed", printed.replace("sc://localhost:15002", server.url))
     assert process.end() == (0, "Nothing is left: 3 forwarded.\n"), process.said
