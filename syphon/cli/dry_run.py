@@ -95,13 +95,16 @@ def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions) ->
 
     with spark_session(config.pipeline, "syphon drain --dry-run") as spark:
         active = backlog_frame(spark, chosen).where("state = 'active'").persist()
-        with looking():
-            everything = active.count()
-        frame = active.where(options.messages.sql())
-        destinations, refused = summary(frame), dead_letter_previews(frame)
-        answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
-        too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
-        return Seen(everything, destinations, refused, answers, too_large)
+        try:
+            with looking():
+                everything = active.count()
+            frame = active.where(options.messages.sql())
+            destinations, refused = summary(frame), dead_letter_previews(frame)
+            answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
+            too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
+            return Seen(everything, destinations, refused, answers, too_large)
+        finally:
+            active.unpersist()  # in a session that goes on, the next look would be answered with these rows
 
 
 class Stopped(NamedTuple):
