@@ -35,6 +35,8 @@ BETWEEN_CHECKS = 0.6
 """Seconds between two looks of a pump at the locks of its messages."""
 GRACE = 5.0
 """Seconds within which both sides of a pair end (C1)."""
+ROUNDING = 1e-6
+"""Seconds that the difference of two clock readings may be off."""
 NOTICED = 0.7
 """Seconds until the listener or a slot looks at its pair again."""
 UNHEARD = 5.0 + 2 * 3.5 + 1.0
@@ -285,7 +287,7 @@ class Checker:
         for side, partner in (pair.sides, pair.sides[::-1]):
             if isinstance(side.reason, PartnerEnded):
                 took = side.since - partner.since
-                if not GRACE <= took <= GRACE + NOTICED:
+                if not GRACE - ROUNDING <= took <= GRACE + NOTICED:
                     self.fail(f"five-second rule: {side.name} was faulted {took:.2f} s after {partner.name}")
 
     # --- deadlines ------------------------------------------------------------------------------------------------
