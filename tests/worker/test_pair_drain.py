@@ -12,8 +12,10 @@ from syphon.bus import Peeked
 from syphon.config import PairSettings
 from syphon.model import Interrupted
 from syphon.spark import HandOver, JobResult, Jobs
-from syphon.worker import pair_drain
+from syphon.transfer import DestinationBackoff
+from syphon.worker import pair_drain, waiting
 from syphon.worker.backoffs import Backoffs
+from syphon.worker.drain import DrainResult
 from syphon.worker.message_counts import PeekCount
 from syphon.worker.pair_drain import PairDrain
 from syphon.worker.queue_drain import DrainOptions, DrainState, QueueDrain
@@ -91,3 +93,30 @@ def test_a_lost_connection_does_not_end_a_drain_that_has_settled_for_longer_than
     assert scene.lost_at is None
     assert [queue.state for queue in scene.queues] == [DrainState.EMPTY] * 2
     assert scene.served == []
+
+
+def test_what_slots_have_left_counts_for_a_destination_if_its_queues_cannot_be_peeked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # X2, X7
+    def unreachable(*_: object) -> None:
+        raise Interrupted("The connection broke.")
+
+    monkeypatch.setattr(waiting, "connected", unreachable)
+    scene = Scene()
+    scene.queues[0].backoffs.learn((DestinationBackoff("Orders", 10.0, "full", 7, 2, "DestinationFull"),))
+    (found,) = waiting.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions())
+    assert (found.pair, found.path, found.left, found.error, found.failures) == (
+        "contoso",
+        "Orders",
+        7,
+        "DestinationFull",
+        2,
+    )
+
+
+def test_no_destination_waits_if_the_queues_hold_nothing_for_it() -> None:  # X2, X7
+    scene = Scene()
+    scene.queues[0].backoffs.learn((DestinationBackoff("orders", 10.0, "full", 7, 2, "DestinationFull"),))
+    for queue in scene.queues:
+        queue.remaining = 0
+    assert waiting.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions()) == []
