@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from syphon.bus import Peeked
+from syphon.amqp import data_section
+from syphon.backlog import to_backlog
+from syphon.bus import MessageState, Peeked
 from syphon.config import PairSettings
 from syphon.model import Interrupted
 from syphon.spark import HandOver, JobResult, Jobs
@@ -120,3 +122,26 @@ def test_no_destination_waits_if_the_queues_hold_nothing_for_it() -> None:  # X2
     for queue in scene.queues:
         queue.remaining = 0
     assert waiting.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "paths", "is_alone"),
+    [
+        ("DestinationMissing", ["Orders", "orders"], True),
+        ("DestinationDisabled", ["orders"], True),
+        ("DestinationMissing", ["orders", "news"], False),
+        ("DestinationFull", ["orders"], False),
+    ],
+)
+def test_a_queue_only_waits_if_all_its_messages_are_for_destinations_that_need_a_person(
+    error: str, paths: list[str], is_alone: bool
+) -> None:  # S4, X2
+    scene = Scene()
+    messages = [Peeked(to_backlog(data_section(b"x"), path), 1, MessageState.ACTIVE) for path in paths]
+
+    def count(_: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
+        return PeekCount(min(most, sum(map(wants, messages))), 0)
+
+    scene.count = count  # type: ignore[method-assign]
+    scene.drain.backoffs.learn((DestinationBackoff("orders", 10.0, "why", 7, 2, error),))
+    assert scene.drain._only_waits(scene.queues[0]) is is_alone
