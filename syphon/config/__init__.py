@@ -1,6 +1,6 @@
 """The settings of a worker: which namespaces form a pair, and how messages are forwarded."""
 
-from .loading import Config, load_config
+from .loading import Config, config_from, exposes_keys, load_config
 from .pairs import (
     ArmSettings,
     Credential,
@@ -9,6 +9,7 @@ from .pairs import (
     PermanentError,
     ProvisionSettings,
     ProxySettings,
+    Side,
     SideSettings,
     TimeToLive,
     Transport,
@@ -26,10 +27,13 @@ from .worker import (
 )
 
 __all__ = [
+    "config_from",
     "config_schema",
     "load_config",
+    "exposes_keys",
     "Config",
     "PairSettings",
+    "Side",
     "SideSettings",
     "Transport",
     "ProxySettings",

@@ -3,6 +3,7 @@
 from .backoff_gate import BackoffGate
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
+from .entity_sender import EntitySender, OutgoingMessage
 from .listener import Listener
 from .options import MOST_QUEUES, PumpOptions
 from .peek_watch import Gate, OpenGate, Ring, Waiting
@@ -20,9 +21,11 @@ __all__ = [
     "DestinationBackoff",
     "Doorbell",
     "Ended",
+    "EntitySender",
     "Gate",
     "Listener",
     "OpenGate",
+    "OutgoingMessage",
     "Pump",
     "PumpCounters",
     "PumpOptions",

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.support.whole_incident import BODY, KEY, TOKEN, WRONG, Seen, incident
+from tests.support.whole_incident import BODY, KEY, STORAGE, TOKEN, WRONG, Seen, incident
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -56,7 +56,7 @@ def test_every_command_has_come_to_the_end_that_it_should(seen: Seen) -> None:
     assert [where for where in seen.texts if "local-" in where], "Spark's event log"
 
 
-@pytest.mark.parametrize("secret", [KEY, WRONG, TOKEN, BODY])
+@pytest.mark.parametrize("secret", [KEY, WRONG, TOKEN, STORAGE, BODY])
 def test_no_key_no_token_and_no_body_is_to_be_seen_anywhere(seen: Seen, secret: str) -> None:
     assert seen.having(secret) == []
 

@@ -39,6 +39,8 @@ ROUNDING = 1e-6
 """Seconds that the difference of two clock readings may be off."""
 NOTICED = 0.7
 """Seconds until the listener or a slot looks at its pair again."""
+ROUNDING = 1e-6
+"""The five seconds are added to one time and subtracted from another: the last bits of a float may differ."""
 UNHEARD = 5.0 + 2 * 3.5 + 1.0
 """Seconds after its last answer in which a slot may still take messages: the silence that it allows, and the answers
 that it waits for meanwhile."""
