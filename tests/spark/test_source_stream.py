@@ -120,7 +120,7 @@ def test_a_stream_over_a_partitioned_entity_is_refused_in_words(
     source: SparkSession, bus: SourceBus, tmp_path: Path
 ) -> None:
     queue = bus.queue("wide-stream", enable_partitioning=True)
-    bus.put(queue, *(message() for _ in range(40)))
+    bus.submit(queue, *(message() for _ in range(40)))
     query = into_memory(stream(source, bus, queue, bodies=True), "wide", tmp_path, availableNow=True)
     with pytest.raises(Exception, match="'wide-stream' is partitioned"):
         query.awaitTermination(300)

@@ -104,7 +104,7 @@ def _waiting(number: int) -> object:
 @pytest.mark.timeout(600)
 def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bus: SourceBus) -> None:
     folder, output, _ = run
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 10
     assert output.endswith("end of the page\n")
     assert "| new|active|   60|" in re.sub(r" +", lambda found: found[0][:3], output).replace("|   new|", "| new|")
     assert re.search(r"orders/\$DeadLetterQ\S*\|\s*Expired\|dead\|", output)
