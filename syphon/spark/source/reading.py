@@ -68,7 +68,7 @@ def bounds_of(connection: Connection, entity: str, after: int) -> tuple[int, int
     """The lowest and highest sequence number above `after`. Raises PartitionedEntity."""
     found = sequence_bounds(connection, entity, after)
     if found is not None:
-        _refuse_partitioned(entity, found[1])
+        _refuse_partitioned(entity, max(found))
     return found
 
 
@@ -107,7 +107,7 @@ def pages_of(side: SideSettings, part: SequenceRange, highest: int) -> Iterator[
                     last = min(found[1], highest)
                 is_open = False
                 for page in peek_pages(connection, entity, first, stop=last):
-                    _refuse_partitioned(entity, page[-1].sequence_number)
+                    _refuse_partitioned(entity, max(message.sequence_number for message in page))
                     failures = 0
                     first = page[-1].sequence_number + 1
                     yield page
