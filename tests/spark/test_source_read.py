@@ -204,7 +204,7 @@ def test_a_read_locks_and_changes_nothing(source: SparkSession, bus: SourceBus) 
 
 def test_a_partitioned_entity_is_refused_in_words(source: SparkSession, bus: SourceBus) -> None:
     queue = bus.queue("wide", enable_partitioning=True)
-    bus.submit(queue, *(message() for _ in range(40)))
+    bus.spread(queue)
     with pytest.raises(Exception, match="'wide' is partitioned"):
         read(source, bus, queue).count()
 
