@@ -106,9 +106,9 @@ def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bu
     folder, output, _ = run
     assert len(BLOCKS) == 10
     assert output.endswith("end of the page\n")
-    assert "| new|active|   60|" in re.sub(r" +", lambda found: found[0][:3], output).replace("|   new|", "| new|")
-    assert re.search(r"orders/\$DeadLetterQ\S*\|\s*Expired\|dead\|", output)
-    assert re.search(r"orders\|\s+NULL\|\s+3\|", output), output
+    assert re.search(r"\|\s*new\s*\|\s*active\s*\|\s*60\s*\|", output)
+    assert re.search(r"orders/\$DeadLet\S*\s*\|\s*Expired\s*\|\s*dead\s*\|", output)
+    assert re.search(r"\|\s*orders\s*\|\s*NULL\s*\|\s*3\s*\|", output)
     assert len(bus.payloads("orders")) == 160
     assert len(bus.payloads("archive")) == 160
     assert list((folder / "seen").glob("*.parquet"))
