@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def stream(source: SparkSession, bus: SourceBus, entity: str, **options: Any) -> DataFrame:

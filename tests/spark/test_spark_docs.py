@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from syphon.emulator import QueueDescription
+from syphon.emulator.broker.message import BrokeredMessage
 from syphon.ledger.schema import ATTEMPTS, TRANSFERS
 from syphon.spark.backlog_rows import ROWS
 from syphon.spark.source.options import Behaviour
@@ -73,8 +75,6 @@ def run(bus: SourceBus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     folder = tmp_path_factory.mktemp("page")
     (folder / "events").mkdir()
     secondary = bus.emulator["contoso-dr"]
-    from syphon.emulator import QueueDescription
-
     bus.emulator.call(lambda: secondary.namespace.create_queue(QueueDescription(BACKLOG)))
     bus.emulator.call(
         lambda: secondary.namespace.message_queue(BACKLOG).enqueue([_waiting(number) for number in range(3)])
@@ -95,9 +95,7 @@ def run(bus: SourceBus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return folder, done.stdout, done.stderr
 
 
-def _waiting(number: int) -> object:
-    from syphon.emulator.broker.message import BrokeredMessage
-
+def _waiting(number: int) -> BrokeredMessage:
     return BrokeredMessage.parse(message(b"x", {"x-ms-path": "orders"}, message_id=f"b{number}"))
 
 

@@ -34,7 +34,7 @@ class BatchReader(DataSourceReader):
         self._wanted = Wanted(numbers)
 
     @property
-    def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:  # type: ignore[override]  # noqa: N802
+    def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:  # noqa: N802
         """Takes filters of Spark's, where the session pushes them down (`spark.sql.python.filterPushdown.enabled`)."""
         return _OptionalPushdown(self)
 
