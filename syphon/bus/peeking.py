@@ -375,9 +375,13 @@ def _usual_stamps(data: bytes) -> tuple[int | None, int | None]:
             return None, None
         value = pos + 2 + data[pos + 1]
         name, code = data[pos + 2 : value], data[value]
-        if name == b"x-opt-sequence-number" and code == 0x81:
+        if name == b"x-opt-sequence-number":
+            if code != 0x81 or number is not None:
+                return None, None
             number = _LONG(data, value + 1)[0]
-        elif name == b"x-opt-message-state" and code == 0x54:
+        elif name == b"x-opt-message-state":
+            if code != 0x54 or state is not None:
+                return None, None
             state = data[value + 1]
         pos = (
             value + _SIZES[code] if code in _SIZES else value + 2 + data[value + 1] if code in (0xA1, 0xA3) else end + 1

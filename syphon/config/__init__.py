@@ -1,6 +1,6 @@
 """The settings of a worker: which namespaces form a pair, and how messages are forwarded."""
 
-from .loading import Config, config_from, load_config
+from .loading import Config, config_from, exposes_keys, load_config
 from .pairs import (
     ArmSettings,
     Credential,
@@ -30,6 +30,7 @@ __all__ = [
     "config_from",
     "config_schema",
     "load_config",
+    "exposes_keys",
     "Config",
     "PairSettings",
     "Side",

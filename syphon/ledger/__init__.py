@@ -1,6 +1,7 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
 from .html import html_page
+from .light_arrow import spare_pandas
 from .local_reader import LocalReader
 from .parquet import packed_file
 from .preflight import LedgerFinding, check_ledger
@@ -46,4 +47,5 @@ __all__ = [
     "packed_file",
     "query_report",
     "report_as_json",
+    "spare_pandas",
 ]

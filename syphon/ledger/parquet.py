@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from syphon.model import Outcome
 
+from .light_arrow import prepare_arrow
 from .schema import Attempt, Origin
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def arrow_schema(declared: str, columns: Sequence[str]) -> pa.Schema:
 
 def packed_file(outcomes: Sequence[Outcome], origin: Origin) -> bytes:
     """A file of the transfers of one task."""
+    prepare_arrow()
     import pyarrow as pa
 
     return _file(pa.Table.from_batches([transfer_rows(outcomes, origin)]))
@@ -89,6 +91,7 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch
 
 def attempts_file(attempts: Sequence[Attempt]) -> bytes:
     """A file of attempts."""
+    prepare_arrow()
     import pyarrow as pa
 
     text, number, small = pa.string(), pa.int64(), pa.int32()

@@ -27,7 +27,7 @@ DISK_SECURITY = {"spark.io.encryption.enabled": "true"}
 """On executors: what they write to their disks is encrypted."""
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """For the environment of Python: it imports no modules from the working directory, where others may write."""
-MASKED = r"(?i)secret|password|token|credential|(?:access|account|shared)[._-]?key|[._-]sas[._-]"
+MASKED = r"(?i)secret|password|token|credential|connection[._-]?string|(?:access|account|shared)[._-]?key|[._-]sas[._-]"
 """Settings with such names are masked where Spark shows its settings: in event logs, its page and its own log.
 
 Spark's own list does not have the key of a storage account, `fs.azure.account.key`.

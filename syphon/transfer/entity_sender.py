@@ -33,6 +33,8 @@ from .traces import Traces
 
 TICK = 0.5
 """Seconds between looks at heartbeats and tokens."""
+AWAY = 5.0
+"""Seconds without a turn after which the owner must have been busy with something else."""
 
 
 class OutgoingMessage(MessageTransfer):
@@ -90,7 +92,7 @@ class EntitySender:
         self._offered = 0
         self._in_hand = self._bytes_in_hand = 0
         self._ticked_at = 0.0
-        self._moved_at = now()
+        self._moved_at = self._turned_at = now()
 
     def send(self, message: OutgoingMessage) -> None:
         """Sends a message soon. Waits if too many are in hand. Raises if the entity cannot be sent to."""
@@ -131,6 +133,9 @@ class EntitySender:
         if self._left and isinstance(self._destination.breaker.state_at(now), Available):
             while self._left:
                 self._destinations.offer(self._destination, self._left.popleft())
+        if not self._in_hand or now - self._turned_at > AWAY:
+            self._moved_at = now  # nothing was to be sent, or its owner was busy: that is no fault of the entity
+        self._turned_at = now
         if now - self._moved_at > self._patience:
             raise self._because or self._namespace.error or DestinationSilent(f"'{self._destination.path}' is silent.")
 

@@ -37,6 +37,8 @@ GRACE = 5.0
 """Seconds within which both sides of a pair end (C1)."""
 NOTICED = 0.7
 """Seconds until the listener or a slot looks at its pair again."""
+ROUNDING = 1e-6
+"""The five seconds are added to one time and subtracted from another: the last bits of a float may differ."""
 UNHEARD = 5.0 + 2 * 3.5 + 1.0
 """Seconds after its last answer in which a slot may still take messages: the silence that it allows, and the answers
 that it waits for meanwhile."""
@@ -285,7 +287,7 @@ class Checker:
         for side, partner in (pair.sides, pair.sides[::-1]):
             if isinstance(side.reason, PartnerEnded):
                 took = side.since - partner.since
-                if not GRACE <= took <= GRACE + NOTICED:
+                if not GRACE - ROUNDING <= took <= GRACE + NOTICED:
                     self.fail(f"five-second rule: {side.name} was faulted {took:.2f} s after {partner.name}")
 
     # --- deadlines ------------------------------------------------------------------------------------------------

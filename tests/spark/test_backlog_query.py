@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,12 +140,25 @@ def test_a_query_shows_neither_the_environment_nor_settings(asked: SparkSession,
     assert asked.conf.get(SUBSTITUTION) == before, "the session is as it was"
 
 
-def test_no_file_is_opened_while_a_query_is_refused(asked: SparkSession, tmp_path: Path) -> None:  # T8
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)  # whoever opens it waits for a writer
-    call = f"schema_of_xml('<a>1</a>', map('rowValidationXSDPath', '{pipe}'))"
-    with pytest.raises(BadQuery, match="schema_of_xml is not allowed here"):
-        answer_query(asked, f"select from_json('1', {call})")
+def test_nothing_is_read_while_a_query_is_refused(asked: SparkSession) -> None:  # T8
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        visits = []
+
+        def hang_up_on_everybody() -> None:
+            with suppress(OSError):
+                while True:
+                    visitor, address = server.accept()
+                    visits.append(address)
+                    visitor.close()
+
+        threading.Thread(target=hang_up_on_everybody, daemon=True).start()
+        place = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        # Spark computes a schema when it analyses the query.
+        call = f"schema_of_xml('<a>1</a>', map('rowValidationXSDPath', '{place}'))"
+        with pytest.raises(BadQuery, match="schema_of_xml is not allowed here"):
+            answer_query(asked, f"select from_json('1', {call})")
+        assert visits == []
+        server.shutdown(socket.SHUT_RDWR)
 
 
 def test_xml_in_a_query_opens_no_file(asked: SparkSession, tmp_path: Path) -> None:  # T8

@@ -142,6 +142,7 @@ def test_hadoop_keeps_its_files_where_no_other_user_can_be_first(spark: SparkSes
         ("spark.authenticate.secret", True),
         ("spark.ssl.keyStorePassword", True),
         ("spark.executorEnv.SOME_TOKEN", True),
+        ("connection_string", True),
         ("spark.master", False),
         ("spark.sql.execution.arrow.maxRecordsPerBatch", False),
     ],

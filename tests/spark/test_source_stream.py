@@ -126,7 +126,7 @@ def test_a_stream_over_a_partitioned_entity_is_refused_in_words(
         query.awaitTermination(300)
 
 
-# --- the offsets, without Spark ------------------------------------------------------------------------------------------
+# --- the offsets, without Spark --------------------------------------------------------------------------------------
 
 
 class Clock:

@@ -96,13 +96,13 @@ def test_columns_that_cannot_be_written_are_refused_before_anything_is_sent(
         write(source.range(3).selectExpr("'x' as body", "1 as price"), bus, queue)
     with pytest.raises(Exception, match="can only be read"):
         write(source.range(3).selectExpr("'x' as body"), bus, f"{queue}/$DeadLetterQueue")
+    replacing = source.range(3).selectExpr("'x' as body").write.format("servicebus").options(**bus.options(queue))
     with pytest.raises(Exception, match="cannot be overwritten"):
-        frame = source.range(3).selectExpr("'x' as body")
-        frame.write.format("servicebus").options(**bus.options(queue)).mode("overwrite").save()
+        replacing.mode("overwrite").save()
     assert bus.payloads(queue) == []
 
 
-# --- the sending itself, without Spark ---------------------------------------------------------------------------------
+# --- the sending itself, without Spark -------------------------------------------------------------------------------
 
 
 def test_the_counts_of_a_task_are_in_its_commit(bus: SourceBus) -> None:

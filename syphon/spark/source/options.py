@@ -97,13 +97,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         entities = tuple(name for part in behaves.option.entity.split(",") if (name := part.strip().strip("/")))
     except SettingsError as error:
         problems += error.problems
+    is_from_file = any(key in given for key in _FROM_FILE)
+    backlog: tuple[str, ...] = ()
     try:
-        side, backlog = _from_file(given) if any(key in given for key in _FROM_FILE) else (_reach(given), ())
-        entities = entities or backlog
-        if not entities and behaves is not None:
-            problems.append(_problem("entity", "is missing", "name a queue, topic or subscription"))
+        side, backlog = _from_file(given) if is_from_file else (_reach(given), ())
     except SettingsError as error:
         problems += error.problems
+    entities = entities or backlog
+    if not entities and behaves is not None and not (is_from_file and side is None):
+        problems.append(_problem("entity", "is missing", "name a queue, topic or subscription"))
     if problems or side is None or behaves is None:
         raise BadOptions("\n".join(str(problem) for problem in problems)) from None
     return SourceOptions(side=side, entities=_once(entities), behaviour=behaves.option)
