@@ -14,6 +14,7 @@ from .backlog_queues import has_messages
 from .exit_codes import ExitCode
 from .give_up import words_for
 from .output import say, show_table
+from .renamed import say_renames, with_renames
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
@@ -63,7 +64,7 @@ def dry_run_of(
         "messages": count,
         "others": others,
         "bytes": sum(found.bytes for found in destinations),
-        "destinations": [_record(asdict(found), given_up, waiting) for found in destinations],
+        "destinations": with_renames([_record(asdict(found), given_up, waiting) for found in destinations], chosen),
         "dead_letters": dead_letters,
         "waiting": [found.waiting() for found in waiting],
         "give_up": sorted(give_up),
@@ -165,9 +166,10 @@ def _answers(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> Answ
         paths = [path for path in ours if not_allowed(EntityPath.of(path), allow) is None][:MOST_TRIED]
         if not paths:
             continue
-        with connected(pair.primary, EntityPath.of(paths[0]).name) as connection:
+        actual = {path: pair.destinations.renames.actual(EntityPath.of(path)).name for path in paths}
+        with connected(pair.primary, actual[paths[0]]) as connection:
             for path in paths:
-                found[pair.name, path] = largest_accepted(connection, EntityPath.of(path).name)
+                found[pair.name, path] = largest_accepted(connection, actual[path])
     return found
 
 
@@ -215,6 +217,7 @@ def _show(result: dict[str, Any]) -> None:
     ]
     if rows:
         show_table(("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered", "would wait"), rows)
+    say_renames(result["destinations"])
     for found in result["dead_letters"]:
         why = printable(f"{found['reason']}: {found['example']}")
         say(f"{found['messages']:,} would be dead-lettered: {why}", "  ", fg="yellow")

@@ -15,6 +15,7 @@ from .backlog_queues import exit_code_for, has_messages, queue_options, report_u
 from .exit_codes import ExitCode
 from .options import config_option, load_settings
 from .output import say, show_table
+from .renamed import say_renames, with_renames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,7 +77,7 @@ def inspect(
         raise SystemExit(exit_code_for(unreachable))
 
     if query is None and not has_messages(reachable):
-        _show_overview([], [], limit, as_json, records)
+        _show_overview([], [], reachable, limit, as_json, records)
         raise SystemExit(exit_code_for(unreachable))
 
     from syphon.model import SyphonError
@@ -91,7 +92,7 @@ def inspect(
                 with looking():
                     frame.count()  # one peek at everything; the queries below read its result
                 if query is None:
-                    _overview(frame, limit, as_json, records)
+                    _overview(frame, reachable, limit, as_json, records)
                 else:
                     frame.createOrReplaceTempView(VIEW)
                     with asking():
@@ -128,28 +129,33 @@ def _reachable(selected: list[SelectedQueue]) -> tuple[list[SelectedQueue], list
     return reachable, unreachable
 
 
-def _overview(frame: DataFrame, limit: int, as_json: bool, unreachable: list[dict[str, str]]) -> None:
+def _overview(
+    frame: DataFrame, chosen: list[SelectedQueue], limit: int, as_json: bool, unreachable: list[dict[str, str]]
+) -> None:
     from syphon.spark import dead_letter_previews, summary
 
-    _show_overview(summary(frame), dead_letter_previews(frame), limit, as_json, unreachable)
+    _show_overview(summary(frame), dead_letter_previews(frame), chosen, limit, as_json, unreachable)
 
 
 def _show_overview(
     waiting: list[DestinationSummary],
     refused: list[DeadLetterPreview],
+    chosen: list[SelectedQueue],
     limit: int,
     as_json: bool,
     unreachable: list[dict[str, str]],
 ) -> None:
+    destinations = with_renames([_plain(asdict(found)) for found in waiting[:limit]], chosen)
     if as_json:
         result = {
-            "destinations": [_plain(asdict(found)) for found in waiting[:limit]],
+            "destinations": destinations,
             "dead_letters": [_plain(asdict(found)) for found in refused[:limit]],
             "unseen": unreachable,
         }
         click.echo(json.dumps(result, indent=2))
     else:
         _show(waiting, refused, limit)
+        say_renames(destinations)
     _mention_rest(max(len(waiting), len(refused)), limit)
 
 

@@ -7,7 +7,17 @@ from datetime import datetime
 
 import click
 
-from syphon.ledger import DestinationReport, Hour, OpenJobReport, ReasonCount, Repeat, Report, Shortfall, Spread
+from syphon.ledger import (
+    DestinationReport,
+    Hour,
+    OpenJobReport,
+    ReasonCount,
+    Renamed,
+    Repeat,
+    Report,
+    Shortfall,
+    Spread,
+)
 from syphon.model import duration, utc_time, volume
 
 from .output import say, show_table, shown_queues
@@ -57,6 +67,8 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
     """Title, names of the columns (those of numbers with a #), lines."""
     names = "destination #messages #forwarded #dead-lettered #left #bytes #backlog_p50 #p95 #max"
     yield "Destinations", names, [_destination(each) for each in report.destinations]
+    names_of_renames = "destination went_to #messages #forwarded"
+    yield "Renamed destinations", names_of_renames, [_renamed(each) for each in report.renames]
     slowest = [(_name(each.name), *_times(each.carrying)) for each in report.slowest[:SLOWEST]]
     yield "Slowest to accept", "destination #p50 #p95 #max", slowest
     names = "hour destination #forwarded #dead-lettered #left"
@@ -78,6 +90,10 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
 def _destination(line: DestinationReport) -> tuple[str, ...]:
     counts = map(_number, (line.messages, line.forwarded, line.dead_lettered, line.left))
     return (_name(line.name), *counts, volume(line.bytes), *_times(line.in_backlog))
+
+
+def _renamed(line: Renamed) -> tuple[str, ...]:
+    return (_name(line.destination), _name(line.renamed_to), _number(line.messages), _number(line.forwarded))
 
 
 def _hour(line: Hour) -> tuple[str, ...]:

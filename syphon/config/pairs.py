@@ -17,13 +17,16 @@ from syphon.model import (
     ConnectionString,
     DestinationDisabled,
     DestinationMissing,
+    EntityPath,
     MessageTooLarge,
     NotAllowedByEntity,
     PathPatterns,
+    Renames,
     SyphonError,
     first_label,
     is_host,
     is_this_machine,
+    never_a_destination,
 )
 from syphon.yaml_settings import InvalidSetting, Mistake, Settings, given, looks_secret, together, unique
 
@@ -222,6 +225,11 @@ class DestinationSettings(Settings):
 
     allow: Annotated[list[Text], Field(min_length=1)] = Field(default_factory=lambda: ["*"])
     """Patterns: `*` is any text, slashes included. Case is ignored, as in Service Bus."""
+    rename: dict[Text, Text] = Field(default_factory=dict)
+    """Where messages go instead of the destinations that they name: whole names, no patterns, one step only.
+
+    `allow` is about what messages name. The new name needs no entry in it: the operator has written it down here.
+    """
     permanent_errors: frozenset[PermanentError] = frozenset(
         (PermanentError.MESSAGE_TOO_LARGE, PermanentError.NOT_ALLOWED)
     )
@@ -235,12 +243,51 @@ class DestinationSettings(Settings):
     def allowed(self) -> PathPatterns:
         return PathPatterns.of(self.allow)
 
+    @property
+    def renames(self) -> Renames:
+        return Renames.of(self.rename)
+
     def permanent(self) -> frozenset[type[SyphonError]]:
         return frozenset(kind.error for kind in self.permanent_errors)
 
     def giving_up(self, errors: Iterable[PermanentError]) -> DestinationSettings:
         """These settings, with more errors that are permanent."""
         return self.model_copy(update={"permanent_errors": self.permanent_errors | frozenset(errors)})
+
+
+_LONGEST_NAME = 260
+"""Characters of an entity's name, at most."""
+
+
+def _too_long(path: EntityPath) -> str | None:
+    return f"it has more than {_LONGEST_NAME} characters" if len(path.name) > _LONGEST_NAME else None
+
+
+def _check_renames(destinations: Any) -> Iterator[Mistake]:
+    renames, allow = given(destinations, "rename"), given(destinations, "allow")
+    if not isinstance(renames, dict):
+        return
+    texts = [(name, actual) for name, actual in renames.items() if isinstance(name, str) and isinstance(actual, str)]
+    allowed = PathPatterns.of(allow) if isinstance(allow, list) and all(isinstance(a, str) for a in allow) else None
+    seen: dict[str, str] = {}
+    for name, actual in texts:
+        path, target, at = EntityPath.of(name), EntityPath.of(actual), ("rename", name)
+        if any(mark in name for mark in "*?["):
+            yield Mistake("is a pattern", "write the whole name of each destination", at)
+        elif allowed is not None and not allowed.fit(path):
+            yield Mistake("is renamed but not allowed, so that no message gets there", "add it to allow", at)
+        if first := seen.get(path.key):
+            yield Mistake(f"is the same entity as {first!r}", "keep one of them", at)
+        seen[path.key] = name
+        why = _too_long(target) or never_a_destination(target)
+        if why is not None:
+            yield Mistake(f"cannot be sent to {actual!r}: {why}", "name a queue or topic of the primary", at)
+        elif target.key == path.key:
+            yield Mistake("is renamed to itself", "remove it", at)
+    for name, actual in texts:
+        if (target := EntityPath.of(actual)).key in seen and target.key != EntityPath.of(name).key:
+            remedy = "write the last name here: messages are renamed once"
+            yield Mistake("is renamed to a destination that is itself renamed", remedy, ("rename", name))
 
 
 class Via(StrEnum):
@@ -274,7 +321,7 @@ class PairSettings(Settings):
     primary: Side
     secondary: Side
     backlog_queue_count: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_not_boolean)] = 10
-    destinations: DestinationSettings = Field(default_factory=DestinationSettings)
+    destinations: Annotated[DestinationSettings, together(_check_renames)] = Field(default_factory=DestinationSettings)
     time_to_live: TimeToLive = TimeToLive.RESTORE
     rate: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_not_boolean)] | None = None
     """Messages a second that may be taken from all backlog queues together."""
@@ -283,7 +330,8 @@ class PairSettings(Settings):
     @property
     def primary_entity(self) -> str:
         """An entity of the primary whose token opens the connection: a policy may cover a single queue."""
-        return next((path for path in self.destinations.allow if not any(mark in path for mark in "*?[")), "")
+        named = next((path for path in self.destinations.allow if not any(mark in path for mark in "*?[")), "")
+        return self.destinations.renames.actual(EntityPath.of(named)).name
 
 
 def _check_sides(pair: Any) -> Iterator[Mistake]:

@@ -38,6 +38,7 @@ COLUMNS = (
     "job",
     "slot",
     "attempt",
+    "renamed_to",
 )
 """The columns of a transfer that are counted."""
 MESSAGE = ("pair", "queue", "sequence_number", "enqueued_at")
@@ -106,6 +107,7 @@ _MESSAGES = _Grouping(
     {
         "outcome": "last",
         "destination": "last",
+        "renamed_to": "last",
         "kind": "last",
         "reason": "last",
         "settled": "last",
@@ -116,7 +118,7 @@ _MESSAGES = _Grouping(
         "waited": "min",
         "carried": "max",
     },
-    order=("rank", "settled", "destination", "kind", "reason"),
+    order=("rank", "settled", "destination", "renamed_to", "kind", "reason"),
 )
 _DESTINATIONS = _Grouping(
     ("destination",),
@@ -134,6 +136,7 @@ _DESTINATIONS = _Grouping(
     },
 )
 _DURATIONS = _Grouping(("destination", "what", "millis"), {"messages": "sum"})
+_RENAMES = _Grouping(("destination", "renamed_to"), {"messages": "sum", "forwarded": "sum"})
 _REASONS = _Grouping(
     ("outcome", "kind", "destination"),
     {"messages": "sum", "oldest": "min", "last_tried": "max", "example": "last"},
@@ -155,6 +158,8 @@ class Aggregates:
     """Messages by destination."""
     durations: pa.Table
     """Messages by destination, and by the time that they waited in the backlog or were carried."""
+    renames: pa.Table
+    """Messages whose destination was renamed, by what they named and where they went."""
     reasons: pa.Table
     """Messages that did not arrive, by reason."""
     repeats: pa.Table
@@ -199,6 +204,7 @@ _TABLES = {
     "recorded": _RECORDED,
     "destinations": _DESTINATIONS,
     "durations": _DURATIONS,
+    "renames": _RENAMES,
     "reasons": _REASONS,
 }
 PACKED_AGGREGATES = ", ".join(f"{name} binary" for name in (*_TABLES, "repeats"))
@@ -217,6 +223,7 @@ def count_rows(rows: pa.Table, selection: Selection) -> Aggregates:
         recorded=_RECORDED.of(recorded),
         destinations=_DESTINATIONS.of(_with_destinations(messages)),
         durations=_DURATIONS.of(_with_durations(messages)),
+        renames=_RENAMES.of(_with_renames(messages)),
         reasons=_REASONS.of(_with_reasons(messages)),
         repeats=_first_repeats(_with_repeats(messages)),
     )
@@ -270,8 +277,8 @@ def _prepared(rows: pa.Table) -> pa.Table:
     columns = {
         **{name: rows[name] for name in ("pair", "queue", "sequence_number", "message_id", "outcome")},
         "enqueued_at": enqueued,
-        # Names of entities: capitals and slashes around them make no difference to Service Bus.
-        "destination": pc.utf8_lower(pc.utf8_trim(pc.fill_null(rows["destination"], ""), "/")),
+        "destination": _names(rows["destination"]),
+        "renamed_to": _names(rows["renamed_to"]),
         "reason": pc.fill_null(rows["reason"], ""),
         "kind": _kinds(pc.fill_null(rows["reason"], "")),
         "settled": settled,
@@ -290,6 +297,13 @@ def _prepared(rows: pa.Table) -> pa.Table:
         "last": settled,
     }
     return pa.table(columns)
+
+
+def _names(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Names of entities: capitals and slashes around them make no difference to Service Bus."""
+    import pyarrow.compute as pc
+
+    return pc.utf8_lower(pc.utf8_trim(pc.fill_null(names, ""), "/"))
 
 
 def _kinds(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -358,6 +372,20 @@ def _cut(millis: pa.ChunkedArray) -> pa.ChunkedArray:
     for power in range(9):
         step = pc.if_else(pc.greater_equal(millis, _EXACT * 10**power), pa.scalar(10 ** (power + 1), pa.int64()), step)
     return pc.multiply(pc.divide(millis, step), step)
+
+
+def _with_renames(messages: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = messages.filter(pc.not_equal(messages["renamed_to"], ""))
+    columns = {
+        "destination": found["destination"],
+        "renamed_to": found["renamed_to"],
+        "messages": _ones(found),
+        "forwarded": pc.cast(pc.equal(found["outcome"], "forwarded"), pa.int64()),
+    }
+    return pa.table(columns)
 
 
 def _with_reasons(messages: pa.Table) -> pa.Table:

@@ -3,12 +3,13 @@
 from .backoff_gate import BackoffGate
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
+from .letter_import import ImportMessage, ImportResult, LetterImport
 from .listener import Listener
 from .options import MOST_QUEUES, PumpOptions
 from .peek_watch import Gate, OpenGate, Ring, Waiting
 from .pump import Pump
 from .queue_transfer import QueueTransfer
-from .replay import Replay, ReplayResult
+from .replay import Removal, Replay, ReplayResult
 from .route import Route, route_to_backlog, route_to_destination
 from .traces import BatchTrace
 from .unsettled import Ended, PumpCounters, wall_clock
@@ -21,12 +22,16 @@ __all__ = [
     "Doorbell",
     "Ended",
     "Gate",
+    "ImportMessage",
+    "ImportResult",
+    "LetterImport",
     "Listener",
     "OpenGate",
     "Pump",
     "PumpCounters",
     "PumpOptions",
     "QueueTransfer",
+    "Removal",
     "Replay",
     "ReplayResult",
     "Ring",

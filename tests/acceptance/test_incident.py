@@ -56,6 +56,14 @@ def test_every_command_has_come_to_the_end_that_it_should(seen: Seen) -> None:
     assert [where for where in seen.texts if "local-" in where], "Spark's event log"
 
 
+def test_a_renamed_destination_is_said_before_and_after(seen: Seen) -> None:  # D13
+    for command in ("inspect", "dry_run"):
+        assert "Messages for returns go to orders: it is renamed." in seen.texts[command], command
+    said = " ".join(re.sub(r"\x1b\[[0-9;]*m", " ", seen.texts["report"]).split())
+    assert "Renamed destinations destination went to messages forwarded returns orders 2 2" in said
+    assert "returns to orders" in seen.report
+
+
 @pytest.mark.parametrize("secret", [KEY, WRONG, TOKEN, BODY])
 def test_no_key_no_token_and_no_body_is_to_be_seen_anywhere(seen: Seen, secret: str) -> None:
     assert seen.having(secret) == []

@@ -147,7 +147,7 @@ class Site:
 
 
 def messages() -> list[ServiceBusMessage]:
-    """One message that arrives, and one for each place where hostile text can enter."""
+    """Two messages that arrive, one of them elsewhere, and one for each place where hostile text can enter."""
 
     def message(path: str, **properties: Any) -> ServiceBusMessage:
         identity = properties.pop("message_id", HOSTILE[:128])
@@ -158,6 +158,7 @@ def messages() -> list[ServiceBusMessage]:
 
     return [
         message("orders", message_id="m1"),
+        message("returns", message_id="m2"),
         message("orders", **{"x-ms-sessionid": HOSTILE}),
         message(HOSTILE),
         message("[/red]missing"),
@@ -197,7 +198,7 @@ def incident(folder: Path) -> Iterator[Seen]:
 def _play(site: Site) -> None:
     key = f"SharedAccessKeyName=owner;SharedAccessKey={KEY}"
     files = {
-        "right": site.config("right", site.connection_strings),
+        "right": site.config("right", site.connection_strings, destinations={"rename": {"returns": "orders"}}),
         "wrong": site.config("wrong", [side.replace(KEY, WRONG) for side in site.connection_strings]),
         "unknown": site.config("unknown", [f"Endpoint=sb://{name}.invalid;{key}" for name in ("a", "b")]),
         "refused": site.config(
@@ -235,7 +236,7 @@ def _work(site: Site, config: str) -> None:
     worker = Running(["run", "-v", "-c", config], site.folder, {"TMPDIR": str(site.temporary)})
     try:
         url = worker.until("status on http").rpartition(" ")[2]
-        worker.until("2 forwarded")
+        worker.until("3 forwarded")
         for command in ("status", "pause", "resume"):
             site.run(command, command, "-c", config, "--url", url)
         site.run("status, no token", "status", "--url", url)
