@@ -103,7 +103,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
 
 
 class WebSocketsNotInstalled(Faulted):
-    """AMQP over WebSockets needs packages that are not installed: pip install 'syphon[websockets]'."""
+    """AMQP over WebSockets needs packages that are not installed: pip install 'syphon-servicebus[websockets]'."""
 
 
 class SdkMismatch(SyphonError):

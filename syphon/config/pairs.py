@@ -192,7 +192,7 @@ def _check_transport(side: Any) -> Iterator[Mistake]:
     if given(side, "proxy") is not None and not is_websockets:
         yield Mistake("is given, but AMQP cannot pass an HTTP proxy", "add transport: websockets", ("proxy",))
     if is_websockets and any(importlib.util.find_spec(package) is None for package in ("websocket", "wsproto")):
-        remedy = "pip install 'syphon[websockets]'"
+        remedy = "pip install 'syphon-servicebus[websockets]'"
         yield Mistake("needs packages that are not installed", remedy, ("transport",))
 
 

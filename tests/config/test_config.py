@@ -162,7 +162,7 @@ def test_websockets_need_an_extra_that_the_error_names(
     (problem,) = told(tmp_path, pair("{namespace: a.example, transport: websockets}"))
     assert problem == (
         '3: pairs[0].primary.transport = "websockets" needs packages that are not installed; '
-        "pip install 'syphon[websockets]'"
+        "pip install 'syphon-servicebus[websockets]'"
     )
 
 
