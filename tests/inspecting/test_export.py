@@ -15,7 +15,7 @@ from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import fingerprint
 from syphon.backlog.dead_letters import read_dead_letters
 from syphon.bus.peeking import peek
-from syphon.cli.dead_letters.importing import line_ranges
+from syphon.cli.dead_letters.line_numbers import line_ranges
 from syphon.emulator import Action, Fault, Operation
 from syphon.transfer.replay import Removal
 from tests.inspecting.conftest import DEAD, FIRST, SECOND, Bench, Run, aliased, answer

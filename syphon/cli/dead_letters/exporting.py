@@ -91,7 +91,7 @@ def export(
         click.echo(json.dumps({**job.record(), "unseen": records}, indent=2), err=file == STDOUT)
     else:
         job.show()
-    left = job.asked_to_remove and job.removed < job.written
+    left = remove and job.removed < job.written
     raise SystemExit(max(exit_code_for(unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 

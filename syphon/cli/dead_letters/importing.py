@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from ..backlog_queues import exit_code_for, report_unreachable
 from ..exit_codes import ExitCode
 from ..options import config_option, load_settings
 from ..signals import stop_on_signal
+from .line_numbers import LineNumbers, Spans, line_ranges
 from .listing import show_groups
 from .replaying import show_reasons
 from .target import edit_options, route_of, target_options, the_edit
@@ -31,36 +31,8 @@ if TYPE_CHECKING:
 
     from ..backlog_queues import UnreachableQueue
 
-Spans = tuple[tuple[int, int | None], ...]
-"""Ranges of lines; None is the end of the file."""
-
-if TYPE_CHECKING:
-
-    class LinesType(click.ParamType[Spans]): ...
-
-else:
-    LinesType = click.ParamType  # in older releases of click the type has no parameter
-
 MOST_MISTAKES = 10
 """Bad lines that are named; a file that is no export has as many as it has lines."""
-
-
-class LineNumbers(LinesType):
-    """Lines of a file, as in 3,7-20,31-: the form in which the summary names them."""
-
-    name = "lines"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        found = []
-        for part in value.split(","):
-            span = re.fullmatch(r"([1-9]\d*)(-)?([1-9]\d*)?", part.strip())
-            if span is None or (span[3] and not span[2]):
-                self.fail(f"{part!r} is neither a line nor a range of lines, as in 3,7-20,31-", param, ctx)
-            first = int(span[1])
-            found.append((first, int(span[3]) if span[3] else None if span[2] else first))
-        return tuple(found)
 
 
 @click.command("import", short_help="Send the messages of an export.")
@@ -124,7 +96,7 @@ def import_letters(
         click.echo(json.dumps({**job.record(dry_run), "unseen": records}, indent=2))
     else:
         job.show(dry_run)
-    left = job.is_done and len(job.sent) < job.chosen
+    left = not dry_run and len(job.sent) < job.chosen
     raise SystemExit(max(exit_code_for(job.unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 
@@ -307,17 +279,6 @@ class _Import:
         if self.uncertain:
             few = plural(len(self.uncertain), "line")
             click.echo(f"  {few} of those left may have been sent: {line_ranges(self.uncertain)}. No answer came.")
-
-
-def line_ranges(lines: Sequence[int] | set[int] | dict[int, str]) -> str:
-    """Line numbers as `--lines` takes them: 1-3,7."""
-    spans: list[list[int]] = []
-    for line in sorted(lines):
-        if spans and line == spans[-1][1] + 1:
-            spans[-1][1] = line
-        else:
-            spans.append([line, line])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def _chained(first: ImportMessage, rest: Iterator[ImportMessage]) -> Iterator[ImportMessage]:
