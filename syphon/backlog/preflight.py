@@ -22,7 +22,7 @@ from syphon.bus import (
     try_receiver,
     try_sender,
 )
-from syphon.config import PairSettings, SideSettings, Via
+from syphon.config import PairSettings, SideSettings, Transport, Via
 from syphon.model import (
     DestinationDisabled,
     DestinationMissing,
@@ -145,7 +145,8 @@ class PreflightCheck:
                     else:
                         yield self._link(connection, path)
         except DestinationUnreachable as error:
-            port = self.settings.host.rpartition("]")[2].partition(":")[2] or "5671"
+            usual = "443" if self.settings.transport is Transport.WEBSOCKETS else "5671"
+            port = self.settings.host.rpartition("]")[2].partition(":")[2] or usual
             advice = f"Check that it is up and the network lets AMQP through (port {port}), or try again later."
             yield self._finding(Level.UNREACHABLE, f"{error}. {advice}")
         except SyphonError as error:

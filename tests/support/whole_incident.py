@@ -6,12 +6,15 @@ look for what must not be in it: keys, bodies, and texts that do something where
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -111,6 +114,7 @@ class Site:
 
     def _in_terminal(self, module: str, *arguments: str) -> tuple[str, int]:
         master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))  # as over SSH
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(self.temporary)}
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
