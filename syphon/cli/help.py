@@ -30,7 +30,7 @@ def help_command(ctx: click.Context, words: tuple[str, ...], everything: bool) -
     if everything and words:
         raise click.UsageError("Name a command, or ask for --all.")
     root = ctx.find_root()
-    context = click.Context(root.command, info_name=root.info_name)
+    context = click.Context(root.command, info_name=root.info_name, **root.command.context_settings)
     for word in words:
         found = context.command.get_command(context, word) if isinstance(context.command, click.Group) else None
         if found is None:
