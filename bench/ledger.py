@@ -25,7 +25,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from syphon.ledger import Attempt, Ledger, LedgerWriter, OpenJob, Origin, packed_rows
+from syphon.ledger import Attempt, Ledger, LedgerWriter, OpenJob, Origin, packed_file
 from syphon.model import Counters, Outcome, Result, volume
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _writer(ledger: Ledger) -> LedgerWriter:
 def _job(number: int, jobs: int, messages: int) -> tuple[OpenJob, bytes, Attempt]:
     job, at = f"{number:012x}", START + number * DAYS * DAY // jobs
     outcomes = [_outcome(number * messages + each, at + each) for each in range(messages)]
-    (file,) = packed_rows(outcomes, Origin("contoso", job, 0, 0)).column("file").to_pylist()
+    file = packed_file(outcomes, Origin("contoso", job, 0, 0))
     counted = Counters(messages, messages)
     attempt = Attempt("contoso", QUEUE, job, 0, 0, at, at + messages, counted, True)
     return OpenJob(job, "contoso", (QUEUE,), 1, at), file, attempt

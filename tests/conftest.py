@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus._pyamqp.client import AMQPClient
 from hypothesis import HealthCheck, settings
 
+from tests.support.processes import hear_signals
 from tests.support.unit_tests import is_unit_test
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ settings.register_profile("unit", settings(settings.get_profile("patient"), max_
 settings.load_profile("patient")
 
 
-# Whoever started the tests may ignore signals (`nohup make test &`), and a child inherits that. Tests send these.
-for number in (signal.SIGINT, signal.SIGHUP):
-    if signal.getsignal(number) is signal.SIG_IGN:
-        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+hear_signals()
 
 # An archive of Spark's JVM that is there halves each of the many starts; to make one is no work for a test.
 os.environ.setdefault("SYPHON_JVM_ARCHIVE", "use")

@@ -175,14 +175,20 @@ def _list(width: int) -> Read:
             raise Malformed(f"{count} items cannot fit into {after - pos} bytes")
         items: list[Value] = []
         for _ in range(count):
-            if pos < after and data[pos] == 0x40:  # most fields of most lists are not set
+            code = data[pos] if pos < after else -1
+            if code == 0x40:  # most fields of most lists are not set
                 items.append(None)
                 pos += 1
                 continue
-            value, pos = decode(data, pos, after, depth + 1)
+            simple = _SIMPLE.get(code)
+            if simple is not None:  # of the others, most are not nested: the check at the end is enough for them
+                value, pos = simple(data, pos + 1, after, depth)
+            else:
+                value, pos = decode(data, pos, after, depth + 1)
             items.append(value)
         if pos != after:
-            raise Malformed(f"a list has {after - pos} bytes too many")
+            wrong = f"has {after - pos} bytes too many" if pos < after else "has a value that runs past its end"
+            raise Malformed(f"a list {wrong}")
         return items, after
 
     return read
@@ -274,3 +280,6 @@ _READ: dict[int, Read] = {
     0xE0: _array(1),
     0xF0: _array(4),
 }
+
+_SIMPLE = {code: _READ[code] for code in (0x41, 0x42, 0x43, 0x45, 0x50, 0x52, 0x53, 0x60, 0x70, 0xA0, 0xA1, 0xA3)}
+"""Readers of values that are not nested."""

@@ -282,6 +282,9 @@ def data_head(body: bytes) -> bytes:
 
 def batch_parts(data: bytes) -> list[bytes]:
     """The encoded messages inside a Service Bus batch (message format 0x80013700): one per data section."""
+    found = _plain_parts(data)
+    if found is not None:
+        return found
     parts: list[bytes] = []
     data, spans = _ordered(data)
     for span in spans:
@@ -292,6 +295,29 @@ def batch_parts(data: bytes) -> list[bytes]:
             raise Malformed("a batch may contain only data sections of binary")
         parts.append(part)
     return parts
+
+
+def _plain_parts(data: bytes) -> list[bytes] | None:
+    """The parts of a batch as most clients write it: long data sections at its end. None for all other forms."""
+    pos, end = data.find(_LONG_DATA), len(data)
+    try:
+        if pos < 0 or any(span.section in _BODIES for span in split(data[:pos])):
+            return None
+    except Malformed:  # it may be so, or these bytes are within another section
+        return None
+    parts: list[bytes] = []
+    while pos < end:
+        start = pos + 8
+        if start > end or data[pos : pos + 4] != _LONG_DATA:
+            return None
+        pos = start + int.from_bytes(data[pos + 4 : start], "big")
+        if pos > end:
+            return None
+        parts.append(data[start:pos])
+    return parts
+
+
+_LONG_DATA = b"\x00\x53\x75\xb0"
 
 
 class Entry(NamedTuple):

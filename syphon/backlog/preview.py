@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from syphon.amqp import Header, Malformed, Map, Message, Properties, Value
+from syphon.amqp import Malformed, Message, Value, decode
 from syphon.model import DESTINATION_NOT_ALLOWED, PathPatterns
 
-from .aliases import PATH, SCHEDULED_TIME, TIME_TO_LIVE
+from .aliases import PATH, SCHEDULED, SCHEDULED_TIME, TIME_TO_LIVE, TTL
 from .broker_stamps import stamps_of
+from .layout_cache import layout_of
 from .queues import not_allowed, not_allowed_text
 from .restoring import Restored, Ttl, Unrestorable, restore
+from .section_edit import ByteRange, field, value_at
 from .times import FOREVER, InvalidValue, moment, timespan, whole_millis
 
 _NO_LIMIT = 2**32 - 1
@@ -50,12 +52,12 @@ def preview_message(payload: bytes, now: int, rules: PreviewRules) -> MessagePre
     """Previews one message. Never raises: the preview of a message that cannot be read says that."""
     found = restore(payload, enqueued_at=None, now=now)
     stamps = found.stamps if isinstance(found, Restored) else stamps_of(payload)
-    sender = _read(payload)
+    sender = _quickly_read(payload) if isinstance(found, Restored) else _read(payload)
     scheduled_for, expires_at = _times(sender, stamps.enqueued_at)
     reason, description = _objection(payload, found, now, rules)
     return MessagePreview(
-        message_id=None if sender.properties.message_id is None else str(sender.properties.message_id),
-        destination=_text(sender.application.get(PATH)),
+        message_id=None if sender.message_id is None else str(sender.message_id),
+        destination=_text(sender.destination),
         session_id=found.session_id if isinstance(found, Restored) else None,
         enqueued_at=stamps.enqueued_at or None,
         scheduled_for=scheduled_for,
@@ -82,35 +84,64 @@ def _objection(
     return None, None
 
 
-class _Sections(NamedTuple):
-    header: Header = Header()
-    annotations: Map = Map()
-    properties: Properties = Properties()
-    application: Map = Map()
+class _Sender(NamedTuple):
+    """What a sender wrote, as far as it matters here."""
+
+    message_id: Value = None
+    destination: Value = None
+    due: Value = None
+    life: Value = None
+    ttl: Value = None
+    """The time to live in the header."""
 
 
-def _read(payload: bytes) -> _Sections:
+def _quickly_read(payload: bytes) -> _Sender:
+    """Reads a message that was restored. Its layout is known then, and only five values need to be decoded."""
+    try:
+        layout = layout_of(payload)
+        aliases, header = layout.aliases.found, layout.outline.header
+        raw_ttl = None if header is None else field(payload, header, TTL)
+        return _Sender(
+            value_at(payload, layout.fields[0], layout.fields[1]) if len(layout.fields) > 1 else None,
+            _value(payload, aliases.get(PATH)),
+            _value(payload, aliases.get(SCHEDULED_TIME)) or _value(payload, layout.annotations.found.get(SCHEDULED)),
+            _value(payload, aliases.get(TIME_TO_LIVE)),
+            None if raw_ttl is None else decode(raw_ttl)[0],
+        )
+    except Malformed:  # the sections are in another order, or a value is longer than any that counts
+        return _read(payload)
+
+
+def _value(payload: bytes, where: ByteRange | None) -> Value:
+    return None if where is None else value_at(payload, *where)
+
+
+def _read(payload: bytes) -> _Sender:
     try:
         message = Message(payload)
-        return _Sections(
-            message.header(), message.annotations(), message.properties(), message.application_properties()
+        application = message.application_properties()
+        return _Sender(
+            message.properties().message_id,
+            application.get(PATH),
+            application.get(SCHEDULED_TIME) or message.annotations().get(SCHEDULED),
+            application.get(TIME_TO_LIVE),
+            message.header().ttl,
         )
     except Malformed:
-        return _Sections()
+        return _Sender()
 
 
-def _times(sender: _Sections, enqueued_at: int) -> tuple[int | None, int | None]:
+def _times(sender: _Sender, enqueued_at: int) -> tuple[int | None, int | None]:
     """When the message is due, and when its time to live ends."""
-    due = sender.application.get(SCHEDULED_TIME) or sender.annotations.get("x-opt-scheduled-enqueue-time")
-    life = sender.application.get(TIME_TO_LIVE)
+    due, life, ttl_of_header = sender.due, sender.life, sender.ttl
     try:
         scheduled_for = None if due is None else int(moment(due))
         lives = [] if life is None else [whole_millis(timespan(life))]
     except InvalidValue:
         return None, None  # the reason says already that the message cannot be restored
     # A message that a person put here may have a time to live of its own, and can expire in the backlog.
-    if isinstance(sender.header.ttl, int) and sender.header.ttl < _NO_LIMIT:
-        lives.append(int(sender.header.ttl))
+    if isinstance(ttl_of_header, int) and ttl_of_header < _NO_LIMIT:
+        lives.append(int(ttl_of_header))
     born = max(enqueued_at, scheduled_for or 0)
     ttl = min(lives, default=FOREVER)
     return scheduled_for, born + ttl if born and ttl < FOREVER else None

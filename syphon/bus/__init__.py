@@ -27,13 +27,12 @@ from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, 
 from .namespace import Namespace, NamespaceStatus
 from .opening_errors import explain
 from .pair import Pair, SideFault
-from .peeking import MessageState, Peeked, Peeker, peek
+from .peeking import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
 from .runtime import RUNTIME, Runtime
-from .sdk_internals import (
+from .sdk_clients import (
     CloseWatch,
     ConnectionDetails,
     RetryPolicy,
-    check_contract,
     condition_of,
     connection_details,
     disable_retries,
@@ -44,6 +43,7 @@ from .sdk_internals import (
     release_sockets,
     watch_close,
 )
+from .sdk_contract import check_contract
 
 __all__ = [
     "Administration",
@@ -53,6 +53,7 @@ __all__ = [
     "CloseWatch",
     "EntityConflict",
     "Connection",
+    "FIRST_OF_PARTITION",
     "HANDSHAKE_WITHIN",
     "NOTICING_PAUSE",
     "DataPlaneAdministration",
@@ -92,8 +93,10 @@ __all__ = [
     "namespace_of",
     "payloads_of",
     "peek",
+    "peek_pages",
     "disable_retries",
     "release_sockets",
+    "sequence_bounds",
     "try_receiver",
     "try_sender",
     "Wait",

@@ -17,7 +17,8 @@ from .administration import OPERATION_TIMEOUT, Administration
 from .connection import HANDSHAKE_WITHIN, LONGEST_PAUSE, NOTICING_PAUSE, Connection
 from .namespace import Namespace
 from .proxy import HttpProxy
-from .sdk_internals import EMULATOR_PORT, check_contract, check_websockets
+from .sdk_contract import check_contract
+from .sdk_internals import EMULATOR_PORT, check_websockets
 
 
 def credential_of(kind: Credential) -> TokenCredential:
@@ -99,18 +100,21 @@ def namespace_of(
 
 
 class _Clients:
-    """The SDK's client of a side, with the credentials as they are now. A key may be rotated while we run."""
+    """The SDK's client of a side, with the credentials as they are now: those of the namespace, and of the proxy.
+
+    Both may be rotated while we run.
+    """
 
     def __init__(self, side: SideSettings) -> None:
         self._side = side
-        self._made: dict[str, ServiceBusClient] = {}
+        self._made: dict[tuple[str, HttpProxy | None], ServiceBusClient] = {}
 
     def current(self) -> ServiceBusClient:
         secret = self._side.connection_string
-        text = "" if secret is None else secret.get_secret_value()
-        if text not in self._made:
-            self._made[text] = client_of(self._side)
-        return self._made[text]
+        credentials = "" if secret is None else secret.get_secret_value(), _proxy(self._side)
+        if credentials not in self._made:
+            self._made[credentials] = client_of(self._side)
+        return self._made[credentials]
 
     def credential(self) -> Any:
         client: Any = self.current()  # it keeps the credential from the connection string in a private attribute

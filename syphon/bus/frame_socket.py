@@ -64,7 +64,7 @@ class FrameSocket:
 
     def read(self) -> None:
         """Reads the bytes that have arrived, up to a limit, and handles each complete frame."""
-        pieces: list[bytes] = []
+        received: list[bytes] = []
         room = BYTES_A_TURN
         failure: Interrupted | None = None
         try:
@@ -73,7 +73,7 @@ class FrameSocket:
                 if not piece:
                     failure = Interrupted(f"{self.name} closed the connection.")
                     break
-                pieces.append(piece)
+                received.append(piece)
                 room -= len(piece)
                 if len(piece) < CHUNK and not isinstance(self._socket, ssl.SSLSocket):
                     break  # the socket is empty now; TLS returns one record at a time, and may have more
@@ -81,14 +81,15 @@ class FrameSocket:
             pass
         except OSError as error:
             failure = Interrupted(f"The connection to {self.name} broke: {error.strerror or error}.")
-        if pieces:
+        pieces: list[bytes | memoryview] = [self._rest] if self._rest else []
+        if received:
             self._heard_at = self.now()
-            if self._websocket is not None:
-                pieces, failure = self._unwrap(self._websocket, pieces, failure)
-        if self._rest:
-            pieces.insert(0, self._rest)
+            if self._websocket is None:
+                pieces += received
+            else:
+                failure = self._unwrap(self._websocket, received, pieces) or failure
         if pieces:
-            self._split(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._split(b"".join(pieces))  # which copies nothing if there is one, and it is bytes
         if failure is not None:
             # Last: the outcomes that came before the end count, and a Close there says why it ends.
             if self._websocket is not None and self._websocket.ended is not None:
@@ -97,16 +98,16 @@ class FrameSocket:
             self.fail(failure)
 
     def _unwrap(
-        self, websocket: WebSocketCodec, pieces: list[bytes], failure: Interrupted | None
-    ) -> tuple[list[bytes], Interrupted | None]:
-        pieces = websocket.decode(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        self, websocket: WebSocketCodec, received: list[bytes], pieces: list[bytes | memoryview]
+    ) -> Interrupted | None:
+        """Adds what is inside the frames of the WebSocket. Returns an error if the WebSocket has ended."""
+        for data in received:
+            pieces += websocket.decode(data)
         if websocket.reply:
             # `_unsent` ends with a whole frame, so that another one may follow.
             self._unsent = memoryview(bytes(self._unsent) + websocket.reply)
             websocket.reply = b""
-        if websocket.ended is not None:
-            failure = Interrupted(f"{self.name} {websocket.ended}.")
-        return pieces, failure
+        return Interrupted(f"{self.name} {websocket.ended}.") if websocket.ended is not None else None
 
     def _split(self, data: bytes) -> None:
         pos, end = 0, len(data)

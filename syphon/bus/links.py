@@ -178,6 +178,7 @@ class RawReceiver(RawLink):
         self.is_drained = True
         """No message is in flight to us, and none will be until credit is granted."""
         self._draining = False
+        self._is_checking = False
         self._count = 0
         self._settling: dict[int, tuple[Arrival, str, float]] = {}
         self._abandoned: tuple[float, float] | None = None
@@ -191,7 +192,7 @@ class RawReceiver(RawLink):
     def grant(self, credit: int) -> None:
         """Sets how many messages may come from now on. The number is absolute, so that two calls grant it once."""
         self.credit = credit
-        self.is_drained = self._draining = False
+        self.is_drained = self._draining = self._is_checking = False
         self.wire.grant(self.handle, self._count, credit)
 
     def drain(self) -> None:
@@ -201,9 +202,19 @@ class RawReceiver(RawLink):
             self._draining = True
             self.wire.grant(self.handle, self._count, 0, drain=True)
 
+    def check_credit(self) -> None:
+        """Asks the peer how much credit is left. Messages that got lost on the way have used up theirs."""
+        self._is_checking = True
+        self.wire.ask_for_flow(self.handle, self._count)
+
     def on_flow(self, flow: Flow) -> None:
         if self._draining and flow.link_credit == 0:
             self.is_drained = True
+        elif self._is_checking and flow.delivery_count is not None and flow.link_credit is not None:
+            self._is_checking = False
+            # Frames arrive in order: whatever the peer sent before this one has arrived, or never will.
+            left = (flow.delivery_count + flow.link_credit - self._count) & 0xFFFFFFFF
+            self.credit = min(self.credit, left if left < 0x80000000 else 0)
 
     def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None:
         self._count = (self._count + 1) & 0xFFFFFFFF
@@ -273,12 +284,17 @@ class RawReceiver(RawLink):
 
 @dataclass(frozen=True, slots=True)
 class ManagementReply:
-    """The answer of a node to a request: its status and a body."""
+    """The answer of a node to a request: its status, and the message that has its body."""
 
     status: int
     description: str
     condition: str
-    body: Value
+    message: Message
+
+    @property
+    def body(self) -> Value:
+        """The body, decoded now: few callers need it, and that of a peek is large. Raises Malformed."""
+        return self.message.read(Section.VALUE)
 
 
 class RequestLink:
@@ -354,8 +370,7 @@ def _reply(message: Message) -> ManagementReply:
     status = properties.get("statusCode") if "statusCode" in properties else properties.get("status-code")
     text = properties.get("statusDescription") or properties.get("status-description") or ""
     condition = properties.get("errorCondition") or ""
-    body = message.read(Section.VALUE)
-    return ManagementReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), body)
+    return ManagementReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), message)
 
 
 def outcome_error(state: object, wanted: str) -> SyphonError | None:

@@ -101,6 +101,14 @@ class Namespace:
 
     def connection(self) -> Connection | None:
         """The open connection, or None while one is being opened. Raises `Faulted` when there will never be one."""
+        connection = self._connection
+        if (
+            connection is not None
+            and connection.wire.failure is None
+            and self._told is None
+            and self.status is NamespaceStatus.OPENED
+        ):
+            return connection  # the usual case: the pump asks four times a turn
         if self.has_ended:
             self._release()
             raise self.reason or NamespaceClosed(f"{self.name} was closed; open it again.")

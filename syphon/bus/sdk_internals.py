@@ -1,48 +1,34 @@
-"""The only module that uses private names of azure-servicebus: the SDK opens a connection, and we take its socket over.
-
-A paired sender needs more private names: for a message as the bytes that the SDK would send, and for a batch made of
-such bytes.
+"""Opening a connection: the SDK does that, with its private names, and we take its socket over.
 
 The SDK's message objects cannot carry an ordinary .NET message (a decimal property makes its receiver return nothing
 for ever), and its links settle one message per round trip. So the SDK handles connection strings, credentials, TLS,
 SASL and the first token. After that the socket is ours (`wire`), and messages pass as bytes.
 
-All private names in use are listed in `CONTRACT`; a test compares them with the SDK that is installed.
+`sdk_clients` has the other private names that we use; all are listed in `sdk_contract`.
 """
 
 from __future__ import annotations
 
-import copy
-import importlib
 import importlib.util
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from inspect import iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any, Protocol
 
-from azure.servicebus import (
-    ServiceBusClient,
-    ServiceBusMessage,
-    ServiceBusMessageBatch,
-    TransportType,
-    __version__,
-)
-from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus import ServiceBusClient, TransportType
 
-from syphon.model import DestinationMissing, Faulted, NotAuthorized, SyphonError
+from syphon.model import DestinationMissing, Faulted, NotAuthorized
 
-from .opening_errors import MISSING, explain
+from .opening_errors import explain
 from .opening_limits import HandshakeInTime, Watchdog
 from .proxy import HttpProxy
 
 if TYPE_CHECKING:
     from .websocket import WebSocketCodec  # comes with an extra
 
-SUPPORTED = "7.15."
 EMULATOR_PORT = 5672
 """The SDK's port for a local emulator whose connection string names none. Our emulator speaks HTTP there too."""
 IDLE_TIMEOUT = 60
@@ -53,87 +39,9 @@ which is short for a tunnel through a proxy."""
 SDK_WAIT = 0.2
 """Seconds that the SDK waits for a frame: it does that twice in an opening, whether or not one comes."""
 
-CONTRACT: dict[str, tuple[str, ...]] = {
-    "azure.servicebus:ServiceBusClient": (
-        "_create_session_browser",
-        "_config",
-        "_credential",
-        "_custom_endpoint_address",
-        "_handlers",
-    ),
-    "azure.servicebus._session_browser:_SessionBrowser": ("_open", "_create_handler", "_handler"),
-    "azure.servicebus._pyamqp.client:AMQPClient": (
-        "_connection",
-        "_shutdown",
-        "_idle_timeout",
-        "_ssl_opts",
-        "_socket_timeout",
-        "open",
-    ),
-    "azure.servicebus._pyamqp._connection:Connection": (
-        "_transport",
-        "state",
-        "_remote_max_frame_size",
-        "_remote_idle_timeout",
-    ),
-    "azure.servicebus._pyamqp._transport:_AbstractTransport": ("sock", "connected", "_read_buffer"),
-    "azure.servicebus._pyamqp._transport:WebSocketTransport": ("sock",),
-    "azure.servicebus._base_handler:ServiceBusSharedKeyCredential": ("policy", "key", "token_type"),
-    "azure.servicebus._base_handler:ServiceBusSASTokenCredential": ("token", "token_type"),
-    "azure.servicebus._base_handler:BaseHandler": ("_config", "_shutdown"),
-    "azure.servicebus._common._configuration:Configuration": (
-        "retry_mode",
-        "retry_total",
-        "retry_backoff_factor",
-        "retry_backoff_max",
-        "use_tls",
-        "connection_verify",
-        "transport_type",
-        "http_proxy",
-    ),
-    "azure.servicebus:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
-    "azure.servicebus:ServiceBusMessageBatch": ("_message", "_count"),
-    "azure.servicebus.exceptions:ServiceBusError": ("_condition",),
-    "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential", "_custom_endpoint_address", "_handlers"),
-    "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
-    "azure.servicebus._pyamqp.aio._client_async:AMQPClientAsync": ("close_async", "_connection"),
-    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config", "_shutdown"),
-}
-"""The private names in use, by module and class."""
-
 
 class WebSocketsNotInstalled(Faulted):
     """AMQP over WebSockets needs packages that are not installed: pip install 'syphon-servicebus[websockets]'."""
-
-
-class SdkMismatch(SyphonError):
-    """The installed azure-servicebus does not have the private names that we use."""
-
-
-def check_contract(version: str = __version__) -> None:
-    """Raises `SdkMismatch` with all that is missing, unless the SDK is one that we know."""
-    problems = []
-    if not version.startswith(SUPPORTED):
-        problems.append(f"its version is {version}, and {SUPPORTED}* is needed")
-    for place, names in CONTRACT.items():
-        module, _, cls = place.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), cls)
-        except (ImportError, AttributeError):
-            problems.append(f"{place} is gone")
-            continue
-        problems += [f"{place}.{name} is gone" for name in names if not _has(found, name)]
-    if problems:
-        raise SdkMismatch(
-            f"azure-servicebus does not fit: {'; '.join(problems)}. Install azure-servicebus=={SUPPORTED}*, "
-            "or adapt syphon/bus/sdk_internals.py and its contract."
-        )
-
-
-def _has(owner: type, name: str) -> bool:
-    """Whether a class has the name, or one of its methods uses it: instance attributes are declared nowhere else."""
-    own = vars(owner)
-    return name in own or any(name in method.__code__.co_names for method in own.values() if isfunction(method))
 
 
 class ByteSocket(Protocol):
@@ -200,7 +108,7 @@ def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshak
         create_handler(auth)
         handler = browser._handler
         handler._idle_timeout = IDLE_TIMEOUT
-        handler.close = partial(_close_with_socket, handler, handler.close)
+        handler.close = partial(close_with_socket, handler, handler.close)
         if is_websocket:
             handler._socket_timeout = handshake_within
             handler.open = partial(_open_websocket, handler, handler.open)
@@ -281,7 +189,7 @@ def _is_timeout(error: BaseException | None) -> bool:
     return False
 
 
-def _close_with_socket(handler: Any, close: Callable[[], None]) -> None:
+def close_with_socket(handler: Any, close: Callable[[], None]) -> None:
     """Closes the socket too. The SDK leaves it open if there was no session yet, or the peer left without a Close."""
     connection = handler._connection  # `close` drops it
     try:
@@ -296,205 +204,3 @@ def _close_with_socket(handler: Any, close: Callable[[], None]) -> None:
             if hasattr(transport.sock, "frame_buffer"):
                 transport.sock.shutdown()  # a WebSocket: its `close` would wait for the peer's answer
             transport.close()
-
-
-async def _close_with_socket_async(handler: Any, close: Callable[[], Awaitable[None]]) -> None:
-    """The same for asyncio. The transport's own `close` would wait for a task that waits for the peer."""
-    connection = handler._connection
-    try:
-        await close()
-    finally:
-        transport = getattr(connection, "_transport", None)
-        if (writer := getattr(transport, "writer", None)) is not None:
-            writer.transport.abort()
-        if (websocket := getattr(transport, "sock", None)) is not None and hasattr(websocket, "close"):
-            await websocket.close()
-        if (session := getattr(transport, "session", None)) is not None:
-            await session.close()
-
-
-# --- for senders ------------------------------------------------------------------------------------------------------
-
-_UNLIMITED = 2**62
-_DATA = 5
-"""The field in which a batch keeps its encoded messages."""
-
-
-def payloads_of(messages: Iterable[ServiceBusMessage | AmqpAnnotatedMessage] | ServiceBusMessageBatch) -> list[bytes]:
-    """Messages as the bytes that the SDK would send: it encodes messages that are added to a batch. The messages
-    themselves do not change."""
-    if not isinstance(messages, ServiceBusMessageBatch):
-        batch = ServiceBusMessageBatch(_UNLIMITED)
-        for message in messages:
-            # The SDK modifies the message that it encodes, so it gets a copy.
-            annotated = copy.copy(message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message)
-            properties = annotated.application_properties
-            annotated.application_properties = None if properties is None else dict(properties)
-            batch.add_message(annotated)
-        messages = batch
-    sdk: Any = messages
-    return [bytes(payload) for payload in sdk._message[_DATA]]
-
-
-def fill(batch: ServiceBusMessageBatch, payloads: Sequence[bytes]) -> int:
-    """Puts encoded messages, unchanged, into an empty batch of the SDK. Returns how many fitted into it."""
-    size = count = 0
-    for payload in payloads:
-        size += len(payload) + (5 if len(payload) < 256 else 8)
-        if count and size > batch.max_size_in_bytes:
-            break
-        count += 1
-    sdk: Any = batch
-    sdk._message[_DATA].extend(payloads[:count])
-    sdk._count = count
-    return count
-
-
-def condition_of(error: BaseException) -> str | None:
-    """The AMQP condition of an SDK error, which only a private attribute holds."""
-    # The service refuses the token for an entity that does not exist. The SDK reports that as a failed authentication.
-    if getattr(getattr(error, "inner_exception", None), "status_code", None) == MISSING:
-        return "amqp:not-found"
-    condition: object = getattr(error, "_condition", None)
-    return str(getattr(condition, "value", condition)) if condition is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often, and after which pauses, a client retries."""
-
-    total: int
-    factor: float = 0.8
-    longest: float = 120.0
-    fixed: bool = False
-
-    def pause(self, retried: int) -> float:
-        """Seconds before the next retry, after so many retries."""
-        return min(self.longest, self.factor if self.fixed else self.factor * 2.0**retried)
-
-
-def disable_retries(sender: Any) -> RetryPolicy:
-    """Turns off the retries of an SDK sender, sync or async. Returns its policy, for the caller to apply."""
-    config = sender._config
-    fixed = getattr(config.retry_mode, "value", config.retry_mode) == "fixed"
-    retries = RetryPolicy(config.retry_total, config.retry_backoff_factor, config.retry_backoff_max, fixed)
-    config.retry_total = 0
-    return retries
-
-
-def release_sockets(sender: Any) -> None:
-    """Lets an SDK sender, sync or async, close the sockets of openings that fail. The SDK leaves them to the garbage
-    collector: in an outage that drops connections, each try would leave one in CLOSE_WAIT."""
-    create_handler = sender._create_handler
-
-    def create_handler_that_closes(auth: Any) -> None:
-        create_handler(auth)
-        handler = sender._handler
-        if hasattr(handler, "close_async"):
-            handler.close_async = partial(_close_with_socket_async, handler, handler.close_async)
-        else:
-            handler.close = partial(_close_with_socket, handler, handler.close)
-
-    sender._create_handler = create_handler_that_closes
-
-
-def message_limit(sender: Any) -> int:
-    """The largest message that an open SDK sender can send."""
-    return int(sender._max_message_size_on_link)
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionDetails:
-    """The host, credential, TLS settings and transport of a client: enough to make another client like it."""
-
-    host: str
-    credential: Any = field(repr=False)
-    plain: bool
-    """Without TLS: the namespace is an emulator."""
-    ca_file: str | None
-    proxy: HttpProxy | None = None
-    transport: TransportType = TransportType.Amqp
-    endpoint: str | None = None
-    """The address to connect to, if that is not the host."""
-
-    def options(self) -> dict[str, Any]:
-        """The options of a sync client with this transport."""
-        options: dict[str, Any] = {"connection_verify": self.ca_file, "transport_type": self.transport}
-        if self.proxy is not None:
-            options["http_proxy"] = self.proxy.for_sdk()
-        return options | ({} if self.endpoint is None else {"custom_endpoint_address": self.endpoint})
-
-    def connection_string(self) -> str | None:
-        """The connection string with a key or a signature; None with a token credential."""
-        credential = self.credential
-        name, key = getattr(credential, "policy", None), getattr(credential, "key", None)
-        if hasattr(credential, "named_key"):
-            name, key = credential.named_key
-        signature = getattr(credential, "signature", None) or getattr(credential, "token", None)
-        if name is not None and key is not None:
-            secret = f"SharedAccessKeyName={name};SharedAccessKey={key}"
-        elif isinstance(signature, str | bytes):
-            secret = f"SharedAccessSignature={signature.decode() if isinstance(signature, bytes) else signature}"
-        else:
-            return None
-        return f"Endpoint=sb://{self.host};{secret}" + (";UseDevelopmentEmulator=true" if self.plain else "")
-
-
-def connection_details(client: Any) -> ConnectionDetails:
-    """The details that an SDK client, sync or async, was made with."""
-    config = client._config
-    return ConnectionDetails(
-        client.fully_qualified_namespace,
-        client._credential,
-        not config.use_tls,
-        config.connection_verify,
-        None if config.http_proxy is None else HttpProxy.of_sdk(config.http_proxy),
-        config.transport_type,
-        client._custom_endpoint_address,
-    )
-
-
-def is_shut_down(sender: Any) -> bool:
-    """Whether an SDK sender, sync or async, was closed: by its user, or because its client was closed."""
-    return bool(sender._shutdown.is_set())
-
-
-class CloseWatch:
-    """Notices that an SDK client is closed, also one that the application has made and closes itself.
-
-    A client closes all senders and receivers that it has made. The watch joins them as one more, so the client closes
-    it too. The client keeps only weak references: the owner of the watch must keep it.
-    """
-
-    def __init__(self, client: Any, on_close: Callable[[], None]) -> None:
-        """`on_close` is called in the thread or task that closes the client, and must not raise."""
-        self._on_close: Callable[[], None] | None = on_close
-        client._handlers.add(self)
-
-    def __hash__(self) -> int:
-        """Puts the watch at the front of the client's set: `on_close` is called before a sender is closed."""
-        return 0
-
-    def close(self) -> None:
-        """The client calls this."""
-        self.tell()
-
-    def tell(self) -> None:
-        if self._on_close is not None:
-            self._on_close()
-
-    def stop(self) -> None:
-        """Ends the watch. It does not leave the client's set: the client may be going through that set just now."""
-        self._on_close = None
-
-
-class AioCloseWatch(CloseWatch):
-    """The same for a client of the asyncio API, which awaits what it closes."""
-
-    async def close(self) -> None:  # type: ignore[override]
-        self.tell()
-
-
-def watch_close(client: Any, on_close: Callable[[], None]) -> CloseWatch:
-    """Watches an SDK client, sync or async."""
-    return (AioCloseWatch if iscoroutinefunction(client.close) else CloseWatch)(client, on_close)

@@ -72,19 +72,19 @@ class Tokens:
 
     def work(self) -> None:
         """Sends tokens that have been fetched, and renews tokens that are about to expire."""
-        self._check_link()
-        for path, future in list(self._fetching.items()):
-            if future.done():
-                del self._fetching[path]
-                self._put(path, future)
         now = self._seconds()
-        for path, token in list(self._tokens.items()):
-            if token.ready and not token.requested and now >= token.renew_at:
+        self._check_link(now)
+        if self._fetching:
+            for path, future in list(self._fetching.items()):
+                if future.done():
+                    del self._fetching[path]
+                    self._put(path, future)
+        for path, token in self._tokens.items():
+            if now >= token.renew_at and token.ready and not token.requested:
                 self._ask(path, token)
 
-    def _check_link(self) -> None:
+    def _check_link(self, now: float) -> None:
         """Reopens the link if it was lost, and repeats the requests that had no answer."""
-        now = self._seconds()
         if self._cbs.error is None or self._wire.failure is not None:
             self._cbs.work()
         elif now - self._opened_at >= TokenUnavailable.retry_after:

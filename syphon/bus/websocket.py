@@ -3,31 +3,22 @@
 It does no I/O: `frame_socket` reads and writes. The SDK opens the WebSocket with websocket-client, and `take_over` goes
 on where that stopped, even in the middle of a frame. All packages come with the extra `syphon[websockets]`.
 
-A client must mask what it sends. For 64 KB that takes wsproto 76 µs, one XOR of two large integers 175 µs, and the
-function in C of the package websockets 1 µs, on one machine. So the frames that carry AMQP are made here, with that
-function; where the package has no C, with wsproto.
+The frames that carry AMQP are read and made by `syphon.amqp.websocket`, all others by wsproto. A client must mask what
+it sends. For 64 KB that takes wsproto 76 µs, one XOR of two large integers 175 µs, and the function in C of the package
+websockets 1 µs, on one machine. Where that package has no C, wsproto does it.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from wsproto.connection import CLIENT, Connection, ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
-apply_mask: Callable[[bytes | memoryview, bytes], bytes] | None
-try:
-    from websockets.speedups import apply_mask
-except ImportError:
-    apply_mask = None
-
-BINARY_MESSAGE = 0x82
-"""The first byte of a frame that is a whole binary message."""
-MASKED = 0x80
+from syphon.amqp.websocket import FrameSorter, Piece, client_message, encoded_length
 
 
 class WebSocketCodec:
@@ -37,14 +28,26 @@ class WebSocketCodec:
     """The most bytes in a message of several AMQP frames. The SDK sends one frame in each, which may be that large."""
 
     def __init__(self, unread: bytes = b"") -> None:
-        self._connection = Connection(CLIENT, trailing_data=unread)
+        self._sorter = FrameSorter(masked=False, unread=unread)
+        self._connection = Connection(CLIENT)
         self.reply = b""
         """A control frame that the peer waits for. Its user sends it between two frames, and clears it."""
         self.ended: str | None = None
         """What the peer did to end it, as the rest of a sentence."""
 
-    def decode(self, data: bytes) -> list[bytes]:
+    def decode(self, data: bytes) -> list[Piece]:
         """The bytes inside the frames. Once the WebSocket has ended, `ended` says why."""
+        inside: list[Piece] = []
+        for is_payload, piece in self._sorter.sort(data):
+            if self.ended is not None:
+                break  # nothing counts after the end
+            if is_payload:
+                inside.append(piece)
+            else:
+                inside += self._read_other(bytes(piece))
+        return inside
+
+    def _read_other(self, data: bytes) -> list[bytes]:
         inside: list[bytes] = []
         self._connection.receive_data(data)
         for event in self._connection.events():
@@ -68,13 +71,9 @@ class WebSocketCodec:
             self.ended = f"closed the WebSocket{why if event.code != CloseReason.NORMAL_CLOSURE else ''}"
         self.reply = self._connection.send(event.response())
 
-    def encode(self, data: bytes | memoryview) -> bytes:
+    def encode(self, data: Piece) -> bytes:
         """Bytes in a frame of their own."""
-        if apply_mask is None:
-            return self._connection.send(BytesMessage(data=bytes(data)))
-        key = os.urandom(4)
-        first, *more = _length(len(data))
-        return b"".join((bytes((BINARY_MESSAGE, first | MASKED, *more)), key, apply_mask(data, key)))
+        return client_message(data, os.urandom(4)) or self._connection.send(BytesMessage(data=bytes(data)))
 
     def farewell(self) -> bytes:
         """The frame that closes the WebSocket; nothing if that has happened."""
@@ -95,7 +94,7 @@ def _unfinished_message(fragments: Any) -> bytes:
     if fragments.cont_data is None:
         return b""
     opcode, payload = fragments.cont_data
-    return bytes((opcode,)) + _length(len(payload)) + bytes(payload)
+    return bytes((opcode,)) + encoded_length(len(payload)) + bytes(payload)
 
 
 def _unfinished_frame(buffer: Any) -> bytes:
@@ -106,11 +105,5 @@ def _unfinished_frame(buffer: Any) -> bytes:
         bits = (final, *reserved)
         head = bytes((sum(bit << (7 - place) for place, bit in enumerate(bits)) | opcode, length))
         if buffer.length is not None:
-            head = head[:1] + _length(buffer.length)
+            head = head[:1] + encoded_length(buffer.length)
     return head + b"".join(buffer.recv_buffer)
-
-
-def _length(size: int) -> bytes:
-    if size < 126:
-        return bytes((size,))
-    return b"\x7e" + size.to_bytes(2, "big") if size < 65_536 else b"\x7f" + size.to_bytes(8, "big")

@@ -175,6 +175,11 @@ class Wire(FrameSocket):
         window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
         self.send(Flow(*window, handle, delivery_count, credit, None, drain, drain))
 
+    def ask_for_flow(self, handle: int, delivery_count: int) -> None:
+        """Asks the peer how much of the credit is left (`on_flow`). Grants none: that might count as a receive."""
+        window = self._next_incoming_id, WINDOW, self._next_outgoing_id, WINDOW
+        self.send(Flow(*window, handle, delivery_count, None, None, None, True))
+
     def transfer(self, link: WireLink, message_format: int, payload: bytes) -> int:
         """Sends a message in as many frames as it needs, as far as the peer's window allows. Returns its id."""
         delivery_id = next(self._delivery_ids) & 0xFFFFFFFF

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .exit_codes import ExitCode
+from syphon import model
+from syphon.model import ExitCode
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
@@ -41,26 +42,6 @@ def selected_queues(config: Config, pairs: tuple[str, ...], queues: tuple[str, .
         raise click.UsageError(str(error)) from None
 
 
-def has_messages(selected: Sequence[SelectedQueue]) -> bool:
-    """Whether a peek finds a message in one of these queues. A queue that cannot be peeked may have one.
-
-    A command that looks at the backlog asks this first: where there is nothing to look at, it need not start Spark.
-    """
-    from syphon.backlog import by_pair
-    from syphon.bus import connected, peek
-    from syphon.model import SyphonError
-
-    try:
-        for pair, ours in by_pair(selected):
-            with connected(pair.secondary, ours[0].queue) as connection:
-                for queue in ours:
-                    if any(True for _ in peek(connection, queue.queue)):
-                        return True
-    except SyphonError:
-        return True
-    return False
-
-
 def report_unreachable(unreachable: Sequence[UnreachableQueue]) -> list[dict[str, str]]:
     """Prints on stderr which queues are out of reach, and returns them as records for JSON."""
     for selected, error in unreachable:
@@ -70,14 +51,4 @@ def report_unreachable(unreachable: Sequence[UnreachableQueue]) -> list[dict[str
 
 def exit_code_for(unreachable: Sequence[UnreachableQueue]) -> ExitCode:
     """The exit code of a command that could not reach these queues."""
-    from syphon.model import Faulted, Interrupted, NotAuthorized, Waits
-
-    code = ExitCode.OK
-    for _, error in unreachable:
-        if isinstance(error, NotAuthorized):
-            code = max(code, ExitCode.NOT_AUTHORIZED)
-        elif isinstance(error, Waits | Interrupted | Faulted):
-            code = max(code, ExitCode.UNAVAILABLE)
-        else:
-            code = max(code, ExitCode.LEFT)
-    return code
+    return model.exit_code_for(error for _, error in unreachable)

@@ -16,7 +16,7 @@ from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from syphon.config import Config
-    from syphon.worker import DrainResult, Engine
+    from syphon.worker import DrainProgress, DrainResult, Engine
 
     from .demo_traffic import Shop
 
@@ -129,12 +129,11 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
     drain = Drain(chosen, DrainOptions(), counts)
     shown = 0
 
-    def show() -> None:
+    def show(progress: DrainProgress) -> None:
         nonlocal shown
-        moved = sum(drain.live(queue).moved for queue in drain.queues)
-        if moved != shown:
-            shown = moved
-            click.echo(f"  {moved:,} of {sum(counts.values()):,} moved")
+        if progress.moved != shown:
+            shown = progress.moved
+            click.echo(f"  {shown:,} of {sum(counts.values()):,} moved")
 
     drain.run(ready, show)
     result = drain.result()

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import volume
+from syphon.model import ExitCode, SyphonError, volume
 
-from .backlog_queues import exit_code_for, has_messages, queue_options, report_unreachable, selected_queues
-from .exit_codes import ExitCode
+from .backlog_queues import queue_options, report_unreachable, selected_queues
 from .options import config_option, load_settings
-from .output import say, show_table
-from .renamed import say_renames, with_renames
+from .output import say, say_renames, show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from syphon.backlog import SelectedQueue
-    from syphon.spark import DeadLetterPreview, DestinationSummary
-
-    from .backlog_queues import UnreachableQueue
+    from syphon.api import BacklogOverview
 
 
 @click.command(short_help="Show what is in the backlog, and change nothing.")
@@ -66,107 +60,48 @@ def inspect(
     Exit codes: 0 done · 1 a queue is missing · 2 usage, or a query that is rejected ·
     69 a namespace is out of reach · 77 not authorized · 78 the settings are wrong
     """
+    from syphon.api import look_at_backlog, query_backlog, reach_queues
     from syphon.config import LogLevel
     from syphon.ops import set_up_logging
+    from syphon.spark import BadQuery, shown_master
 
     config = load_settings(config_file)
     set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
-    reachable, unreachable = _reachable(selected_queues(config, pairs, queues))
-    records = report_unreachable(unreachable)
-    if not reachable:
-        raise SystemExit(exit_code_for(unreachable))
+    reach = reach_queues(selected_queues(config, pairs, queues))
+    report_unreachable(reach.unreachable)
+    if not reach.queues:
+        raise SystemExit(reach.exit_code)
 
-    if query is None and not has_messages(reachable):
-        _show_overview([], [], reachable, limit, as_json, records)
-        raise SystemExit(exit_code_for(unreachable))
+    def starting() -> None:
+        if not as_json:
+            click.echo(f"Starting Spark on {shown_master(config.pipeline.master)} …", err=True)
 
-    from syphon.model import SyphonError
-    from syphon.spark import VIEW, BadQuery, answer_query, asking, backlog_frame, looking, spark_session
-
-    if not as_json:
-        click.echo(f"Starting Spark on {config.pipeline.master} …", err=True)
     try:
-        with spark_session(config.pipeline, "syphon inspect") as spark:
-            frame = backlog_frame(spark, reachable).persist()
-            try:
-                with looking():
-                    frame.count()  # one peek at everything; the queries below read its result
-                if query is None:
-                    _overview(frame, reachable, limit, as_json, records)
-                else:
-                    frame.createOrReplaceTempView(VIEW)
-                    with asking():
-                        _answer(answer_query(spark, query), limit, as_json)
-            finally:
-                frame.unpersist()
+        if query is None:
+            _show_overview(look_at_backlog(config, reach, starting=starting), limit, as_json)
+        else:
+            starting()
+            with query_backlog(config, reach, query) as rows:
+                _answer(rows, limit, as_json)
     except BadQuery as error:
         raise click.UsageError(f"This query is rejected: {error}") from None
     except SyphonError as error:  # Spark did not start, or a namespace went out of reach
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.UNAVAILABLE) from None
-    raise SystemExit(exit_code_for(unreachable))
+    raise SystemExit(reach.exit_code)
 
 
-def _reachable(selected: list[SelectedQueue]) -> tuple[list[SelectedQueue], list[UnreachableQueue]]:
-    """The queues that can be received from, and why others cannot: known before Spark takes its time to start."""
-    from syphon.backlog import by_pair
-    from syphon.bus import connected, try_receiver
-    from syphon.model import SyphonError
-
-    reachable: list[SelectedQueue] = []
-    unreachable: list[UnreachableQueue] = []
-    for pair, ours in by_pair(selected):
-        try:
-            with connected(pair.secondary, ours[0].queue) as connection:
-                for queue in ours:
-                    error = try_receiver(connection, queue.queue)
-                    if error is None:
-                        reachable.append(queue)
-                    else:
-                        unreachable.append((queue, error))
-        except SyphonError as error:
-            unreachable += [(queue, error) for queue in ours]
-    return reachable, unreachable
-
-
-def _overview(
-    frame: DataFrame, chosen: list[SelectedQueue], limit: int, as_json: bool, unreachable: list[dict[str, str]]
-) -> None:
-    from syphon.spark import dead_letter_previews, summary
-
-    _show_overview(summary(frame), dead_letter_previews(frame), chosen, limit, as_json, unreachable)
-
-
-def _show_overview(
-    waiting: list[DestinationSummary],
-    refused: list[DeadLetterPreview],
-    chosen: list[SelectedQueue],
-    limit: int,
-    as_json: bool,
-    unreachable: list[dict[str, str]],
-) -> None:
-    destinations = with_renames([_plain(asdict(found)) for found in waiting[:limit]], chosen)
+def _show_overview(found: BacklogOverview, limit: int, as_json: bool) -> None:
     if as_json:
-        result = {
-            "destinations": destinations,
-            "dead_letters": [_plain(asdict(found)) for found in refused[:limit]],
-            "unseen": unreachable,
-        }
-        click.echo(json.dumps(result, indent=2))
+        click.echo(json.dumps(found.as_json(limit), indent=2))
     else:
-        _show(waiting, refused, limit)
-        say_renames(destinations)
-    _mention_rest(max(len(waiting), len(refused)), limit)
+        _show(found, limit)
+    _mention_rest(max(len(found.destinations), len(found.dead_letters)) > limit, limit)
 
 
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    oldest = record.get("oldest")
-    return {**record, "oldest": oldest.isoformat(timespec="milliseconds")} if oldest is not None else record
-
-
-def _show(waiting: list[DestinationSummary], refused: list[DeadLetterPreview], limit: int) -> None:
-    if not waiting:
-        click.echo("The backlog is empty.")
+def _show(overview: BacklogOverview, limit: int) -> None:
+    if not overview.destinations:
+        click.echo(str(overview))
         return
     show_table(
         ("pair", "destination", "messages", "size", "oldest (UTC)", "scheduled", "expired", "would be dead-lettered"),
@@ -181,36 +116,34 @@ def _show(waiting: list[DestinationSummary], refused: list[DeadLetterPreview], l
                 found.expired,
                 found.dead_letters,
             )
-            for found in waiting[:limit]
+            for found in overview.destinations[:limit]
         ],
     )
-    total, weight = sum(found.messages for found in waiting), sum(found.bytes for found in waiting)
     click.echo()
-    say(f"{total:,} messages, {volume(weight)}, for {len(waiting):,} destinations.")
-    if refused:
+    say(str(overview))
+    say_renames(overview.destinations[:limit])
+    if overview.dead_letters:
         click.echo("\nWould be dead-lettered:")
         rows = [
             (found.pair, found.destination or "(none)", found.reason, found.messages, found.example)
-            for found in refused[:limit]
+            for found in overview.dead_letters[:limit]
         ]
         show_table(("pair", "destination", "reason", "messages", "for example"), rows)
 
 
 def _answer(frame: DataFrame, limit: int, as_json: bool) -> None:
-    """Prints the rows of a query. Spark itself writes the values: it knows all its types, and their time zone."""
-    from pyspark.sql import functions as f
+    """Prints the rows of a query."""
+    from syphon.api import json_rows, text_rows
 
-    some = frame.limit(limit + 1)
     if as_json:
-        found = some.select(f.to_json(f.struct("*"), {"ignoreNullFields": "false"})).collect()
-        click.echo("[" + ",\n ".join(row[0] for row in found[:limit]) + "]")
+        texts, is_complete = json_rows(frame, limit)
+        click.echo("[" + ",\n ".join(texts) + "]")
     else:
-        renamed = some.toDF(*(f"c{number}" for number in range(len(frame.columns))))
-        found = renamed.select(*(f.col(name).cast("string") for name in renamed.columns)).collect()
-        show_table(frame.columns, [tuple(row) for row in found[:limit]])
-    _mention_rest(len(found), limit)
+        rows, is_complete = text_rows(frame, limit)
+        show_table(frame.columns, rows)
+    _mention_rest(not is_complete, limit)
 
 
-def _mention_rest(found: int, limit: int) -> None:
-    if found > limit:
+def _mention_rest(is_there: bool, limit: int) -> None:
+    if is_there:
         click.echo(f"There are more than {limit:,} rows: --limit sets the number to print.", err=True)

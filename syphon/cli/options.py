@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from syphon.model import InvalidOption, millis_of
+
 from .exit_codes import ExitCode
+
+__all__ = ["Moment", "Rate", "Seconds", "config_option", "load_settings", "millis_of"]
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -68,20 +71,12 @@ class Moment(MomentType):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
             return value
-        text = str(value).strip()
-        try:
-            return self._read(text)
-        except (ValueError, OverflowError):
-            self.fail(f"'{text}' is not a time: write 2026-11-16T14:30, 2026-11-16, or 2h (two hours ago).", param, ctx)
+        from syphon.api import read_moment
 
-    def _read(self, text: str) -> datetime:
-        if (ago := _milliseconds(text)) is not None:
-            return datetime.now(UTC) - timedelta(milliseconds=ago)
-        moment = datetime.fromisoformat(text)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        if self._ends and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-            moment += timedelta(days=1)
-        return moment
+        try:
+            return read_moment(str(value), self._ends)
+        except InvalidOption as error:
+            self.fail(str(error), param, ctx)
 
 
 class Seconds(FloatType):
@@ -92,10 +87,12 @@ class Seconds(FloatType):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float | int):
             return float(value)
-        found = _milliseconds(str(value))
-        if not found:
-            self.fail(f"'{value}' is not a duration: write 30s, 5m or 1h30m.", param, ctx)
-        return found / 1000
+        from syphon.api import read_duration
+
+        try:
+            return read_duration(str(value))
+        except InvalidOption as error:
+            self.fail(str(error), param, ctx)
 
 
 class Rate(FloatType):
@@ -104,21 +101,9 @@ class Rate(FloatType):
     name = "N/s"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/s)?", str(value).strip())
-        if found is None or float(found[1]) <= 0:
-            self.fail(f"'{value}' is not a rate: write 500 or 500/s.", param, ctx)
-        return float(found[1])
+        from syphon.api import read_rate
 
-
-def _milliseconds(text: str) -> int | None:
-    from syphon.yaml_settings import InvalidSetting, parse_duration
-
-    try:
-        return parse_duration(text)
-    except InvalidSetting:
-        return None
-
-
-def millis_of(moment: datetime | None) -> int | None:
-    """Milliseconds since 1970."""
-    return None if moment is None else round(moment.timestamp() * 1000)
+        try:
+            return read_rate(str(value))
+        except InvalidOption as error:
+            self.fail(str(error), param, ctx)

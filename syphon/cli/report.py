@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .exit_codes import ExitCode
+from syphon.model import ExitCode, InvalidOption, SyphonError
+
 from .options import Moment, load_settings
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
     from syphon.ledger import Report
 
-SPARK_SETTINGS = {
-    "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
-    "spark.sql.shuffle.partitions": "64",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
-}
-"""A worker gets little memory, because it waits most of the time; a report works, and ends. Each of its tasks has the
-rows of its messages in memory: about half a million with this size. Settings of the operator override these."""
-
-
-DEFAULT_FILES = "spark.hadoop.fs.defaultFS"
-"""The setting that gives paths without a scheme another file system than that of this machine."""
 _STARTS = "A worker or a drain creates it with the first transfer. A relative path starts at the current folder."
 
 
@@ -84,11 +73,11 @@ def report(
     unaccounted, or a job is open, or a file of the ledger is broken · 2 usage, or no ledger at --ledger ·
     69 the ledger cannot be read · 78 the settings are wrong
     """
-    from syphon.model import SyphonError
+    from syphon.api import is_local
 
     pipeline = _pipeline(config_file, ledger, pair)
     _check(since, until, html_file)
-    if ledger is not None and _is_local(pipeline) and not Path(ledger).is_dir():
+    if ledger is not None and is_local(pipeline) and not Path(ledger).is_dir():
         raise click.UsageError(f"There is no ledger at {Path(ledger).absolute()}. {_STARTS}")
     try:
         found = _ask(pipeline, since, until, pair)
@@ -120,43 +109,25 @@ def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) ->
 
 def _check(since: datetime | None, until: datetime | None, html_file: Path | None) -> None:
     """Finds errors that are known before the ledger is read, which may take a while."""
-    if since is not None and until is not None and since >= until:
-        raise click.UsageError(f"--from {since:%Y-%m-%dT%H:%M:%SZ} is not before --to {until:%Y-%m-%dT%H:%M:%SZ}.")
+    from syphon.api import check_period
+
+    try:
+        check_period(since, until)
+    except InvalidOption as error:
+        raise click.UsageError(str(error)) from None
     if html_file is not None and not html_file.parent.is_dir():
         raise click.BadParameter(f"there is no folder {html_file.parent}.", param_hint="--html")
 
 
-def _is_local(pipeline: PipelineSettings) -> bool:
-    """Whether the ledger is in a folder of this machine, given without a scheme.
-
-    On a cluster a path without a scheme may be on a file system that only Spark knows.
-    """
-    from syphon.spark import cores_of
-
-    has_scheme = re.match(r"[A-Za-z][\w+.-]*:", pipeline.ledger)
-    return not has_scheme and cores_of(pipeline.master) is not None and DEFAULT_FILES not in pipeline.spark
-
-
 def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, pair: str | None) -> Report:
-    from contextlib import nullcontext
-
-    from pydantic import SecretStr
     from rich.console import Console
 
-    from syphon.ledger import Ledger, LocalReader, Period, SparkReader, query_report
-
-    reader = LocalReader(pipeline.ledger) if _is_local(pipeline) else None
-    if reader is not None and reader.is_small():
-        return query_report(reader, Period(since, until), pair)
-
-    from syphon.spark import spark_session
+    from syphon.api import ask_ledger
 
     stderr = Console(stderr=True)
     # A person at a terminal should see that the command works.
-    waiting = stderr.status("Reading the ledger …") if stderr.is_terminal else nullcontext()
-    settings = {key: SecretStr(value) for key, value in SPARK_SETTINGS.items()} | pipeline.spark
-    with waiting, spark_session(pipeline.model_copy(update={"spark": settings})) as spark:
-        return query_report(SparkReader(Ledger(spark, pipeline.ledger)), Period(since, until), pair)
+    waiting = (lambda: stderr.status("Reading the ledger …")) if stderr.is_terminal else nullcontext
+    return ask_ledger(pipeline, since, until, pair, waiting=waiting)
 
 
 def _write_page(found: Report, file: Path) -> None:

@@ -1,13 +1,14 @@
 """The settings of a worker: which namespaces form a pair, and how messages are forwarded."""
 
 from .destinations import DestinationSettings, PermanentError
-from .loading import Config, load_config
+from .loading import Config, config_from, exposes_keys, load_config
 from .pairs import (
     ArmSettings,
     Credential,
     PairSettings,
     ProvisionSettings,
     ProxySettings,
+    Side,
     SideSettings,
     TimeToLive,
     Transport,
@@ -25,10 +26,13 @@ from .worker import (
 )
 
 __all__ = [
+    "config_from",
     "config_schema",
     "load_config",
+    "exposes_keys",
     "Config",
     "PairSettings",
+    "Side",
     "SideSettings",
     "Transport",
     "ProxySettings",

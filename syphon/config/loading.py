@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from syphon.yaml_settings import (
     validate,
 )
 
-from .pairs import Pairs
+from .pairs import Pairs, is_proxy_url
 from .worker import LogSettings, PipelineSettings, StatusSettings, Telemetry, TelemetrySettings
 
 
@@ -52,8 +53,16 @@ class Config(Settings):
 
 def load_config(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     """Reads a settings file. Raises SettingsError with all problems. File names in it are relative to its folder."""
-    document = read(path)
-    resolve(document, path.parent, os.environ if environ is None else environ)
+    return _checked(read(path), path.parent, environ)
+
+
+def config_from(values: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Config:
+    """The settings from values as a file has them. File names in them are relative to the current folder."""
+    return _checked(Document("settings", dict(values)), Path(), environ)
+
+
+def _checked(document: Document, folder: Path, environ: Mapping[str, str] | None) -> Config:
+    resolve(document, folder, os.environ if environ is None else environ)
     problems: list[Problem] = []
     try:
         config = validate(document, Config)
@@ -63,16 +72,31 @@ def load_config(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     problems += [problem for problem in _misplaced_secrets(document) if problem.path not in reported]
     if problems:
         raise SettingsError(problems)
-    make_renewable(config, document, path.parent, _may_follow)
+    make_renewable(config, document, folder, _may_follow)
     return config
+
+
+def exposes_keys(path: Path) -> bool:
+    """Whether a settings file holds keys itself, and every user of this machine may read it."""
+    return bool(path.stat().st_mode & stat.S_IROTH) and any(
+        _is_key(place, text) for place, text in _texts(read(path).data, ())
+    )
+
+
+def _is_key(place: Loc, text: str) -> bool:
+    if "${" in text or "usedevelopmentemulator=true" in text.lower():  # the key of an emulator protects nothing
+        return False
+    return looks_secret(text) or (place[-1] in ("password", "token") and bool(text))
 
 
 def _may_follow(new: str, before: str) -> bool:
     """Whether a value that was read again may replace a secret: another key, but of the same namespace."""
+    if is_proxy_url(before):
+        return is_proxy_url(new)
     try:
         known = ConnectionString.parse(before)
     except BadConnectionString:
-        return bool(new.strip())  # it is a token
+        return bool(new.strip())  # it is a token or a password
     try:
         found = ConnectionString.parse(new)
     except BadConnectionString:

@@ -116,6 +116,14 @@ def _proxy_url(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def is_proxy_url(text: str) -> bool:
+    try:
+        _proxy_url(SecretStr(text))
+    except InvalidSetting:
+        return False
+    return True
+
+
 class ProxySettings(Settings):
     """The HTTP proxy on the way to a namespace."""
 

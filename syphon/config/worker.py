@@ -35,10 +35,19 @@ SparkValue = Annotated[
 ]
 
 
+def _master(text: str) -> str:
+    """A master is printed and logged, so the token of a Spark Connect server has no place in it."""
+    if re.match(r"sc://.*[;/]\s*token\s*=", text, re.IGNORECASE):
+        raise InvalidSetting(
+            Mistake("contains a token", "remove it, and write spark.connect.authenticate.token under spark")
+        )
+    return text
+
+
 class PipelineSettings(Settings):
     """How the transfer runs on Spark, and where its ledger is."""
 
-    master: Text = "local[*]"
+    master: Annotated[Text, AfterValidator(_master)] = "local[*]"
     ledger: Text = "./ledger"
     """Any path or URL that Spark can write to."""
     long_poll: Annotated[Duration, Between("1s", "1d")] = 900_000
@@ -69,13 +78,19 @@ def _listen(value: Any) -> ListenAddress:
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]+)):([0-9]{1,5})")
 
 
+def _token(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().strip():  # the server would take it for no token, and be open
+        raise InvalidSetting(Mistake("is empty", "write a token, or remove the setting"))
+    return secret
+
+
 class StatusSettings(Settings):
     """The status server."""
 
     listen: Annotated[
         ListenAddress, PlainValidator(_listen), PlainSerializer(str), WithJsonSchema({"type": "string"})
     ] = ListenAddress("127.0.0.1", 8080)
-    token: SecretStr | None = None
+    token: Annotated[SecretStr, AfterValidator(_token)] | None = None
     """The token that a caller must send to see more than health. Without one, a server that other machines can reach
     answers health requests only."""
     state: Text | None = None

@@ -1,8 +1,9 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
 from .html import html_page
+from .light_arrow import spare_pandas
 from .local_reader import LocalReader
-from .parquet import packed_rows
+from .parquet import packed_file
 from .preflight import LedgerFinding, check_ledger
 from .queries import query_report
 from .report import (
@@ -18,9 +19,9 @@ from .report import (
     Spread,
     report_as_json,
 )
-from .schema import PACKED, Attempt, OpenJob, Origin
+from .schema import Attempt, OpenJob, Origin
 from .spark_reader import SparkReader
-from .store import Ledger
+from .store import Ledger, check_ledger_path
 from .writer import LedgerWriter
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "OpenJob",
     "OpenJobReport",
     "Origin",
-    "PACKED",
     "Period",
     "ReasonCount",
     "Renamed",
@@ -44,8 +44,10 @@ __all__ = [
     "SparkReader",
     "Spread",
     "check_ledger",
+    "check_ledger_path",
     "html_page",
-    "packed_rows",
+    "packed_file",
     "query_report",
     "report_as_json",
+    "spare_pandas",
 ]

@@ -1,8 +1,8 @@
-"""What a report counts in the rows of the ledger, with Arrow.
+"""What a report counts in the rows of the ledger: small tables, and how those of separate parts are added up.
 
-`count_rows` counts rows, `Aggregates.merged` adds up what was counted in separate parts. So one implementation serves
-both ways to read a ledger: a small one is counted in this process, which takes a second, and a large one in the tasks
-of Spark, whose start alone takes longer than that. All rows of a message must be in one part.
+`count_rows` (`counting`) counts rows, `Aggregates.merged` adds up what was counted in separate parts. So one
+implementation serves both ways to read a ledger: a small one is counted in this process, which takes a second, and a
+large one in the tasks of Spark, whose start alone takes longer than that. All rows of a message must be in one part.
 
 A message is identified by pair, queue, sequence number and the time it came into the backlog: a queue that was deleted
 and created again starts its sequence numbers at one.
@@ -12,65 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
-
-from .report import Period
-from .schema import EPOCH
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS = (
-    "pair",
-    "queue",
-    "sequence_number",
-    "message_id",
-    "destination",
-    "enqueued_at",
-    "received_at",
-    "forwarded_at",
-    "settled_at",
-    "size",
-    "outcome",
-    "reason",
-    "possible_duplicate",
-    "job",
-    "slot",
-    "attempt",
-    "renamed_to",
-)
-"""The columns of a transfer that are counted."""
 MESSAGE = ("pair", "queue", "sequence_number", "enqueued_at")
 """The columns that identify a message."""
 ATTEMPT = ("pair", "job", "slot", "attempt", "queue")
 MOST_LINES = 10_000
 """The limit of lists whose length depends on the content of messages."""
-LONGEST_ATTEMPT = timedelta(days=2)
-"""Longer than any attempt: a task lives no longer than its lease, and a lease is at most an hour."""
-_EXACT = 10_000
-"""Milliseconds below which a duration is counted as it is; a longer one is cut to four digits, so that there are at
-most some ten thousand different ones, and percentiles can be added up."""
-_HOST = r"^(?:\[[0-9A-Fa-f:.]+\]|localhost|[\w-]+(?:\.[\w-]+)+)(?::\d+)?: "
-"""A host at the beginning of a reason. It says where something happened, and not what."""
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The transfers that a report is about: those of a period and of a pair, or of all."""
-
-    period: Period
-    pair: str | None = None
-
-    @property
-    def near(self) -> Period:
-        """The period in which the attempts that ended within the selected one may have settled messages."""
-        since, until = self.period.since, self.period.until
-        return Period(since and since - LONGEST_ATTEMPT, until and until + LONGEST_ATTEMPT)
-
-
-@dataclass(frozen=True)
-class _Grouping:
+class Grouping:
     """A table of aggregates: what it is grouped by, and how its other columns are put together."""
 
     keys: tuple[str, ...]
@@ -96,13 +51,13 @@ class _Grouping:
         ).rename_columns([*self.keys, *self.functions])
 
 
-_STEPS = _Grouping(
+STEPS = Grouping(
     ("minute", "outcome"),
     {"transfers": "sum", "bytes": "sum", "possible_duplicates": "sum", "first": "min", "last": "max"},
 )
-_HOURS = _Grouping(("hour", "destination", "outcome"), {"transfers": "sum"})
-_RECORDED = _Grouping(ATTEMPT, {"rows": "sum", "forwarded": "sum"})
-_MESSAGES = _Grouping(
+HOURS = Grouping(("hour", "destination", "outcome"), {"transfers": "sum"})
+RECORDED = Grouping(ATTEMPT, {"rows": "sum", "forwarded": "sum"})
+MESSAGES = Grouping(
     MESSAGE,
     {
         "outcome": "last",
@@ -120,7 +75,7 @@ _MESSAGES = _Grouping(
     },
     order=("rank", "settled", "destination", "renamed_to", "kind", "reason"),
 )
-_DESTINATIONS = _Grouping(
+DESTINATIONS = Grouping(
     ("destination",),
     {
         "messages": "sum",
@@ -135,9 +90,9 @@ _DESTINATIONS = _Grouping(
         "longest_carry": "max",
     },
 )
-_DURATIONS = _Grouping(("destination", "what", "millis"), {"messages": "sum"})
-_RENAMES = _Grouping(("destination", "renamed_to"), {"messages": "sum", "forwarded": "sum"})
-_REASONS = _Grouping(
+DURATIONS = Grouping(("destination", "what", "millis"), {"messages": "sum"})
+RENAMES = Grouping(("destination", "renamed_to"), {"messages": "sum", "forwarded": "sum"})
+REASONS = Grouping(
     ("outcome", "kind", "destination"),
     {"messages": "sum", "oldest": "min", "last_tried": "max", "example": "last"},
     order=("last_tried", "example"),
@@ -174,7 +129,7 @@ class Aggregates:
             return pa.concat_tables([getattr(part, name) for part in parts])
 
         tables = {name: grouping.of(every(name)) for name, grouping in _TABLES.items()}
-        return cls(**tables, repeats=_first_repeats(every("repeats")))
+        return cls(**tables, repeats=first_repeats(every("repeats")))
 
     def packed(self) -> pa.RecordBatch:
         """These tables as one batch with the schema PACKED_AGGREGATES, as a Spark task passes them on."""
@@ -199,233 +154,21 @@ class Aggregates:
 
 
 _TABLES = {
-    "steps": _STEPS,
-    "hours": _HOURS,
-    "recorded": _RECORDED,
-    "destinations": _DESTINATIONS,
-    "durations": _DURATIONS,
-    "renames": _RENAMES,
-    "reasons": _REASONS,
+    "steps": STEPS,
+    "hours": HOURS,
+    "recorded": RECORDED,
+    "destinations": DESTINATIONS,
+    "durations": DURATIONS,
+    "renames": RENAMES,
+    "reasons": REASONS,
 }
 PACKED_AGGREGATES = ", ".join(f"{name} binary" for name in (*_TABLES, "repeats"))
 """The Spark schema of packed aggregates."""
 
 
-def count_rows(rows: pa.Table, selection: Selection) -> Aggregates:
-    """Counts transfers. The table has the columns COLUMNS."""
-    rows = _selected(rows.select(list(COLUMNS)), selection.near, selection.pair)
-    recorded = _with_recorded(rows)
-    rows = _prepared(_selected(rows, selection.period, None))
-    messages = _MESSAGES.of(rows)
-    return Aggregates(
-        steps=_STEPS.of(rows),
-        hours=_HOURS.of(rows),
-        recorded=_RECORDED.of(recorded),
-        destinations=_DESTINATIONS.of(_with_destinations(messages)),
-        durations=_DURATIONS.of(_with_durations(messages)),
-        renames=_RENAMES.of(_with_renames(messages)),
-        reasons=_REASONS.of(_with_reasons(messages)),
-        repeats=_first_repeats(_with_repeats(messages)),
-    )
-
-
-def micros(when: datetime) -> int:
-    """Microseconds since 1970."""
-    return (when - EPOCH) // timedelta(microseconds=1)
-
-
-def within(times: pa.ChunkedArray, period: Period) -> pa.ChunkedArray:
-    """Which of these times are in the period."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    numbers = pc.cast(pc.cast(times, pa.timestamp("us", tz="UTC"), safe=False), pa.int64())
-    found = pc.is_valid(numbers)
-    if period.since is not None:
-        found = pc.and_(found, pc.greater_equal(numbers, micros(period.since)))
-    if period.until is not None:
-        found = pc.and_(found, pc.less(numbers, micros(period.until)))
-    return pc.fill_null(found, False)
-
-
-def _selected(rows: pa.Table, period: Period, pair: str | None) -> pa.Table:
-    import pyarrow.compute as pc
-
-    if pair is not None:
-        rows = rows.filter(pc.equal(rows["pair"], pair))
-    return rows.filter(within(rows["settled_at"], period))
-
-
-def _prepared(rows: pa.Table) -> pa.Table:
-    """The rows with what is grouped and summed up."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def is_outcome(outcome: str) -> pa.ChunkedArray:
-        return pc.cast(pc.equal(rows["outcome"], outcome), pa.int64())
-
-    enqueued, received, forwarded, settled = (
-        _millis(rows[name]) for name in ("enqueued_at", "received_at", "forwarded_at", "settled_at")
-    )
-    has_arrived = is_outcome("forwarded")
-    nothing = pa.scalar(None, pa.int64())
-    # The clock of the broker, which set the first of these times, and ours may differ a little.
-    waited = pc.subtract(pc.max_element_wise(enqueued, pc.coalesce(forwarded, settled), skip_nulls=False), enqueued)
-    carried = pc.subtract(forwarded, received)
-    duplicate = pc.cast(pc.fill_null(rows["possible_duplicate"], False), pa.int64())
-    size = pc.fill_null(pc.cast(rows["size"], pa.int64()), 0)
-    columns = {
-        **{name: rows[name] for name in ("pair", "queue", "sequence_number", "message_id", "outcome")},
-        "enqueued_at": enqueued,
-        "destination": _names(rows["destination"]),
-        "renamed_to": _names(rows["renamed_to"]),
-        "reason": pc.fill_null(rows["reason"], ""),
-        "kind": _kinds(pc.fill_null(rows["reason"], "")),
-        "settled": settled,
-        "rank": pc.add(pc.multiply(has_arrived, 2), is_outcome("dead_lettered")),
-        "size": size,
-        "forwards": has_arrived,
-        "possible_duplicate": duplicate,
-        "waited": pc.if_else(pc.equal(has_arrived, 1), waited, nothing),
-        "carried": pc.if_else(pc.equal(has_arrived, 1), carried, nothing),
-        "minute": pc.divide(settled, 60_000),
-        "hour": pc.divide(settled, 3_600_000),
-        "transfers": _ones(rows),
-        "bytes": size,
-        "possible_duplicates": duplicate,
-        "first": settled,
-        "last": settled,
-    }
-    return pa.table(columns)
-
-
-def _names(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Names of entities: capitals and slashes around them make no difference to Service Bus."""
-    import pyarrow.compute as pc
-
-    return pc.utf8_lower(pc.utf8_trim(pc.fill_null(names, ""), "/"))
-
-
-def _kinds(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The first word of a reason if a colon follows it; else the whole reason without the parts that always differ."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    found = pc.dictionary_encode(reasons).combine_chunks() if isinstance(reasons, pa.ChunkedArray) else reasons
-    # Few reasons differ, so each is looked at once.
-    texts = pc.replace_substring_regex(found.dictionary, _HOST, "")
-    first = pc.struct_field(pc.extract_regex(texts, r"^(?P<first>\S+): "), "first")
-    whole = pc.replace_substring_regex(texts, " ?TrackingId:.*", "")
-    return pc.take(pc.coalesce(first, whole), found.indices)
-
-
-def _with_recorded(rows: pa.Table) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    forwarded = pc.cast(pc.equal(rows["outcome"], "forwarded"), pa.int64())
-    return pa.table({**{name: rows[name] for name in ATTEMPT}, "rows": _ones(rows), "forwarded": forwarded})
-
-
-def _with_destinations(messages: pa.Table) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def where(condition: pa.ChunkedArray) -> pa.ChunkedArray:
-        return pc.cast(condition, pa.int64())
-
-    repeated = where(pc.greater(messages["forwards"], 1))
-    outcomes = {name: where(pc.equal(messages["outcome"], name)) for name in ("forwarded", "dead_lettered", "left")}
-    columns = {
-        "destination": messages["destination"],
-        "messages": _ones(messages),
-        **outcomes,
-        "possible_duplicates": messages["possible_duplicate"],
-        "repeated": repeated,
-        "copies": pc.multiply(repeated, pc.subtract(messages["forwards"], 1)),
-        "bytes": messages["size"],
-        "longest_wait": messages["waited"],
-        "longest_carry": messages["carried"],
-    }
-    return pa.table(columns)
-
-
-def _with_durations(messages: pa.Table) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def of(what: str) -> pa.Table:
-        found = messages.filter(pc.is_valid(messages[what]))
-        texts = pa.repeat(pa.scalar(what), found.num_rows)
-        names = ["destination", "what", "millis", "messages"]
-        return pa.table([found["destination"], texts, _cut(found[what]), _ones(found)], names)
-
-    return pa.concat_tables([of("waited"), of("carried")])
-
-
-def _cut(millis: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Durations, the long ones cut to four digits."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    step = pa.scalar(1, pa.int64())
-    for power in range(9):
-        step = pc.if_else(pc.greater_equal(millis, _EXACT * 10**power), pa.scalar(10 ** (power + 1), pa.int64()), step)
-    return pc.multiply(pc.divide(millis, step), step)
-
-
-def _with_renames(messages: pa.Table) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    found = messages.filter(pc.not_equal(messages["renamed_to"], ""))
-    columns = {
-        "destination": found["destination"],
-        "renamed_to": found["renamed_to"],
-        "messages": _ones(found),
-        "forwarded": pc.cast(pc.equal(found["outcome"], "forwarded"), pa.int64()),
-    }
-    return pa.table(columns)
-
-
-def _with_reasons(messages: pa.Table) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    found = messages.filter(pc.not_equal(messages["outcome"], "forwarded"))
-    columns = {
-        **{name: found[name] for name in ("outcome", "kind", "destination")},
-        "messages": _ones(found),
-        "oldest": found["enqueued_at"],
-        "last_tried": found["settled"],
-        "example": found["reason"],
-    }
-    return pa.table(columns)
-
-
-def _with_repeats(messages: pa.Table) -> pa.Table:
-    import pyarrow.compute as pc
-
-    names = ["pair", "queue", "sequence_number", "message_id", "destination", "forwards"]
-    return messages.filter(pc.greater(messages["forwards"], 1)).select(names)
-
-
-def _first_repeats(repeats: pa.Table) -> pa.Table:
+def first_repeats(repeats: pa.Table) -> pa.Table:
     order = [("forwards", "descending"), *((name, "ascending") for name in ("pair", "queue", "sequence_number"))]
     return repeats.sort_by(order).slice(0, MOST_LINES)
-
-
-def _millis(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return pc.cast(pc.cast(times, pa.timestamp("ms", tz="UTC"), safe=False), pa.int64())
-
-
-def _ones(rows: pa.Table) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
 
 
 def percentiles(counts: Iterable[tuple[int, int]], percents: Sequence[int]) -> list[int]:

@@ -23,6 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _WRITING = "_writing"
+NOT_WRITABLE = "Spark Connect can write a ledger only to a path of this machine, as in ./ledger or a mounted share"
 
 
 class LedgerFiles(Protocol):
@@ -44,11 +45,21 @@ class LedgerFiles(Protocol):
 
 
 def ledger_files(spark: SparkSession, path: str) -> LedgerFiles:
-    """The files of a ledger at a path as Spark understands it: it may be relative, or have a scheme."""
+    """The files of a ledger at a path as Spark understands it: it may be relative, or have a scheme.
+
+    With Spark Connect a path without a scheme is on this machine, and others can be read, but not written.
+    """
     local = local_path(path)
+    if has_no_jvm(spark):
+        return ReadOnlyFiles(spark, path) if local is None else LocalFiles(local)
     if local is None or (local == path and not _default_is_local(spark)):
         return HadoopFiles(spark, path)
     return LocalFiles(local)
+
+
+def has_no_jvm(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect: the JVM of its driver is out of reach."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def local_path(path: str) -> str | None:
@@ -193,6 +204,50 @@ class HadoopFiles:
         """The file system of the ledger, and Hadoop's class for paths."""
         path = self._spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
         return path(self._root).getFileSystem(self._spark._jsc.hadoopConfiguration()), path
+
+
+class ReadOnlyFiles:
+    """Files that a Spark Connect server reads for this process. Connect has no way to write, move or delete a file."""
+
+    progress_every = 20.0
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark, self._root = spark, root
+
+    def read(self, place: str) -> bytes:
+        found = self._rows(place).select("content").collect()
+        if not found:
+            raise FileNotFoundError(place)
+        return bytes(found[0][0])
+
+    def names(self, folder: str) -> list[str]:
+        return [str(row[0]).rpartition("/")[2] for row in self._rows(folder).select("path").collect()]
+
+    def _rows(self, place: str) -> Any:
+        from pyspark.errors import AnalysisException, PySparkException
+
+        path = literal_path(f"{self._root}/{place}")
+        try:
+            rows = self._spark.read.format("binaryFile").load(path)
+            _ = rows.columns  # Connect looks at the path only now
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise OSError(cause(error)) from error
+            return self._spark.createDataFrame([], "path string, content binary")
+        except PySparkException as error:
+            raise OSError(cause(error)) from error
+        return rows
+
+    def put(self, place: str, content: bytes, durable: bool = True) -> None:  # noqa: ARG002
+        raise OSError(NOT_WRITABLE)
+
+    def delete(self, folder: str, names: Sequence[str]) -> None:  # noqa: ARG002
+        raise OSError(NOT_WRITABLE)
+
+
+def literal_path(path: str) -> str:
+    """Escapes a path for reading: Spark reads it as a pattern, although not when it writes."""
+    return re.sub(r"([\[\]{}*?,\\])", r"\\\1", path)
 
 
 def cause(error: Exception) -> str:

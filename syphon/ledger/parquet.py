@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from syphon.model import Outcome
 
+from .light_arrow import prepare_arrow
 from .schema import Attempt, Origin
 
 if TYPE_CHECKING:
@@ -43,15 +44,12 @@ def arrow_schema(declared: str, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([pa.field(name, kinds[types[name]]) for name in columns])
 
 
-def packed_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
-    """Outcomes as a batch with the schema PACKED: one row with a file of all of them, or none if there are none."""
+def packed_file(outcomes: Sequence[Outcome], origin: Origin) -> bytes:
+    """A file of the transfers of one task."""
+    prepare_arrow()
     import pyarrow as pa
-    import pyarrow.parquet
 
-    files = [_file(pa.Table.from_batches([transfer_rows(outcomes, origin)]))] if outcomes else []
-    return pa.RecordBatch.from_arrays(
-        [pa.array([len(outcomes)] * len(files), pa.int32()), pa.array(files, pa.binary())], names=["rows", "file"]
-    )
+    return _file(pa.Table.from_batches([transfer_rows(outcomes, origin)]))
 
 
 def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
@@ -94,6 +92,7 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch
 
 def attempts_file(attempts: Sequence[Attempt]) -> bytes:
     """A file of attempts."""
+    prepare_arrow()
     import pyarrow as pa
 
     text, number, small = pa.string(), pa.int64(), pa.int32()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .aggregates import ATTEMPT, MOST_LINES, Aggregates, Selection, percentiles
+from .aggregates import ATTEMPT, MOST_LINES, Aggregates, percentiles
 from .open_jobs import OpenRecord
 from .reading import FilesChanged, LedgerExtract, Reader
 from .report import (
@@ -29,6 +29,7 @@ from .report import (
     Transfers,
 )
 from .schema import EPOCH
+from .selection import Selection
 from .store import LedgerUnreadable
 
 BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)

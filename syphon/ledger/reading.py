@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .aggregates import ATTEMPT, Aggregates, Selection, within
+from .aggregates import ATTEMPT, Aggregates
 from .open_jobs import OpenRecord
 from .report import Period
+from .selection import Selection, within
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from syphon.model import Counters, plural
+from syphon.model import Counters, html_line, html_table, plural
 
 
 @dataclass(frozen=True)
@@ -270,6 +270,22 @@ class Report:
         """The sentences of the verdict, the most important first."""
         return list(self._sentences())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, and the destinations. `html_page` has everything."""
+        transfers = self.transfers
+        balance = (
+            f"{transfers.received:,} received = {transfers.forwarded:,} forwarded + {transfers.dead_lettered:,} "
+            f"dead-lettered + {transfers.left:,} left + {transfers.unaccounted:,} unaccounted"
+        )
+        parts = [html_line(self.verdict, strong=True), html_line(balance)]
+        rows = [(each.name or "(none)", each.messages, *_outcomes(each)) for each in self.destinations]
+        if rows:
+            parts.append(html_table(("destination", "messages", "forwarded", "dead-lettered", "left"), rows))
+        reasons = [(each.reason, each.destination, each.messages, each.example) for each in self.dead_letters]
+        if reasons:
+            parts.append(html_table(("dead letters", "destination", "messages", "example"), reasons))
+        return "".join(parts)
+
     def _sentences(self) -> Iterator[str]:
         messages, transfers = self.messages, self.transfers
         if self.empty:
@@ -311,6 +327,10 @@ class Report:
             its = "its" if len(running) == 1 else "their"
             received = plural(sum(job.received for job in running), "receipt")
             yield f"{plural(len(running), 'job')} may still be running: {its} {received} so far are not on record yet."
+
+
+def _outcomes(line: DestinationReport) -> tuple[int, int, int]:
+    return line.forwarded, line.dead_lettered, line.left
 
 
 TRANSFER_KEYS = (

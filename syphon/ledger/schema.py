@@ -29,9 +29,6 @@ ATTEMPTS = (
 )
 """The Spark schema of attempts: one row per attempt and queue. `finished` is false if the task sent no last report."""
 
-PACKED = "rows int, file binary"
-"""The Spark schema of what a task yields: each row is one small Parquet file of transfers, and how many rows it has."""
-
 
 class Attempt(NamedTuple):
     """What a task had counted of one queue in one of its attempts, by its last report. Times are as in an Outcome."""

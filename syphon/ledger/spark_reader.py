@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
-from .aggregates import COLUMNS, MESSAGE, PACKED_AGGREGATES, Aggregates, Selection, count_rows, micros
+from .aggregates import MESSAGE, PACKED_AGGREGATES, Aggregates
+from .counting import COLUMNS, count_rows
 from .files import cause
 from .open_jobs import OpenRecord
 from .parquet import arrow_schema
 from .reading import ATTEMPT_COLUMNS, FilesChanged, LedgerExtract, jobs_of, selected_attempts
 from .report import Period
 from .schema import ATTEMPTS, TRANSFERS
+from .selection import Selection, micros
 from .store import Ledger, LedgerUnreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 DAY = timedelta(days=1)
 
@@ -56,7 +58,7 @@ class SparkReader:
         # The rows of a job are written after its attempts, so they are read after them: none seems to be missing.
         every_attempt = self._ledger.attempts()
         wanted = every_attempt.where((of_pair & _within(selection.period, "ended_at")) | of_open_jobs)
-        attempts = wanted.select(*ATTEMPT_COLUMNS).toArrow().cast(arrow_schema(ATTEMPTS, ATTEMPT_COLUMNS))
+        attempts = _as_arrow(wanted.select(*ATTEMPT_COLUMNS)).cast(arrow_schema(ATTEMPTS, ATTEMPT_COLUMNS))
         transfers = self._ledger.transfers()
         rows = transfers.where(of_pair & _within(selection.near, "settled_at")).select(*COLUMNS)
         counted = rows.repartition(*MESSAGE).mapInArrow(_counting(selection), PACKED_AGGREGATES).collect()
@@ -68,6 +70,26 @@ class SparkReader:
             {row.pair for row in transfers.select("pair").distinct().collect()},
             self._ledger.unreadable_files(),
         )
+
+
+def _as_arrow(rows: DataFrame) -> pa.Table:
+    """The rows as a table of this process. Spark 3.5 has no such call: there the tasks write them as bytes."""
+    import pyarrow as pa
+
+    if hasattr(rows, "toArrow"):
+        return rows.toArrow()
+
+    def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            with pa.BufferOutputStream() as sink:
+                with pa.ipc.new_stream(sink, batch.schema) as stream:
+                    stream.write_batch(batch)
+                yield pa.RecordBatch.from_pydict({"batch": [sink.getvalue().to_pybytes()]})
+
+    tables = [pa.ipc.open_stream(row.batch).read_all() for row in rows.mapInArrow(written, "batch binary").collect()]
+    return pa.concat_tables(tables) if tables else arrow_schema(ATTEMPTS, ATTEMPT_COLUMNS).empty_table()
 
 
 def _counting(selection: Selection) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -17,7 +17,6 @@ Modules that are imported from here import pyspark and Arrow inside functions: a
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from syphon.model import Counters, SyphonError
 
-from .files import LedgerFiles, cause, ledger_files
+from .files import NOT_WRITABLE, LedgerFiles, cause, has_no_jvm, ledger_files, literal_path, local_path
 from .merging import MERGED, StoredFile, replaced_files
 from .open_jobs import OpenRecord, delete_open, put_open, put_progress, read_open
 from .parquet import attempts_file
@@ -158,10 +157,12 @@ class Ledger:
 
     def _open(self, table: str, schema: str) -> DataFrame:
         reader = self._spark.read.schema(schema).option("ignoreCorruptFiles", "true")
-        return reader.parquet(_literal(f"{self.path}/{table}"))
+        return reader.parquet(literal_path(f"{self.path}/{table}"))
 
     def _listed(self, rows: DataFrame) -> dict[str, str]:
         """The files of a table as Spark has listed them, by name."""
+        if has_no_jvm(self._spark):
+            return {file.rpartition("/")[2]: file for file in rows.inputFiles()}
         jvm: Any = self._spark._jvm
         # As one text, because PySpark makes a call for each element of an array of the JVM.
         text = jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(rows._jdf.inputFiles())
@@ -176,6 +177,7 @@ class Ledger:
         return LedgerUnreadable(f"The ledger at {self.path} cannot be read: {cause(error)}.")
 
 
-def _literal(path: str) -> str:
-    """Escapes a path for reading: Spark reads it as a pattern, although not when it writes."""
-    return re.sub(r"([\[\]{}*?,\\])", r"\\\1", path)
+def check_ledger_path(spark: SparkSession, path: str) -> None:
+    """Raises LedgerUnwritable for a ledger that this session can never write: known before a message is received."""
+    if has_no_jvm(spark) and local_path(path) is None:
+        raise LedgerUnwritable(f"The ledger at {path} cannot be written: {NOT_WRITABLE}.")

@@ -13,6 +13,8 @@ from .errors import (
     Faulted,
     Impossible,
     Interrupted,
+    InvalidOption,
+    InvalidSettings,
     LockLost,
     MessageTooLarge,
     NamespaceGone,
@@ -26,8 +28,10 @@ from .errors import (
     from_condition,
     link_ended,
 )
+from .exit_codes import ExitCode, exit_code_for
 from .formatting import duration, plural, printable, short_queue_names, utc_time, volume
-from .message_filter import MessageFilter
+from .message_filter import MessageFilter, millis_of
+from .notebook_html import html_line, html_table
 from .outcome import Counters, Outcome, Result
 from .stats import (
     DESTINATION_NOT_ALLOWED,
@@ -56,9 +60,12 @@ __all__ = [
     "DestinationUnreachable",
     "Durations",
     "EntityPath",
+    "ExitCode",
     "Faulted",
     "Impossible",
     "Interrupted",
+    "InvalidOption",
+    "InvalidSettings",
     "LockLost",
     "MOST_DESTINATIONS",
     "MessageFilter",
@@ -81,13 +88,17 @@ __all__ = [
     "duration",
     "earliest",
     "error_named",
+    "exit_code_for",
     "first_label",
     "from_condition",
+    "html_line",
+    "html_table",
     "printable",
     "is_host",
     "is_this_machine",
     "link_ended",
     "never_a_destination",
+    "millis_of",
     "utc_time",
     "short_queue_names",
     "volume",

@@ -6,6 +6,7 @@
   permanent, the message is dead-lettered with the reason; otherwise it waits (S4). By default a message that is too
   large or not allowed is dead-lettered, and one for a missing or disabled destination waits.
 - `Faulted`: a namespace cannot be used any more. The pair ends (C3), and the worker with it.
+- `InvalidSettings`, `InvalidOption`: what the caller has asked for makes no sense. To try again does not help.
 - `Interrupted`: the connection or link was lost. It is opened again; deliveries in flight have unknown outcomes (D10).
 """
 
@@ -111,6 +112,14 @@ class NotAuthorized(Faulted):
 
 class NamespaceGone(Faulted):
     """The namespace does not exist any more."""
+
+
+class InvalidSettings(SyphonError):
+    """The settings cannot be used."""
+
+
+class InvalidOption(SyphonError):
+    """An option has a value that cannot be used."""
 
 
 CONDITIONS: Mapping[str, type[SyphonError]] = MappingProxyType(

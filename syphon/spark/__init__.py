@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from .access import SparkAccess, access_to, is_connect
     from .backlog_query import VIEW, BadQuery, answer_query, asking
     from .backlog_rows import (
         DeadLetterPreview,
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
     from .control_protocol import HandOver, QueueReport, SlotReport
     from .control_server import ControlServer
     from .ending import FAULTED, STOPPED, Ending, Shares, Step
+    from .frames import backlog, ledger
     from .jobs import JobResult, Jobs, new_job
-    from .jvm_watch import JvmWatch, SparkLost
-    from .session import check_session, cores_of, jvm_of, spark_session
+    from .master import CONNECT, cores_of, shown_master
+    from .session import check_session, session_for_queries, spark_session
     from .slot_control import SlotControl, Traced
+    from .source.data_source import ServiceBusDataSource, SparkTooOld
+    from .spark_watch import SparkLost, SparkWatch
     from .totals import QueueAttempt, QueueTotals, Totals
 
 _MODULES = {
@@ -50,25 +54,25 @@ _MODULES = {
         "Shares",
         "Step",
     ),
+    "frames": ("backlog", "ledger"),
     "jobs": (
         "JobResult",
         "Jobs",
         "new_job",
     ),
-    "jvm_watch": (
-        "JvmWatch",
-        "SparkLost",
-    ),
+    "access": ("SparkAccess", "access_to", "is_connect"),
+    "master": ("CONNECT", "cores_of", "shown_master"),
     "session": (
         "check_session",
-        "cores_of",
-        "jvm_of",
+        "session_for_queries",
         "spark_session",
     ),
     "slot_control": (
         "SlotControl",
         "Traced",
     ),
+    "spark_watch": ("SparkLost", "SparkWatch"),
+    "source.data_source": ("ServiceBusDataSource", "SparkTooOld"),
     "totals": (
         "QueueAttempt",
         "QueueTotals",
@@ -77,6 +81,7 @@ _MODULES = {
 }
 __all__ = [
     "BadQuery",
+    "CONNECT",
     "ControlServer",
     "DeadLetterPreview",
     "DestinationSummary",
@@ -85,29 +90,37 @@ __all__ = [
     "HandOver",
     "JobResult",
     "Jobs",
-    "JvmWatch",
     "QueueAttempt",
     "QueueReport",
     "QueueTotals",
     "STOPPED",
+    "ServiceBusDataSource",
     "Shares",
     "SlotControl",
     "SlotReport",
+    "SparkAccess",
     "SparkLost",
+    "SparkWatch",
+    "SparkTooOld",
     "Step",
     "Totals",
     "Traced",
     "VIEW",
+    "access_to",
     "answer_query",
     "asking",
+    "backlog",
     "backlog_frame",
     "check_session",
     "cores_of",
     "dead_letter_previews",
-    "jvm_of",
+    "is_connect",
     "larger_than",
+    "ledger",
     "looking",
     "new_job",
+    "session_for_queries",
+    "shown_master",
     "spark_session",
     "summary",
 ]

@@ -1,8 +1,9 @@
 """Answers one SQL query over the view of the backlog, and nothing else.
 
-Spark SQL can do more than ask: it writes folders and tables, changes settings, reads any file by its path, and calls
-shell commands and Java methods. So the query's plan is checked, as Spark has parsed it, and again as Spark has analysed
-it: every node must be one that only computes rows, and every relation must be the view. Words are not looked at.
+Spark SQL can do more than ask: it writes folders and tables, changes settings, reads any file by its path, shows the
+environment, and calls shell commands and Java methods. So the query's plan is checked, as Spark has parsed it, and
+again as Spark has analysed it: every node must be one that only computes rows, every relation must be the view, and no
+function may reach outside. The text is not looked at, and Spark replaces nothing in it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,20 @@ COMPUTES_ROWS = frozenset(
     }
 )
 """The nodes of a plan that a query may have. A node that a later Spark adds is refused until it is added here."""
-RUNS_CODE = re.compile(r"CallMethodViaReflection|TryReflect|ScalaUDF|ScalaAggregator|(?:Python|Hive)\w+")
-"""Expressions that call code which is not Spark's own."""
+REACHES_OUT = re.compile(
+    r"CallMethodViaReflection|TryReflect|ScalaUDF|ScalaAggregator|(?:Python|Hive)\w+"
+    r"|XmlToStructs|SchemaOfXml|(?:From|To|SchemaOf)(?:Avro|Protobuf)"
+)
+"""Expressions that call code which is not Spark's own, or have an option that names a file or an address."""
+FUNCTIONS = frozenset(
+    {
+        *("java_method", "reflect", "try_reflect", "from_xml", "schema_of_xml"),
+        *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf"),
+    }
+)
+"""Their names. Spark computes some constants when it analyses a query: these must be found before."""
+SUBSTITUTION = "spark.sql.variable.substitute"
+"""Whether Spark replaces `${env:NAME}` and the like in a query."""
 
 
 class BadQuery(SyphonError):
@@ -41,9 +54,11 @@ class BadQuery(SyphonError):
 def answer_query(spark: SparkSession, query: str) -> DataFrame:
     """The rows that a query on the view gives. Raises BadQuery; then nothing has been run, read or written."""
     session: Any = spark._jsparkSession
-    with asking():
+    with asking(), _as_it_is_written(spark):
         for node in _nodes(session.sessionState().sqlParser().parsePlan(query)):
             _check(node)
+            for expression in _seq(node.expressions()):
+                _check_function(expression)
             if _name(node) == "UnresolvedRelation" and node.multipartIdentifier().size() > 1:
                 raise BadQuery(_refused(node.multipartIdentifier().mkString(".")))
         # Spark analyses a query here, and runs it when its rows are fetched. It would run a command at once.
@@ -70,8 +85,18 @@ def _check(node: Any) -> None:
         raise BadQuery(_refused(str(node.nodeName())))
 
 
+def _check_function(expression: Any) -> None:
+    """Checks an expression as it was parsed, when functions are still names."""
+    if _name(expression) == "UnresolvedFunction" and str(expression.nameParts().last()).lower() in FUNCTIONS:
+        raise BadQuery(_refused(str(expression.nameParts().last())))
+    if "UnresolvedIdentifier" in _name(expression):  # a name that Spark has yet to compute
+        raise BadQuery(_refused("identifier()"))
+    for inner in _seq(expression.children()):
+        _check_function(inner)
+
+
 def _check_expression(expression: Any) -> None:
-    if RUNS_CODE.fullmatch(_name(expression)):
+    if REACHES_OUT.fullmatch(_name(expression)):
         raise BadQuery(_refused(str(expression.prettyName())))
     for inner in _seq(expression.children()):
         _check_expression(inner)
@@ -94,6 +119,17 @@ def _seq(found: Any) -> list[Any]:
 
 
 @contextmanager
+def _as_it_is_written(spark: SparkSession) -> Iterator[None]:
+    """Has Spark read a query without replacing anything in it."""
+    before = str(spark.conf.get(SUBSTITUTION))
+    spark.conf.set(SUBSTITUTION, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(SUBSTITUTION, before)
+
+
+@contextmanager
 def asking() -> Iterator[None]:
     """Raises an error of Spark in a query as BadQuery, in one line."""
     from pyspark.errors import PySparkException
@@ -108,6 +144,8 @@ def asking() -> Iterator[None]:
         raise BadQuery(first_line(error)) from None
 
 
-def first_line(error: Exception) -> str:
-    """What went wrong, without the stack trace that Spark adds."""
-    return str(error).strip().partition("\n")[0].rstrip(";")
+def first_line(error: Exception | str) -> str:
+    """What went wrong, without the stack trace that Spark adds: an error of Python's stands at the end of its trace."""
+    text = str(error).strip()
+    found = re.search(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)$", text, re.MULTILINE)
+    return found[1] if found else text.partition("\n")[0].rstrip(";")

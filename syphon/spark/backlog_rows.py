@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from syphon.backlog import MessagePreview, PreviewRules, SelectedQueue, Ttl, preview_message
-from syphon.bus import Peeked, connected, peek
+from syphon.bus import Peeked, connected, peek_pages
 from syphon.model import SyphonError
 
 from .backlog_query import first_line
+from .source.message_batches import STATES, in_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +31,6 @@ ROWS = (
     "state string, dead_letter_reason string, dead_letter_description string, restored_size bigint"
 )
 """The Spark schema: one row per message of the backlog."""
-BATCH = 1000
-"""Rows in one batch from a task to Spark."""
 
 
 class BacklogUnseen(SyphonError):
@@ -54,6 +52,8 @@ class DestinationSummary:
     """Messages whose time to live has run out."""
     dead_letters: int
     """Messages that a drain would dead-letter, by the present settings."""
+    renamed_to: str | None = None
+    """The entity that they would go to, if the operator has renamed the destination."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,8 @@ def rows_of(selected: SelectedQueue) -> Iterator[pa.RecordBatch]:
     pair = selected.pair
     rules = PreviewRules(pair.destinations.allowed, Ttl(pair.time_to_live.value))
     with connected(pair.secondary, selected.queue) as connection:
-        rows = (_row(message, rules) for message in peek(connection, selected.queue))
-        while some := list(islice(rows, BATCH)):
-            yield _batch(selected, some)
+        for messages in in_batches(peek_pages(connection, selected.queue)):
+            yield _batch(selected, [_row(message, rules) for message in messages])
 
 
 class _Row(NamedTuple):
@@ -97,7 +96,7 @@ class _Row(NamedTuple):
 
 def _row(peeked: Peeked, rules: PreviewRules) -> _Row:
     preview = preview_message(peeked.payload, time.time_ns() // 1_000_000, rules)
-    return _Row(preview, peeked.sequence_number, peeked.state.name.lower())
+    return _Row(preview, peeked.sequence_number, STATES[peeked.state])
 
 
 def _batch(selected: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:

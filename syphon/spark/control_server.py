@@ -3,6 +3,7 @@
 Spark returns the rows of a task only when the task ends, and gives a task no notice that it should stop. So each slot
 posts a report over HTTP about once a second. The server holds its answer until it has something new to say, for as long
 as the slot allows. It refuses reports that are not signed with the secret of this run, and those it has had already.
+The connection of a slot stays open. Those of strangers are few, and end soon (`bounded_connections`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import suppress
 from aiohttp import web
 from pydantic import ValidationError
 
+from syphon.bounded_connections import Connections
 from syphon.model import Counters
 
 from .control_protocol import REPORT_PATH, SIGNATURE, ControlAddress, SlotOrder, SlotReport
@@ -46,6 +48,8 @@ class ControlServer(SlotControl):
         self._listen = listen or host
         self._secret = secrets.token_urlsafe(32)
         self._loop = asyncio.new_event_loop()
+        self._connections = Connections(self._loop)
+        self._listener: asyncio.Server | None = None
         self._news = asyncio.Event()
         self.address = ControlAddress(host, 0, self._secret)
 
@@ -85,13 +89,17 @@ class ControlServer(SlotControl):
 
     async def _start(self, runner: web.AppRunner) -> int:
         await runner.setup()
-        site = web.TCPSite(runner, self._listen, 0)
-        await site.start()
-        port: int = runner.addresses[0][1]
+        server = runner.server
+        assert server is not None
+        self._listener = await self._connections.listen(server, self._listen, 0)
+        port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
     async def _end(self, runner: web.AppRunner) -> None:
+        if self._listener is not None:
+            self._listener.close()
         await runner.cleanup()
+        self._connections.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -101,6 +109,7 @@ class ControlServer(SlotControl):
         signed = request.headers.get(SIGNATURE, "")
         if not is_made_with(self._secret, Purpose.REPORT, signed):
             return web.Response(status=401)
+        self._connections.trust(request.transport)
         content = await request.read()
         if not fits(signed, content):
             return web.Response(status=401)

@@ -4,9 +4,16 @@ A worker that is forked from it starts a second sooner, and shares the memory of
 thread must not be loaded here (pyarrow and pandas do): a fork keeps one thread, and the locks of all the others.
 """
 
+import gc
+
 from pyspark.daemon import manager
 
 import syphon.spark.task  # noqa: F401
+from syphon.ledger import spare_pandas
 
 if __name__ == "__main__":
+    spare_pandas()
+    # Looking for garbage writes to every object that it looks at: workers would get copies of all of them.
+    gc.collect()
+    gc.freeze()
     manager()

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syphon.bus import SideFault
 from syphon.config import PairSettings
-from syphon.ledger import PACKED, Attempt, LedgerWriter, OpenJob
+from syphon.ledger import Attempt, LedgerWriter, OpenJob
 from syphon.model import Counters
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
+from .access import access_to
+from .backlog_query import first_line
 from .control_protocol import HandOver, SlotReport
 from .control_server import ControlServer
-from .jvm_watch import SparkLost
-from .task import SlotAssignment, Task, slot_task, warm_up
+from .spark_watch import SparkLost
+from .task import SlotAssignment, slot_task, warm_up
+from .task_runner import run_tasks
 from .totals import QueueAttempt
 
 if TYPE_CHECKING:
@@ -84,20 +88,21 @@ class Jobs:
 
     def __init__(self, spark: SparkSession, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
         self._spark = spark
+        self._access = access_to(spark)
         self._control_server = control_server
         self._ledger_writer = ledger_writer
 
     @cached_property
     def most_slots(self) -> int:
         """How many tasks Spark runs at once."""
-        return int(self._spark.sparkContext.defaultParallelism)
+        return self._access.most_slots()
 
     def warm_up(self) -> None:
         """Runs a job without work: the first job takes seconds, and no message should have to wait for it.
 
         One task is enough: the first queue that rings gets one slot, and each Python worker takes a hundred megabytes.
         """
-        self._collect(warm_up, 1)
+        run_tasks(self._spark, warm_up, 1)
 
     def run(
         self,
@@ -129,34 +134,29 @@ class Jobs:
 
     def _run(self, pair: str, queues: Sequence[str], assignments: list[SlotAssignment]) -> tuple[list[bytes], str]:
         """Runs the slots. Returns their packed rows, and why there are none if Spark gave up."""
-        context = self._spark.sparkContext
-        # Each pair has a scheduler pool of its own: in the common pool, jobs wait for each other.
-        context.setLocalProperty("spark.scheduler.pool", pair)
         what = queues[0] if len(queues) == 1 else f"{len(queues)} queues of {pair}"
-        context.setJobDescription(f"syphon: {what}")
+        self._access.describe_job(pair, what)
         try:
-            return self._collect(slot_task(assignments), len(assignments)), ""
+            return run_tasks(self._spark, slot_task(assignments), len(assignments)), ""
         except Exception as error:
-            text = str(error).strip().partition("\n")[0]
-            if self._is_lost():
+            text = _reason(error)
+            if self._access.is_lost():
                 raise SparkLost(f"Spark stopped while it worked on {what}: {text}") from error
             return (
                 [],
                 f"Spark gave up a job on {what}: {text}. Nothing is lost: messages that were in hand come again.",
             )
 
-    def _collect(self, task: Task, count: int) -> list[bytes]:
-        """The packed rows of `count` tasks. Spark evaluates them exactly once: each evaluation is a transfer."""
-        rows = self._spark.range(0, count, 1, count).mapInArrow(task, PACKED).collect()
-        return [bytes(row.file) for row in rows if row.rows]
 
-    def _is_lost(self) -> bool:
-        from py4j.protocol import Py4JError
+def _reason(error: Exception) -> str:
+    """The first line of what Spark says. Of an error in the JVM, Python only says which call it was raised by."""
+    from py4j.protocol import Py4JError, Py4JJavaError
 
-        try:
-            return bool(self._spark.sparkContext._jsc.sc().isStopped())
-        except (Py4JError, OSError, AttributeError):
-            return True
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        with suppress(Py4JError, OSError, AttributeError):  # the JVM may be gone
+            text = error.java_exception.getMessage() or text
+    return first_line(text)
 
 
 def new_job() -> str:

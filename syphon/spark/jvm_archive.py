@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 import re
+import stat
 import subprocess
 import sys
 import threading
@@ -34,6 +35,10 @@ NEEDS_MEMORY = 3 * 1024**3
 """Memory that must be there to make an archive beside a worker: another Spark runs for a minute."""
 TRY_AGAIN_AFTER = 24 * 3600.0
 """Seconds until an archive is tried again that could not be made."""
+AS_IT_IS = "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
+"""Maps the archive to the address that it was made for. Java 17.0.15 moves it to another one: for that it reads and
+changes all of it at each start, and the worker keeps 150 MB more."""
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 FIRST_AOT = 25
 """The first Java with a cache of the ahead-of-time compiler that one run can write."""
 
@@ -41,16 +46,24 @@ FIRST_AOT = 25
 def options_for(java_options: str, environ: Mapping[str, str] = os.environ) -> str:
     """The options of the JVM, with the archive if there is one."""
     archive = archive_file(environ)
-    if archive is None or not _is_ours(archive):
+    if archive is None or not archive.exists():
+        return java_options
+    archive = archive.resolve()  # a link on the way could be changed between this look and Java's
+    if not (is_ours(archive) and is_ours(archive.parent)):  # Java runs the classes in it as they are
+        return java_options
+    if re.search(r"\s|['\"]", str(archive)):  # Spark would take it for two options
         return java_options
     use = "-XX:AOTCache" if archive.suffix == ".aot" else "-XX:SharedArchiveFile"
-    return f"{java_options} {use}={archive}"
+    return f"{java_options} {AS_IT_IS} {use}={archive}"
 
 
 def make_in_background(environ: Mapping[str, str] = os.environ) -> None:
     """Has the archive made, unless it is there, is being made, could not be made today, or must not be made here."""
     archive = archive_file(environ)
     if archive is None or environ.get(SWITCH) == "use" or archive.exists() or this_container().memory < NEEDS_MEMORY:
+        return
+    if archive.parent.exists() and not is_ours(archive.parent):
+        log.debug("there is no archive of Spark's JVM: others can write to %s", archive.parent)
         return
     failed = archive.with_suffix(".failed")
     if failed.exists() and time.time() - failed.stat().st_mtime < TRY_AGAIN_AFTER:
@@ -115,12 +128,18 @@ def _spark_home(environ: Mapping[str, str]) -> Path:
     return Path(spec.origin).parent if spec is not None and spec.origin else Path()
 
 
-def _is_ours(archive: Path) -> bool:
-    """Whether only this user or root can write it. Java runs the classes in it as they are."""
+def is_ours(place: Path) -> bool:
+    """Whether only this user or root can write a file or folder, and put another in its place.
+
+    So nobody else may own or write a folder on the way to it, either. A folder such as /tmp may be on the way: there,
+    users can rename only what is theirs.
+    """
     try:
-        files = (archive.stat(), archive.parent.stat())
+        status, *above = [step.stat() for step in (place.resolve(), *place.resolve().parents)]
     except OSError:
         return False
-    if re.search(r"\s|['\"]", str(archive)):
-        return False  # Spark would take it for two options
-    return all(status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022 for status in files)
+    return (
+        not status.st_mode & OTHERS_WRITE
+        and all(each.st_mode & stat.S_ISVTX or not each.st_mode & OTHERS_WRITE for each in above)
+        and {each.st_uid for each in (status, *above)} <= {0, os.geteuid()}
+    )

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 
 from syphon.config import PipelineSettings
 
-from .jvm_archive import archive_file
+from .jvm_archive import archive_file, is_ours
 from .session import SMALL_JVM, spark_settings, start_session, stop_session
+from .task import warm_up
+from .task_runner import run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +43,10 @@ UNUSED_FOR = 30 * 24 * 3600.0
 def make(archive: Path) -> str:
     """Makes the archive. Returns why it could not be made; an empty text if it was."""
     try:
-        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed((archive.parent, *archive.parent.parents)):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if not is_ours(archive.parent):  # a link there, made by another user, would have us write to the link's target
+            return f"others can write to {archive.parent}"
         with _alone(archive.parent) as alone:
             if not alone:
                 return "another process makes it"
@@ -78,9 +83,9 @@ def _make(archive: Path) -> str:
 
 
 def rehearse(spark: SparkSession, folder: Path) -> None:
-    """Does what a drain and a report do, so that their classes are loaded: a job in Python, and rows in a file."""
+    """Does what a drain, a report and an inspection do, so that their classes are loaded."""
+    run_tasks(spark, warm_up, 1)
     rows = spark.range(0, 1, 1, 1).mapInArrow(_pass_on, "id long").persist()
-    rows.selectExpr("1").write.format("noop").mode("overwrite").save()
     rows.write.parquet(str(folder / "rows"))
     rows.unpersist()
     spark.read.parquet(str(folder / "rows")).createOrReplaceTempView("rows")

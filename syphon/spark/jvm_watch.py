@@ -1,49 +1,28 @@
-"""Watches the JVM of the Spark driver, and the time of an ending.
+"""Watches the JVM of the Spark driver.
 
-py4j tells that the JVM is gone only to a thread that calls it, and an idle worker calls nothing for hours. A frozen JVM
-answers no call and ends no wait. So a thread of its own looks at the process, twice a second.
+py4j tells that the JVM is gone only to a thread that calls it. A frozen JVM answers no call and ends no wait. So this
+looks at the process itself.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import signal
 import subprocess
-import threading
-import time
 from contextlib import suppress
 
-from syphon.model import SyphonError
-
 from .ending import Ending
+from .spark_watch import SparkLost, SparkWatch
 
-log = logging.getLogger(__name__)
-
-LOOK_EVERY = 0.5
-TOO_LONG = "the ending took too long and was cut short; nothing is lost: messages in hand come again"
+__all__ = ["JvmWatch", "SparkLost"]
 
 
-class SparkLost(SyphonError):
-    """Spark has stopped: the worker must end, and start again with a new Spark."""
-
-
-class JvmWatch:
+class JvmWatch(SparkWatch):
     """Says whether the JVM has ended, and ends this process if its own ending takes too long."""
 
-    def __init__(self, jvm: subprocess.Popen[bytes] | None, ending: Ending) -> None:
+    def __init__(self, jvm: subprocess.Popen[bytes] | None, ending: Ending, ends_process: bool = True) -> None:
         """`jvm` is None if another program started it: then only calls of Spark tell that it is gone."""
+        super().__init__(ending, ends_process)
         self._jvm = jvm
-        self._ending = ending
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="JVM watch", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """The JVM is about to be ended on purpose. If the process was told to end, its time is still watched."""
-        self._over.set()
 
     @property
     def failure(self) -> SparkLost | None:
@@ -63,19 +42,10 @@ class JvmWatch:
                 self._jvm.wait(seconds)
         return self.failure
 
-    def _run(self) -> None:
-        while not self._ending.is_overdue:
-            time.sleep(LOOK_EVERY)
-            if self._over.is_set() and not self._ending.has_begun:
-                return
+    def _kill(self) -> None:
         if self._jvm is not None:
             with suppress(OSError):
                 self._jvm.kill()
-        # In another thread: whatever holds up the ending may hold the log as well.
-        said = threading.Thread(target=log.error, args=(TOO_LONG,), daemon=True)
-        said.start()
-        said.join(LOOK_EVERY)
-        os._exit(self._ending.exit_code)
 
 
 def _name(number: int) -> str:

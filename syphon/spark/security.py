@@ -27,6 +27,11 @@ DISK_SECURITY = {"spark.io.encryption.enabled": "true"}
 """On executors: what they write to their disks is encrypted."""
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """For the environment of Python: it imports no modules from the working directory, where others may write."""
+MASKED = r"(?i)secret|password|token|credential|connection[._-]?string|(?:access|account|shared)[._-]?key|[._-]sas[._-]"
+"""Settings with such names are masked where Spark shows its settings: in event logs, its page and its own log.
+
+Spark's own list does not have the key of a storage account, `fs.azure.account.key`.
+"""
 LONGEST_FOLDER = 60
 """Characters of a folder for Unix sockets. The names of sockets take 42 more, and macOS allows 104 together."""
 
@@ -48,11 +53,15 @@ def security_settings(master: str, is_local: bool, chosen: Mapping[str, str]) ->
     return settings
 
 
-def private_sockets(folder: Path) -> dict[str, str]:
-    """Settings for the JVM and Python on one machine to talk through files in a folder that only this user may enter.
+def private_folders(folder: Path) -> dict[str, str]:
+    """Settings for files on one machine, in a folder that only this user may enter.
 
-    Otherwise they use ports. These ask for a secret, too, but Spark starts a process for each connection before that.
+    Hadoop would keep what it uploads in /tmp/hadoop-USER, which another user may have made before. The JVM and Python
+    talk through files there. Otherwise they use ports: these ask for a secret, too, but Spark starts a process for
+    each connection before that.
     """
+    settings = {"spark.hadoop.hadoop.tmp.dir": f"{folder}/hadoop"}
     if len(os.fsencode(folder)) > LONGEST_FOLDER:
-        return {}
-    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
+        return settings
+    sockets = {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
+    return settings | sockets

@@ -1,81 +1,47 @@
-"""The Spark session: one that syphon starts, small and quiet, or the active one of a managed cluster.
-
-Settings reach Spark through a file that only this user can read, and not through the command line of the JVM: they may
-hold the key of the ledger's storage account. The stderr of Spark and its JVM goes to the log `syphon.spark`.
-"""
+"""The Spark session: one that syphon starts, or one that exists already, as on a managed cluster or in a notebook."""
 
 from __future__ import annotations
 
 import logging
 import os
-import pwd
-import re
-import subprocess
 import sys
 import tempfile
-import threading
-import warnings
-import zipfile
-from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syphon.config import PipelineSettings
 from syphon.model import SyphonError
 
 from . import jvm_archive
-from .container import this_container
+from .access import access_to, is_connect
+from .classic import SMALL_JVM, jvm_of, start_session, stop_session
 from .ending import Ending, Step
-from .java import java_environment
-from .security import PRIVATE, SAFE_PATH, private_sockets, security_settings
+from .master import CONNECT, TASK_FAILURES, cores_of, spark_master
+from .security import MASKED, PRIVATE, security_settings
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+__all__ = [
+    "SMALL_JVM",
+    "SparkUnusable",
+    "check_session",
+    "cores_of",
+    "jvm_of",
+    "session_for_queries",
+    "spark_session",
+    "spark_settings",
+    "start_session",
+    "stop_session",
+]
+
 log = logging.getLogger("syphon.spark")
-
-PACKAGE = Path(__file__).parents[1]
-SMALL_JVM = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms48m -XX:MaxNewSize=48m "
-    "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
-)
-"""The driver plans small jobs, and waits. Without these options Java would start with a sixty-fourth of the memory."""
-MALLOC_ARENAS = "2"
-"""For the JVM and Python's workers: the C library would keep eight heaps for each core of the machine."""
-STOP_PART = 0.6
-"""The part of the time that Spark has to stop in order. In the rest, its JVM ends by itself or is killed."""
-TASK_FAILURES = 4
-"""How often a task may fail. The default of local mode is one failure: a killed worker would end the job."""
-
-
-class SparkNotStarted(SyphonError):
-    """Spark could not be started."""
 
 
 class SparkUnusable(SyphonError):
     """Spark has settings that a transfer must not run with."""
-
-
-def cores_of(master: str) -> int | None:
-    """How many tasks a local master runs at once; None for a cluster, which decides itself.
-
-    `local[*]` is as many as the container has cores and memory for.
-    """
-    if master == "local":
-        return 1
-    found = re.fullmatch(r"local\[(\*|\d+)(?:,\s*(?:\*|\d+))?\]", master)
-    if found is None:
-        return None
-    return this_container().slots if found[1] == "*" else int(found[1])
-
-
-def spark_master(master: str) -> str:
-    """The master as Spark gets it: a local one with several failures allowed for each task."""
-    cores = cores_of(master)
-    return master if cores is None or master.count(",") else f"local[{cores},{TASK_FAILURES}]"
 
 
 def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
@@ -98,6 +64,7 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
+        "spark.redaction.regex": MASKED,
         # For a ledger on a file system of Hadoop: otherwise all may read it, whatever the umask says.
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
         "spark.pyspark.python": sys.executable,
@@ -122,227 +89,73 @@ def _umask() -> int:
 
 @contextmanager
 def spark_session(
-    pipeline: PipelineSettings, name: str = "syphon", ending: Ending | None = None
+    pipeline: PipelineSettings,
+    name: str = "syphon",
+    ending: Ending | None = None,
+    given: SparkSession | None = None,
 ) -> Iterator[SparkSession]:
-    """A Spark session. An active one is used as it is, and keeps running afterwards."""
+    """A Spark session. A given or an active one is used as it is, and keeps running afterwards."""
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
+    existing = given or SparkSession.getActiveSession()
     with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
-        session = active or start_session(spark_settings(pipeline, name), Path(folder))
-        if active is None:
-            jvm_archive.make_in_background()
+        session = existing or _started(pipeline, name, Path(folder))
+        access = access_to(session)
         try:
-            _ship(session, Path(folder))
+            access.ship(Path(folder))
             yield session
         finally:
-            if active is None:
-                stop_session(session, (ending or Ending()).left_for(Step.SPARK))
+            if existing is None:
+                access.stop((ending or Ending()).left_for(Step.SPARK))
 
 
-def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
-    """The process of the driver's JVM; None if another program has started it."""
-    gateway = session.sparkContext._gateway
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    return process
+def _started(pipeline: PipelineSettings, name: str, folder: Path) -> SparkSession:
+    if pipeline.master.startswith(CONNECT):
+        from .connect import connect_session
+
+        return connect_session(pipeline)
+    session = start_session(spark_settings(pipeline, name), folder)
+    jvm_archive.make_in_background()
+    return session
 
 
-def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
-    """Starts Spark. Only this user may enter the folder, which must stay until Spark has stopped."""
-    from pyspark import SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
-    if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
-        settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
-    if cores_of(settings["spark.master"]) is not None:
-        settings = private_sockets(folder) | settings
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark would look up the name of the host, also if unused
-    settings = {"spark.jars.ivy": f"{folder}/ivy"} | settings  # Spark wants a place for jars, also if it fetches none
-    # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
-    os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ), **SAFE_PATH}
-    os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
-    for name in ("py4j.clientserver", "py4j.java_gateway"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # at DEBUG, these log the token of the gateway
-    output = _Stderr()
-    output.start()
-    with _properties_file(settings) as file:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} pyspark-shell"
-        try:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                popen_kwargs={"stderr": output.writer, "stdout": output.writer, "umask": PRIVATE}
-            )
-            _log_in(gateway)
-            context = SparkContext(gateway=gateway)
-        except Exception as error:
-            raise SparkNotStarted(output.why(error, settings["spark.master"])) from error
-        finally:
-            output.close_writer()
-            del os.environ["PYSPARK_SUBMIT_ARGS"]
-    _quieten(context)
-    return SparkSession(context)
-
-
-def _log_in(gateway: Any) -> None:
-    """Gives Hadoop a user if the list of users does not have ours: its own log-in would fail for want of a name.
-
-    OpenShift, for one, gives each namespace user ids of its own.
-    """
-    try:
-        pwd.getpwuid(os.geteuid())
-    except KeyError:
-        users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
-        users.setLoginUser(users.createRemoteUser(os.environ.get("HADOOP_USER_NAME") or f"uid-{os.geteuid()}"))
-
-
-def _quieten(context: SparkContext) -> None:
-    """Keeps tracebacks off stderr when the JVM ends. The caller of Spark gets the error and prints one line."""
-    logging.getLogger().addFilter(_is_not_of_py4j)  # it writes to the root logger, too
-    warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
-    server = getattr(context, "_accumulatorServer", None)
-    if server is not None:
-        server.handle_error = lambda *about: log.debug("no more updates of accumulators from Spark: %s", about[1:])
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return "py4j" not in Path(record.pathname).parts
-
-
-def stop_session(session: SparkSession, within: float) -> None:
-    """Ends Spark and its JVM, which PySpark alone would keep until Python ends. Never raises, and never takes longer.
-
-    An error here would hide the reason of the ending, and a JVM that is frozen answers no call.
-    """
-    process = jvm_of(session)
-    if process is None or process.poll() is None:
-        asked = threading.Thread(target=_ask_to_end, args=(session,), name="stop Spark", daemon=True)
-        asked.start()
-        asked.join(within * STOP_PART)
-    if process is not None:
-        _end_process(process, within * (1 - STOP_PART))
-    _forget(session)
-
-
-def _ask_to_end(session: SparkSession) -> None:
-    gateway = session.sparkContext._gateway
-    for step in (session.stop, gateway.shutdown if gateway is not None else None):
-        try:
-            if step is not None:
-                step()
-        except Exception:
-            log.debug("error while Spark was stopped", exc_info=True)
-
-
-def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
-    with suppress(OSError):
-        if process.stdin is not None:
-            process.stdin.close()  # its end is what the JVM ends at
-    try:
-        process.wait(within)
-    except subprocess.TimeoutExpired:
-        log.debug("Spark's JVM did not end by itself, and is killed")
-        process.kill()
-        process.wait()
-
-
-def _forget(session: SparkSession) -> None:
-    """Takes the session out of PySpark's own variables: another session may start in this process."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    SparkContext._gateway = SparkContext._jvm = None
-    SparkContext._active_spark_context = None
-    if SparkSession._instantiatedSession is session:
-        SparkSession._instantiatedSession = None
-    if SparkSession._activeSession is session:
-        SparkSession._activeSession = None
-
-
-@contextmanager
-def _properties_file(settings: dict[str, str]) -> Iterator[str]:
-    """A file of settings in Java's format that only this user can read, while Spark needs it."""
-    with tempfile.NamedTemporaryFile("w", prefix="syphon-", suffix=".properties", encoding="ascii") as file:
-        for key, value in settings.items():
-            file.write(f"{_escaped(key)}={_escaped(value)}\n")
-        file.flush()
-        yield file.name
-
-
-def _escaped(text: str) -> str:
-    """Escapes text for a properties file: Java reads Latin-1, and many characters have a meaning."""
-    return "".join(
-        char
-        if char.isascii() and (char.isalnum() or char in "._-/[],*")
-        else "".join(
-            f"\\u{int.from_bytes(char.encode('utf-16-be')[at : at + 2], 'big'):04x}"
-            for at in range(0, len(char.encode("utf-16-be")), 2)
+def session_for_queries(session: SparkSession) -> SparkSession:
+    """A session beside this one, with views of its own and times in UTC. Only a classic session has one."""
+    if is_connect(session):
+        raise SparkUnusable(
+            "Queries on the backlog need a classic session: syphon checks on Spark's plan that a query only reads, and "
+            "Spark Connect runs commands before it shows a plan. Ask for the rows as a DataFrame instead "
+            "(syphon.spark.backlog), and write queries of your own on it."
         )
-        for char in text
-    )
-
-
-class _Stderr:
-    """Logs the stderr of the JVM. Its last lines say why the JVM did not start."""
-
-    def __init__(self) -> None:
-        reader, self.writer = os.pipe()
-        self._last: deque[str] = deque(maxlen=30)
-        self._reader: IO[str] = os.fdopen(reader, encoding="utf-8", errors="replace")
-        self._thread = threading.Thread(target=self._read, name="spark stderr", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def _read(self) -> None:
-        with self._reader:
-            for line in self._reader:
-                text = line.rstrip()
-                self._last.append(text)
-                log.debug("%s", text)
-
-    def close_writer(self) -> None:
-        os.close(self.writer)
-
-    def why(self, error: Exception, master: str) -> str:
-        # The output of the JVM holds the reason; py4j only says that there is no gateway.
-        words = [line for line in self._last if "Exception" in line or "Error" in line or "ERROR" in line]
-        reason = words[-1] if words else str(error).partition("\n")[0]
-        return (
-            f"Spark could not be started on {master}: {reason} "
-            "(more with --verbose). Check pipeline.master, pipeline.spark and JAVA_HOME."
-        )
+    beside = session.newSession()
+    beside.conf.set("spark.sql.session.timeZone", "UTC")
+    return beside
 
 
 def check_session(session: SparkSession) -> None:
     """Refuses a session that would run a slot twice at once. Warns of one that ends executors while slots work, and of
     a cluster that hands out keys.
     """
-    settings = session.sparkContext.getConf()
-    if settings.get("spark.speculation", "false") == "true":
+    setting = access_to(session).setting
+    if setting("spark.speculation", "false") == "true":
         raise SparkUnusable(
             "Spark's session has spark.speculation on: Spark would run a second copy of a slot beside the first, and "
             "both would receive. Set spark.speculation to false where the session is made, and start again."
         )
-    if settings.get("spark.dynamicAllocation.enabled", "false") == "true":
+    if setting("spark.dynamicAllocation.enabled", "false") == "true":
         log.warning(
             "Spark's session has dynamic allocation on: an executor that is taken away takes its rows with it before "
             "they are in the ledger. Set spark.dynamicAllocation.enabled to false, or keep executors with "
             "spark.dynamicAllocation.minExecutors"
         )
-    is_open = settings.get("spark.authenticate", "false") != "true"
-    if is_open and cores_of(str(settings.get("spark.master", "local"))) is None:
+    if is_connect(session):
+        from .connect import warn_of_plain_connection
+
+        warn_of_plain_connection(session)
+        return
+    is_open = setting("spark.authenticate", "false") != "true"
+    if is_open and cores_of(setting("spark.master", "local")) is None:
         log.warning(
             "Spark's session has no authentication: everyone on the network between driver and executors can read "
             "connection strings there. Set spark.authenticate, and the other settings that docs/clusters.md names"
         )
-
-
-def _ship(session: SparkSession, folder: Path) -> None:
-    """Ships the code of syphon to the executors of a cluster; its dependencies must be installed there."""
-    if cores_of(str(session.sparkContext.master)) is not None:
-        return
-    place = folder / "syphon-package.zip"
-    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(PACKAGE.rglob("*.py")):
-            archive.write(file, Path("syphon") / file.relative_to(PACKAGE))
-    session.sparkContext.addPyFile(str(place))

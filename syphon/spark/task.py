@@ -5,34 +5,42 @@ driver hands to it until they are quiet or its lease ends, reports to the driver
 outcomes packed as small files of the ledger. Messages never leave the process: neither into the JVM, nor into a
 shuffle, nor into a log (D2, D3).
 
-Spark's Python daemon preloads this module, so nothing here may import pyspark, pyarrow or pandas at module level.
+Spark's Python daemon preloads this module, so nothing here may import pyspark, pyarrow or pandas at module level:
+Arrow is loaded when the first rows are packed, after messages have moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+import gc
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from typing import TypeAlias
 
 from syphon.bus import RUNTIME, NamespaceStatus, Pair, Runtime, SideFault, namespace_of
 from syphon.config import PairSettings
-from syphon.ledger import Origin, packed_rows
+from syphon.ledger import Origin, packed_file
 from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
 from syphon.transfer import DestinationBackoff, Pump, PumpOptions, QueueTransfer
 
 from .control_protocol import ControlAddress, HandOver, QueueReport, SlotOrder, SlotReport
 from .reporter import ControlClient, HttpControlClient, Reporter
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Task: TypeAlias = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
-"""A function that Spark can run with `mapInArrow`."""
+Task: TypeAlias = Callable[[Iterable[int]], Iterator[bytes]]
+"""What a task of a Spark job does: it gets the numbers of its slots, and yields files of the ledger."""
 MOST_BACKING_OFF = 500
 """Destinations in a report that back off: a report must not exceed the size that the control server accepts."""
 ROWS = 20_000
 """Outcomes in one packed file."""
+COUNTED_AT_ONCE = 1000
+"""Outcomes that wait to be counted, at most; if there are fewer, they are counted after `COUNTED_AFTER` seconds."""
+COUNTED_AFTER = 0.2
+YOUNG_OBJECTS = 20_000
+"""New objects after which Python looks for garbage in a slot, 700 by default. A pump has tens of thousands of objects
+in hand, and makes hardly any garbage that must be looked for."""
 SATURATED_AFTER = 3.0
 """Seconds of a full window, or of most of a core in use, after which a slot counts as saturated."""
 MOST_OF_A_CORE = 0.85
@@ -55,27 +63,46 @@ class SlotAssignment:
 
 
 def slot_task(assignments: list[SlotAssignment]) -> Task:
-    """The task of a job: each row of its input is the number of an assignment."""
+    """The task of a job: its input are numbers of assignments."""
 
-    def run_slots(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_slots(numbers: Iterable[int]) -> Iterator[bytes]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         attempt = context.attemptNumber() if context is not None else 0
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
+        with _rarely_looking_for_garbage():
+            for number in numbers:
                 yield from Slot(assignments[number], number, attempt).rows()
 
     return run_slots
 
 
-def warm_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields no messages, and loads everything that rows are made with: the next job finds this process ready.
+def warm_up(numbers: Iterable[int]) -> Iterator[bytes]:
+    """Moves no messages, and loads everything that rows are made with: the next job finds this process ready.
 
     It reads its input to the end, as slots do: Spark throws away a Python worker that does not.
     """
-    for _ in batches:
-        yield packed_rows([], Origin("", "", 0, 0))
+    for _ in numbers:
+        packed_file([], Origin("", "", 0, 0))
+    yield from ()
+
+
+@contextmanager
+def _rarely_looking_for_garbage() -> Iterator[None]:
+    """Lets Python look for garbage less often, and never among what the process had loaded before its first slot."""
+    thresholds = gc.get_threshold()
+    _freeze_once()
+    gc.set_threshold(YOUNG_OBJECTS, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+@cache
+def _freeze_once() -> None:
+    # Not with each slot: garbage of earlier tasks would never be found.
+    gc.freeze()
 
 
 @dataclass(slots=True)
@@ -117,6 +144,10 @@ class Slot:
         pair = assignment.pair
         self._origin = Origin(pair.name, assignment.job, number, attempt)
         self._outcomes: list[Outcome] = []
+        """What happened to messages, and is not packed yet."""
+        self._counted = 0
+        """How many of these are in the statistics."""
+        self._counted_at = 0.0
         self._pair = namespaces or Pair(
             namespace_of(pair.primary, pair.primary_entity),
             namespace_of(pair.secondary, assignment.queues[0].queue),
@@ -125,7 +156,7 @@ class Slot:
         self._pump = Pump(
             self._pair.secondary,
             self._pair.primary,
-            self._record,
+            self._outcomes.append,
             assignment.options,
             runtime.now,
             wait=runtime.wait,
@@ -152,7 +183,7 @@ class Slot:
         for handed in assignment.queues:
             self._serve(handed)
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    def rows(self) -> Iterator[bytes]:
         """Moves messages, and yields what happened to them, packed."""
         with closing(self.turns()) as turns:
             for _ in turns:
@@ -166,18 +197,15 @@ class Slot:
         self._reporter.start()
         error: SyphonError | None = None
         try:
-            self._obey(self._reporter.order)
-            for _ in self._pump.turns():
-                self._pair.check()
-                if self._pair.fault is not None:
-                    # Said at once: to give back what is in hand may take longer than the worker has (X6).
-                    self._report.fault = self._fault(self._pair.fault)
+            try:
                 self._obey(self._reporter.order)
-                self._load.note(self._pump.window_is_full, self._runtime.now(), self._runtime.cpu())
-                yield
-        except SyphonError as caught:
-            # The driver gets the error and decides; Spark would only start the same task again.
-            error = caught
+                for _ in self._pump.turns():
+                    self._turned()
+                    yield
+            except SyphonError as caught:
+                # The driver gets the error and decides; Spark would only start the same task again.
+                error = caught
+            self._count(self._runtime.now())
         except BaseException:
             # A bug, or Spark reads no more rows: it drops the rows of this attempt, which must not count as finished.
             self._close()
@@ -189,6 +217,18 @@ class Slot:
         self._report.finished, self._report.fault = True, fault
         self._report.error = "" if error is None else str(error)
         self._reporter.end()
+
+    def _turned(self) -> None:
+        """Does what is due between two turns of the pump."""
+        self._pair.check()
+        if self._pair.fault is not None:
+            # Said at once: to give back what is in hand may take longer than the worker has (X6).
+            self._report.fault = self._fault(self._pair.fault)
+        self._obey(self._reporter.order)
+        now = self._runtime.now()
+        self._load.note(self._pump.window_is_full, now, self._runtime.cpu())
+        if len(self._outcomes) - self._counted >= COUNTED_AT_ONCE or now - self._counted_at >= COUNTED_AFTER:
+            self._count(now)
 
     def _close(self) -> None:
         for side in self._pair.sides:
@@ -224,14 +264,19 @@ class Slot:
 
     # --- outcomes and reports ------------------------------------------------------------------------------------
 
-    def _record(self, outcome: Outcome) -> None:
-        self._outcomes.append(outcome)
-        self._stats[outcome.queue].note(outcome)
+    def _count(self, now: float) -> None:
+        """Takes the outcomes since the last time into the statistics. Many at once cost less than one by one."""
+        new = self._outcomes[self._counted :]
+        self._counted, self._counted_at = len(self._outcomes), now
+        for queue, outcomes in groupby(new, attrgetter("queue")):
+            self._stats[queue].note_all(list(outcomes))
 
-    def _next_rows(self) -> pa.RecordBatch:
+    def _next_rows(self) -> bytes:
+        self._count(self._runtime.now())
         taken = self._outcomes[:ROWS]
         del self._outcomes[:ROWS]
-        return packed_rows(taken, self._origin)
+        self._counted -= len(taken)
+        return packed_file(taken, self._origin)
 
     def _fault(self, error: SyphonError) -> SideFault:
         """Names the side that faulted; the driver applies the rule of the pair (C1) and ends the worker."""

@@ -3,6 +3,7 @@
 from .backoff_gate import BackoffGate
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
+from .entity_sender import EntitySender, OutgoingMessage
 from .letter_import import ImportMessage, ImportResult, LetterImport
 from .listener import Listener
 from .options import MOST_QUEUES, PumpOptions
@@ -21,12 +22,14 @@ __all__ = [
     "DestinationBackoff",
     "Doorbell",
     "Ended",
+    "EntitySender",
     "Gate",
     "ImportMessage",
     "ImportResult",
     "LetterImport",
     "Listener",
     "OpenGate",
+    "OutgoingMessage",
     "Pump",
     "PumpCounters",
     "PumpOptions",

@@ -12,6 +12,8 @@ from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import Restored
 from syphon.bus import Arrival, RawSender
 
+from .suspicion import MessageKey
+
 if TYPE_CHECKING:
     from .queue_transfer import QueueTransfer
     from .traces import BatchTrace
@@ -42,6 +44,11 @@ class MessageTransfer:
     """The entity it goes to, if that is not the one that it names."""
     trace: BatchTrace | None = None
     """The trace of the batch it was accepted with, if that is traced."""
+
+    @property
+    def key(self) -> MessageKey:
+        """What tells it from all other messages."""
+        return self.arrival.link.path, self.restored.stamps.sequence_number
 
 
 Batch = list[MessageTransfer]

@@ -27,7 +27,7 @@ from syphon.model import (
 
 from .batches import Batch, Chosen, MessageTransfer, PendingMessages, encoded, split
 from .breaker import Available, BackingOff, Breaker, Rejecting, State
-from .suspicion import ENOUGH, MessageKey, Suspicion, Verdict
+from .suspicion import ENOUGH, Suspicion, Verdict
 
 ANSWER_WITHIN = 60.0
 """Seconds a destination has to answer a batch."""
@@ -106,7 +106,7 @@ class Destination:
     # --- pending messages ----------------------------------------------------------------------------------------
 
     def offer(self, transfer: MessageTransfer) -> None:
-        if self.suspicion.waiting and _key(transfer) in self.suspicion.waiting:
+        if self.suspicion.waiting and transfer.key in self.suspicion.waiting:
             self._again.append([transfer])
         else:
             self._pending.add(transfer)
@@ -292,7 +292,7 @@ class Destination:
         if error is None:
             if self.suspicion.waiting:
                 for transfer in batch:
-                    self.suspicion.waiting.pop(_key(transfer), None)
+                    self.suspicion.waiting.pop(transfer.key, None)
             self.breaker.worked()
             self.left = self._failed_singles = 0
             self._stuck_since = None
@@ -367,13 +367,13 @@ class Destination:
             self._stuck_since = None
         elif verdict is Verdict.MESSAGE:
             (transfer,) = unknown[0].ticket
-            self.suspicion.set_aside(_key(transfer), now)
+            self.suspicion.set_aside(transfer.key, now)
 
     def _leave_waiting(self, results: SendResults, now: float) -> None:
         """Leaves messages that have cut the connection in the backlog, until it is time to try them again, alone."""
         waiting, keep = self.suspicion.waiting, deque[Batch]()
         for batch in self._again:
-            until, _ = waiting.get(_key(batch[0]), (0.0, 0.0)) if len(batch) == 1 else (0.0, 0.0)
+            until, _ = waiting.get(batch[0].key, (0.0, 0.0)) if len(batch) == 1 else (0.0, 0.0)
             if now < until:
                 because = Waits(f"The connection was lost when this message was sent to '{self.path}'.")
                 results.left.append((batch[0], because))
@@ -423,10 +423,6 @@ class Destination:
                     _may_have_arrived(sent.ticket)
             self._sender = self._stuck_since = None
             self._messages_under_way = self._bytes_under_way = 0
-
-
-def _key(transfer: MessageTransfer) -> MessageKey:
-    return transfer.arrival.link.path, transfer.restored.stamps.sequence_number
 
 
 def _size(batch: Batch) -> int:

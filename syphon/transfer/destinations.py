@@ -126,7 +126,9 @@ class Destinations:
         return WindowShare(int(share * self._options.window), int(share * self._options.window_bytes))
 
     def _room_for_links(self) -> int:
-        """How many more links may be opened. Takes idle links from destinations if others need one."""
+        """How many more links may be opened, at least. Takes idle links from destinations if others need one."""
+        if len(self._known) <= self._options.max_links:
+            return self._options.max_links  # there are enough for all
         linked = [destination for destination in self._known.values() if destination.has_link()]
         room = self._options.max_links - len(linked)
         wanted = sum(not destination.has_link() for destination in self._busy.values())

@@ -26,6 +26,9 @@ MOST = 100
 """The highest credit, after many messages in a row that were not worth a ring."""
 BEFORE_THE_END = 5.0
 """Seconds before the end of a lock at which the doorbell stops to receive."""
+CHECK_EVERY = 60.0
+"""Seconds after which a doorbell asks whether it still has credit. It would be deaf for the rest of its poll without:
+if a message is lost on a connection that lives on, its credit is used up. Asking is no receive."""
 CALM = 0.5
 """Seconds without a message after which a credit of one is enough again."""
 
@@ -56,6 +59,7 @@ class Doorbell:
         self._opened_at = self._again_at = now()
         self._backoff = Backoff()
         self._until: float | None = None
+        self._check_at = 0.0
         self._wanted_credit = 1
         self._calm_at = 0.0
         self._kept: deque[tuple[float, Arrival]] = deque()
@@ -205,10 +209,14 @@ class Doorbell:
         now = self._now()
         if self._until is None or now >= self._until:
             self._until = now + self._long_poll
+            self._check_at = now + CHECK_EVERY
             self.polls += 1
             receiver.grant(self._wanted_credit)
         elif receiver.credit <= 0:
-            receiver.grant(self._wanted_credit)  # the poll was cut short and continues on a new link
+            receiver.grant(self._wanted_credit)  # the poll was cut short and continues, perhaps on a new link
         elif self._wanted_credit > 1 and now >= self._calm_at:
             self._wanted_credit = 1
             receiver.grant(1)
+        elif now >= self._check_at:
+            self._check_at = now + CHECK_EVERY
+            receiver.check_credit()

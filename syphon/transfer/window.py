@@ -49,6 +49,8 @@ class SharedWindow:
             self.is_full = False
             return []
         count = len(demands)
+        if count == 1:
+            return [self._credit_of(demands[0], allowed)]
         base = max(1, min(BASE, self._messages // (2 * count)))
         busy = [count == 1 or _is_busy(demand, base) for demand in demands]
         messages = share(self._messages, [demand.in_hand for demand in demands], busy, base)
@@ -72,6 +74,13 @@ class SharedWindow:
             return [0] * count
         paced = share(allowed, [0] * count, busy, max(1, allowed // (2 * count)))
         return [min(credit, part.room) for credit, part in zip(found, paced, strict=True)]
+
+    def _credit_of(self, demand: Demand, allowed: int | None) -> int:
+        """The credit of a queue that has the window for itself, as `credits` gives it. Most pumps have one queue."""
+        messages, size = max(0, self._messages - demand.in_hand), max(0, self._bytes - demand.bytes_in_hand)
+        self.is_full = messages * NEARLY < self._messages or size * NEARLY < self._bytes
+        room = min(messages, max(size // demand.size, not demand.in_hand), demand.most - demand.in_hand)
+        return max(0, room if allowed is None else min(room, allowed))
 
 
 def _is_busy(demand: Demand, base: int) -> bool:

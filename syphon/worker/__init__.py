@@ -9,11 +9,12 @@ from syphon.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from .backoffs import Backoffs, TurnedAway
     from .drain import Drain, DrainResult
+    from .drain_progress import DrainProgress, QueueProgress
     from .engine import Engine, running_engine
     from .message_counts import counts_of
     from .pair_worker import PairWorker
     from .pauses import BY_THE_OPERATOR, Pause, Pauses, StateUnreadable
-    from .queue_drain import DrainOptions, QueueDrain
+    from .queue_drain import DrainOptions, DrainState, QueueDrain
     from .run import Worker
     from .state_file import write_state
     from .waiting import WaitingDestination, waiting_destinations
@@ -24,6 +25,7 @@ _MODULES = {
         "Drain",
         "DrainResult",
     ),
+    "drain_progress": ("DrainProgress", "QueueProgress"),
     "engine": (
         "Engine",
         "running_engine",
@@ -38,6 +40,7 @@ _MODULES = {
     ),
     "queue_drain": (
         "DrainOptions",
+        "DrainState",
         "QueueDrain",
     ),
     "run": ("Worker",),
@@ -49,12 +52,15 @@ __all__ = [
     "Backoffs",
     "Drain",
     "DrainOptions",
+    "DrainProgress",
     "DrainResult",
+    "DrainState",
     "Engine",
     "PairWorker",
     "Pause",
     "Pauses",
     "QueueDrain",
+    "QueueProgress",
     "StateUnreadable",
     "TurnedAway",
     "WaitingDestination",

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from syphon.backlog import SelectedQueue, by_pair
 from syphon.bus import SideFault
 from syphon.spark import FAULTED, STOPPED, QueueAttempt, Shares, SparkLost, Step, Totals
-from syphon.transfer import DestinationBackoff
 
 from .backoffs import Backoffs
+from .drain_progress import DrainProgress, QueueProgress
 from .engine import Engine
 from .message_counts import MessageCounts
 from .pair_drain import PairDrain
@@ -90,11 +90,6 @@ class Drain:
             self.queues += queues
             self._pairs.append(PairDrain(pair, queues, options, backoffs, limit, self._stopping))
 
-    @property
-    def expected(self) -> int | None:
-        """How many messages there were at the start, by the counts of the namespaces; None if one is unknown."""
-        return _sum(queue.expected for queue in self.queues)
-
     def look(self) -> bool:
         """Peeks into every queue. Returns whether there is something to move: only then is Spark needed.
 
@@ -104,8 +99,8 @@ class Drain:
             pair.look()
         return not self._is_over
 
-    def run(self, engine: Engine, show: Callable[[], None], every: float = 0.5) -> None:
-        """Drains all queues. It calls `show` every half second, so that progress can be shown."""
+    def run(self, engine: Engine, show: Callable[[DrainProgress], None], every: float = 0.5) -> None:
+        """Drains all queues. It calls `show` every half second."""
         self._engine = engine
         if self._stopping.is_set():
             self.stop()  # it was told to while Spark started
@@ -113,7 +108,7 @@ class Drain:
             engine.control_server.set_rate(pair.pair.name, self._options.rate)
             pair.start(engine.jobs)
         while not self._is_over and engine.ending.left_for(Step.SLOTS) > 0.0:
-            show()
+            show(self.progress())
             if self._deadline is not None and time.monotonic() > self._deadline:
                 self.stop()
             if self._has_fault():
@@ -122,7 +117,7 @@ class Drain:
         if self._lost is None and any(queue.state is DrainState.FAILED for queue in self.queues):
             self._lost = engine.watch.wait_for_failure(JVM_IS_GONE_WITHIN)
         self._count_cut_off()
-        show()
+        show(self.progress())
 
     def result(self) -> DrainResult:
         """How it ended. Counts what is left, once."""
@@ -179,9 +174,15 @@ class Drain:
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
 
-    def live(self, queue: QueueDrain) -> Totals:
-        """The totals of a queue, with the job that runs now."""
-        return queue.totals.with_live(self._live(queue))
+    def progress(self) -> DrainProgress:
+        """How far it is, with the jobs that run now."""
+        backing_off = tuple(known for pair in self._pairs for known in pair.backoffs.now())
+        return DrainProgress(tuple(map(self._progress_of, self.queues)), backing_off, self.is_stopping)
+
+    def _progress_of(self, queue: QueueDrain) -> QueueProgress:
+        totals = queue.totals.with_live(self._live(queue))
+        counts = (totals.moved, totals.in_hand, totals.dead_lettered)
+        return QueueProgress(queue.pair.name, queue.queue, queue.state, queue.error, queue.expected, *counts)
 
     def _live(self, queue: QueueDrain) -> list[QueueAttempt]:
         reports = self._engine.control_server.live_reports() if self._engine is not None else []
@@ -190,10 +191,6 @@ class Drain:
             for report in reports
             if report.pair == queue.pair.name and (found := report.of(queue.queue)) is not None
         ]
-
-    def backing_off(self) -> list[DestinationBackoff]:
-        """The destinations that accept nothing now."""
-        return [destination for pair in self._pairs for destination in pair.backoffs.now()]
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syphon.config import PipelineSettings
-from syphon.ledger import Ledger, LedgerWriter
+from syphon.ledger import Ledger, LedgerWriter, check_ledger_path
 from syphon.model import SyphonError
 from syphon.spark import (
     ControlServer,
     Ending,
     Jobs,
-    JvmWatch,
+    SparkWatch,
     Step,
+    access_to,
     check_session,
-    cores_of,
-    jvm_of,
     spark_session,
 )
 
@@ -39,33 +38,38 @@ class Engine:
     ledger_writer: LedgerWriter
     ending: Ending
     """Its owner begins it when the command must end; then each step below has its share of the time."""
-    watch: JvmWatch
+    watch: SparkWatch
 
 
 @contextmanager
 def running_engine(
-    pipeline: PipelineSettings, pauses: Pauses | None = None, say: Callable[[str], None] | None = None
+    pipeline: PipelineSettings,
+    pauses: Pauses | None = None,
+    say: Callable[[str], None] | None = None,
+    spark: SparkSession | None = None,
+    ends_process: bool = True,
 ) -> Iterator[Engine]:
     """Starts all parts, and ends them in the order that loses no row, in the time that the ending has.
 
-    `say` is called with a line while the last rows of the ledger are written.
+    `say` is called with a line while the last rows of the ledger are written. `spark` is a session that is there: it is
+    used as it is, and keeps running. `ends_process`: a process whose ending takes too long is ended.
     """
     ending = Ending()
-    with spark_session(pipeline, ending=ending) as spark:
-        check_session(spark)
-        watch = JvmWatch(jvm_of(spark), ending)
+    with spark_session(pipeline, ending=ending, given=spark) as session:
+        check_session(session)
+        check_ledger_path(session, pipeline.ledger)
+        access = access_to(session)
+        watch = access.watch(ending, ends_process)
         watch.start()
         try:
-            # Executors of a cluster reach the control server at the address of Spark's driver, so it listens there.
-            host = "127.0.0.1" if cores_of(pipeline.master) is not None else str(spark.conf.get("spark.driver.host"))
-            listen = str(spark.conf.get("spark.driver.bindAddress", host))
-            ledger = Ledger(spark, pipeline.ledger)
+            host, listen = access.control_host(pipeline)
+            ledger = Ledger(session, pipeline.ledger)
             writer = LedgerWriter(ledger)
             with ControlServer(host, listen, pauses=pauses, on_progress=writer.progress) as control_server:
                 writer.start()
-                jobs = Jobs(spark, control_server, writer)
+                jobs = Jobs(session, control_server, writer)
                 try:
-                    yield Engine(spark, control_server, jobs, ledger, writer, ending, watch)
+                    yield Engine(session, control_server, jobs, ledger, writer, ending, watch)
                 finally:
                     # A drain that is done waits for its ledger; a command that must end has no time for that.
                     writer.finish(ending.left_for(Step.LEDGER) if ending.has_begun else None, say)

@@ -16,7 +16,7 @@ from enum import StrEnum
 from syphon.backlog import Ttl, destination_of, stamps_of
 from syphon.bus import Peeked, SideFault
 from syphon.config import PairSettings
-from syphon.model import DestinationMissing, MessageFilter, SyphonError
+from syphon.model import DestinationMissing, MessageFilter, Stats, SyphonError
 from syphon.spark import JobResult, QueueAttempt, Totals
 from syphon.transfer import PumpOptions
 
@@ -98,6 +98,8 @@ class QueueDrain:
         """How many messages there were at the start, by the count of the namespace; None if it is unknown."""
         self.state = DrainState.LOOKING
         self.totals = Totals()
+        self.stats = Stats()
+        """What became of its messages, by destination."""
         self.remaining: int | None = None
         """Messages that were asked for and are left at the end; None if the queue could not be peeked."""
         self.others: int | None = None
@@ -171,7 +173,7 @@ class QueueDrain:
         with self._counting:
             if self._is_cut_off:
                 return
-            self.totals = self.totals.with_ended(attempts)
+            self._count(attempts)
         self.error = result.error_of(self.queue)
         if any(attempt.queue.counters.moved for attempt in attempts):
             self.moved_at = self._now()
@@ -180,8 +182,13 @@ class QueueDrain:
         """Counts what a job had done that runs on when the drain must end: what it had moved has moved."""
         with self._counting:
             self._is_cut_off = True
-            self.totals = self.totals.with_ended(attempts)
+            self._count(attempts)
         self.fault = self.fault or next((each.slot.fault for each in attempts if each.slot.fault), None)
+
+    def _count(self, attempts: list[QueueAttempt]) -> None:
+        self.totals = self.totals.with_ended(attempts)
+        for attempt in attempts:
+            self.stats.add(attempt.queue.stats)
 
     def count_rest(self, emptiness: EmptinessCheck) -> None:
         """Counts the messages that are left, after the drain has ended. An empty queue has been counted already."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from syphon.config import Config
 from syphon.model import Faulted, SyphonError
-from syphon.spark import FAULTED, STOPPED, ControlServer, Ending, Jobs, JvmWatch, Step
+from syphon.spark import FAULTED, STOPPED, ControlServer, Ending, Jobs, SparkWatch, Step
 
 from .pair_worker import PairWorker
 from .pauses import Pauses
@@ -38,11 +38,11 @@ class Worker:
         makes_queues: bool = True,
         pauses: Pauses | None = None,
         ending: Ending | None = None,
-        watch: JvmWatch | None = None,
+        watch: SparkWatch | None = None,
     ) -> None:
         """`ending` and `watch` are those of the engine: it ends after the worker, in the time that is left."""
         self._ending = ending or Ending()
-        self._watch = watch or JvmWatch(None, self._ending)
+        self._watch = watch or SparkWatch(self._ending)
         self._stopping = threading.Event()
         self._control_server = control_server
         pauses = pauses or Pauses()

@@ -173,9 +173,9 @@ def looks_secret(text: str) -> bool:
     return _SECRET.search(text) is not None
 
 
-# A part of a connection string, or a key by itself: 32 bytes in base64.
+# A part of a connection string, a token in the address of a server, or a key by itself: 32 bytes in base64.
 _SECRET = re.compile(
-    r"(?i:shared_?access_?(key|signature)|account_?key)\s*=|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=])"
+    r"(?i:shared_?access_?(key|signature)|account_?key|[;/]\s*token)\s*=|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=])"
 )
 
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.support.whole_incident import BODY, KEY, TOKEN, WRONG, Seen, incident
+from tests.support.whole_incident import BODY, KEY, STORAGE, TOKEN, WRONG, Seen, incident
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -81,7 +81,7 @@ def test_on_a_terminal_of_80_columns_tables_break_no_word(seen: Seen, command: s
     assert [line for line in lines if len(line) > 80 and " DEBUG " not in line and " INFO " not in line] == []
 
 
-@pytest.mark.parametrize("secret", [KEY, WRONG, TOKEN, BODY])
+@pytest.mark.parametrize("secret", [KEY, WRONG, TOKEN, STORAGE, BODY])
 def test_no_key_no_token_and_no_body_is_to_be_seen_anywhere(seen: Seen, secret: str) -> None:
     assert seen.having(secret) == []
 

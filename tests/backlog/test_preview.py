@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
 from syphon.amqp import Header, Map, Properties, Section, Symbol, Timestamp, UInt, Value, header_bytes, properties_bytes
 from syphon.amqp import section_bytes as section
-from syphon.backlog import Ttl
-from syphon.backlog.preview import MessagePreview, PreviewRules, preview_message
+from syphon.backlog import Restored, Ttl, restore, to_backlog
+from syphon.backlog.preview import MessagePreview, PreviewRules, _quickly_read, _read, preview_message
 from syphon.model.entity_path import PathPatterns
+from tests.support import backlog_messages
+from tests.support.amqp_equality import assert_same
+from tests.support.backlog_messages import Sent
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -79,3 +83,10 @@ def test_a_life_of_its_own_ends_in_the_backlog() -> None:
 def test_what_is_no_message_is_judged_too() -> None:
     found = preview_message(b"\x00\x53\x74\xff\xff", NOW, PreviewRules())
     assert (found.reason, found.destination, found.size) == ("MalformedMessage", None, 5)
+
+
+@given(backlog_messages.sent, backlog_messages.paths)
+def test_the_quick_look_at_a_message_finds_what_the_codec_finds(sent: Sent, path: str) -> None:
+    payload = to_backlog(sent.payload, path)
+    assert isinstance(restore(payload, enqueued_at=None, now=NOW), Restored)
+    assert_same(list(_quickly_read(payload)), list(_read(payload)))

@@ -21,7 +21,7 @@ from azure.servicebus.exceptions import (
 )
 from pydantic import SecretStr
 
-from syphon.bus import condition_of, opening_errors, opening_limits, sdk_internals
+from syphon.bus import condition_of, opening_errors, opening_limits, sdk_contract, sdk_internals
 from syphon.bus.connection import Connection
 from syphon.bus.factory import client_of
 from syphon.config import SideSettings as Settings
@@ -35,24 +35,24 @@ STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;Sha
 
 
 def test_the_installed_sdk_has_all_private_names_in_use() -> None:
-    sdk_internals.check_contract()
+    sdk_contract.check_contract()
 
 
 @pytest.mark.parametrize("version", ["7.14.2", "7.16.0", "8.0.0"])
 def test_another_version_of_the_sdk_is_refused_by_name(version: str) -> None:
-    with pytest.raises(sdk_internals.SdkMismatch, match=rf"version is {version}.*azure-servicebus==7\.15"):
-        sdk_internals.check_contract(version)
+    with pytest.raises(sdk_contract.SdkMismatch, match=rf"version is {version}.*azure-servicebus==7\.15"):
+        sdk_contract.check_contract(version)
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(place, name) for place, names in sdk_internals.CONTRACT.items() for name in names]
+    ("place", "name"), [(place, name) for place, names in sdk_contract.CONTRACT.items() for name in names]
 )
 def test_a_private_name_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch, place: str, name: str) -> None:
     module, _, owner = place.partition(":")
-    others = {other: None for other in sdk_internals.CONTRACT[place] if other != name}
+    others = {other: None for other in sdk_contract.CONTRACT[place] if other != name}
     monkeypatch.setattr(f"{module}.{owner}", type(owner, (), others))
-    with pytest.raises(sdk_internals.SdkMismatch) as broken:
-        sdk_internals.check_contract()
+    with pytest.raises(sdk_contract.SdkMismatch) as broken:
+        sdk_contract.check_contract()
     assert str(broken.value).startswith(f"azure-servicebus does not fit: {place}.{name} is gone. Install ")
 
 
@@ -65,25 +65,25 @@ def test_instance_attributes_are_checked_as_well() -> None:
         def __init__(self) -> None:
             self._connection = None
 
-    assert sdk_internals._has(Before, "_handler")
-    assert not sdk_internals._has(After, "_handler")
+    assert sdk_contract._has(Before, "_handler")
+    assert not sdk_contract._has(After, "_handler")
 
 
 def test_every_private_name_that_is_used_is_in_the_contract() -> None:
     """Our own private names begin with `self.`; all others with an underscore are the SDK's."""
     used: dict[str, str] = {}
     for folder in ("bus", "backlog", "transfer", "sender"):
-        for file in (Path(sdk_internals.__file__).parents[1] / folder).glob("*.py"):
+        for file in (Path(sdk_contract.__file__).parents[1] / folder).glob("*.py"):
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "super()"):
                     used[node.attr] = file.name
                 elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
                     used[ast.unparse(node.args[1]).strip("'")] = file.name
     private = {name: file for name, file in used.items() if re.fullmatch("_[a-z]\\w*", name)}
-    known = {name for names in sdk_internals.CONTRACT.values() for name in names}
+    known = {name for names in sdk_contract.CONTRACT.values() for name in names}
     assert private.keys() - known - NAMED_TUPLES == set()
     places = {file for name, file in private.items() if name not in NAMED_TUPLES}
-    assert places <= {"sdk_internals.py", "connection.py"}, "one place knows the SDK's private side"
+    assert places <= {"sdk_internals.py", "sdk_clients.py", "connection.py"}, "one place knows the SDK's private side"
     assert {name for name in known if name.startswith("_")} <= private.keys(), "nothing is asked for that is not used"
 
 
@@ -91,9 +91,9 @@ NAMED_TUPLES = {"_replace", "_asdict", "_fields"}
 
 
 def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sdk_internals.CONTRACT, "azure.servicebus._no_such_module:Thing", ("x",))
-    with pytest.raises(sdk_internals.SdkMismatch, match="_no_such_module:Thing is gone"):
-        sdk_internals.check_contract()
+    monkeypatch.setitem(sdk_contract.CONTRACT, "azure.servicebus._no_such_module:Thing", ("x",))
+    with pytest.raises(sdk_contract.SdkMismatch, match="_no_such_module:Thing is gone"):
+        sdk_contract.check_contract()
 
 
 @pytest.mark.parametrize("text", ["Name or service not known", "nodename nor servname provided, or not known"])
@@ -136,8 +136,8 @@ def test_only_the_first_line_of_an_sdk_error_is_reported() -> None:  # the other
 
 
 def test_a_client_is_not_even_made_with_another_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdk_internals, "SUPPORTED", "7.99.")
-    with pytest.raises(sdk_internals.SdkMismatch, match=r"7\.99\.\* is needed"):
+    monkeypatch.setattr(sdk_contract, "SUPPORTED", "7.99.")
+    with pytest.raises(sdk_contract.SdkMismatch, match=r"7\.99\.\* is needed"):
         client_of(Settings(connection_string=SecretStr(STRING)))
 
 

@@ -24,12 +24,14 @@ from syphon.bus.connection import Connection
 from syphon.bus.factory import administration_of, client_of, connected, namespace_of
 from syphon.bus.peeking import peek
 from syphon.bus.proxy import HttpProxy
-from syphon.bus.sdk_internals import WebSocketsNotInstalled, connection_details
+from syphon.bus.sdk_clients import connection_details
+from syphon.bus.sdk_internals import WebSocketsNotInstalled
 from syphon.config import ArmSettings, ProxySettings, SideSettings, Transport, Via
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
 from syphon.emulator.broker.access import Grant
 from syphon.emulator.tls import server_tls
 from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthorized
+from syphon.yaml_settings import RenewableSecret
 from tests.support.administrations import SUBSCRIPTION, Token
 from tests.support.connect_proxy import ConnectProxy, proxy_to
 from tests.support.waiting import eventually
@@ -316,6 +318,30 @@ def test_a_cut_tunnel_is_a_lost_connection_and_the_next_one_opens(
 
         assert eventually(next_one, what="another connection").wire.failure is None
         assert first.wire.failure is not None
+        assert namespace.status is NamespaceStatus.OPENED
+
+
+def test_a_password_of_the_proxy_that_was_rotated_is_read_again(
+    emulator: BackgroundEmulator, proxy: ConnectProxy, tmp_path: Path
+) -> None:  # T10
+    (tmp_path / "password").write_text(PASSWORD)
+    settings = as_on_azure(emulator, proxy)
+    vars(settings.proxy)["password"] = RenewableSecret(PASSWORD, "${file:password}", tmp_path)
+    with closing(namespace_of(settings, "orders", notices_return=True)) as namespace:
+        first = eventually(namespace.connection, what="a connection")
+        (tmp_path / "password").write_text("an0ther:secret")
+        proxy.require(USERNAME, "an0ther:secret")
+        try:
+            proxy.cut()
+
+            def next_one() -> Connection | None:
+                first.read()
+                second = namespace.connection()
+                return second if second is not first else None
+
+            assert eventually(next_one, what="another connection").wire.failure is None
+        finally:
+            proxy.require(USERNAME, PASSWORD)
         assert namespace.status is NamespaceStatus.OPENED
 
 

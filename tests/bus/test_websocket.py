@@ -13,7 +13,7 @@ from wsproto.connection import SERVER, Connection
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 from wsproto.frame_protocol import Opcode
 
-import syphon.bus.websocket as codec
+import syphon.amqp.websocket as websocket_frames
 from syphon.amqp.frames import Accepted, Attach, Begin, Close, Disposition, Error, Flow, Source, Target, frame
 from syphon.bus.fast_frames import CHANNEL
 from syphon.bus.links import RawSender
@@ -73,14 +73,16 @@ def test_no_byte_is_lost_wherever_the_sdk_stopped() -> None:
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
 @pytest.mark.parametrize("way", ["of websockets", "of wsproto"])
 def test_what_is_sent_is_masked_and_a_server_can_read_it(size: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert codec.apply_mask is not None, "this version of websockets has no function in C, which is much faster"
+    assert websocket_frames.apply_mask is not None, (
+        "this version of websockets has no function in C, which is much faster"
+    )
     if way == "of wsproto":
-        monkeypatch.setattr(codec, "apply_mask", None)
+        monkeypatch.setattr(websocket_frames, "apply_mask", None)
     data = random.Random(7).randbytes(size)
-    frames = WebSocketCodec().encode(memoryview(data))
-    assert size < 100 or data not in frames
+    sent = WebSocketCodec().encode(memoryview(data))
+    assert size < 100 or data not in sent
     server = Connection(SERVER)
-    server.receive_data(frames)
+    server.receive_data(sent)
     (message,) = server.events()
     assert message == BytesMessage(data=data, frame_finished=True, message_finished=True)
 

@@ -20,6 +20,7 @@ from syphon.config import (
     TimeToLive,
     Transport,
     Via,
+    exposes_keys,
     load_config,
 )
 from syphon.model.errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity
@@ -193,6 +194,36 @@ def test_no_secret_of_a_proxy_is_in_its_repr(tmp_path: Path) -> None:
     config = load(tmp_path, text)
     assert KEY not in repr(config)
     assert KEY not in config.model_dump_json()
+
+
+@pytest.mark.parametrize("token", ["''", "'  '", "'${file:token}'", "'${env:TOKEN}'"])
+def test_an_empty_token_is_a_mistake_and_does_not_open_the_server(tmp_path: Path, token: str) -> None:  # T12
+    (tmp_path / "token").write_text(" \n")
+    (problem,) = told(tmp_path, pair(more=f"status: {{token: {token}}}"), TOKEN="")
+    assert problem.startswith("5: status.token")
+    assert problem.endswith("is empty; write a token, or remove the setting")
+
+
+@pytest.mark.parametrize(
+    ("text", "holds_one"),
+    [
+        (pair(), False),
+        (pair(f"{{connection_string: '{STRING}'}}"), True),
+        (pair(f"{{connection_string: '{STRING};UseDevelopmentEmulator=true'}}"), False),
+        (pair("{connection_string: '${file:key}'}"), False),
+        (pair(more="status: {token: hunter2}"), True),
+        (pair(more="status: {token: '${env:TOKEN}'}"), False),
+        (pair(more=f"pipeline: {{spark: {{spark.a: '{KEY}'}}}}"), True),
+        (websockets("{url: 'http://p:1', username: alice, password: hunter2}"), True),
+    ],
+)
+def test_a_key_in_a_file_that_everybody_can_read_is_found(tmp_path: Path, text: str, holds_one: bool) -> None:  # T7
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    file.chmod(0o644)
+    assert exposes_keys(file) is holds_one
+    file.chmod(0o640)
+    assert not exposes_keys(file)
 
 
 def test_certificates_are_a_file_that_is_there(tmp_path: Path) -> None:

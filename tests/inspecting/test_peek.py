@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from hypothesis import given
+from hypothesis import strategies as st
 
-from syphon.amqp import Message
-from syphon.bus.peeking import PAGE_BYTES, MessageState, peek
+from syphon.amqp import Int, Long, Map, Message, Section, Symbol, Value, section_bytes
+from syphon.bus.links import ManagementReply
+from syphon.bus.peeking import (
+    PAGE_BYTES,
+    MessageState,
+    _annotations,
+    _payloads,
+    _usual_stamps,
+    peek,
+    peek_pages,
+    sequence_bounds,
+)
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
 from syphon.model.errors import DestinationMissing, DestinationSilent, Interrupted, NotAllowedByEntity, NotAuthorized
-from tests.inspecting.conftest import DEAD, FIRST, Bench, aliased, received
+from tests.inspecting.conftest import DEAD, FIRST, SECOND, Bench, aliased, received
+from tests.support.amqp_strategies import ascii_text, mutated, noise, values
 
 
 def test_everything_is_seen_in_order_page_after_page(bench: Bench) -> None:
@@ -137,3 +152,78 @@ def test_a_broken_connection_is_raised_at_once(bench: Bench) -> None:
         bench.emulator.call(lambda: bench.secondary.faults.begin_outage(Outage.REFUSE))
         with pytest.raises(Interrupted):
             list(messages)
+
+
+def test_pages_end_at_a_number_and_are_asked_for_ahead(bench: Bench) -> None:
+    bench.put(*(aliased(f"{number}", "orders") for number in range(700)))
+    with bench.connection() as connection:
+        pages = list(peek_pages(connection, FIRST, 101, stop=650))
+        assert [message.sequence_number for page in pages for message in page] == list(range(101, 651))
+        assert max(map(len, pages)) == 250
+        pages_ahead = peek_pages(connection, FIRST)
+        first = next(pages_ahead)
+        assert first == next(peek_pages(connection, FIRST, ahead=False))
+        assert sum(len(page) for page in pages_ahead) == 700 - len(first)
+        assert list(peek_pages(connection, FIRST, 5, stop=4)) == []
+        assert list(peek_pages(connection, FIRST, 701, stop=9000)) == []
+
+
+def test_a_throttled_page_that_was_asked_for_ahead_is_asked_for_again(bench: Bench) -> None:  # S5
+    bench.put(*(aliased(f"{number}", "orders") for number in range(100)))
+    with bench.connection() as connection:
+        pages = peek_pages(connection, FIRST, busy_pause=0.01)
+        first = next(pages)
+        busy = Fault(Action.ERROR, Operation.MANAGE, FIRST, condition="com.microsoft:server-busy", times=1)
+        bench.emulator.call(lambda: bench.secondary.faults.add(busy))
+        rest = [message.sequence_number for page in pages for message in page]
+        assert [message.sequence_number for message in first] + rest == list(range(1, 101))
+
+
+@pytest.mark.parametrize("gone", [(), range(1, 60), range(60, 140), range(100, 201), range(2, 200)])
+def test_the_bounds_of_a_queue_are_found_whatever_gaps_it_has(bench: Bench, gone: Sequence[int]) -> None:
+    bench.put(*(aliased(f"{number}", "orders") for number in range(200)))
+
+    def remove() -> None:
+        queue = bench.secondary.message_queue(FIRST)
+        for number in gone:
+            if number in queue._messages:
+                queue._remove(queue._messages[number])
+
+    bench.emulator.call(remove)
+    left = sorted(set(range(1, 201)) - set(gone))
+    with bench.connection() as connection:
+        assert sequence_bounds(connection, FIRST) == (left[0], left[-1])
+        assert sequence_bounds(connection, FIRST, after=left[0]) == (left[1], left[-1])
+        assert sequence_bounds(connection, FIRST, after=left[-1]) is None
+        assert sequence_bounds(connection, SECOND) is None
+
+
+@given(st.lists(st.binary(max_size=400), max_size=4), st.booleans())
+def test_the_usual_answer_is_read_by_hand_as_the_codec_reads_it(payloads: list[bytes], is_unusual: bool) -> None:
+    more: dict[str, Value] = {"other": "x"} if is_unusual else {}
+    body = Map.of({"messages": [Map.of({"message": payload, **more}) for payload in payloads], **more})
+    reply = ManagementReply(200, "OK", "", Message(section_bytes(Section.VALUE, body)))
+    assert _payloads(reply) == payloads
+
+
+def _stamped(others: dict[str, Value], number: int, state: int) -> bytes:
+    pairs = [(Symbol(name), value) for name, value in others.items()]
+    pairs += [(Symbol("x-opt-sequence-number"), Long(number)), (Symbol("x-opt-message-state"), Int(state))]
+    return section_bytes(Section.MESSAGE_ANNOTATIONS, Map(tuple(pairs)))
+
+
+_others = st.dictionaries(ascii_text, values, max_size=3)
+_stampings = st.builds(_stamped, _others, st.integers(0, 2**63 - 1), st.integers(0, 2))
+
+
+@given(_stampings | mutated(_stampings) | noise)
+def test_stamps_are_read_by_hand_as_the_codec_reads_them(payload: bytes) -> None:
+    try:
+        number, state = _usual_stamps(payload)
+    except (IndexError, struct.error):
+        return
+    found = _annotations(payload)
+    if number is not None and len(found):
+        assert found.get("x-opt-sequence-number") == number
+        code = found.get("x-opt-message-state")
+        assert state is None if code is None else isinstance(code, int) and code & 0xFF == state

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from syphon.model.outcome import Outcome, Result
-from syphon.model.stats import MOST_DESTINATIONS, OTHERS, SECONDS_BUCKETS, Durations, Stats
+from syphon.model.stats import DESTINATION_NOT_ALLOWED, MOST_DESTINATIONS, OTHERS, SECONDS_BUCKETS, Durations, Stats
 
 
 def outcome(destination: str, result: Result = Result.FORWARDED, **more: Any) -> Outcome:
@@ -27,9 +29,33 @@ def outcome(destination: str, result: Result = Result.FORWARDED, **more: Any) ->
 
 def stats_of(*outcomes: Outcome) -> Stats:
     stats = Stats()
-    for each in outcomes:
-        stats.note(each)
+    stats.note_all(outcomes)
     return stats
+
+
+@given(
+    st.lists(
+        st.builds(
+            outcome,
+            st.sampled_from(["orders", "Orders", "billing", ""]),
+            st.sampled_from(Result),
+            reason=st.sampled_from(["", "MessageTooLarge: 300 KB", f"{DESTINATION_NOT_ALLOWED}: evil"]),
+            enqueued_at=st.integers(1, 3),
+            forwarded_at=st.sampled_from([None, 2_003, 2_030]),
+            settled_at=st.integers(2_030, 14_000),
+        )
+    )
+)
+def test_many_outcomes_at_once_are_counted_like_one_after_the_other(outcomes: list[Outcome]) -> None:
+    together, apart = Stats(), Stats()
+    together.note_all(outcomes)
+    for each in outcomes:
+        apart.note(each)
+    for one, other in ((together.process, apart.process), (together.settle, apart.settle)):
+        assert one.counts == other.counts
+        assert one.seconds == pytest.approx(other.seconds)
+        one.seconds = other.seconds
+    assert together == apart
 
 
 def test_a_destination_is_counted_by_its_path_however_it_is_written() -> None:

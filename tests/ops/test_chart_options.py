@@ -152,10 +152,11 @@ def test_without_named_clients_only_the_releases_own_pods_are_admitted() -> None
     assert all(rule["from"] for rule in named)
 
 
-def test_the_metadata_service_is_reachable_only_if_the_operator_says_so() -> None:
+def test_the_metadata_service_is_reachable_where_an_identity_needs_it_or_the_operator_says_so() -> None:
     metadata = {"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 80}]}
     assert metadata not in policy("minimal")["egress"]
     assert metadata in policy("minimal", "--set", "networkPolicy.metadataService=true")["egress"]
+    assert metadata in policy("minimal", "--set", "config.pairs[0].secondary.credential=managed_identity")["egress"]
 
 
 # --- KEDA ------------------------------------------------------------------------------------------------------------

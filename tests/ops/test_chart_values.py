@@ -50,6 +50,15 @@ KEY = "Endpoint=sb://a.example;SharedAccessKeyName=a;SharedAccessKey=c2VjcmV0"
         (f"extraEnv[0].name=A,extraEnv[0].value={KEY}", "extraEnv"),
         ("extraEnv[0].name=AZURE_CLIENT_SECRET,extraEnv[0].value=c2VjcmV0", "extraEnv"),
         ("extraEnv[0].name=AZURE_CLIENT_CERTIFICATE_PASSWORD,extraEnv[0].value=c2VjcmV0", "extraEnv"),
+        *(
+            (f"{place}[0].name=a,{place}[0].env[0].name={name},{place}[0].env[0].value={value}", place)
+            for place in ("extraContainers", "initContainers")
+            for name, value in (("AZURE_CLIENT_SECRET", "c2VjcmV0"), ("A", KEY))
+        ),
+        ("config.pipeline.spark.spark\\.executorEnv\\.AZURE_CLIENT_SECRET=c2VjcmV0", "AZURE_CLIENT_SECRET"),
+        (f"config.pipeline.spark.spark\\.executorEnv\\.SIDE={KEY}", "SIDE"),
+        ("config.pairs[0].primary.proxy.password=c2VjcmV0", "password"),
+        ("config.pairs[0].primary.proxy.url=http://a:c2VjcmV0@proxy:3128", "url"),
     ],
 )
 def test_a_typo_or_a_literal_secret_in_values_is_refused(value: str, message: str) -> None:

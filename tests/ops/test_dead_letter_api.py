@@ -170,6 +170,19 @@ def test_without_a_token_nothing_is_put_back(emulator: BackgroundEmulator) -> No
 
 
 @pytest.mark.parametrize(
+    "headers", [{}, {"Origin": "https://evil.example", "X_Syphon": "me"}, {"Sec_Fetch_Site": "cross-site"}]
+)
+def test_a_page_of_another_site_cannot_make_us_spend_operations(
+    emulator: BackgroundEmulator, headers: dict[str, str]
+) -> None:  # T12
+    with server(emulator, token=None) as running:
+        assert running.ask("/dead-letters", **headers).status == 403
+        assert "read dead letters" not in [thread.name for thread in threading.enumerate()]
+        assert set(emulator.call(emulator["contoso-dr"].namespace.counters.totals).values()) == {0}
+        assert running.ask("/dead-letters", X_Syphon="me").status == 200
+
+
+@pytest.mark.parametrize(
     ("body", "status"),
     [
         ("", 400),

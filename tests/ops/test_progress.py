@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from rich.console import Console
 
 from syphon.ops.progress import _Table
-from syphon.spark.totals import Totals
 from syphon.transfer.pump import DestinationBackoff
-from syphon.worker.drain import Drain, DrainState
+from syphon.worker.drain_progress import DrainProgress, QueueProgress
+from syphon.worker.queue_drain import DrainState
 from tests.support.terminal import terminal
 from tests.support.tools import ROOT
 from tests.support.waiting import eventually
@@ -20,67 +19,39 @@ from tests.support.waiting import eventually
 HOSTILE = "[/nothing] [link=https://evil.example]see[/link] \x1b[2J\x9b31m\r\n\u202e"
 
 
-class Draining:
-    """A drain in which one queue has an error."""
-
-    is_stopping = False
-
-    class Queue:
-        pair = SimpleNamespace(name="contoso")
-        queue, state, error, expected = "contoso/x-servicebus-transfer/0", DrainState.WAITING, HOSTILE, 5
-
-    queues = (Queue(),)
-
-    def live(self, queue: Queue) -> Totals:
-        return Totals(forwarded=1)
-
-    def backing_off(self) -> list[DestinationBackoff]:
-        return [DestinationBackoff("orders", 3.0, HOSTILE, 2)]
+def queue(index: int, state: DrainState, error: str = "", **counts: Any) -> QueueProgress:
+    numbers: Any = {"expected": 5, "moved": 1, "in_hand": 0, "dead_lettered": 0} | counts
+    return QueueProgress("contoso", f"contoso/x-servicebus-transfer/{index}", state, error, **numbers)
 
 
 def test_hostile_text_is_shown_as_it_is_and_does_not_steer_the_terminal() -> None:
     file = io.StringIO()
     console = Console(file=file, width=300, force_terminal=True, color_system=None)
-    drain: Any = Draining()
-    console.print(_Table(cast(Drain, drain), None, console).rendered())
+    backing_off = (DestinationBackoff("orders", 3.0, HOSTILE, 2),)
+    console.print(_Table(console).rendered(DrainProgress((queue(0, DrainState.WAITING, HOSTILE),), backing_off)))
     shown = file.getvalue()
     assert "contoso/x-servicebus-transfer/0: [/nothing] [link=https://evil.example]see[/link]" in shown
     assert "orders backs off for 3 s: [/nothing] [link=https://evil.example]see[/link]" in shown
     assert not any(steering in shown for steering in ("\x1b", "\x9b", "\r", "\u202e"))
 
 
-def narrow(drain: Any, height: int = 24) -> list[str]:
+def narrow(progress: DrainProgress, height: int = 24) -> list[str]:
     """The lines of the table on a terminal of 80 columns."""
     file = io.StringIO()
     console = Console(file=file, width=80, height=height, force_terminal=True, color_system=None)
-    console.print(_Table(cast(Drain, drain), None, console).rendered())
+    console.print(_Table(console).rendered(progress))
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-class ManyQueues(Draining):
+def many_queues(is_stopping: bool = False) -> DrainProgress:
     """A drain of thirty queues, of which the first ones are done."""
-
-    def __init__(self) -> None:
-        self.queues = tuple(  # type: ignore[assignment]
-            SimpleNamespace(
-                pair=SimpleNamespace(name="contoso"),
-                queue=f"contoso/x-servicebus-transfer/{index}",
-                state=DrainState.EMPTY if index < 25 else DrainState.MOVING,
-                error="",
-                expected=1_000_000,
-            )
-            for index in range(30)
-        )
-
-    def live(self, queue: Any) -> Totals:
-        return Totals(received=1, in_hand=7)
-
-    def backing_off(self) -> list[DestinationBackoff]:
-        return []
+    states = [DrainState.EMPTY if index < 25 else DrainState.MOVING for index in range(30)]
+    queues = [queue(at, state, expected=1_000_000, moved=0, in_hand=7) for at, state in enumerate(states)]
+    return DrainProgress(tuple(queues), is_stopping=is_stopping)
 
 
 def test_queues_can_be_told_apart_in_80_columns_and_the_total_is_on_the_screen() -> None:
-    lines = narrow(ManyQueues())
+    lines = narrow(many_queues())
     assert " ".join(lines[0].split()) == "queue state moved left per second in flight dead-lettered ETA"
     assert [line.split()[0] for line in lines[1:6]] == ["…/25", "…/26", "…/27", "…/28", "…/29"]
     assert lines[-2].split()[0] == "all"
@@ -89,9 +60,7 @@ def test_queues_can_be_told_apart_in_80_columns_and_the_total_is_on_the_screen()
 
 
 def test_a_drain_that_stops_says_so_and_what_it_waits_for() -> None:
-    drain = ManyQueues()
-    drain.is_stopping = True
-    text = " ".join(narrow(drain)[-2:])
+    text = " ".join(narrow(many_queues(is_stopping=True))[-2:])
     assert text.startswith("Stopping: the drain waits for 210 messages in hand.")
     assert "Ctrl-C again leaves at once" in text
 
@@ -101,14 +70,14 @@ import logging
 from syphon.config import LogLevel
 from syphon.ops import set_up_logging
 from syphon.ops.progress import drain_progress
-from tests.ops.test_progress import Draining
+from tests.ops.test_progress import many_queues
 
 set_up_logging(LogLevel.WARNING)
-with drain_progress(Draining(), None) as show:
+with drain_progress() as show:
     for number in range(5):
-        show()
+        show(many_queues())
         logging.getLogger("syphon").warning("destination %d takes no messages: %s", number, "it is full. " * 9)
-    show()
+    show(many_queues())
     input()
 """
 

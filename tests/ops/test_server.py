@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from syphon.ops import connections
+from syphon import bounded_connections
 from syphon.ops.observer import STARTING
 from syphon.ops.server import PortTaken
 from syphon.ops.status import WorkerStatus
@@ -294,7 +294,7 @@ def test_two_hundred_large_headers_do_no_harm(local: Served) -> None:
     ],
 )
 def test_the_server_closes_the_connection_of_a_slow_client(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "LIFE", 0.3)
+    monkeypatch.setattr(bounded_connections, "LIFE", 0.3)
     with served() as running, running.connect() as connection:
         connection.sendall(text)
         heard = rest_of(connection)  # ends when the server hangs up, or fails after 30 s
@@ -302,8 +302,8 @@ def test_the_server_closes_the_connection_of_a_slow_client(text: bytes, monkeypa
 
 
 def test_a_connection_without_a_request_ends_sooner_than_one_with(monkeypatch: pytest.MonkeyPatch) -> None:  # T5
-    monkeypatch.setattr(connections, "REQUEST_WITHIN", 0.3)
-    monkeypatch.setattr(connections, "LIFE", 3600.0)
+    monkeypatch.setattr(bounded_connections, "REQUEST_WITHIN", 0.3)
+    monkeypatch.setattr(bounded_connections, "LIFE", 3600.0)
     head = b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 2\r\n\r\n"
     with served() as running:
 
@@ -323,7 +323,7 @@ def test_the_oldest_connection_makes_room_and_a_probe_is_always_answered(  # T5
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for timer in ("LIFE", "REQUEST_WITHIN"):
-        monkeypatch.setattr(connections, timer, 3600.0)  # no connection ends for another reason
+        monkeypatch.setattr(bounded_connections, timer, 3600.0)  # no connection ends for another reason
     with served() as running, ExitStack() as stack:
         silent = []
         for number in range(300):
@@ -334,7 +334,7 @@ def test_the_oldest_connection_makes_room_and_a_probe_is_always_answered(  # T5
         def ended() -> list[socket.socket]:  # without a request, only its end makes a connection readable
             return select.select(silent, [], [], 0)[0]
 
-        assert eventually(lambda: len(ended()) >= 300 - connections.MOST_OF_A_PEER)
+        assert eventually(lambda: len(ended()) >= 300 - bounded_connections.MOST_OF_A_PEER)
         assert ended() == silent[: len(ended())], "the oldest ones"
 
 
@@ -361,7 +361,7 @@ def test_probes_are_answered_while_others_open_connections_as_fast_as_they_can()
 
 
 def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:  # T5
-    monkeypatch.setattr(connections, "REQUEST_WITHIN", 3600.0)
+    monkeypatch.setattr(bounded_connections, "REQUEST_WITHIN", 3600.0)
     with served("0.0.0.0:0", TOKEN) as running, ExitStack() as stack:
         other = stack.enter_context(
             socket.create_connection(("127.0.0.1", running.port), timeout=30, source_address=("127.0.0.9", 0))

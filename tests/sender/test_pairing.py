@@ -13,7 +13,7 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.backlog.provisioning import NoBacklogQueue
-from syphon.bus.sdk_internals import connection_details
+from syphon.bus.sdk_clients import connection_details
 from syphon.emulator import (
     Action,
     BackgroundEmulator,

@@ -10,7 +10,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.amqp import data_section
 from syphon.backlog import QueueName
-from syphon.bus.sdk_internals import RetryPolicy
+from syphon.bus.sdk_clients import RetryPolicy
 from syphon.sender import BothSidesFailed, PairOptions
 from syphon.sender.entities import PrimaryEntity
 from syphon.sender.failover import Failover

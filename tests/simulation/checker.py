@@ -37,11 +37,15 @@ GRACE = 5.0
 """Seconds within which both sides of a pair end (C1)."""
 NOTICED = 0.7
 """Seconds until the listener or a slot looks at its pair again."""
+ROUNDING = 1e-6
+"""The five seconds are added to one time and subtracted from another: the last bits of a float may differ."""
 UNHEARD = 5.0 + 2 * 3.5 + 1.0
 """Seconds after its last answer in which a slot may still take messages: the silence that it allows, and the answers
 that it waits for meanwhile."""
 
 
+IN_PEACE = 75.0
+"""Seconds for which an incident goes on when all has arrived that can: longer than a lock, and than most back-offs."""
 REFUSED_WITHIN = 30.0
 """Seconds after the last fault in which a send may still fail: it began before."""
 PING_ID = "ping"
@@ -95,6 +99,11 @@ class Checker:
         """Seconds from the sending of a message to its arrival."""
         self.waiting = len(incident.messages)
         """Messages that are neither completed nor dead-lettered."""
+        self._patience = self._longest_wait()
+        self._quiet_from = {message.id: incident.undisturbed_from(message) for message in incident.messages}
+        self._never = {name for name, quiet in self._quiet_from.items() if quiet == math.inf}
+        """The messages that a fault holds up for ever."""
+        self._settled_at: float | None = None
         self._rejected_until: dict[str, float] = defaultdict(lambda: -math.inf)
         for fault in incident.faults:
             if fault.kind in (Kind.MISSING, Kind.DISABLED):
@@ -151,8 +160,8 @@ class Checker:
             end >= since and start <= now and entity in ("*", destination) for start, end, entity in self.failures
         ):
             self.fail(f"copy {len(story.copies) + 1} of {name} without a failure since the one before")
-        quiet = self.incident.undisturbed_from(story.message)
-        if now > quiet + self.patience():
+        quiet = self._quiet_from[name]
+        if now > quiet + self._patience:
             self.fail(f"copy {len(story.copies) + 1} of {name}, {now - quiet:.0f} s after the last fault")
         if len(story.copies) >= MOST_COPIES and self._is_bystander(story):
             self.fail(f"copy {len(story.copies) + 1} of {name} for {destination}, because others fail")
@@ -196,7 +205,7 @@ class Checker:
     def refused(self, message_id: str) -> None:
         """A send has raised an error: the application knows that the message may not have arrived."""
         story = self.stories[message_id]
-        quiet = self.incident.undisturbed_from(story.message)
+        quiet = self._quiet_from[message_id]
         if self._now() > quiet + REFUSED_WITHIN:
             self.fail(f"the send of {message_id} failed {self._now() - quiet:.0f} s after the last fault")
         self._said(story, "refused")
@@ -278,12 +287,15 @@ class Checker:
         for side, partner in (pair.sides, pair.sides[::-1]):
             if isinstance(side.reason, PartnerEnded):
                 took = side.since - partner.since
-                if not GRACE <= took <= GRACE + NOTICED:
+                if not GRACE - ROUNDING <= took <= GRACE + NOTICED:
                     self.fail(f"five-second rule: {side.name} was faulted {took:.2f} s after {partner.name}")
 
     # --- deadlines ------------------------------------------------------------------------------------------------
 
     def patience(self) -> float:
+        return self._patience
+
+    def _longest_wait(self) -> float:
         """Seconds within which a message arrives once nothing disturbs it: a pause, a lock, and time to work."""
         incident = self.incident
         if not incident.faults:
@@ -299,7 +311,7 @@ class Checker:
         return pause + 2 * incident.lock + 30.0
 
     def deadline(self, story: Story) -> float:
-        return self.incident.undisturbed_from(story.message) + self.patience()
+        return self._quiet_from[story.message.id] + self._patience
 
     def end_of_run(self) -> float:
         """When every message that can arrive must have arrived."""
@@ -308,7 +320,22 @@ class Checker:
 
     def is_over(self) -> bool:
         """Whether nothing is left to wait for."""
-        return not self.waiting or self.violation is not None
+        if not self.waiting or self.violation is not None:
+            return True
+        return self.waiting <= len(self._never) and self._has_settled()
+
+    def _has_settled(self) -> bool:
+        """Whether only messages are left that a fault holds up for ever, and the others were left in peace for long."""
+        if self._settled_at is None:
+            others = (story for name, story in self.stories.items() if name not in self._never)
+            if all(self._is_done(story) for story in others):
+                self._settled_at = self._now()
+        return self._settled_at is not None and self._now() > self._settled_at + IN_PEACE
+
+    def _is_done(self, story: Story) -> bool:
+        if self.incident.mode is Mode.SENDER:
+            return bool(story.said) and not story.in_backlog
+        return story.has_ended
 
     def check_end(self) -> None:
         """After the last deadline: everything is where it should be."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from syphon.model import Outcome, SyphonError
 from syphon.transfer import Pump, PumpOptions
+from syphon.transfer.pump import TICK
 
 from .connections import simulated_namespace
 from .incident import SimulatedFault
@@ -25,6 +27,11 @@ def holds(pump: Pump, lock_token: bytes) -> bool:
     return any(
         arrival.lock_token == lock_token for queue in pump.queues.values() for arrival in queue.unsettled.transfers
     )
+
+
+def next_look(pump: Pump) -> Callable[[], float]:
+    """When a pump next looks at its locks and connections: without traffic it has nothing to do before."""
+    return lambda: pump._ticked_at + TICK
 
 
 class PumpRunner:
@@ -93,6 +100,7 @@ class PumpRunner:
             wait=process.runtime.wait,
             wall=self._clock.wall,
         )
+        process.runtime.next_look = next_look(pump)
         pump.serve(queue)
         for until, known in self._known:
             pump.back_off(known._replace(seconds=max(0.0, until - self._clock.now())))

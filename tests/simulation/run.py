@@ -61,10 +61,12 @@ def quietly() -> Iterator[None]:
     """Switches off the log and most garbage collection: a simulation needs neither, and both cost time."""
     before, thresholds = logging.root.manager.disable, gc.get_threshold()
     logging.disable(logging.CRITICAL)
-    gc.set_threshold(200_000, 20, 100)
+    gc.set_threshold(50_000, 20, 100)
+    gc.freeze()  # what is there already need not be looked at again and again
     try:
         yield
     finally:
+        gc.unfreeze()
         logging.disable(before)
         gc.set_threshold(*thresholds)
 

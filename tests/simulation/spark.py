@@ -21,7 +21,7 @@ from syphon.transfer import DestinationBackoff, Pump, PumpOptions
 from .connections import simulated_namespace
 from .control import SimulatedControl, SimulatedControlClient
 from .incident import Kind, SimulatedFault
-from .pump_runner import holds
+from .pump_runner import holds, next_look
 from .threads import SimulatedEvent, SimulatedProcess
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class TaskAttempt:
         namespaces = Pair(simulated_namespace(process, "contoso"), simulated_namespace(process, "contoso-dr"))
         slot = Slot(*self._arguments, namespaces, client, process.runtime)
         pump = self._pump = slot._pump
+        process.runtime.next_look = next_look(pump)
         try:
             for _ in slot.turns():
                 world.checker.turned(pump, len(slot._outcomes))

@@ -134,6 +134,8 @@ class SimulatedRuntime(Runtime):
 
     def __init__(self, process: SimulatedProcess) -> None:
         self._process = process
+        self.next_look: Callable[[], float] | None = None
+        """When the pump of this process next looks at its locks and connections. Until then it need not turn."""
         self.now = process.clock.now  # type: ignore[method-assign]  # one call less, in what is called most
         self.wall = process.clock.wall  # type: ignore[method-assign]
 
@@ -145,7 +147,13 @@ class SimulatedRuntime(Runtime):
         for wire in wires:
             wire.flush()
             has_failed = has_failed or wire.failure is not None
-        self._process.current().block(REACTION if has_failed else max(seconds, SHORTEST_WAIT))
+        if has_failed:
+            seconds = REACTION
+        else:
+            seconds = max(seconds, SHORTEST_WAIT)
+            if self.next_look is not None:
+                seconds = max(seconds, self.next_look() - self.now())
+        self._process.current().block(seconds)
 
     def event(self) -> Any:
         return SimulatedEvent(self._process)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from syphon.spark.backlog_query import VIEW, BadQuery, answer_query
+from syphon.spark.backlog_query import SUBSTITUTION, VIEW, BadQuery, answer_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CALL = "reflect('java.lang.System', 'getenv', 'HOME')"
+WITH_FILES = [
+    f"{call}, map('rowValidationXSDPath', '{place}'))"
+    for call in ("schema_of_xml('<a>1</a>'", "from_xml('<a>1</a>', 'a int'")
+    for place in ("/etc/passwd", "http://127.0.0.1:1/")
+]
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +103,14 @@ def test_a_query_on_the_view_is_answered(asked: SparkSession, query: str) -> Non
         f"from backlog |> select {CALL}",
         f"select explode(array({CALL.replace('reflect', 'try_reflect')}))",
         f"select {CALL.replace('reflect', 'java_method')} from backlog",
+        f"select identifier('reflect'){CALL.removeprefix('reflect')}",
+        f"select identifier('ref' || 'lect'){CALL.removeprefix('reflect')}",
+        f"select system.builtin.{CALL}",
+        *(f"select {call}" for call in WITH_FILES),
+        *(f"select from_json('1', {call})" for call in WITH_FILES),
+        *(f"select identifier('schema_of_' || 'xml'){call.partition('xml')[2]}" for call in WITH_FILES),
+        "select from_avro(cast('a' as binary), '\"string\"', map('avroSchemaUrl', 'http://127.0.0.1:1/'))",
+        "select from_protobuf(cast('a' as binary), 'M', '/etc/passwd')",
     ],
 )
 def test_anything_else_is_refused_before_it_runs(asked: SparkSession, query: str) -> None:  # T8
@@ -112,6 +128,37 @@ def test_functions_of_python_are_refused(asked: SparkSession) -> None:  # T8
             answer_query(asked, "select mine() from backlog")
     finally:
         asked.sql("drop temporary function mine")
+
+
+@pytest.mark.parametrize("name", ["env:HOME", "system:user.home", "spark.app.name", "hiveconf:spark.master"])
+def test_a_query_shows_neither_the_environment_nor_settings(asked: SparkSession, name: str) -> None:  # T8
+    before = asked.conf.get(SUBSTITUTION)
+    text = f"${{{name}}}"
+    assert answer_query(asked, f"select '{text}' as text").collect()[0].text == text
+    with pytest.raises(BadQuery):
+        answer_query(asked, f"select '{text}' from nowhere")
+    assert asked.conf.get(SUBSTITUTION) == before, "the session is as it was"
+
+
+def test_nothing_is_read_while_a_query_is_refused(asked: SparkSession) -> None:  # T8
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        visits = []
+
+        def hang_up_on_everybody() -> None:
+            with suppress(OSError):
+                while True:
+                    visitor, address = server.accept()
+                    visits.append(address)
+                    visitor.close()
+
+        threading.Thread(target=hang_up_on_everybody, daemon=True).start()
+        place = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        # Spark computes a schema when it analyses the query.
+        call = f"schema_of_xml('<a>1</a>', map('rowValidationXSDPath', '{place}'))"
+        with pytest.raises(BadQuery, match="schema_of_xml is not allowed here"):
+            answer_query(asked, f"select from_json('1', {call})")
+        assert visits == []
+        server.shutdown(socket.SHUT_RDWR)
 
 
 def test_xml_in_a_query_opens_no_file(asked: SparkSession, tmp_path: Path) -> None:  # T8

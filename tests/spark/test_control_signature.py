@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import select
 import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
+from syphon import bounded_connections
 from syphon.spark.control_protocol import ControlAddress, HandOver, SlotReport
 from syphon.spark.control_server import ControlServer
 from syphon.spark.control_signature import Purpose, fits, is_made_with, signature
 from syphon.spark.reporter import DriverUnreachable, HttpControlClient, Reporter
+from tests.support.waiting import eventually
 
 Change = Callable[[bytes], bytes]
 
@@ -142,6 +146,54 @@ def test_a_stranger_is_refused_before_the_message_is_read(driver: ControlServer)
     with socket.create_connection((driver.address.host, driver.address.port), 30) as line:
         line.sendall(b"POST /report HTTP/1.1\r\nHost: x\r\nContent-Length: 16000000\r\n\r\n")
         assert b" 401 " in line.makefile("rb").readline()
+
+
+def test_strangers_cannot_keep_connections_and_slots_get_through(
+    driver: ControlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:  # T4
+    for timer in ("LIFE", "REQUEST_WITHIN"):
+        monkeypatch.setattr(bounded_connections, timer, 3600.0)  # no connection ends for another reason
+    working = HttpControlClient(driver.address)
+    numbers = itertools.count(1)
+
+    def posts(client: HttpControlClient) -> bool:
+        report = SlotReport(pair="contoso", job="j", slot=0, attempt=0, started_at=0, number=next(numbers))
+        return client.post(report).queues == (HandOver(queue="q"),)
+
+    assert posts(working)
+    with ExitStack() as stack:
+        stack.callback(working.close)
+        silent = []
+        for number in range(300):
+            silent.append(stack.enter_context(socket.create_connection((driver.address.host, driver.address.port), 30)))
+            if number % 25 == 0:
+                assert posts(working), "the connection of a slot stays"
+                newcomer = HttpControlClient(driver.address)
+                stack.callback(newcomer.close)
+                assert posts(newcomer)
+
+        def ended() -> int:
+            return len(select.select(silent, [], [], 0)[0])
+
+        assert eventually(lambda: ended() >= 300 - bounded_connections.MOST_OF_A_PEER)
+
+
+def test_a_stranger_who_says_nothing_or_has_no_secret_is_cut_off(
+    driver: ControlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:  # T4
+    monkeypatch.setattr(bounded_connections, "REQUEST_WITHIN", 0.3)
+    monkeypatch.setattr(bounded_connections, "LIFE", 0.6)
+    for text in (b"", b"POST /rep", b"POST /report HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"):
+        with (
+            socket.create_connection((driver.address.host, driver.address.port), 30) as line,
+            suppress(ConnectionError),
+        ):
+            line.sendall(text)
+            heard = b""
+            while part := line.recv(65536):  # ends when the server hangs up, or fails after 30 s
+                heard += part
+            assert b" 200 " not in heard
+            assert b"aiohttp" not in heard
 
 
 def test_a_signature_belongs_to_one_secret_one_purpose_one_content_and_one_question() -> None:  # T4

@@ -17,8 +17,31 @@ def test_the_module_of_a_task_loads_neither_spark_nor_arrow_nor_pandas() -> None
 def test_a_task_needs_only_what_executors_have() -> None:  # docs/clusters.md lists it
     """The driver's own libraries may be missing on an executor."""
     missing = ("aiohttp", "click", "rich", "opentelemetry", "cryptography", "azure.mgmt")
-    code = (
-        f"import sys; sys.modules.update(dict.fromkeys({missing})); import syphon.spark.task, syphon.spark.backlog_rows"
-    )
+    modules = ("task", "backlog_rows", "source.batch_reader", "source.stream_reader", "source.writers")
+    imports = ", ".join(f"syphon.spark.{module}" for module in modules)
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import {imports}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_inspect_shares_with_the_data_source_needs_no_data_source() -> None:
+    """Spark 3.5 has none, and `inspect` works there."""
+    code = f"import sys, syphon.spark.backlog_rows; print(*[name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_on_spark_3_5_the_data_source_is_an_error_that_says_so_and_nothing_else_breaks() -> None:
+    code = """
+import sys
+sys.modules["pyspark.sql.datasource"] = None  # as on Spark 3.5
+import syphon.spark
+from syphon.spark import backlog, backlog_frame, ledger, spark_session
+try:
+    syphon.spark.ServiceBusDataSource
+except Exception as error:
+    print(type(error).__mro__[1].__name__, error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("SyphonError ")
+    assert "needs Spark 4.0 or newer" in done.stdout

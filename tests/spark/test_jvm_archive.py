@@ -9,7 +9,7 @@ import pytest
 
 from syphon.config import PipelineSettings
 from syphon.spark import jvm_archive_maker
-from syphon.spark.jvm_archive import archive_file, make_in_background, options_for
+from syphon.spark.jvm_archive import AS_IT_IS, archive_file, make_in_background, options_for
 from syphon.spark.session import spark_settings
 
 
@@ -43,14 +43,14 @@ def made(environ: dict[str, str]) -> Path:
 def test_an_archive_that_is_there_is_used(environ: dict[str, str]) -> None:
     assert options_for("-Xms48m", environ) == "-Xms48m"
     file = made(environ)
-    assert options_for("-Xms48m", environ) == f"-Xms48m -XX:SharedArchiveFile={file}"
+    assert options_for("-Xms48m", environ) == f"-Xms48m {AS_IT_IS} -XX:SharedArchiveFile={file}"
 
 
 def test_a_newer_java_has_a_cache_instead(environ: dict[str, str]) -> None:
     Path(environ["JAVA_HOME"], "release").write_text('JAVA_VERSION="25.0.1"\n')
     file = made(environ)
     assert file.suffix == ".aot"
-    assert options_for("", environ) == f" -XX:AOTCache={file}"
+    assert options_for("", environ) == f" {AS_IT_IS} -XX:AOTCache={file}"
 
 
 def test_other_jars_or_another_java_have_another_archive(environ: dict[str, str]) -> None:
@@ -78,6 +78,49 @@ def test_an_archive_that_others_can_write_is_not_used(environ: dict[str, str], m
 def test_an_archive_in_a_folder_that_others_can_write_is_not_used(environ: dict[str, str]) -> None:
     made(environ).parent.chmod(0o777)
     assert options_for("", environ) == ""
+
+
+def test_an_archive_that_others_can_replace_is_not_used(environ: dict[str, str], tmp_path: Path) -> None:  # T7
+    (tmp_path / "open").mkdir()
+    inside = {**environ, "SYPHON_CACHE": str(tmp_path / "open" / "cache")}
+    file = made(inside)
+    assert options_for("", inside) == f" -XX:SharedArchiveFile={file}"
+    (tmp_path / "open").chmod(0o777)  # others can rename `cache`, and make another
+    assert options_for("", inside) == ""
+    (tmp_path / "open").chmod(0o1777)  # as /tmp
+    assert options_for("", inside) != ""
+
+
+def test_java_gets_no_path_with_a_link_that_others_may_change(environ: dict[str, str], tmp_path: Path) -> None:  # T7
+    file = made(environ)
+    (tmp_path / "link").symlink_to(file.parent)
+    linked = {**environ, "SYPHON_CACHE": str(tmp_path / "link")}
+    assert options_for("", linked) == f" -XX:SharedArchiveFile={file}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_an_archive_of_another_user_is_not_used(environ: dict[str, str]) -> None:  # T7
+    file = made(environ)
+    os.chown(file.parent, 54321, 54321)
+    assert options_for("", environ) == "", "the folder is another user's"
+    os.chown(file, 54321, 54321)
+    os.chown(file.parent, 0, 0)
+    assert options_for("", environ) == "", "the archive is another user's"
+
+
+def test_nothing_is_written_into_a_folder_of_others(environ: dict[str, str], tmp_path: Path) -> None:  # T7
+    precious = tmp_path / "precious"
+    precious.write_text("what another user wants us to empty")
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / "making.lock").symlink_to(precious)
+    folder.chmod(0o777)
+    file = archive_file(environ)
+    assert file is not None
+    assert jvm_archive_maker.make(file) == f"others can write to {folder}"
+    make_in_background(environ)
+    assert precious.read_text() == "what another user wants us to empty"
+    assert [found.name for found in folder.iterdir()] == ["making.lock"]
 
 
 def test_no_java_is_no_error(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

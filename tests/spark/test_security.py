@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 import threading
@@ -14,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from syphon.spark.security import DISK_SECURITY, NETWORK_SECURITY, OLD_HANDSHAKE, private_sockets, security_settings
+from syphon.spark.security import (
+    DISK_SECURITY,
+    MASKED,
+    NETWORK_SECURITY,
+    OLD_HANDSHAKE,
+    private_folders,
+    security_settings,
+)
 from syphon.spark.session import jvm_of
 from tests.support.local_ports import listening_ports
 from tests.support.processes import command_line, descendants_of
@@ -118,6 +126,31 @@ def test_what_spark_writes_to_disk_is_private(working: SparkSession) -> None:  #
         assert "Umask:\t0077" in status, status.splitlines()[0]
 
 
+def test_hadoop_keeps_its_files_where_no_other_user_can_be_first(spark: SparkSession) -> None:  # T7
+    place = Path(spark.sparkContext._jsc.hadoopConfiguration().get("hadoop.tmp.dir"))
+    folder = place.parent
+    assert {stat.S_IMODE(folder.stat().st_mode), folder.stat().st_uid} == {0o700, os.geteuid()}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("spark.hadoop.fs.azure.account.key.contoso.dfs.core.windows.net", True),
+        ("spark.hadoop.fs.azure.sas.ledger.contoso.blob.core.windows.net", True),
+        ("spark.hadoop.fs.s3a.secret.key", True),
+        ("spark.hadoop.fs.s3a.access.key", True),
+        ("spark.authenticate.secret", True),
+        ("spark.ssl.keyStorePassword", True),
+        ("spark.executorEnv.SOME_TOKEN", True),
+        ("connection_string", True),
+        ("spark.master", False),
+        ("spark.sql.execution.arrow.maxRecordsPerBatch", False),
+    ],
+)
+def test_spark_knows_secrets_by_the_names_of_settings(name: str, is_secret: bool) -> None:  # T11
+    assert bool(re.search(MASKED, name)) is is_secret
+
+
 @pytest.mark.parametrize(("master", "is_local"), [("local[2,4]", True), ("k8s://https://host", False), ("yarn", False)])
 def test_where_spark_makes_the_secret_the_network_is_closed_and_encrypted(master: str, is_local: bool) -> None:  # T9
     assert security_settings(master, is_local, {}).items() >= NETWORK_SECURITY.items()
@@ -145,5 +178,9 @@ def test_the_documents_name_the_settings_of_a_cluster() -> None:  # T9
 
 
 def test_a_folder_with_a_long_path_is_not_used_for_sockets() -> None:
-    assert private_sockets(Path("/tmp/syphon-12345678"))
-    assert not private_sockets(Path("/" + "f" * 80))
+    def names(folder: str) -> set[str]:
+        return set(private_folders(Path(folder)))
+
+    sockets = {"spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"}
+    assert names("/tmp/syphon-12345678") > sockets
+    assert not names("/" + "f" * 80) & sockets

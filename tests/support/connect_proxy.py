@@ -24,7 +24,9 @@ class ConnectProxy:
         self.refusals: list[str] = []
         """The targets that were asked for and refused."""
         self._ports = ports
-        self._expected = _basic(*credentials) if credentials is not None else None
+        self._expected: str | None = None
+        if credentials is not None:
+            self.require(*credentials)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self._open: list[socket.socket] = []
@@ -42,6 +44,10 @@ class ConnectProxy:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def require(self, username: str, password: str) -> None:
+        """Lets only these credentials through from now on. Tunnels that are open stay."""
+        self._expected = _basic(username, password)
 
     def cut(self) -> None:
         """Cuts all tunnels."""

@@ -68,11 +68,15 @@ REFERENCE = {
 }
 """The only form of a secret in values. With a plain pattern helm would print a value that does not match."""
 
+LOOKS_SECRET = {"type": "string", "pattern": "(SharedAccessKey|SharedAccessSignature|AccountKey)="}
+
 SPARK_SETTINGS = {
     "type": "object",
     "propertyNames": {"pattern": r"^spark\."},
-    "patternProperties": {"(key|Key|secret|Secret|password|Password|token|Token|sig|sas)(\\.|$)": REFERENCE},
-    "additionalProperties": {"type": ["string", "number", "boolean"]},
+    "patternProperties": {
+        "(key|Key|KEY|secret|Secret|SECRET|password|Password|PASSWORD|token|Token|TOKEN|sig|sas)(\\.|$)": REFERENCE
+    },
+    "additionalProperties": {"type": ["string", "number", "boolean"], "not": LOOKS_SECRET},
 }
 
 
@@ -99,6 +103,21 @@ def _plain(schema: Any) -> Any:
     return {key: _plain(value) for key, value in schema.items() if key not in words}
 
 
+SECRET_VARIABLES = "(SECRET|PASSWORD|TOKEN|KEY|CREDENTIALS?|CONNECTION_?STRING|SIGNATURE|secret|password|token|key)$"
+ENVIRONMENT = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_.-]*$"},
+        "value": {"type": "string", "not": LOOKS_SECRET},
+        "valueFrom": {"$ref": "#/definitions/io.k8s.api.core.v1.EnvVarSource"},
+    },
+    "required": ["name"],
+    "if": {"properties": {"name": {"pattern": SECRET_VARIABLES}}},
+    "then": {"required": ["valueFrom"], "properties": {"value": False}},
+}
+"""A variable of any container: a secret comes by `valueFrom`, as the names and values of variables show."""
+
 OWN_LABELS = [
     *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "version", "managed-by")),
     "helm.sh/chart",
@@ -120,6 +139,7 @@ def values_schema() -> str:
     del whole["definitions"]
     settings = settings_schema()
     definitions = {"labels": LABELS, "annotations": ANNOTATIONS, **settings.pop("$defs"), **kubernetes_definitions()}
+    definitions["io.k8s.api.core.v1.EnvVar"] = ENVIRONMENT
     whole["properties"]["config"] = settings
     lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(schema)}" for name, schema in definitions.items())
     by_hand = json.dumps(whole, indent=2).removesuffix("\n}")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from syphon.ledger.parquet import files_by_day, packed_rows
+from syphon.ledger import parquet
+from syphon.ledger.parquet import files_by_day
 from syphon.ledger.schema import Attempt, Origin
 from syphon.ledger.store import Ledger
 from syphon.model.outcome import Counters, Outcome, Result
@@ -73,8 +74,7 @@ def attempt(
 
 def record(ledger: Ledger, outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> None:
     """Puts transfers on record, as the writer does it."""
-    packed = packed_rows(outcomes, origin)
-    for day, file in files_by_day(packed.column("file").to_pylist()):
+    for day, file in files_by_day([packed_file(outcomes, origin)] if outcomes else []):
         ledger.put_transfers(f"{day}", uuid4().hex, file)
 
 
@@ -85,8 +85,7 @@ def note(ledger: Ledger, attempts: Sequence[Attempt]) -> None:
 
 def packed_file(outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> bytes:
     """Transfers as a task packs them."""
-    (file,) = packed_rows(outcomes, origin).column("file").to_pylist()
-    return bytes(file)
+    return parquet.packed_file(outcomes, origin)
 
 
 def moment(millis: int) -> datetime:

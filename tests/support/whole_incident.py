@@ -30,6 +30,8 @@ from tests.support.commands_in_turn import parts
 from tests.support.processes import Running
 
 KEY, WRONG, TOKEN = "b2ZmaWNpYWxseS1zZWNyZXQ=", "d3JvbmctYnV0LXNlY3JldA==", "token-of-the-status-page"
+STORAGE = "c3RvcmFnZS1hY2NvdW50LXNlY3JldA"
+"""The key of the storage account in which a ledger may be."""
 BODY = "what-the-customer-wrote"
 HOSTILE = (
     "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>javascript:alert(3)"
@@ -78,11 +80,14 @@ class Site:
             pair[side] = {"connection_string": f"${{file:{secret}}}"}
         token = self.folder / "token.secret"
         token.write_text(TOKEN)
+        storage = self.folder / "storage.secret"
+        storage.write_text(STORAGE)
         spark = {
             "spark.local.dir": str(self.temporary),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file://{self.temporary}",
             "spark.eventLog.compress": "false",
+            "spark.hadoop.fs.azure.account.key.contoso.dfs.core.windows.net": f"${{file:{storage}}}",
         }
         settings = {
             "pairs": [pair],

@@ -19,7 +19,7 @@ from syphon.amqp import (
 )
 from syphon.backlog import BrokerStamps, Restored
 from syphon.bus.links import Arrival
-from syphon.bus.sdk_internals import payloads_of
+from syphon.bus.sdk_clients import payloads_of
 from syphon.emulator import QueueDescription, Tier
 from syphon.model.entity_path import EntityPath
 from syphon.model.outcome import Result

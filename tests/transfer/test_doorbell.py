@@ -145,6 +145,20 @@ def test_ten_idle_queues_cost_forty_receives_an_hour(idle: IdleQueues) -> None: 
     assert idle.count(Kind.RECEIVE) == 0
 
 
+def test_a_doorbell_whose_message_was_lost_on_the_way_hears_the_next_one_after_a_minute(idle: IdleQueues) -> None:
+    """The connection lives on, so nothing else would tell it before the poll is over (S1, S10)."""
+    bell = idle.only()
+    idle.turn(lambda: idle.waiting() == 1)
+    lost = Fault(Action.LOSE_REPLY, Operation.RECEIVE, QUEUES[0], times=1)
+    idle.emulator.call(lambda: idle.emulator["contoso-dr"].namespace.faults.add(lost))
+    idle.put("fresh")
+    idle.wait(lambda: idle.count(Kind.RECEIVE) == 1)
+    assert idle.turn(lambda: idle.waiting() == 0) == []
+    idle.emulator.advance(61)  # the lock of the message has ended as well
+    assert idle.turn(lambda: not bell.is_armed) == [QUEUES[0]]
+    assert (bell.polls, idle.count(Kind.RECEIVE), idle.count(Kind.EMPTY_RECEIVE)) == (1, 2, 0)
+
+
 def test_a_message_rings_and_is_released_unchanged(idle: IdleQueues) -> None:  # D3
     idle.turn(lambda: all(bell.polls == 1 for bell in idle.bells))
     idle.put("hello", queue=QUEUES[3])

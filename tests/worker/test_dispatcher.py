@@ -12,8 +12,8 @@ from syphon.model.outcome import Counters
 from syphon.model.stats import DestinationStats, Stats
 from syphon.spark.control_protocol import HandOver, QueueReport, SlotOrder, SlotReport
 from syphon.spark.jobs import JobResult
-from syphon.spark.jvm_watch import SparkLost
 from syphon.spark.slot_control import SlotControl
+from syphon.spark.spark_watch import SparkLost
 from syphon.transfer import DestinationBackoff, Ended, Ring
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import SHORT_LEASE, STARTS_WITHIN, Dispatcher

@@ -53,6 +53,21 @@ def test_a_file_that_is_gone_or_half_written_changes_nothing(
     assert key_of(config, "secondary") == "first"
 
 
+def test_an_address_of_a_proxy_that_is_half_written_changes_nothing(tmp_path: Path) -> None:  # T10
+    (tmp_path / "proxy").write_text("http://proxy.example:3128\n")
+    side = "{namespace: a.example, transport: websockets, proxy: {url: '${file:proxy}'}}"
+    (tmp_path / "config.yaml").write_text(
+        f"pairs:\n- name: contoso\n  primary: {side}\n  secondary: {{namespace: b.example}}\n"
+    )
+    proxy = load_config(tmp_path / "config.yaml").pairs[0].primary.proxy
+    assert proxy is not None
+    for text in ("http://prox", "http://proxy.example:x", "nonsense"):
+        (tmp_path / "proxy").write_text(text)
+        assert (proxy.host, proxy.port) == ("proxy.example", 3128)
+    (tmp_path / "proxy").write_text("http://other.example:8080\n")
+    assert (proxy.host, proxy.port) == ("other.example", 8080)
+
+
 def test_a_task_on_another_machine_has_the_key_that_was_there_when_it_was_sent(
     config: Config, tmp_path: Path
 ) -> None:  # T10

@@ -162,8 +162,12 @@ class AmqpConnection(asyncio.Protocol):
         if self._delayed_by_fault:
             self._rest = data
             return
-        with self.output.one_turn():
+        is_turn = self.output.begin_turn()
+        try:
             self._rest = data[self._read_all(data) :]
+        finally:
+            if is_turn:
+                self.output.end_turn()
 
     def _read_all(self, data: bytes) -> int:
         """Reads all frames that have arrived whole, and returns where the rest begins."""

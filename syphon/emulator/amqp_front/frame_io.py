@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 from syphon.amqp.frames import Close, Composite, Detach, Disposition, End, Rejected
@@ -92,17 +91,19 @@ class OutputBuffer:
             self._flushing = True
             self._loop.call_soon(self._flush)
 
-    @contextmanager
-    def one_turn(self) -> Iterator[None]:
-        """Sends what is written in this block at its end, and not in a turn of its own: that would cost a poll."""
+    def begin_turn(self) -> bool:
+        """Sends what is written from now on in `end_turn`, and not in a turn of its own: that would cost a poll.
+
+        Returns whether a turn has begun. Then the caller must end it.
+        """
         is_first, self._flushing = not self._flushing, True
-        try:
-            yield
-        finally:
-            if is_first and self._out:
-                self._flush()
-            elif is_first:
-                self._flushing = False
+        return is_first
+
+    def end_turn(self) -> None:
+        if self._out:
+            self._flush()
+        else:
+            self._flushing = False
 
     def end(self) -> None:
         """Marks the bytes written so far as the last ones."""

@@ -202,8 +202,8 @@ class OutgoingLink(AmqpLink):
         self._draining = False
 
     def on_flow(self, flow: Flow) -> None:
-        self.active()
         if flow.link_credit is not None:
+            self.active()  # a question alone does not keep a link alive
             # The peer counts from the deliveries it had seen. Those sent since then reduce its credit.
             seen = self._delivery_count if flow.delivery_count is None else flow.delivery_count
             ahead = (self._delivery_count - seen) & 0xFFFFFFFF

@@ -1,7 +1,7 @@
 """AMQP over WebSockets, as on port 443 of Service Bus: a layer between the socket and an AMQP connection.
 
-The AMQP connection does not know of it: the layer is the transport that the connection writes to. wsproto does the
-protocol, without I/O.
+The AMQP connection does not know of it: the layer is the transport that the connection writes to. The frames that carry
+AMQP are read and made by `syphon.amqp.websocket`; wsproto does the rest of the protocol, without I/O.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import RemoteProtocolError
 
+from syphon.amqp.websocket import FrameSorter, Piece, server_message
+
 from .connection import AmqpConnection
 
 SUBPROTOCOL = "AMQPWSB10"
 MESSAGE_SIZE = 65_536
 """The most bytes in one WebSocket message. Clients limit its size: aiohttp to 4 MB."""
+END_OF_REQUEST = b"\r\n\r\n"
+REQUEST_SIZE = 65_536
+"""The most bytes of a request that are kept until its end has arrived. wsproto refuses longer ones."""
 
 
 class WebSocketLayer(asyncio.Protocol, asyncio.Transport):
@@ -39,6 +44,9 @@ class WebSocketLayer(asyncio.Protocol, asyncio.Transport):
         asyncio.Transport.__init__(self)
         self._amqp = amqp
         self._websocket = WSConnection(ConnectionType.SERVER)
+        self._request: bytes | None = b""
+        """The bytes of the request that have arrived; None after its end."""
+        self._sorter = FrameSorter(masked=True)
         self._socket: asyncio.Transport | None = None
         self._is_paused = False
         self._unread = b""
@@ -57,6 +65,32 @@ class WebSocketLayer(asyncio.Protocol, asyncio.Transport):
         if self._is_paused:
             self._unread += data
             return
+        if self._request is not None:
+            head, end, data = (self._request + data).partition(END_OF_REQUEST)
+            if not end and len(head) <= REQUEST_SIZE:
+                self._request = head
+                return
+            self._request = None
+            self._read_other(head + end)
+        # The payload of all frames goes to the AMQP connection at once: clients make a message of each AMQP frame.
+        payload: list[Piece] = []
+        for is_payload, piece in self._sorter.sort(data):
+            if is_payload:
+                payload.append(piece)
+            else:
+                self._pass_on(payload)
+                self._read_other(bytes(piece))
+        self._pass_on(payload)
+
+    def _pass_on(self, payload: list[Piece]) -> None:
+        if payload and self._websocket.state is ConnectionState.OPEN:
+            self._amqp.data_received(b"".join(payload))
+        payload.clear()
+
+    def _read_other(self, data: bytes) -> None:
+        """Reads bytes that are not just payload: the request, control frames, parts of messages, errors."""
+        if self._websocket.state in (ConnectionState.CLOSED, ConnectionState.REJECTING):
+            return
         try:
             self._websocket.receive_data(data)
             for event in self._websocket.events():
@@ -70,7 +104,8 @@ class WebSocketLayer(asyncio.Protocol, asyncio.Transport):
         elif isinstance(event, Request):
             self._answer(event)
         elif isinstance(event, Ping):
-            self._send(event.response())
+            if self._websocket.state is ConnectionState.OPEN:  # else we have said farewell
+                self._send(event.response())
         elif isinstance(event, CloseConnection):
             self._end(event.response())
         elif isinstance(event, TextMessage):
@@ -93,7 +128,10 @@ class WebSocketLayer(asyncio.Protocol, asyncio.Transport):
         self._end(hint)
 
     def _end(self, farewell: Event | None) -> None:
-        if farewell is not None and self._websocket.state is not ConnectionState.CLOSED:
+        if farewell is not None and self._websocket.state not in (
+            ConnectionState.LOCAL_CLOSING,
+            ConnectionState.CLOSED,
+        ):
             self._send(farewell)
         if self._socket is not None:
             self._socket.close()
@@ -119,7 +157,7 @@ class WebSocketLayer(asyncio.Protocol, asyncio.Transport):
             return  # there was no upgrade, or the peer has closed: nobody reads it
         view = memoryview(data)
         for start in range(0, len(view), MESSAGE_SIZE):
-            self._send(BytesMessage(data=bytes(view[start : start + MESSAGE_SIZE])))
+            self._socket.write(server_message(view[start : start + MESSAGE_SIZE]))
 
     def can_write_eof(self) -> bool:
         return True

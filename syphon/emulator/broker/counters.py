@@ -21,19 +21,23 @@ class OperationCounters:
     """Counts that only grow until they are reset. Each operation is counted once, under one kind."""
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._spellings: dict[str, str] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        """By entity as it was written, and kind."""
 
     def add(self, entity: str, kind: str, times: int = 1) -> None:
-        # Paths ignore case. The first spelling that a client used is the one shown.
-        key = entity.lower()
-        self._spellings.setdefault(key, entity)
-        self._counts[key, kind] += times
+        key = entity, kind
+        self._counts[key] = self._counts.get(key, 0) + times
 
     def by_entity(self) -> dict[str, dict[str, int]]:
+        # Paths ignore case. The first spelling that a client used is the one shown.
+        spellings: dict[str, str] = {}
+        found: Counter[tuple[str, str]] = Counter()
+        for (entity, kind), count in self._counts.items():
+            spellings.setdefault(entity.lower(), entity)
+            found[entity.lower(), kind] += count
         table: dict[str, dict[str, int]] = {}
-        for (key, kind), count in sorted(self._counts.items()):
-            table.setdefault(self._spellings[key], {})[kind] = count
+        for (key, kind), count in sorted(found.items()):
+            table.setdefault(spellings[key], {})[kind] = count
         return table
 
     def totals(self) -> dict[str, int]:
@@ -43,8 +47,8 @@ class OperationCounters:
         return {kind.value: total[kind.value] for kind in Kind}
 
     def of(self, entity: str, kind: Kind) -> int:
-        return self._counts[entity.lower(), kind.value]
+        path = entity.lower()
+        return sum(count for (each, what), count in self._counts.items() if what == kind and each.lower() == path)
 
     def reset(self) -> None:
         self._counts.clear()
-        self._spellings.clear()

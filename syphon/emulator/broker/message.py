@@ -61,21 +61,6 @@ _BROKER_ANNOTATIONS = frozenset(
     }
 )
 
-_AS_SENT = (
-    "bare",
-    "header_fields",
-    "annotations",
-    "annotation_count",
-    "message_id",
-    "session_id",
-    "partition_key",
-    "ttl",
-    "size",
-    "enqueued_sequence",
-    "dead_letter_source",
-    "fragment",
-)
-
 
 class BrokeredMessage:
     """A message in an entity."""
@@ -205,8 +190,18 @@ class BrokeredMessage:
     def copy(self) -> BrokeredMessage:
         """A copy for another entity: as the sender made it, without lock, state and delivery count."""
         twin = BrokeredMessage()
-        for name in _AS_SENT:
-            setattr(twin, name, getattr(self, name))
+        twin.bare = self.bare
+        twin.header_fields = self.header_fields
+        twin.annotations = self.annotations
+        twin.annotation_count = self.annotation_count
+        twin.message_id = self.message_id
+        twin.session_id = self.session_id
+        twin.partition_key = self.partition_key
+        twin.ttl = self.ttl
+        twin.size = self.size
+        twin.enqueued_sequence = self.enqueued_sequence
+        twin.dead_letter_source = self.dead_letter_source
+        twin.fragment = self.fragment
         return twin
 
     def ensure_message_id(self) -> None:

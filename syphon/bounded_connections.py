@@ -1,15 +1,19 @@
-"""The connections of the status server: bounded in number and life, so that a probe always gets through.
+"""The connections of an HTTP server: bounded in number and life, so that a client with a request always gets through.
 
 Anyone who can reach the port may open connections and say nothing. So a newcomer is never refused: where there are too
-many, the oldest one makes room. A probe sends its request at once and has its answer before it is the oldest.
+many, the oldest one makes room. A client sends its request at once and has its answer before it is the oldest. A
+connection whose client has shown a secret can be exempted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aiohttp import web
+from aiohttp import web, web_response
 
 LIFE = 10.0
 """Seconds a connection lives."""
@@ -21,6 +25,11 @@ MOST_OF_A_PEER = 48
 AT_ONCE = 8
 """Connections that the event loop accepts before it serves those it has. A request is answered within five such turns,
 and its connection is the oldest of its peer after six."""
+MOST_IN_LINE = 512
+"""Connections that the system keeps until they are accepted."""
+
+# aiohttp would name its version, and Python's. Answers to malformed requests pass no handler that could change them.
+web_response.SERVER_SOFTWARE = "syphon"  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -54,14 +63,29 @@ class Connections:
         if transport is not None and transport in self._open:
             self._open[transport].is_waiting = False
 
+    def trust(self, transport: asyncio.Transport | None) -> None:
+        """The client has shown a secret: its connection may stay, and takes no room from others."""
+        if transport is not None:
+            self.ended(transport)
+
     def ended(self, transport: asyncio.Transport) -> None:
-        """A connection is closed."""
+        """A connection is closed, or does not count any more."""
         opened = self._open.pop(transport, None)
         for timer in opened.timers if opened is not None else ():
             timer.cancel()
 
+    async def listen(self, handler: Callable[[], web.RequestHandler], host: str, port: int) -> asyncio.Server:
+        """Accepts connections, and hands them to aiohttp. With port 0 the system chooses a free one."""
+        listener = await self._loop.create_server(
+            lambda: BoundedConnection(self, handler()), host, port, backlog=AT_ONCE
+        )
+        for listening in listener.sockets:
+            with socket.socket(fileno=os.dup(listening.fileno())) as same:
+                same.listen(MOST_IN_LINE)  # asyncio has one number for both
+        return listener
+
     def close(self) -> None:
-        """Ends all connections."""
+        """Ends all connections that count."""
         for transport in list(self._open):
             transport.abort()
 

@@ -6,12 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from syphon.cli.drain import _exit_code, _verdict, drain
-from syphon.cli.exit_codes import ExitCode
-from syphon.cli.give_up import GIVE_UP, GiveUp
-from syphon.model import MessageFilter, PathPatterns
+from syphon.api.drain_summary import exit_code_of, verdict_of
+from syphon.model import ExitCode, MessageFilter, PathPatterns
 from syphon.spark.totals import Totals
 from syphon.worker.drain import DrainOptions, DrainResult, DrainState
 from syphon.worker.waiting import WaitingDestination
@@ -33,14 +30,14 @@ EMPTY, AWAY = DrainState.EMPTY, DrainState.NOT_THERE
 @pytest.mark.parametrize("queues", [[("a", EMPTY)], [("a", EMPTY), ("a", AWAY)], [("a", EMPTY), ("b", EMPTY)]])
 def test_empty_queues_are_an_empty_backlog(queues: list[tuple[str, DrainState]]) -> None:
     found = result(*queues)
-    assert (_exit_code(found, DrainOptions()), _verdict(found)) == (ExitCode.OK, "Nothing is left: 0 forwarded.")
+    assert (exit_code_of(found, DrainOptions()), verdict_of(found)) == (ExitCode.OK, "Nothing is left: 0 forwarded.")
 
 
 @pytest.mark.parametrize("queues", [[("b", AWAY)], [("b", AWAY), ("b", AWAY)], [("a", EMPTY), ("b", AWAY)]])
 def test_a_pair_of_which_no_queue_is_there_may_be_the_wrong_one(queues: list[tuple[str, DrainState]]) -> None:
     found = result(*queues)
-    assert _exit_code(found, DrainOptions()) is ExitCode.LEFT
-    assert "None of the backlog queues of b exists: see `syphon check`" in _verdict(found)
+    assert exit_code_of(found, DrainOptions()) is ExitCode.LEFT
+    assert "None of the backlog queues of b exists: see `syphon check`" in verdict_of(found)
 
 
 BILLING = DrainOptions(messages=MessageFilter(PathPatterns.of(["billing/*"])))
@@ -52,23 +49,23 @@ def test_a_filter_that_matches_nothing_is_said_and_a_pattern_of_destinations_is_
     options: DrainOptions, code: ExitCode
 ) -> None:
     found = result(("a", EMPTY), ("a", AWAY), others=5)
-    assert _exit_code(found, options) is code
+    assert exit_code_of(found, options) is code
     expected = (
         "Nothing in the backlog is for what was asked: 0 forwarded; 10 messages for others remain in the backlog."
     )
-    assert _verdict(found) == expected
+    assert verdict_of(found) == expected
 
 
 def test_a_filter_that_matched_is_a_success_and_the_others_are_counted() -> None:
     found = result(("a", EMPTY), others=1, moved=Totals(received=4, forwarded=3, left=1, outside=1))
-    assert _exit_code(found, BILLING) is ExitCode.OK
+    assert exit_code_of(found, BILLING) is ExitCode.OK
     expected = "Nothing that was asked for is left: 3 forwarded; 1 message for others remains in the backlog."
-    assert _verdict(found) == expected
+    assert verdict_of(found) == expected
 
 
 def test_a_filter_over_an_empty_backlog_is_a_success() -> None:
     found = result(("a", EMPTY))
-    assert (_exit_code(found, BILLING), _verdict(found)) == (ExitCode.OK, "Nothing is left: 0 forwarded.")
+    assert (exit_code_of(found, BILLING), verdict_of(found)) == (ExitCode.OK, "Nothing is left: 0 forwarded.")
 
 
 def waits(path: str, left: int, error: str) -> WaitingDestination:
@@ -85,35 +82,20 @@ def stuck(remaining: int) -> DrainResult:
 def test_messages_for_missing_or_disabled_destinations_are_named_with_the_way_to_give_them_up() -> None:  # S4
     found = stuck(7)
     waiting = [waits("gone", 4, "DestinationMissing"), waits("full", 2, "DestinationFull")]
-    assert _exit_code(found, DrainOptions()) is ExitCode.LEFT
-    assert _verdict(found, waiting) == (
+    assert exit_code_of(found, DrainOptions()) is ExitCode.LEFT
+    assert verdict_of(found, waiting) == (
         "7 messages are still in the backlog: 2 forwarded. 4 messages wait for gone (missing): create or enable the "
         "entity and drain again, or add --give-up missing to send them to the dead letters."
     )
     waiting.append(waits("closed", 1, "DestinationDisabled"))
-    assert "5 messages wait for gone (missing), closed (disabled): " in _verdict(found, waiting)
-    assert "--give-up missing,disabled " in _verdict(found, waiting)
+    assert "5 messages wait for gone (missing), closed (disabled): " in verdict_of(found, waiting)
+    assert "--give-up missing,disabled " in verdict_of(found, waiting)
 
 
 def test_a_verdict_names_few_destinations_however_many_there_are() -> None:
     many = [waits(f"gone-{number}", 1, "DestinationMissing") for number in range(100)]
-    assert " and 95 more: create" in _verdict(stuck(100), many)
+    assert " and 95 more: create" in verdict_of(stuck(100), many)
 
 
 def test_messages_that_wait_for_a_full_destination_cannot_be_given_up() -> None:
-    assert "--give-up" not in _verdict(stuck(2), [waits("full", 2, "DestinationFull")])
-
-
-@pytest.mark.parametrize(
-    ("written", "words"),
-    [("missing", {"missing"}), ("disabled,missing", {"missing", "disabled"}), (" Missing , disabled", set(GIVE_UP))],
-)
-def test_what_to_give_up_is_one_word_or_several(written: str, words: set[str]) -> None:
-    assert GiveUp().convert(written, None, None) == words
-
-
-@pytest.mark.parametrize("written", ["full", "missing,", "", "entity-not-found", "missing disabled"])
-def test_an_unknown_word_is_an_error_that_names_the_known_ones(written: str) -> None:
-    done = CliRunner().invoke(drain, ["-c", "config.yaml", "--give-up", written])
-    assert done.exit_code == 2
-    assert "cannot be given up: write missing, disabled, or missing,disabled." in " ".join(done.output.split())
+    assert "--give-up" not in verdict_of(stuck(2), [waits("full", 2, "DestinationFull")])

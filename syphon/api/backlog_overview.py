@@ -1,0 +1,99 @@
+"""What `inspect` finds in the backlog: per destination, or as the answer to a query."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from syphon.model import ExitCode, html_line, html_table, volume
+from syphon.spark import DeadLetterPreview, DestinationSummary
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenQueue:
+    """A backlog queue that could not be looked into, and why."""
+
+    queue: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogOverview:
+    """What is in the backlog now."""
+
+    destinations: tuple[DestinationSummary, ...] = ()
+    """The messages that wait for each destination, the most first."""
+    dead_letters: tuple[DeadLetterPreview, ...] = ()
+    """The messages that a drain would dead-letter, by reason, the most first."""
+    unseen: tuple[UnseenQueue, ...] = ()
+    exit_code: ExitCode = ExitCode.OK
+
+    @property
+    def messages(self) -> int:
+        return sum(found.messages for found in self.destinations)
+
+    @property
+    def bytes(self) -> int:
+        return sum(found.bytes for found in self.destinations)
+
+    def as_json(self, limit: int | None = None) -> dict[str, Any]:
+        """The overview in its documented form for programs (docs/commands.md)."""
+        return {
+            "destinations": [_plain(asdict(found)) for found in self.destinations[:limit]],
+            "dead_letters": [_plain(asdict(found)) for found in self.dead_letters[:limit]],
+            "unseen": [asdict(found) for found in self.unseen],
+        }
+
+    def __str__(self) -> str:
+        if not self.destinations:
+            return "The backlog is empty."
+        return f"{self.messages:,} messages, {volume(self.bytes)}, for {len(self.destinations):,} destinations."
+
+    def _repr_html_(self) -> str:
+        parts = [html_line(str(self), strong=True)]
+        if self.destinations:
+            titles = ("pair", "destination", "messages", "size", "oldest (UTC)", "scheduled", "expired")
+            rows = [
+                (
+                    found.pair,
+                    found.destination or "(none)",
+                    found.messages,
+                    volume(found.bytes),
+                    found.oldest and f"{found.oldest:%Y-%m-%d %H:%M:%S}",
+                    found.scheduled,
+                    found.expired,
+                    found.dead_letters,
+                )
+                for found in self.destinations
+            ]
+            parts.append(html_table((*titles, "would be dead-lettered"), rows))
+        if self.dead_letters:
+            refused = [
+                (found.pair, found.destination or "(none)", found.reason, found.messages, found.example)
+                for found in self.dead_letters
+            ]
+            parts.append(html_table(("pair", "destination", "reason", "messages", "for example"), refused))
+        if self.unseen:
+            parts.append(html_table(("unseen queue", "error"), [(each.queue, each.error) for each in self.unseen]))
+        return "".join(parts)
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    oldest = record.get("oldest")
+    return {**record, "oldest": oldest.isoformat(timespec="milliseconds")} if oldest is not None else record
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogAnswer:
+    """The answer to a query on the backlog. Values are those of JSON: times are texts in UTC."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    is_complete: bool = True
+    """Whether these are all rows, and not only the first ones."""
+    unseen: tuple[UnseenQueue, ...] = ()
+    exit_code: ExitCode = ExitCode.OK
+
+    def _repr_html_(self) -> str:
+        more = "" if self.is_complete else html_line(f"There are more than {len(self.rows):,} rows.")
+        return html_table(self.columns, self.rows) + more

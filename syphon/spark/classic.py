@@ -1,0 +1,271 @@
+"""A classic session: Spark's driver is a JVM that syphon starts, small and quiet, or that another program has started.
+
+Settings reach Spark through a file that only this user can read, and not through the command line of the JVM: they may
+hold the key of the ledger's storage account. The stderr of Spark and its JVM goes to the log `syphon.spark`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+import subprocess
+import tempfile
+import threading
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from syphon.config import PipelineSettings
+from syphon.model import SyphonError
+
+from . import jvm_archive
+from .access import ControlHost
+from .ending import Ending
+from .java import java_environment
+from .jvm_watch import JvmWatch
+from .light_python import spare_numpy
+from .master import cores_of
+from .package import package_zip
+from .security import PRIVATE, SAFE_PATH, private_folders
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("syphon.spark")
+
+SMALL_JVM = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms48m -XX:MaxNewSize=48m "
+    "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+)
+"""The driver plans small jobs, and waits. Without these options Java would start with a sixty-fourth of the memory."""
+MALLOC_ARENAS = "2"
+"""For the JVM and Python's workers: the C library would keep eight heaps for each core of the machine."""
+STOP_PART = 0.6
+"""The part of the time that Spark has to stop in order. In the rest, its JVM ends by itself or is killed."""
+
+
+class SparkNotStarted(SyphonError):
+    """Spark could not be started."""
+
+
+class ClassicAccess:
+    """The access to a classic session."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def setting(self, key: str, default: str) -> str:
+        return str(self._session.sparkContext.getConf().get(key, default))
+
+    def ship(self, folder: Path) -> None:
+        if cores_of(str(self._session.sparkContext.master)) is None:
+            self._session.sparkContext.addPyFile(str(package_zip(folder)))
+
+    def most_slots(self) -> int:
+        return int(self._session.sparkContext.defaultParallelism)
+
+    def describe_job(self, pair: str, what: str) -> None:
+        context = self._session.sparkContext
+        # Each pair has a scheduler pool of its own: in the common pool, jobs wait for each other.
+        context.setLocalProperty("spark.scheduler.pool", pair)
+        context.setJobDescription(f"syphon: {what}")
+
+    def is_lost(self) -> bool:
+        from py4j.protocol import Py4JError
+
+        try:
+            return bool(self._session.sparkContext._jsc.sc().isStopped())
+        except (Py4JError, OSError, AttributeError):
+            return True
+
+    def watch(self, ending: Ending, ends_process: bool) -> JvmWatch:
+        return JvmWatch(jvm_of(self._session), ending, ends_process)
+
+    def control_host(self, pipeline: PipelineSettings) -> ControlHost:  # noqa: ARG002
+        """Executors of a cluster reach the control server at the address of Spark's driver, so it listens there."""
+        if cores_of(self.setting("spark.master", "local")) is not None:
+            return ControlHost("127.0.0.1", self.setting("spark.driver.bindAddress", "127.0.0.1"))
+        host = str(self._session.conf.get("spark.driver.host"))
+        return ControlHost(host, self.setting("spark.driver.bindAddress", host))
+
+    def stop(self, within: float) -> None:
+        stop_session(self._session, within)
+
+
+def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The process of the driver's JVM; None if another program has started it."""
+    gateway = session.sparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process
+
+
+def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
+    """Starts Spark. Only this user may enter the folder, which must stay until Spark has stopped."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
+        settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
+    if cores_of(settings["spark.master"]) is not None:
+        settings = private_folders(folder) | settings
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark would look up the name of the host, also if unused
+    settings = {"spark.jars.ivy": f"{folder}/ivy"} | settings  # Spark wants a place for jars, also if it fetches none
+    # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
+    os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ), **SAFE_PATH}
+    os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
+    for name in ("py4j.clientserver", "py4j.java_gateway"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # at DEBUG, these log the token of the gateway
+    spare_numpy()
+    output = _Stderr()
+    output.start()
+    with _properties_file(settings) as file:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} pyspark-shell"
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                popen_kwargs={"stderr": output.writer, "stdout": output.writer, "umask": PRIVATE}
+            )
+            _log_in(gateway)
+            context = SparkContext(gateway=gateway)
+        except Exception as error:
+            raise SparkNotStarted(output.why(error, settings["spark.master"])) from error
+        finally:
+            output.close_writer()
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+    _quieten(context)
+    return SparkSession(context)
+
+
+def _log_in(gateway: Any) -> None:
+    """Gives Hadoop a user if the list of users does not have ours: its own log-in would fail for want of a name.
+
+    OpenShift, for one, gives each namespace user ids of its own.
+    """
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(os.environ.get("HADOOP_USER_NAME") or f"uid-{os.geteuid()}"))
+
+
+def _quieten(context: SparkContext) -> None:
+    """Keeps tracebacks off stderr when the JVM ends. The caller of Spark gets the error and prints one line."""
+    logging.getLogger().addFilter(_is_not_of_py4j)  # it writes to the root logger, too
+    warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *about: log.debug("no more updates of accumulators from Spark: %s", about[1:])
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def stop_session(session: SparkSession, within: float) -> None:
+    """Ends Spark and its JVM, which PySpark alone would keep until Python ends. Never raises, and never takes longer.
+
+    An error here would hide the reason of the ending, and a JVM that is frozen answers no call.
+    """
+    process = jvm_of(session)
+    if process is None or process.poll() is None:
+        asked = threading.Thread(target=_ask_to_end, args=(session,), name="stop Spark", daemon=True)
+        asked.start()
+        asked.join(within * STOP_PART)
+    if process is not None:
+        _end_process(process, within * (1 - STOP_PART))
+    _forget(session)
+
+
+def _ask_to_end(session: SparkSession) -> None:
+    gateway = session.sparkContext._gateway
+    for step in (session.stop, gateway.shutdown if gateway is not None else None):
+        try:
+            if step is not None:
+                step()
+        except Exception:
+            log.debug("error while Spark was stopped", exc_info=True)
+
+
+def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
+    with suppress(OSError):
+        if process.stdin is not None:
+            process.stdin.close()  # its end is what the JVM ends at
+    try:
+        process.wait(within)
+    except subprocess.TimeoutExpired:
+        log.debug("Spark's JVM did not end by itself, and is killed")
+        process.kill()
+        process.wait()
+
+
+def _forget(session: SparkSession) -> None:
+    """Takes the session out of PySpark's own variables: another session may start in this process."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    if SparkSession._instantiatedSession is session:
+        SparkSession._instantiatedSession = None
+    if SparkSession._activeSession is session:
+        SparkSession._activeSession = None
+
+
+@contextmanager
+def _properties_file(settings: dict[str, str]) -> Iterator[str]:
+    """A file of settings in Java's format that only this user can read, while Spark needs it."""
+    with tempfile.NamedTemporaryFile("w", prefix="syphon-", suffix=".properties", encoding="ascii") as file:
+        for key, value in settings.items():
+            file.write(f"{_escaped(key)}={_escaped(value)}\n")
+        file.flush()
+        yield file.name
+
+
+def _escaped(text: str) -> str:
+    """Escapes text for a properties file: Java reads Latin-1, and many characters have a meaning."""
+    return "".join(
+        char
+        if char.isascii() and (char.isalnum() or char in "._-/[],*")
+        else "".join(
+            f"\\u{int.from_bytes(char.encode('utf-16-be')[at : at + 2], 'big'):04x}"
+            for at in range(0, len(char.encode("utf-16-be")), 2)
+        )
+        for char in text
+    )
+
+
+class _Stderr:
+    """Logs the stderr of the JVM. Its last lines say why the JVM did not start."""
+
+    def __init__(self) -> None:
+        reader, self.writer = os.pipe()
+        self._last: deque[str] = deque(maxlen=30)
+        self._reader: IO[str] = os.fdopen(reader, encoding="utf-8", errors="replace")
+        self._thread = threading.Thread(target=self._read, name="spark stderr", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _read(self) -> None:
+        with self._reader:
+            for line in self._reader:
+                text = line.rstrip()
+                self._last.append(text)
+                log.debug("%s", text)
+
+    def close_writer(self) -> None:
+        os.close(self.writer)
+
+    def why(self, error: Exception, master: str) -> str:
+        # The output of the JVM holds the reason; py4j only says that there is no gateway.
+        words = [line for line in self._last if "Exception" in line or "Error" in line or "ERROR" in line]
+        reason = words[-1] if words else str(error).partition("\n")[0]
+        return (
+            f"Spark could not be started on {master}: {reason} "
+            "(more with --verbose). Check pipeline.master, pipeline.spark and JAVA_HOME."
+        )

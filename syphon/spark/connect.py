@@ -1,0 +1,221 @@
+"""A session of Spark Connect: this process is a client, and Spark's driver is a server that may be anywhere.
+
+There is no `sparkContext` and no JVM. So jobs run by `mapInArrow` as ever, but the code of syphon travels as an
+artifact, a small job finds the number of slots, and `ConnectWatch` notices the loss of the server by asking it.
+Scheduler pools and job descriptions do not exist: jobs of several pairs share the server's own scheduling.
+
+The plan of a job carries the pickled task to the server, connection strings included (docs/clusters.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import socket
+import tempfile
+import threading
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from syphon.config import PipelineSettings
+from syphon.model import SyphonError, is_this_machine
+
+from .access import ControlHost
+from .classic import SparkNotStarted
+from .connect_watch import ConnectWatch, ask
+from .ending import Ending
+from .master import shown_master
+from .package import package_zip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("syphon.spark")
+
+PORT = 15002
+"""The port of a Connect server if its address names none."""
+TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
+PACKAGES = ("grpc", "grpc_status", "google.rpc")
+"""Modules that PySpark needs for Connect, whatever its version. Version 4 needs zstandard, too, and says so."""
+REACHED_WITHIN, ANSWERS_WITHIN = 10.0, 60.0
+MOST_PARTITIONS = 10_000
+"""Rows of the job that asks how many partitions Spark makes by itself: no cluster runs more tasks at once."""
+OF_OUR_SESSION = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "1"}
+
+
+class ConnectMissing(SyphonError):
+    """Spark Connect needs Python packages that are not installed: install syphon-servicebus[connect]."""
+
+
+class Endpoint(NamedTuple):
+    """Where a Connect server listens."""
+
+    host: str
+    port: int
+
+
+def endpoint_of(url: str) -> Endpoint:
+    """The endpoint in an address as in sc://host:15002/;use_ssl=true."""
+    found = re.fullmatch(r"sc://(?:\[([^\]]+)\]|([^:/;\s]+))(?::(\d{1,5}))?(?:/.*)?", url)
+    if found is None:
+        raise SparkNotStarted(
+            f"{shown_master(url)} is not the address of a Spark Connect server: write sc://host:15002."
+        )
+    return Endpoint(found[1] or found[2], int(found[3] or PORT))
+
+
+def connect_session(pipeline: PipelineSettings) -> SparkSession:
+    """Opens a session on the server that `pipeline.master` names. Raises SparkNotStarted in reasonable time.
+
+    PySpark itself would try for ten minutes to reach a server that is not there.
+    """
+    endpoint = endpoint_of(pipeline.master)
+    missing = [name for name in PACKAGES if not _is_installed(name)]
+    if missing:  # PySpark itself would end the process, with exit code 0
+        raise ConnectMissing(f"{ConnectMissing.__doc__} Missing: {', '.join(missing)}.")
+    try:
+        socket.create_connection(endpoint, REACHED_WITHIN).close()
+    except OSError as error:
+        place = shown_master(pipeline.master)
+        raise SparkNotStarted(
+            f"No Spark Connect server can be reached at {place}: {error}. Check pipeline.master."
+        ) from None
+    opened = _Opening(pipeline)
+    opened.start()
+    opened.join(ANSWERS_WITHIN)
+    if opened.session is None:
+        why = opened.error or f"it has not answered for {ANSWERS_WITHIN:.0f} seconds"
+        raise SparkNotStarted(f"The Spark Connect server at {shown_master(pipeline.master)} gives no session: {why}")
+    return opened.session
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+class _Opening(threading.Thread):
+    """Opens a session in a thread, because a call of a server that does not answer lasts for minutes."""
+
+    def __init__(self, pipeline: PipelineSettings) -> None:
+        super().__init__(name="open a Connect session", daemon=True)
+        self._settings = {key: value.get_secret_value() for key, value in pipeline.spark.items()}
+        token = self._settings.get(TOKEN)
+        self._url = pipeline.master if token is None else _with_parameter(pipeline.master, "token", token)
+        self.session: SparkSession | None = None
+        self.error = ""
+
+    def run(self) -> None:
+        from pyspark.sql import SparkSession
+
+        try:
+            session = SparkSession.builder.remote(self._url).getOrCreate()
+            chosen = {key: value for key, value in self._settings.items() if key.startswith("spark.sql.")}
+            for key, value in (OF_OUR_SESSION | chosen).items():
+                session.conf.set(key, value)
+            self.session = session
+        except Exception as error:
+            self.error = str(error).strip().partition("\n")[0]
+
+
+def _with_parameter(url: str, name: str, value: str) -> str:
+    head, found, rest = url.partition("/;")
+    return f"{head.rstrip('/')}/;{rest + ';' if found else ''}{name}={value}"
+
+
+def warn_of_plain_connection(session: Any) -> None:
+    """Warns if the plans of jobs, which hold connection strings, pass a network without encryption."""
+    builder = getattr(session.client, "_builder", None)
+    host = str(getattr(builder, "host", "localhost"))
+    if not getattr(builder, "secure", True) and not is_this_machine(host):
+        log.warning(
+            "the connection to the Spark Connect server at %s is not encrypted: everyone on the network between can "
+            "read connection strings there. Add use_ssl=true to its address",
+            host,
+        )
+
+
+class ConnectAccess:
+    """The access to a session of Spark Connect."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session: Any = session  # its client is not declared on the classic class
+
+    def setting(self, key: str, default: str) -> str:
+        from pyspark.errors import PySparkException
+
+        try:
+            return str(self._session.conf.get(key, default))
+        except PySparkException:
+            return default  # a managed server may not tell
+
+    def ship(self, folder: Path) -> None:
+        """As an artifact of the session. A session keeps an artifact, and refuses another one of the same name."""
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            file = package_zip(Path(own))
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+            named = file.rename(file.with_name(f"syphon-{digest}.zip"))
+            self._session.addArtifacts(str(named), pyfile=True)
+
+    def most_slots(self) -> int:
+        from pyspark.sql import functions as f
+
+        parts = self._session.range(0, MOST_PARTITIONS).select(f.spark_partition_id().alias("part"))
+        return int(parts.agg(f.max("part")).collect()[0][0]) + 1
+
+    def describe_job(self, pair: str, what: str) -> None:
+        """Connect has neither pools nor descriptions."""
+
+    def is_lost(self) -> bool:
+        """The server is asked. If it is gone, the answer takes minutes: the watch knows sooner, and ends the drain."""
+        try:
+            ask(self._session)
+        except Exception:
+            return True
+        return False
+
+    def watch(self, ending: Ending, ends_process: bool) -> ConnectWatch:
+        return ConnectWatch(self._session, self._endpoint(), ending, ends_process)
+
+    def control_host(self, pipeline: PipelineSettings) -> ControlHost:
+        """Executors report to this process: `spark.driver.host` in the settings says where they find this machine.
+
+        Without it, it is the address by which this machine reaches the server.
+        """
+        chosen = {key: value.get_secret_value() for key, value in pipeline.spark.items()}
+        host = chosen.get("spark.driver.host") or self._own_address()
+        return ControlHost(host, chosen.get("spark.driver.bindAddress", host))
+
+    def _own_address(self) -> str:
+        endpoint = self._endpoint()
+        if endpoint is None or is_this_machine(endpoint.host):
+            return "127.0.0.1"
+        family, kind, protocol, _, address = socket.getaddrinfo(*endpoint, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as route:
+            route.connect(address)  # sends nothing
+            return str(route.getsockname()[0])
+
+    def _endpoint(self) -> Endpoint | None:
+        """Where the server is, as far as this version of PySpark tells."""
+        builder = getattr(self._session.client, "_builder", None)
+        found = str(getattr(builder, "endpoint", ""))
+        with suppress(SparkNotStarted):
+            return endpoint_of(f"sc://{found}")
+        return None
+
+    def stop(self, within: float) -> None:
+        stopping = threading.Thread(target=self._stop, name="stop Spark Connect", daemon=True)
+        stopping.start()
+        stopping.join(within)
+        # PySpark would take every later session of this process for one of Connect.
+        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+
+    def _stop(self) -> None:
+        with suppress(Exception):
+            self._session.stop()

@@ -1,0 +1,59 @@
+"""The batch reader of the data source: Spark's interface over `reading`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from .filters import Wanted, push
+from .options import SourceOptions
+from .reading import plan_ranges, read_range
+from .schema import read_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class BatchReader(DataSourceReader):
+    """Peeks at all messages that are there when the query is planned."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._names = read_names(schema)
+        self._nullable = [field.nullable for field in schema.fields]
+        self._wanted = Wanted()
+
+    @property
+    def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:  # type: ignore[override]  # noqa: N802
+        """Takes filters of Spark's, where the session pushes them down (`spark.sql.python.filterPushdown.enabled`)."""
+        return _OptionalPushdown(self)
+
+    def push(self, filters: Sequence[Any]) -> list[Any]:
+        """Applies the filters that it can. Returns the others."""
+        self._wanted, rest = push(self._wanted, filters)
+        return rest
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(part) for part in plan_ranges(self._options, self._wanted)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:  # Spark makes one such partition if there is none
+            return iter(())
+        return read_range(self._options.side, partition.value, self._names, self._nullable, self._wanted)
+
+
+class _OptionalPushdown:
+    """A `pushFilters` that does not insist. By default Spark pushes no filters down to Python, and raises an error if a
+    reader has this method all the same. Ours only saves work: without it Spark filters the rows.
+    """
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+        # What Spark looks at, to see whether the method is the reader's own. Spark 4.0 has none.
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: list[Any]) -> Iterable[Any]:
+        return self._reader.push(filters)

@@ -1,0 +1,73 @@
+"""The data source `servicebus`: Service Bus entities as tables and streams of Spark (X6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syphon.model import SyphonError
+
+from .options import SOURCE, BadOptions, SourceOptions, parse_options
+from .schema import BODY, COLUMNS, check_written, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter
+    from pyspark.sql.types import StructType
+
+    from .batch_reader import BatchReader
+    from .stream_reader import StreamReader
+    from .writers import BatchWriter
+
+
+class SparkTooOld(SyphonError):
+    """This Spark has no data sources in Python: the source `servicebus` needs Spark 4.0 or newer."""
+
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError:
+    raise SparkTooOld from None
+
+
+class ServiceBusDataSource(DataSource):
+    """Service Bus queues, topics and subscriptions. Register it once: `spark.dataSource.register(…)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> str:
+        wants_bodies = self._parsed().behaviour.bodies
+        return ddl(name for name in COLUMNS if name != BODY or wants_bodies)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        from .batch_reader import BatchReader
+
+        return BatchReader(self._parsed(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from .writers import BatchWriter
+
+        return BatchWriter(self._checked(schema, overwrite))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        from .stream_reader import stream_reader
+
+        return stream_reader(self._parsed(), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from .writers import stream_writer
+
+        return stream_writer(self._checked(schema, overwrite))
+
+    def _checked(self, schema: StructType, overwrite: bool) -> SourceOptions:
+        """The options of a write, before anything is sent."""
+        options = self._parsed()
+        if overwrite:
+            raise BadOptions(f"{SOURCE}: messages cannot be overwritten. Write with mode append.")
+        check_written(schema)
+        if not options.entity.lower().endswith("/$deadletterqueue") and "/subscriptions/" not in options.entity.lower():
+            return options
+        raise BadOptions(f"{SOURCE}: '{options.entity}' can only be read. Write to a queue or a topic.")
+
+    def _parsed(self) -> SourceOptions:
+        return parse_options(self.options)

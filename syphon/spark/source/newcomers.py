@@ -1,0 +1,120 @@
+"""Finds the messages that have come to entities since a stream last looked: by their sequence numbers.
+
+An offset is the last sequence number of each entity that the stream has seen. Looking costs one peek for an entity
+without newcomers, and is done once a second at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+from syphon.bus import Connection, connected
+from syphon.config import SideSettings
+from syphon.model import Interrupted
+
+from .options import SourceOptions, Start
+from .reading import SequenceRange, bounds_of, split_range
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at entities that had no newcomers. Spark asks a hundred times a second."""
+KEPT_FOR = 30.0
+"""Seconds for which a connection is kept that was not used: nothing answers its heartbeats meanwhile."""
+
+Offsets = dict[str, int]
+
+
+class Newcomers:
+    """The newcomers of some entities. It lives in the process on the driver that plans the stream."""
+
+    def __init__(self, options: SourceOptions, now: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._now = now
+        self._target: Offsets | None = None
+        self._quiet_until = 0.0
+        self._connection = _KeptConnection(options.side, options.entities[0], now)
+
+    def first_offsets(self) -> Offsets:
+        """Where a stream begins that has no checkpoint."""
+        if self._options.behaviour.start is Start.EARLIEST:
+            return dict.fromkeys(self._options.entities, 0)
+        return self.latest({})
+
+    def latest(self, start: Mapping[str, int], most: int | None = None) -> Offsets:
+        """The offsets up to which a stream may read now. With `most`, there are no more messages than that between, but
+        at least one of each entity that has some.
+        """
+        entities = self._options.entities
+        offsets = {entity: start.get(entity, 0) for entity in entities}
+        if self._target is None and self._now() < self._quiet_until:
+            return offsets
+        share = None if most is None else max(1, most // len(entities))
+        for entity, after in list(offsets.items()):
+            found = self._bounds(entity, after)
+            if found is not None:
+                first, last = found
+                # Numbers may have gaps, but none is there twice: so many numbers are at most so many messages.
+                offsets[entity] = last if share is None else min(last, first + share - 1)
+        if all(offsets[entity] == start.get(entity, 0) for entity in entities):
+            self._quiet_until = self._now() + LOOK_EVERY
+        return offsets
+
+    def stop_at_present(self) -> None:
+        """Counts only messages that are there now, from here on."""
+        self._target = None
+        self._quiet_until = 0.0
+        self._target = self.latest({})
+
+    def _bounds(self, entity: str, after: int) -> tuple[int, int] | None:
+        if self._target is not None and after >= self._target[entity]:
+            return None
+        found = self._connection.use(lambda connection: bounds_of(connection, entity, after))
+        if found is None or self._target is None:
+            return found
+        first, last = found
+        return (first, min(last, self._target[entity])) if first <= self._target[entity] else None
+
+    def ranges(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[SequenceRange]:
+        """The parts of what is between two offsets. An entity that is no longer among the options is left out."""
+        ranges: list[SequenceRange] = []
+        for entity in self._options.entities:
+            first, last = start.get(entity, 0) + 1, end.get(entity, 0)
+            if first <= last:
+                ranges += split_range(SequenceRange(entity, first, last), self._options.behaviour.partition_size)
+        return ranges
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _KeptConnection:
+    """A connection that is kept while it is used often."""
+
+    def __init__(self, side: SideSettings, entity: str, now: Callable[[], float]) -> None:
+        self._side, self._entity, self._now = side, entity, now
+        self._open = ExitStack()
+        self._connection: Connection | None = None
+        self._used_at = 0.0
+
+    def use(self, look: Callable[[Connection], tuple[int, int] | None]) -> tuple[int, int] | None:
+        """Looks once, and again with a new connection if the kept one is broken."""
+        if self._connection is not None and self._now() < self._used_at + KEPT_FOR:
+            try:
+                return self._looked(look, self._connection)
+            except Interrupted:
+                pass
+        self.close()
+        self._connection = self._open.enter_context(connected(self._side, self._entity))
+        return self._looked(look, self._connection)
+
+    def _looked(
+        self, look: Callable[[Connection], tuple[int, int] | None], connection: Connection
+    ) -> tuple[int, int] | None:
+        found = look(connection)
+        self._used_at = self._now()
+        return found
+
+    def close(self) -> None:
+        self._open.close()
+        self._connection = None

@@ -1,0 +1,169 @@
+"""The options of the data source: how to reach the namespace, which entities, and how to read and write.
+
+Options are checked with the classes that check a settings file. All mistakes are reported at once, and no error, repr
+or log ever shows a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from syphon.backlog import queue_names
+from syphon.config import PairSettings, Side, SideSettings, load_config
+from syphon.model import EntityPath, SyphonError
+from syphon.yaml_settings import Document, Problem, Settings, SettingsError, validate
+
+SOURCE = "servicebus"
+_REACH = ("connection_string", "namespace", "credential", "ca_file", "transport")
+_PROXY = {"proxy": "url", "proxy_username": "username", "proxy_password": "password"}
+_FROM_FILE = ("config", "pair", "side")
+_OF_SPARK = ("checkpointlocation",)
+"""Options that Spark passes on, and reads itself."""
+
+
+class BadOptions(SyphonError):
+    """The options of the data source are wrong."""
+
+
+class BadRows(StrEnum):
+    """What a write does with a row that cannot be a message, or that the entity never takes."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class Start(StrEnum):
+    """Where a stream begins that has no checkpoint."""
+
+    EARLIEST = "earliest"
+    """With the messages that are there."""
+    LATEST = "latest"
+    """With the messages that come after its start."""
+
+
+class Behaviour(Settings):
+    """The options that say how to read and write."""
+
+    entity: str = ""
+    bodies: bool = False
+    partition_size: Annotated[int, Field(ge=1)] = 50_000
+    """Sequence numbers in one partition of a read, at most."""
+    start: Start = Start.EARLIEST
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    """Rows of one micro-batch of a stream, about, for each entity."""
+    bad_rows: BadRows = BadRows.FAIL
+    patience: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds for which a write goes on while the entity takes nothing."""
+
+
+class SourceOptions(Settings):
+    """All options, checked. It travels inside pickled tasks; its secrets are in none of its texts."""
+
+    side: SideSettings
+    entities: tuple[str, ...]
+    behaviour: Behaviour
+
+    @property
+    def entity(self) -> str:
+        """The one entity of a write."""
+        if len(self.entities) != 1:
+            raise BadOptions(f"{SOURCE}: a write has one entity, not {len(self.entities)}.")
+        return self.entities[0]
+
+
+class _Reach(Settings):
+    option: Side
+
+
+class _Behaves(Settings):
+    option: Behaviour
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """The options of a read or write. Raises BadOptions with all mistakes."""
+    given = {key.lower(): value for key, value in options.items() if key.lower() not in _OF_SPARK}
+    problems = _unknown(given)
+    side: SideSettings | None = None
+    entities: tuple[str, ...] = ()
+    behaves: _Behaves | None = None
+    try:
+        behaves = validate(_document({key: given[key] for key in Behaviour.model_fields if key in given}), _Behaves)
+        entities = tuple(name for part in behaves.option.entity.split(",") if (name := part.strip().strip("/")))
+    except SettingsError as error:
+        problems += error.problems
+    is_from_file = any(key in given for key in _FROM_FILE)
+    backlog: tuple[str, ...] = ()
+    try:
+        side, backlog = _from_file(given) if is_from_file else (_reach(given), ())
+    except SettingsError as error:
+        problems += error.problems
+    entities = entities or backlog
+    if not entities and behaves is not None and not (is_from_file and side is None):
+        problems.append(_problem("entity", "is missing", "name a queue, topic or subscription"))
+    if problems or side is None or behaves is None:
+        raise BadOptions("\n".join(str(problem) for problem in problems)) from None
+    return SourceOptions(side=side, entities=_once(entities), behaviour=behaves.option)
+
+
+def _once(entities: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple({EntityPath.of(entity): entity for entity in reversed(entities)}.values())[::-1]
+
+
+def _reach(given: Mapping[str, str]) -> SideSettings:
+    data: dict[str, Any] = {key: given[key] for key in _REACH if key in given}
+    proxy = {_PROXY[key]: given[key] for key in _PROXY if key in given}
+    if proxy:
+        data["proxy"] = proxy
+    return validate(_document(data), _Reach).option
+
+
+def _from_file(given: Mapping[str, str]) -> tuple[SideSettings, tuple[str, ...]]:
+    """The side that a settings file describes, and the backlog queues if it is the secondary."""
+    beside = [key for key in (*_REACH, *_PROXY) if key in given]
+    if beside:
+        raise SettingsError([_problem(key, "is given together with config", "keep one of them") for key in beside])
+    if "config" not in given:
+        raise SettingsError([_problem("config", "is missing", "name the settings file that has the pair")])
+    pair = _pair(load_config(Path(given["config"])).pairs, given.get("pair"))
+    side = given.get("side", "secondary").lower()
+    if side == "primary":
+        return pair.primary, ()
+    if side == "secondary":
+        return pair.secondary, tuple(queue_names(pair))
+    raise SettingsError([_problem("side", "is unknown", "write primary or secondary")])
+
+
+def _pair(pairs: list[PairSettings], name: str | None) -> PairSettings:
+    names = ", ".join(pair.name for pair in pairs)
+    if name is None and len(pairs) > 1:
+        raise SettingsError([_problem("pair", "is missing", f"write one of {names}")])
+    for pair in pairs:
+        if name is None or pair.name.lower() == name.lower():
+            return pair
+    raise SettingsError([_problem("pair", "is not in the settings", f"write one of {names}")])
+
+
+def _unknown(given: Mapping[str, str]) -> list[Problem]:
+    """Options that do not exist. Their values are not shown: one may be a secret under a misspelt name."""
+    known = [*_REACH, *_PROXY, *_FROM_FILE, *Behaviour.model_fields]
+    problems = []
+    for key in given:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            remedy = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
+            problems.append(_problem(key, "is not a known option", remedy))
+    return problems
+
+
+def _document(data: dict[str, Any]) -> Document:
+    return Document(SOURCE, {"option": data})
+
+
+def _problem(option: str, text: str, remedy: str) -> Problem:
+    return Problem(SOURCE, None, f"option.{option}", None, text, remedy)

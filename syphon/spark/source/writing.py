@@ -1,0 +1,114 @@
+"""Writes rows as messages to a queue or topic: at least once.
+
+A task sends its rows and counts them. If a task fails and Spark runs it again, the rows that it had sent are sent
+again, under the same message ids; an entity with duplicate detection drops them. A row without a message id cannot be
+told from its repeat.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from syphon.bus import namespace_of
+from syphon.model import SyphonError
+from syphon.transfer import EntitySender, OutgoingMessage
+
+from .options import BadRows, SourceOptions
+from .row_messages import BadRow, Columns, message_of, rows_of
+
+log = logging.getLogger("syphon.spark.source")
+MOST_REASONS = 5
+"""Skipped rows of a task whose reasons are kept."""
+
+
+class RowRefused(SyphonError):
+    """A row cannot be sent."""
+
+
+@dataclass(frozen=True)
+class WriteCounts:
+    """What one task did with its rows."""
+
+    partition: int
+    sent: int
+    skipped: int = 0
+    possible_duplicates: int = 0
+    reasons: tuple[str, ...] = field(default=())
+    """Why rows were skipped, of the first ones."""
+
+
+def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns]) -> WriteCounts:
+    """Sends the rows of one partition. Raises RowRefused for a row that cannot be sent, unless it may be skipped."""
+    entity, behaviour = options.entity, options.behaviour
+    skipped = _Skipped(partition, entity, behaviour.bad_rows)
+    sender = EntitySender(namespace_of(options.side, entity), entity, skipped.refused, behaviour.patience)
+    number = 0
+    try:
+        for columns in batches:
+            now = time.time_ns() // 1_000_000
+            for row in rows_of(columns):
+                number += 1
+                try:
+                    made = message_of(row, now)
+                except BadRow as error:
+                    skipped.note(number, row.get("message_id"), str(error))
+                else:
+                    sender.send(OutgoingMessage(number, *made))
+        sender.finish()
+    finally:
+        sender.close()
+    return WriteCounts(partition, sender.accepted, skipped.count, sender.possible_duplicates, tuple(skipped.reasons))
+
+
+class _Skipped:
+    """The rows of a task that cannot be sent."""
+
+    def __init__(self, partition: int, entity: str, rule: BadRows) -> None:
+        self.count = 0
+        self.reasons: list[str] = []
+        self._partition, self._entity, self._rule = partition, entity, rule
+
+    def refused(self, message: OutgoingMessage, error: SyphonError) -> None:
+        self.note(message.number, message.restored.message_id, f"'{self._entity}' refuses it: {error}")
+
+    def note(self, number: int, message_id: object, reason: str) -> None:
+        name = "" if message_id is None else f" (message_id {message_id!r:.60})"
+        text = f"row {number} of partition {self._partition}{name}: {reason}"
+        if self._rule is BadRows.FAIL:
+            raise RowRefused(f"{text}. The option bad_rows=skip sends the others.")
+        self.count += 1
+        if self.count <= MOST_REASONS:
+            self.reasons.append(text)
+
+
+def summarize(entity: str, counts: Sequence[WriteCounts]) -> str:
+    """What a write has done, in one line."""
+    sent, skipped = sum(each.sent for each in counts), sum(each.skipped for each in counts)
+    repeats = sum(each.possible_duplicates for each in counts)
+    text = f"{sent:,} messages were sent to '{entity}' from {len(counts)} partitions"
+    text += f" ({', '.join(f'{each.partition}: {each.sent:,}' for each in sorted(counts, key=_partition))})"
+    if repeats:
+        text += f"; {repeats:,} of them may have arrived twice"
+    if skipped:
+        reasons = [reason for each in counts for reason in each.reasons][:MOST_REASONS]
+        text += f"; {skipped:,} rows were skipped: {'; '.join(reasons)}{' …' if skipped > len(reasons) else ''}"
+    return text + "."
+
+
+def _partition(counts: WriteCounts) -> int:
+    return counts.partition
+
+
+def report(entity: str, counts: Sequence[WriteCounts], epoch: int | None = None) -> None:
+    """Logs what a write has done: as a warning if rows are missing."""
+    text = summarize(entity, counts)
+    level = logging.WARNING if any(each.skipped for each in counts) else logging.INFO
+    log.log(level, "%s%s", "" if epoch is None else f"epoch {epoch}: ", text)
+
+
+def report_failure(entity: str, counts: Sequence[WriteCounts]) -> None:
+    """Logs that a write has failed, and what had been sent: to write again sends that again."""
+    log.warning("the write to '%s' failed; %s", entity, summarize(entity, counts))

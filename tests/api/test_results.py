@@ -1,0 +1,142 @@
+"""The results of the functions: values that do not change, with the JSON of the commands, and safe in a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from syphon.api.backlog_overview import BacklogAnswer, BacklogOverview, UnseenQueue
+from syphon.api.drain_summary import Account, DestinationResult, DrainSummary, QueueResult
+from syphon.api.draining import DrainInterrupted
+from syphon.api.forecasting import CostForecast, DestinationForecast, DryRun, WaitingForecast
+from syphon.model import ExitCode, html_table
+from syphon.spark.backlog_rows import DeadLetterPreview, DestinationSummary
+from syphon.worker.drain_progress import DrainProgress, QueueProgress
+from syphon.worker.queue_drain import DrainState
+from syphon.worker.waiting import WaitingDestination
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e&\x1b[2J\"'"
+ACCOUNT = Account(5, 2, 1, 2, 0, 0, 100, 0, 0)
+SUMMARY = DrainSummary(
+    verdict=f"2 messages are still in the backlog: 2 forwarded. {HOSTILE}",
+    exit_code=ExitCode.LEFT,
+    seconds=1.5,
+    account=ACCOUNT,
+    remaining=2,
+    others=0,
+    queues=(QueueResult("contoso", HOSTILE, DrainState.STUCK, HOSTILE, 2, 1, 2, 0),),
+    destinations=(DestinationResult("contoso", HOSTILE, 2, 1),),
+    waiting=(WaitingDestination("contoso", HOSTILE, 2, HOSTILE, "DestinationMissing", 3.0, 1),),
+    ledger="./ledger",
+    ledger_error=HOSTILE,
+)
+OVERVIEW = BacklogOverview(
+    (DestinationSummary("contoso", HOSTILE, 1234567, 10, datetime(2026, 11, 16, tzinfo=UTC), 0, 0, 1),),
+    (DeadLetterPreview("contoso", None, HOSTILE, 1, HOSTILE),),
+    (UnseenQueue(HOSTILE, HOSTILE),),
+)
+DRY_RUN = DryRun(
+    exit_code=ExitCode.LEFT,
+    messages=3,
+    others=0,
+    bytes=10,
+    destinations=(DestinationForecast("contoso", HOSTILE, 3, 10, None, 0, 0, 1, 2),),
+    dead_letters=(DeadLetterPreview("contoso", HOSTILE, "NoDestination", 1, HOSTILE),),
+    waiting=(WaitingForecast("contoso", HOSTILE, 2, HOSTILE, "DestinationMissing"),),
+    give_up=(),
+    seconds=0.0,
+    per_second=1000.0,
+    operations=12,
+    cost=CostForecast(0.0, 0.1, "USD", "2026"),
+)
+ANSWER = BacklogAnswer((HOSTILE,), ((HOSTILE,),), is_complete=False)
+RESULTS: list[Any] = [SUMMARY, OVERVIEW, DRY_RUN, ANSWER]
+
+
+class Page(HTMLParser):
+    """The elements and the text of a piece of HTML."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + "\n"
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
+def test_text_from_messages_is_text_in_a_notebook_whatever_it_says(result: Any) -> None:
+    page = Page(result._repr_html_())
+    assert page.tags <= {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    assert page.attributes <= {"style"}
+    assert "<img src=x onerror=alert(1)>" in page.text
+    assert not {"\x1b", "\u202e"} & set(page.text)
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
+def test_a_result_does_not_change(result: Any) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.exit_code = ExitCode.OK
+
+
+def test_a_summary_is_done_only_with_exit_code_0() -> None:
+    assert not SUMMARY.is_done
+    assert dataclasses.replace(SUMMARY, exit_code=ExitCode.OK).is_done
+
+
+def test_the_json_of_a_summary_is_that_of_the_command() -> None:  # docs/commands.md
+    found = SUMMARY.as_json()
+    assert list(found) == [
+        *("verdict", "exit_code", "seconds", "account", "remaining", "others", "queues", "waiting"),
+        *("ledger", "ledger_error", "give_up", "settled_for"),
+    ]
+    assert found["exit_code"] == 1
+    assert found["queues"][0]["state"] == "stuck"
+    assert found["account"]["received"] == 5
+
+
+def test_an_interrupted_drain_says_how_far_it_came_and_a_notebook_shows_just_that() -> None:
+    error = DrainInterrupted(SUMMARY)
+    assert isinstance(error, KeyboardInterrupt)  # so that a notebook does not go on to the next cell
+    assert error.summary is SUMMARY
+    assert error._render_traceback_() == [str(error)]
+    assert "stopped in order. 2 messages are still in the backlog" in str(error)
+
+
+def test_progress_in_one_line() -> None:
+    queue = QueueProgress("contoso", "q", DrainState.MOVING, "", 10, 4, 1, 0)
+    assert str(DrainProgress((queue,))) == "4 messages moved, about 6 left"
+    unknown = dataclasses.replace(queue, expected=None)
+    assert str(DrainProgress((queue, unknown))) == "8 messages moved"
+
+
+def test_a_long_table_ends() -> None:
+    assert html_table(("n",), [(number,) for number in range(20)], most=5).count("<tr>") == 6
+
+
+def test_the_package_is_imported_at_once_and_has_the_functions() -> None:
+    """Executors import it, too: they have neither click nor rich nor the libraries of the control server."""
+    code = """
+import sys, time
+import syphon
+heavy = {"pyspark", "pyarrow", "pandas", "azure", "pydantic", "yaml", "aiohttp", "click", "rich"}
+assert not heavy & {name.partition(".")[0] for name in sys.modules}, sys.modules
+sys.modules.update(dict.fromkeys(("click", "rich", "opentelemetry")))
+assert all(callable(getattr(syphon, name)) for name in ("drain", "dry_run", "inspect", "report"))
+assert "pyspark" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,141 @@
+"""docs/spark.md works as printed, in a session of its own; and no secret is in its plans, logs or output (X6)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syphon.ledger.schema import ATTEMPTS, TRANSFERS
+from syphon.spark.backlog_rows import ROWS
+from syphon.spark.source.options import Behaviour
+from syphon.spark.source.schema import COLUMNS
+from tests.support.spark_source import KEY, SourceBus, message, source_bus
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+OURS = PAGE.partition("## Drain and inspect from Python")[0]
+BLOCKS = re.findall(r"```python\n(.*?)```", OURS, re.DOTALL)
+BACKLOG = "contoso/x-servicebus-transfer/0"
+FRAME = """
+import contextlib, io, os
+from pydantic import SecretStr
+from syphon.config import PipelineSettings
+from syphon.spark import spark_session
+
+settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": "file:" + os.path.abspath("events"),
+            "spark.eventLog.compress": "false", "spark.ui.enabled": "false"}
+pipeline = PipelineSettings(master="local[2]", spark={key: SecretStr(value) for key, value in settings.items()})
+with spark_session(pipeline) as spark:
+    for block in BLOCKS:
+        print("##", block)
+        exec(block, globals())
+    for frame in (orders, dead, newcomers):
+        for mode in ("extended", "codegen", "cost", "formatted"):
+            frame.explain(mode=mode)
+        print(frame._jdf.queryExecution().toString(), frame, repr(frame))
+    query.explain(True)
+    print(query.lastProgress, query.recentProgress, query.status)
+    for path in ("no-such-entity", "bad options"):
+        try:
+            options = {**reach, "entity": path} if path != "bad options" else {**reach, "entitty": "orders"}
+            spark.read.format("servicebus").options(**options).load().count()
+        except Exception as error:
+            print("error:", error)
+    spark.createDataFrame(
+        [("six",)], "n string"
+    ).selectExpr("map('n', n) as properties", "map('n', 'int') as property_types").write.format("servicebus").options(
+        **reach, entity="orders", bad_rows="skip"
+    ).mode("append").save()
+    print("end of the page")
+"""
+
+
+@pytest.fixture(scope="module")
+def bus() -> Iterator[SourceBus]:
+    with source_bus() as bus:
+        bus.queue("orders")
+        bus.queue("archive")
+        bus.subscription("news", "all")
+        bus.put("orders", *(message(b"%d" % number, subject="new") for number in range(60)))
+        bus.put("orders/$DeadLetterQueue", message(b"dead", {"DeadLetterReason": "Expired"}))
+        bus.put("news/Subscriptions/all", message(b"news"))
+        yield bus
+
+
+@pytest.fixture(scope="module")
+def run(bus: SourceBus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Runs the whole page in a process of its own: its folder, its output, and the log of Spark."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "events").mkdir()
+    secondary = bus.emulator["contoso-dr"]
+    from syphon.emulator import QueueDescription
+
+    bus.emulator.call(lambda: secondary.namespace.create_queue(QueueDescription(BACKLOG)))
+    bus.emulator.call(
+        lambda: secondary.namespace.message_queue(BACKLOG).enqueue([_waiting(number) for number in range(3)])
+    )
+    (folder / "config.yaml").write_text(
+        f"pairs:\n  - name: contoso\n    primary: {{connection_string: '{bus.string}'}}\n"
+        f"    secondary: {{connection_string: '{secondary.connection_string_for('owner')}'}}\n"
+        "    backlog_queue_count: 1\n"
+    )
+    script = folder / "page.py"
+    script.write_text(f"BLOCKS = {BLOCKS!r}\n{FRAME}")
+    command = [sys.executable, "-c", "import logging, runpy; logging.basicConfig(level=10); runpy.run_path('page.py')"]
+    environment = {**os.environ, "SERVICEBUS": bus.string, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=540
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+    return folder, done.stdout, done.stderr
+
+
+def _waiting(number: int) -> object:
+    from syphon.emulator.broker.message import BrokeredMessage
+
+    return BrokeredMessage.parse(message(b"x", {"x-ms-path": "orders"}, message_id=f"b{number}"))
+
+
+@pytest.mark.timeout(600)
+def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bus: SourceBus) -> None:
+    folder, output, _ = run
+    assert len(BLOCKS) == 8
+    assert output.endswith("end of the page\n")
+    assert "| new|active|   60|" in re.sub(r" +", lambda found: found[0][:3], output).replace("|   new|", "| new|")
+    assert re.search(r"orders/\$DeadLetterQ\S*\|\s*Expired\|dead\|", output)
+    assert re.search(r"orders\|\s+NULL\|\s+3\|", output), output
+    assert len(bus.payloads("orders")) == 160
+    assert len(bus.payloads("archive")) == 160
+    assert list((folder / "seen").glob("*.parquet"))
+
+
+@pytest.mark.timeout(600)
+def test_no_secret_is_in_plans_event_logs_output_or_logs(run: tuple[Path, str, str]) -> None:
+    folder, output, log = run
+    events = [file for file in (folder / "events").rglob("*") if file.is_file()]
+    logged = "\n".join(file.read_text(errors="replace") for file in events)
+    assert "SparkListenerSQLExecutionStart" in logged
+    assert "servicebus" in logged
+    assert "error:" in output
+    assert "no-such-entity" in output
+    assert "did you mean entity?" in output
+    for text in (output, log, logged):
+        assert KEY not in text
+        assert "SharedAccessKey=" not in text
+    kept = [file for place in ("checkpoints", "seen") for file in (folder / place).rglob("*") if file.is_file()]
+    assert kept
+    assert not [file for file in kept if KEY.encode() in file.read_bytes()]
+    assert "'n': 'six' is no int" in log, "skipped rows are named in the driver's log"
+
+
+def test_the_page_names_every_column_and_every_option() -> None:
+    for name in (*COLUMNS, *Behaviour.model_fields, "connection_string", "namespace", "credential", "config", "side"):
+        assert f"`{name}`" in OURS, name
+    for schema in (ROWS, TRANSFERS, ATTEMPTS):
+        for part in schema.split(", "):
+            assert f"`{part.split()[0]}`" in OURS, part
