@@ -45,12 +45,12 @@ class Destinations:
         options: PumpOptions,
         traces: Traces,
         objection: Callable[[EntityPath], str | None],
-        rename: Renames,
+        rename: Renames | None = None,
     ) -> None:
         self._options = options
         self._traces = traces
         self._objection = objection
-        self._rename = rename
+        self._rename = rename or Renames()
         self._known: dict[str, Destination] = {}
         self._named: dict[str, Destination] = {}
         """By the paths that messages name. They differ from those of `_known` where the operator renames them."""

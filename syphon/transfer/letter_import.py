@@ -11,23 +11,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
 from syphon.backlog import Restored
-from syphon.bus import Arrival, Connection, wait_for_traffic
+from syphon.bus import Connection, wait_for_traffic
 from syphon.model import Renames, SyphonError, Waits
 
 from .batches import MessageTransfer
 from .destination import Destination
 from .destinations import Destinations
+from .entity_sender import OutgoingMessage
 from .options import PumpOptions
 from .replay import PATIENCE, REFUSED_AT_ONCE, WINDOW
 from .traces import Traces
-
-if TYPE_CHECKING:
-    from syphon.bus import RawReceiver
-
-    from .queue_transfer import QueueTransfer
 
 TICK = 0.5
 """Seconds between looks at heartbeats and tokens."""
@@ -55,12 +51,6 @@ class ImportResult:
     @property
     def why_left(self) -> Counter[str]:
         return Counter(self.left.values())
-
-
-class _File(NamedTuple):
-    """Stands for the link on which a message came: a destination knows its messages by that and by their number."""
-
-    path: str
 
 
 class LetterImport:
@@ -130,11 +120,11 @@ class LetterImport:
             self._offer(message)
 
     def _offer(self, message: ImportMessage) -> None:
-        now = self._now()
-        link = cast("RawReceiver", _File("file"))
-        arrival = Arrival(link, message.line, b"", b"", received_at=now, locked_at=now)
-        transfer = MessageTransfer(cast("QueueTransfer", None), arrival, message.restored, message.restored.size)
-        destination = self._destinations.find(message.restored.destination)
+        restored = message.restored
+        transfer = OutgoingMessage(
+            message.line, restored.payload, restored.message_id, restored.session_id, restored.partition_key
+        )
+        destination = self._destinations.find(restored.destination)
         assert isinstance(destination, Destination)  # no path is objected to here
         self._in_hand.add(message.line)
         self._destinations.offer(destination, transfer)
@@ -169,7 +159,8 @@ class LetterImport:
             self.result.uncertain.add(line)
 
     def _take(self, transfer: MessageTransfer) -> int:
-        line = transfer.arrival.delivery_id
+        assert isinstance(transfer, OutgoingMessage)  # we have offered no other ones
+        line = transfer.number
         self._in_hand.discard(line)
         return line
 
