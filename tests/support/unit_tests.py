@@ -22,6 +22,8 @@ UNIT_TESTS = frozenset(
         "backlog/test_broker_stamps.py",
         "backlog/test_dead_letters.py",
         "backlog/test_layout_cache.py",
+        "backlog/test_letter_edit.py",
+        "backlog/test_letter_file.py",
         "backlog/test_preview.py",
         "backlog/test_queue_selection.py",
         "backlog/test_restoring.py",
