@@ -129,7 +129,7 @@ class Stats:
         self.settle.note_all(
             outcome.settled_at - outcome.forwarded_at for outcome in outcomes if outcome.forwarded_at is not None
         )
-        for destination, messages in Counter(outcome.destination for outcome in outcomes).items():
+        for destination, messages in Counter(outcome.renamed_to or outcome.destination for outcome in outcomes).items():
             if destination:
                 self._of(destination).take(messages)
 
