@@ -8,6 +8,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,43 +47,50 @@ def key_of(connection_string: str) -> str:
     return connection_string.partition("SharedAccessKey=")[2].partition(";")[0]
 
 
-def test_the_commands_work_on_a_server_that_the_settings_name(pair: EmulatedPair, server: ConnectServer) -> None:  # X6
-    pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(60)])
-    pair.put([aliased(60, "$nowhere")], index=1)
-    config = config_on(pair, server)
+@dataclass(frozen=True)
+class Incident:
+    """What the commands have answered, one after the other, on the server."""
 
-    inspected = pair.start("inspect", "-c", str(config), "--json")
-    code, out = inspected.end()
-    assert code == 0, inspected.said
-    assert sum(found["messages"] for found in json.loads(out)["destinations"]) == 61
-
-    foreseen = pair.start("drain", "-c", str(config), "--dry-run", "--json")
-    code, out = foreseen.end()
-    assert (code, json.loads(out)["messages"]) == (1, 61), foreseen.said
-
-    drain = pair.drain("--json", config=config)
-    code, out = drain.end()
-    result = json.loads(out)
-    assert code == 1, drain.said
-    assert result["verdict"] == "Nothing is left: 60 forwarded; 1 went to the dead letters.", (result, drain.said)
-    assert pair.arrived(*DESTINATIONS) == Counter(f"m{number}" for number in range(60))
-    assert (result["account"]["killed"], result["account"]["unaccounted"], result["ledger_error"]) == (0, 0, "")
-    assert '"moved": 61' in drain.said  # slots have reported to this process
-
-    report = pair.start("report", "-c", str(config), "--json")
-    code, out = report.end()
-    assert code == 1, report.said
-    assert json.loads(out)["transfers"]["received"] == 61
+    pair: EmulatedPair
+    inspected: dict[str, Any]
+    foreseen: dict[str, Any]
+    drained: dict[str, Any]
+    progress: str
+    report: dict[str, Any]
 
 
-def test_secrets_are_in_no_log_of_the_server(pair: EmulatedPair, server: ConnectServer) -> None:  # T11
+@pytest.fixture(scope="module")
+def incident(server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
+    with emulated_pair(tmp_path_factory.mktemp("incident")) as pair:
+        pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(60)])
+        pair.put([aliased(60, "$nowhere")], index=1)
+        config = str(config_on(pair, server))
+        ran = []
+        for command in (["inspect"], ["drain", "--dry-run"], ["drain", "--yes"], ["report"]):
+            running = pair.start(*command, "-c", config, "--json")
+            code, out = running.end()
+            assert code == (0 if command == ["inspect"] else 1), running.said
+            ran.append((json.loads(out), running.said))
+        (inspected, _), (foreseen, _), (drained, progress), (report, _) = ran
+        yield Incident(pair, inspected, foreseen, drained, progress, report)
+
+
+def test_the_commands_work_on_a_server_that_the_settings_name(incident: Incident) -> None:  # X6
+    assert sum(found["messages"] for found in incident.inspected["destinations"]) == 61
+    assert (incident.foreseen["messages"], incident.foreseen["exit_code"]) == (61, 1)
+    drained = incident.drained
+    assert drained["verdict"] == "Nothing is left: 60 forwarded; 1 went to the dead letters."
+    assert (drained["account"]["killed"], drained["account"]["unaccounted"], drained["ledger_error"]) == (0, 0, "")
+    assert '"moved": 61' in incident.progress  # slots have reported to this process
+    assert incident.pair.arrived(*DESTINATIONS) == Counter(f"m{number}" for number in range(60))
+    assert incident.report["transfers"]["received"] == 61
+
+
+def test_secrets_are_in_no_log_of_the_server(incident: Incident, server: ConnectServer) -> None:  # T11
     """The plan carries them to the server: there they are in its memory, and nowhere in what it writes down."""
-    pair.put([aliased(number, "orders") for number in range(5)])
-    code, result = pair.drained(config=config_on(pair, server))
-    assert code == 0, result
     written = b"".join(file.read_bytes() for file in (server.log, *server.events.rglob("*")) if file.is_file())
-    assert b"mapInArrow" in written or b"MapInArrow" in written  # the jobs of this test are in it
-    for secret in (key_of(pair.primary), key_of(pair.secondary)):
+    assert b"MapInArrow" in written  # the jobs of the incident are in it
+    for secret in (key_of(incident.pair.primary), key_of(incident.pair.secondary)):
         assert secret.encode() not in written
 
 
@@ -207,14 +215,13 @@ print(query_report(SparkReader(ledger)).verdict)
 """
 
 
-def test_a_ledger_that_only_the_server_reaches_is_read_by_it(pair: EmulatedPair, server: ConnectServer) -> None:
+def test_a_ledger_that_only_the_server_reaches_is_read_by_it(incident: Incident, server: ConnectServer) -> None:
     """The server's disk is this one, so the test names a path of its own as one that only the server has."""
-    pair.put([aliased(number, "orders") for number in range(7)])
-    code, result = pair.drained(config=config_on(pair, server))
-    assert code == 0, result
-    process = run_script(pair, "remote_ledger", REMOTE_LEDGER, server.url, (pair.folder / "ledger").as_uri())
+    ledger = (incident.pair.folder / "ledger").as_uri()
+    process = run_script(incident.pair, "remote_ledger", REMOTE_LEDGER, server.url, ledger)
     code, out = process.end()
-    assert (code, out.strip()) == (0, "All 7 messages arrived. Every receipt is accounted for."), process.said
+    assert (code, out.strip()) == (0, incident.report["verdict"]), process.said
+    assert out.startswith("60 of 61 messages arrived.")
 
 
 def test_ctrl_c_stops_a_drain_in_order(pair: EmulatedPair, server: ConnectServer) -> None:

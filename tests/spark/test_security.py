@@ -109,6 +109,7 @@ def made_object(port: int, before: bytes) -> bool:
     return b"!yro" in said
 
 
+@pytest.mark.spark4  # an older Spark has ports here, which ask for a secret
 def test_python_and_the_jvm_talk_through_files_that_others_cannot_open(working: SparkSession) -> None:  # T3
     running = python_of(working)
     assert len(running) >= 2, "the daemon, and the worker it has forked"
