@@ -1,7 +1,7 @@
 """The WebSocket between a socket and a wire: takes the frames off what arrives, and puts them around what is sent.
 
 It does no I/O: `frame_socket` reads and writes. The SDK opens the WebSocket with websocket-client, and `take_over` goes
-on where that stopped, even in the middle of a frame. All packages come with the extra `syphon[websockets]`.
+on where that stopped, even in the middle of a frame. All packages come with the extra `syphon-servicebus[websockets]`.
 
 The frames that carry AMQP are read and made by `syphon.amqp.websocket`, all others by wsproto. A client must mask what
 it sends. For 64 KB that takes wsproto 76 µs, one XOR of two large integers 175 µs, and the function in C of the package

@@ -370,4 +370,4 @@ async def test_without_the_extra_the_answer_names_it(
         async with asyncio.timeout(TIMEOUT):
             answer = await client._reader.read()
         assert answer.startswith(b"HTTP/1.1 501 ")
-        assert b"syphon[websockets]" in answer
+        assert b"syphon-servicebus[websockets]" in answer

@@ -270,12 +270,12 @@ class BrokeredMessage:
 
     def received_by_number(self) -> bytes:
         """The bytes of a deferred message that a client asks for. The reply has the lock token beside them."""
-        return self._header() + self._received()
+        return self._header() + self.delivery_annotations + self._received()
 
     def peeked(self, with_body: bool = True) -> bytes:
         """The bytes that a client sees without receiving the message: with its state, and without a lock."""
         bare = self.bare if with_body else self._bare_without_body()
-        return self._header() + self._annotations(self.state, locked=False) + bare
+        return self._header() + self.delivery_annotations + self._annotations(self.state, locked=False) + bare
 
     def _bare_without_body(self) -> bytes:
         spans = (span for span in Message(self.bare).spans if span.section not in _BODIES)
