@@ -27,7 +27,7 @@ def _is_old_spark() -> bool:
 
 
 CIPHER = {} if _is_old_spark() else {"spark.network.crypto.cipher": "AES/GCM/NoPadding"}
-"""Spark's own choice, CTR, lets a listener change what it hears. Spark 3.5 has no other: executors could not connect."""
+"""Spark's own choice, CTR, lets a listener change what it hears. Spark 3.5 has no other: nothing could connect."""
 NETWORK_SECURITY = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
