@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from syphon.backlog import SelectedQueue, by_pair, select_queues
 from syphon.bus import connected, peek, try_receiver
 from syphon.config import Config
-from syphon.model import ExitCode, InvalidOption, SyphonError, exit_code_for
+from syphon.model import EntityPath, ExitCode, InvalidOption, SyphonError, exit_code_for
 from syphon.spark import (
     VIEW,
+    DestinationSummary,
     answer_query,
     asking,
     backlog_frame,
@@ -141,7 +143,20 @@ def look_at_backlog(
         return BacklogOverview(unseen=reach.unseen, exit_code=reach.exit_code)
     starting()
     with _session(config, spark) as ours, _peeked(ours, reach) as frame:
-        return BacklogOverview(tuple(summary(frame)), tuple(dead_letter_previews(frame)), reach.unseen, reach.exit_code)
+        destinations = with_renames(summary(frame), reach.queues)
+        return BacklogOverview(tuple(destinations), tuple(dead_letter_previews(frame)), reach.unseen, reach.exit_code)
+
+
+def with_renames(found: Iterable[DestinationSummary], queues: Iterable[SelectedQueue]) -> list[DestinationSummary]:
+    """The destinations of these queues' pairs, each with the entity that its messages would go to (D13)."""
+    renames = {selected.pair.name: selected.pair.destinations.renames for selected in queues}
+
+    def renamed(each: DestinationSummary) -> str | None:
+        path = EntityPath.of(each.destination or "")
+        actual = renames[each.pair].actual(path)
+        return None if actual is path else actual.name
+
+    return [replace(each, renamed_to=renamed(each)) for each in found]
 
 
 @contextmanager

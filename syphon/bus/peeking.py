@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
-from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, decode, split
+from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, Value, decode, split
 from syphon.model import DestinationBusy, DestinationSilent, SyphonError, from_condition
 
 from .connection import Connection
@@ -333,10 +333,10 @@ def _usual_payloads(data: bytes, start: int, end: int) -> list[bytes] | None:
 
 def stamped(payload: bytes) -> Peeked:
     """A message with two annotations of the broker: its sequence number and its state."""
-    try:
+    number: Value = None
+    code: Value = None
+    with suppress(IndexError, struct.error):
         number, code = _usual_stamps(payload)
-    except (IndexError, struct.error):
-        number = code = None
     if number is None:
         annotations = _annotations(payload)
         number, code = annotations.get(_SEQUENCE), annotations.get(_STATE)

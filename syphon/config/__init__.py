@@ -1,12 +1,11 @@
 """The settings of a worker: which namespaces form a pair, and how messages are forwarded."""
 
+from .destinations import DestinationSettings, PermanentError
 from .loading import Config, config_from, exposes_keys, load_config
 from .pairs import (
     ArmSettings,
     Credential,
-    DestinationSettings,
     PairSettings,
-    PermanentError,
     ProvisionSettings,
     ProxySettings,
     Side,

@@ -42,6 +42,6 @@ class _Hidden(MetaPathFinder):
     """Finds no pandas, wherever it is installed."""
 
     @classmethod
-    def find_spec(cls, fullname: str, path: object, target: object = None) -> None:  # type: ignore[override]  # noqa: ARG003
+    def find_spec(cls, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG003
         if fullname == "pandas":
             raise ImportError(fullname)

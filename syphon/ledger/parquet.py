@@ -85,6 +85,7 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch
         "job": same(origin.job, text),
         "slot": same(origin.slot, pa.int32()),
         "attempt": same(origin.attempt, pa.int32()),
+        "renamed_to": each("renamed_to", text),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 

@@ -146,7 +146,7 @@ class Stats:
             self.settle.note((outcome.settled_at - outcome.forwarded_at) / 1000)
         if not outcome.destination or reason == DESTINATION_NOT_ALLOWED:
             return  # a name that the operator has not allowed must not become a label of a metric
-        stats = self._of(outcome.destination)
+        stats = self._of(outcome.renamed_to or outcome.destination)
         if result is Result.FORWARDED:
             stats.take()
         elif result is Result.DEAD_LETTERED:

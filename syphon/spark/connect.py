@@ -48,7 +48,7 @@ OF_OUR_SESSION = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partit
 
 
 class ConnectMissing(SyphonError):
-    """Spark Connect needs Python packages that are not installed: install syphon[connect]."""
+    """Spark Connect needs Python packages that are not installed: install syphon-servicebus[connect]."""
 
 
 class Endpoint(NamedTuple):

@@ -26,6 +26,7 @@ def test_a_report_breaks_no_word(tmp_path: Path, columns: int, lines: int) -> No
     with terminal([*SYPHON, "report", "--ledger", f"{tmp_path}/ledger"], columns, lines, tmp_path) as shown:
         assert shown.wait(WITHIN) == ExitCode.LEFT, shown.text
         words = shown.text.split()
+        assert any(line.split()[:2] == ["orders", "55"] for line in shown.text.splitlines()), "one line a destination"
     for word in ("dead-lettered", "forwarded", "amqp:resource-limit-exceeded", "NoDestination", "accounted"):
         assert word in words, shown.text
 

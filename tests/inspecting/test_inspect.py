@@ -197,6 +197,7 @@ def test_the_overview_as_json_is_what_the_documents_promise(
             (
                 "pair",
                 "destination",
+                "renamed_to",
                 "messages",
                 "bytes",
                 "oldest",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +12,9 @@ from syphon.ops.progress import _Table
 from syphon.transfer.pump import DestinationBackoff
 from syphon.worker.drain_progress import DrainProgress, QueueProgress
 from syphon.worker.queue_drain import DrainState
+from tests.support.terminal import terminal
+from tests.support.tools import ROOT
+from tests.support.waiting import eventually
 
 HOSTILE = "[/nothing] [link=https://evil.example]see[/link] \x1b[2J\x9b31m\r\n\u202e"
 
@@ -59,3 +63,30 @@ def test_a_drain_that_stops_says_so_and_what_it_waits_for() -> None:
     text = " ".join(narrow(many_queues(is_stopping=True))[-2:])
     assert text.startswith("Stopping: the drain waits for 210 messages in hand.")
     assert "Ctrl-C again leaves at once" in text
+
+
+LOGGED = """
+import logging
+from syphon.config import LogLevel
+from syphon.ops import set_up_logging
+from syphon.ops.progress import drain_progress
+from tests.ops.test_progress import many_queues
+
+set_up_logging(LogLevel.WARNING)
+with drain_progress() as show:
+    for number in range(5):
+        show(many_queues())
+        logging.getLogger("syphon").warning("destination %d takes no messages: %s", number, "it is full. " * 9)
+    show(many_queues())
+    input()
+"""
+
+
+def test_a_log_line_stands_above_the_table_and_spoils_nothing() -> None:
+    with terminal([sys.executable, "-c", LOGGED], 80, 24, ROOT) as shown:
+        eventually(lambda: "destination 4" in shown.text, lambda: shown.text, 60)
+        eventually(lambda: any(line.startswith("all ") for line in shown.lines), lambda: shown.text, 60)
+        assert [line.split()[0] for line in shown.lines if line.startswith(("queue ", "all "))] == ["queue", "all"]
+        assert [f"destination {number} takes" in shown.text for number in range(5)] == [True] * 5
+        shown.press(b"\n")
+        assert shown.wait(60) == 0

@@ -224,14 +224,6 @@ OUTAGES = ("refuse", "drop", "hang", "busy")
 LATENCIES = (0.001, 0.005, 0.02, 0.1)
 
 
-BURSTS = (0, 4, 10, 20)
-"""In how many bursts messages come; 0: each when it likes."""
-
-
-def _moment(rng: random.Random, span: float, bursts: int) -> float:
-    return span * (rng.randrange(bursts) / bursts if bursts else rng.random())
-
-
 def generate(seed: int) -> Incident:
     """The incident of a seed: of a single pump, or of a whole worker."""
     rng = random.Random(seed)
@@ -246,13 +238,13 @@ def generate(seed: int) -> Incident:
 def _of_a_pump(seed: int, rng: random.Random) -> Incident:
     destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3, 5, 8))))
     count = rng.choice((50, 100, 150, 200, 200, 300, 400))
-    span, bursts = rng.choice((0.0, 0.0, 1.0, 10.0)), rng.choice(BURSTS)
+    span = rng.choice((0.0, 0.0, 1.0, 10.0))
     many_sessions = rng.random() < 0.2
     messages = tuple(
         SimulatedMessage(
             number,
             rng.choice(destinations),
-            _moment(rng, span, bursts),
+            span * rng.random(),
             2000 if rng.random() < 0.05 else 20,
             f"s{rng.randrange(4)}" if many_sessions else None,
         )
@@ -297,9 +289,9 @@ def _of_a_worker(seed: int, rng: random.Random) -> Incident:
     destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3))))
     queues = rng.choice((1, 1, 2, 4))
     count = rng.choice((20, 50, 100, 150))
-    span, bursts = rng.choice((0.0, 1.0, 10.0, 40.0)), rng.choice(BURSTS)
+    span = rng.choice((0.0, 1.0, 10.0, 40.0))
     messages = tuple(
-        SimulatedMessage(number, rng.choice(destinations), _moment(rng, span, bursts), queue=rng.randrange(queues))
+        SimulatedMessage(number, rng.choice(destinations), span * rng.random(), queue=rng.randrange(queues))
         for number in range(count)
     )
     messages += tuple(

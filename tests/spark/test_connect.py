@@ -20,7 +20,7 @@ from tests.support.scripts import run_script
 from tests.support.tools import ROOT
 from tests.support.waiting import eventually
 
-pytest.importorskip("grpc", reason="Spark Connect needs syphon[connect]")
+pytest.importorskip("grpc", reason="Spark Connect needs syphon-servicebus[connect]")
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(not IS_IN_THE_PACKAGE, reason="this Spark comes without a Connect server"),

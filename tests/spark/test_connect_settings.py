@@ -74,7 +74,7 @@ except ConnectMissing as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "install syphon[connect]" in done.stdout, done.stderr
+    assert "install syphon-servicebus[connect]" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -9,12 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from syphon.amqp import Long, Map, Message, Section, Symbol, Timestamp, UInt, Value, section_bytes
 from syphon.bus.peeking import MessageState, Peeked
 from syphon.spark.source.message_batches import MessageBatches
 from syphon.spark.source.row_messages import BadRow, columns_of_batch, columns_of_rows, message_of, rows_of
-from syphon.spark.source.schema import WRITTEN, WrongColumns, arrow_schema, check_written
+from syphon.spark.source.schema import COLUMNS, WRITTEN, WrongColumns, arrow_schema, check_written, read_names
 from tests.support.amqp_equality import assert_same
 from tests.support.amqp_strategies import values
 from tests.support.property_kinds import TYPES
@@ -85,8 +98,6 @@ def test_single_rows_of_spark_are_the_same_as_arrow_batches() -> None:
 
 def test_times_of_single_rows_count_in_microseconds() -> None:
     moment = 1_700_000_000_123_456
-    from datetime import UTC, datetime, timedelta
-
     naive = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)).astimezone().replace(tzinfo=None)
     assert columns_of_rows([Row(expires_at=naive)]) == {"expires_at": [moment]}
 
@@ -125,20 +136,23 @@ def test_text_may_be_a_body_and_nothing_an_empty_one() -> None:
     assert Message(message_of({}, NOW).payload).read(Section.DATA) == b""
 
 
-def test_columns_are_checked_before_anything_is_sent() -> None:
-    from pyspark.sql.types import StructType
+def schema_of(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
 
-    check_written(StructType.fromDDL("body string, message_id string, sequence_number bigint, state int"))
-    with pytest.raises(WrongColumns, match=r"message_id is int and must be string; price: no column of a message"):
-        check_written(StructType.fromDDL("message_id int, price double"))
+
+def test_columns_are_checked_before_anything_is_sent() -> None:
+    text, number = StringType(), LongType()
+    check_written(schema_of(body=text, message_id=text, sequence_number=number, state=number))
+    with pytest.raises(WrongColumns, match=r"message_id is bigint and must be string; price: no column of a message"):
+        check_written(schema_of(message_id=number, price=number))
     with pytest.raises(WrongColumns, match="none of the columns says what to send"):
-        check_written(StructType.fromDDL("sequence_number bigint"))
+        check_written(schema_of(sequence_number=number))
 
 
 def test_the_arrow_schema_is_the_one_that_spark_makes() -> None:
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
-
-    from syphon.spark.source.schema import COLUMNS, ddl
-
-    assert to_arrow_schema(StructType.fromDDL(ddl(COLUMNS)), timezone="UTC").equals(arrow_schema(list(COLUMNS)))
+    texts = MapType(StringType(), StringType())
+    kinds = [StringType(), LongType(), IntegerType(), TimestampType(), texts, BinaryType()]
+    by_name: dict[str, DataType] = {kind.simpleString(): kind for kind in kinds}
+    schema = schema_of(**{name: by_name[kind] for name, kind in COLUMNS.items()})
+    assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(list(COLUMNS)))
+    assert read_names(schema) == list(COLUMNS)

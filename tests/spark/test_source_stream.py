@@ -10,12 +10,13 @@ import pytest
 
 from syphon.spark.source.newcomers import LOOK_EVERY, Newcomers
 from syphon.spark.source.options import parse_options
+from syphon.spark.source.reading import SequenceRange
 from tests.support.spark_source import SourceBus, message
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def stream(source: SparkSession, bus: SourceBus, entity: str, **options: Any) -> DataFrame:
@@ -120,7 +121,7 @@ def test_a_stream_over_a_partitioned_entity_is_refused_in_words(
     source: SparkSession, bus: SourceBus, tmp_path: Path
 ) -> None:
     queue = bus.queue("wide-stream", enable_partitioning=True)
-    bus.put(queue, *(message() for _ in range(40)))
+    bus.spread(queue)
     query = into_memory(stream(source, bus, queue, bodies=True), "wide", tmp_path, availableNow=True)
     with pytest.raises(Exception, match="'wide-stream' is partitioned"):
         query.awaitTermination(300)
@@ -182,8 +183,8 @@ def test_limits_count_messages_at_most_and_gaps_cost_no_round(bus: SourceBus) ->
     assert found.latest({queue: 0}, 5) == {queue: 94}
     assert found.latest({queue: 94}, 5) == {queue: 99}
     assert found.latest({queue: 99}, 5) == {queue: 100}
-    assert found.ranges({queue: 89}, {queue: 94}) == [(queue, 90, 94)]
-    assert found.ranges({}, {queue: 3, "gone": 9}) == [(queue, 1, 3)]
+    assert found.ranges({queue: 89}, {queue: 94}) == [SequenceRange(queue, 90, 94)]
+    assert found.ranges({}, {queue: 3, "gone": 9}) == [SequenceRange(queue, 1, 3)]
     assert found.ranges({queue: 3}, {queue: 3}) == []
     found.close()
 

@@ -11,6 +11,7 @@ from syphon.amqp import Map, Section
 from syphon.config import SideSettings
 from syphon.emulator import Action, Fault, Operation
 from syphon.spark.source.options import SourceOptions, parse_options
+from syphon.spark.source.row_messages import Columns
 from syphon.spark.source.writing import RowRefused, WriteCounts, report, send_rows
 from tests.support.amqp_equality import assert_same
 from tests.support.property_kinds import TYPES
@@ -107,7 +108,11 @@ def test_columns_that_cannot_be_written_are_refused_before_anything_is_sent(
 
 def test_the_counts_of_a_task_are_in_its_commit(bus: SourceBus) -> None:
     queue = bus.queue("counted")
-    rows = {"message_id": column(500), "session_id": [None] * 499 + ["a"], "partition_key": [None] * 499 + ["b"]}
+    rows: Columns = {
+        "message_id": column(500),
+        "session_id": [None] * 499 + ["a"],
+        "partition_key": [None] * 499 + ["b"],
+    }
     counts = send_rows(options(bus, queue, bad_rows="skip"), 3, [rows])
     assert counts == WriteCounts(
         3, 499, 1, 0, ("row 500 of partition 3 (message_id 'm00499'): partition_key 'b' is not the session_id 'a'",)

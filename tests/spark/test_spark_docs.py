@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from syphon.emulator import QueueDescription
+from syphon.emulator.broker.message import BrokeredMessage
 from syphon.ledger.schema import ATTEMPTS, TRANSFERS
 from syphon.spark.backlog_rows import ROWS
 from syphon.spark.source.options import Behaviour
@@ -73,8 +75,6 @@ def run(bus: SourceBus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     folder = tmp_path_factory.mktemp("page")
     (folder / "events").mkdir()
     secondary = bus.emulator["contoso-dr"]
-    from syphon.emulator import QueueDescription
-
     bus.emulator.call(lambda: secondary.namespace.create_queue(QueueDescription(BACKLOG)))
     bus.emulator.call(
         lambda: secondary.namespace.message_queue(BACKLOG).enqueue([_waiting(number) for number in range(3)])
@@ -95,20 +95,18 @@ def run(bus: SourceBus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return folder, done.stdout, done.stderr
 
 
-def _waiting(number: int) -> object:
-    from syphon.emulator.broker.message import BrokeredMessage
-
+def _waiting(number: int) -> BrokeredMessage:
     return BrokeredMessage.parse(message(b"x", {"x-ms-path": "orders"}, message_id=f"b{number}"))
 
 
 @pytest.mark.timeout(600)
 def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bus: SourceBus) -> None:
     folder, output, _ = run
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 10
     assert output.endswith("end of the page\n")
-    assert "| new|active|   60|" in re.sub(r" +", lambda found: found[0][:3], output).replace("|   new|", "| new|")
-    assert re.search(r"orders/\$DeadLetterQ\S*\|\s*Expired\|dead\|", output)
-    assert re.search(r"orders\|\s+NULL\|\s+3\|", output), output
+    assert re.search(r"\|\s*new\s*\|\s*active\s*\|\s*60\s*\|", output)
+    assert re.search(r"orders/\$DeadLet\S*\s*\|\s*Expired\s*\|\s*dead\s*\|", output)
+    assert re.search(r"\|\s*orders\s*\|\s*NULL\s*\|\s*3\s*\|", output)
     assert len(bus.payloads("orders")) == 160
     assert len(bus.payloads("archive")) == 160
     assert list((folder / "seen").glob("*.parquet"))

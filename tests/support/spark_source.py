@@ -69,7 +69,7 @@ class SourceBus:
 
         def create() -> None:
             self.broker.create_topic(TopicDescription(topic))
-            self.broker.create_subscription(topic, SubscriptionDescription(topic, name))
+            self.broker.create_subscription(SubscriptionDescription(topic, name))
 
         self.emulator.call(create)
         return f"{topic}/Subscriptions/{name}"
@@ -77,6 +77,13 @@ class SourceBus:
     def put(self, path: str, *payloads: bytes) -> None:
         """Messages into a queue or subscription, whatever they are."""
         self.emulator.call(lambda: self.broker.message_queue(path).enqueue([_brokered(each) for each in payloads]))
+
+    def spread(self, path: str) -> None:
+        """Messages into all partitions of a partitioned entity."""
+        made = [message(annotations={"x-opt-partition-key": f"key {number}"}) for number in range(60)]
+        target = self.broker.target(path)
+        for each in made:
+            self.emulator.call(lambda each=each: target.submit([BrokeredMessage.parse(each)]))  # type: ignore[misc]
 
     def take(self, path: str, numbers: Sequence[int]) -> None:
         """Removes messages by their sequence numbers, as receivers do."""

@@ -52,6 +52,8 @@ def test_an_empty_backlog_is_proven_without_spark(pair: EmulatedPair) -> None:  
     code, out = drain.end()
     assert code == 0, drain.said
     assert "Nothing is left: 0 forwarded." in out
+    assert "Empty is as of now" in out  # S11
+    assert "Ledger:" not in out, "there is none to point to"
     assert "Starting Spark" not in drain.said
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from .filters import Wanted, push
+from .filters import Bounds, Wanted, push
 from .options import SourceOptions
 from .reading import plan_ranges, read_range
 from .schema import read_names
@@ -18,21 +18,30 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Peeks at all messages that are there when the query is planned."""
+    """Peeks at all messages that are there when its tasks begin.
+
+    It takes filters of Spark's only with the option `pushdown`. Spark 4.3 keeps the filters of a query for the frame
+    that was loaded, and not for the query: a second query of the same frame would get the rows of the first one.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._names = read_names(schema)
         self._nullable = [field.nullable for field in schema.fields]
-        self._wanted = Wanted()
+        numbers = Bounds(options.behaviour.first)
+        if options.behaviour.last is not None:
+            numbers = Bounds(numbers.low, options.behaviour.last)
+        self._wanted = Wanted(numbers)
 
     @property
-    def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:  # type: ignore[override]  # noqa: N802
+    def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:  # noqa: N802
         """Takes filters of Spark's, where the session pushes them down (`spark.sql.python.filterPushdown.enabled`)."""
         return _OptionalPushdown(self)
 
     def push(self, filters: Sequence[Any]) -> list[Any]:
         """Applies the filters that it can. Returns the others."""
+        if not self._options.behaviour.pushdown:
+            return list(filters)
         self._wanted, rest = push(self._wanted, filters)
         return rest
 

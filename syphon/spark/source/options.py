@@ -52,6 +52,11 @@ class Behaviour(Settings):
 
     entity: str = ""
     bodies: bool = False
+    first: Annotated[int, Field(ge=1)] = 1
+    last: Annotated[int, Field(ge=1)] | None = None
+    """The sequence numbers that a read begins and ends with, both included."""
+    pushdown: bool = False
+    """Whether filters of Spark's are applied here: see `batch_reader`."""
     partition_size: Annotated[int, Field(ge=1)] = 50_000
     """Sequence numbers in one partition of a read, at most."""
     start: Start = Start.EARLIEST
@@ -112,7 +117,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _once(entities: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple({EntityPath.of(entity): entity for entity in reversed(entities)}.values())[::-1]
+    found: dict[EntityPath, str] = {}
+    for entity in entities:
+        found.setdefault(EntityPath.of(entity), entity)
+    return tuple(found.values())
 
 
 def _reach(given: Mapping[str, str]) -> SideSettings:

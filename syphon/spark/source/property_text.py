@@ -81,7 +81,7 @@ def value_of(text: str | None, kind: str | None) -> Value:
     if read is None:
         raise UnreadableText(f"{_shown(kind)} is not the name of an AMQP type")
     try:
-        value = read(text)
+        value: Value = read(text)
         encode(value)  # numbers have bounds
     except (ValueError, Malformed, OverflowError):
         raise UnreadableText(f"{_shown(text)} is no {kind}") from None

@@ -1,7 +1,8 @@
 """Reads the messages of entities by peeking: nothing is received, locked or changed.
 
-An entity is read in ranges of sequence numbers. The numbers are found before the read begins, so a read ends although
-messages keep coming. A range may be read again at any time: a peek can begin at any number.
+An entity is read in ranges of sequence numbers. The last range of an entity is open: its end is looked for when its
+read begins, so a read ends although messages keep coming. A range may be read again at any time: a peek can begin at
+any number.
 """
 
 from __future__ import annotations
@@ -37,20 +38,29 @@ class SequenceRange(NamedTuple):
     entity: str
     first: int
     last: int
+    is_open: bool = False
+    """Messages after the last one belong to it, too, as far as they are there when the read begins."""
 
 
 def plan_ranges(options: SourceOptions, wanted: Wanted) -> list[SequenceRange]:
-    """The ranges that have messages now, none with more numbers than `partition_size`."""
+    """The ranges of all entities, none with more numbers than `partition_size`, as far as messages are there now.
+
+    Spark plans a frame once, and may evaluate it again an hour later. So each entity has an open range at its end,
+    unless the numbers that are wanted end before.
+    """
     ranges: list[SequenceRange] = []
     low, high = max(1, wanted.numbers.low), wanted.numbers.high
     if low > high:
         return []
     with connected(options.side, options.entities[0]) as connection:
         for entity in options.entities:
-            found = bounds_of(connection, entity, low - 1)
-            if found is not None and found[0] <= high:
-                whole = SequenceRange(entity, found[0], min(found[1], high))
-                ranges += split_range(whole, options.behaviour.partition_size)
+            first, last = bounds_of(connection, entity, low - 1) or (low, low)
+            if first > high:
+                continue
+            parts = split_range(SequenceRange(entity, first, min(last, high)), options.behaviour.partition_size)
+            if last < high:
+                parts[-1] = parts[-1]._replace(is_open=True)
+            ranges += parts
     return ranges
 
 
@@ -58,7 +68,7 @@ def bounds_of(connection: Connection, entity: str, after: int) -> tuple[int, int
     """The lowest and highest sequence number above `after`. Raises PartitionedEntity."""
     found = sequence_bounds(connection, entity, after)
     if found is not None:
-        _refuse_partitioned(entity, found[1])
+        _refuse_partitioned(entity, max(found))
     return found
 
 
@@ -76,24 +86,28 @@ def read_range(
     """The rows of a range, in Arrow batches."""
     times = wanted.enqueued
     batches = MessageBatches(names, nullable, None if times is None else times.__contains__)
-    for messages in in_batches(pages_of(side, part)):
+    for messages in in_batches(pages_of(side, part, wanted.numbers.high)):
         batch = batches.batch(part.entity, messages)
         if batch.num_rows:
             yield batch
 
 
-def pages_of(side: SideSettings, part: SequenceRange) -> Iterator[list[Peeked]]:
-    """The messages of a range, in pages. A connection that breaks is opened again, and the read goes on where it was.
+def pages_of(side: SideSettings, part: SequenceRange, highest: int) -> Iterator[list[Peeked]]:
+    """The messages of a range, in pages, up to the highest number that is wanted.
 
+    A connection that breaks is opened again, and the read goes on where it was.
     Connections break: Spark may take its time with a batch, and the service ends a connection that is silent.
     """
-    entity, first, last = part
+    entity, first, last, is_open = part
     failures = 0
     while first <= last:
         try:
             with connected(side, entity) as connection:
+                if is_open and (found := bounds_of(connection, entity, last)) is not None:
+                    last = min(found[1], highest)
+                is_open = False
                 for page in peek_pages(connection, entity, first, stop=last):
-                    _refuse_partitioned(entity, page[-1].sequence_number)
+                    _refuse_partitioned(entity, max(message.sequence_number for message in page))
                     failures = 0
                     first = page[-1].sequence_number + 1
                     yield page
