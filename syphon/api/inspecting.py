@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from syphon.backlog import SelectedQueue, by_pair, select_queues
 from syphon.bus import connected, peek, try_receiver
 from syphon.config import Config
-from syphon.model import ExitCode, InvalidOption, SyphonError, exit_code_for
+from syphon.model import EntityPath, ExitCode, InvalidOption, SyphonError, exit_code_for
 from syphon.spark import (
     VIEW,
+    DestinationSummary,
     answer_query,
     asking,
     backlog_frame,
@@ -24,7 +26,7 @@ from syphon.spark import (
 )
 
 from .backlog_overview import BacklogAnswer, BacklogOverview, UnseenQueue
-from .options import ConfigLike, Names, names_of, settings_of
+from .options import ConfigLike, Names, Queues, names_of, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +55,7 @@ def inspect(
     spark: SparkSession | None = None,
     *,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
 ) -> BacklogOverview: ...
 
 
@@ -64,7 +66,7 @@ def inspect(
     *,
     sql: str,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
     limit: int = MOST_ROWS,
 ) -> BacklogAnswer: ...
 
@@ -75,7 +77,7 @@ def inspect(
     *,
     sql: str | None = None,
     pairs: Names = (),
-    queues: Names | int | Iterable[int] = (),
+    queues: Queues = (),
     limit: int = MOST_ROWS,
 ) -> BacklogOverview | BacklogAnswer:
     """Peeks into the backlog queues: per destination how many messages there are, how large and how old they are, and
@@ -86,7 +88,7 @@ def inspect(
     reach is in `unseen`; if all are, the error of the first is raised.
     """
     settings = settings_of(config)
-    reach = reach_queues(select_queues(settings.pairs, names_of(pairs), names_of(queues)))  # type: ignore[arg-type]
+    reach = reach_queues(select_queues(settings.pairs, names_of(pairs), names_of(queues)))
     if not reach.queues:
         raise reach.unreachable[0][1]
     if sql is None:
@@ -141,7 +143,20 @@ def look_at_backlog(
         return BacklogOverview(unseen=reach.unseen, exit_code=reach.exit_code)
     starting()
     with _session(config, spark) as ours, _peeked(ours, reach) as frame:
-        return BacklogOverview(tuple(summary(frame)), tuple(dead_letter_previews(frame)), reach.unseen, reach.exit_code)
+        destinations = with_renames(summary(frame), reach.queues)
+        return BacklogOverview(tuple(destinations), tuple(dead_letter_previews(frame)), reach.unseen, reach.exit_code)
+
+
+def with_renames(found: Iterable[DestinationSummary], queues: Iterable[SelectedQueue]) -> list[DestinationSummary]:
+    """The destinations of these queues' pairs, each with the entity that its messages would go to (D13)."""
+    renames = {selected.pair.name: selected.pair.destinations.renames for selected in queues}
+
+    def renamed(each: DestinationSummary) -> str | None:
+        path = EntityPath.of(each.destination or "")
+        actual = renames[each.pair].actual(path)
+        return None if actual is path else actual.name
+
+    return [replace(each, renamed_to=renamed(each)) for each in found]
 
 
 @contextmanager

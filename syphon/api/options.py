@@ -21,6 +21,8 @@ Span: TypeAlias = str | float | timedelta
 """A duration: `5m`, seconds, or a timedelta."""
 Names: TypeAlias = str | Iterable[str]
 """One name or pattern, or several."""
+Queues: TypeAlias = str | int | Iterable[str | int]
+"""Backlog queues: an index, a name or a pattern, or several of these."""
 
 
 def settings_of(config: ConfigLike) -> Config:
@@ -33,7 +35,7 @@ def settings_of(config: ConfigLike) -> Config:
         raise InvalidSettings(str(error)) from None
 
 
-def names_of(names: Names | int) -> tuple[str, ...]:
+def names_of(names: Queues) -> tuple[str, ...]:
     """Names or patterns; an index of a queue may be a number."""
     if isinstance(names, str | int):
         return (str(names),)

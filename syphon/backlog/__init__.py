@@ -14,6 +14,8 @@ from .dead_letters import (
     put_back,
     read_dead_letters,
 )
+from .letter_edit import NO_EDIT, BadEdit, LetterEdit
+from .letter_file import BadLine, FiledLetter, fingerprint, letter_line, read_line
 from .preflight import Finding, PreflightCheck, preflight_checks, secondary_administration
 from .preview import MessagePreview, PreviewRules, preview_message
 from .provisioning import Dropped, Found, Made, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
@@ -25,7 +27,6 @@ from .queues import (
     Difference,
     QueueName,
     backlog_queues,
-    never_a_destination,
     not_allowed,
     not_allowed_text,
     parse_queue_name,
@@ -36,6 +37,11 @@ from .sender_trace import TraceContext, trace_context
 from .times import FOREVER, iso_duration
 
 __all__ = [
+    "BadEdit",
+    "BadLine",
+    "FiledLetter",
+    "LetterEdit",
+    "NO_EDIT",
     "BacklogQueue",
     "BrokerStamps",
     "DOCUMENTED",
@@ -72,9 +78,10 @@ __all__ = [
     "by_pair",
     "dead_letter_path",
     "destination_of",
+    "fingerprint",
     "grouped",
+    "letter_line",
     "iso_duration",
-    "never_a_destination",
     "not_allowed",
     "not_allowed_text",
     "parse_queue_name",
@@ -86,6 +93,7 @@ __all__ = [
     "put_back",
     "queue_names",
     "read_dead_letters",
+    "read_line",
     "restore",
     "secondary_administration",
     "select_queues",

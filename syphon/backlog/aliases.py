@@ -34,6 +34,7 @@ SEQUENCE_NUMBER: Final = "x-opt-sequence-number"
 ENQUEUED_TIME: Final = "x-opt-enqueued-time"
 LOCKED_UNTIL: Final = "x-opt-locked-until"
 SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
+LOCK_TOKEN: Final = "x-opt-lock-token"  # noqa: S105  the key of a delivery annotation
 NOT_CARRIED = keys(
     (
         SEQUENCE_NUMBER,

@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import NamedTuple
 
-from syphon.amqp import Malformed, Message, Section, encode
+from syphon.amqp import Malformed, Message, OutOfOrder, Section, encode, in_order
 from syphon.bus import Connection, Peeked, peek
 from syphon.model import EntityPath, MessageFilter, PathPatterns, SyphonError
 
 from .aliases import NOT_CARRIED, PATH
 from .broker_stamps import stamps_of
+from .letter_edit import NO_EDIT, LetterEdit
 from .section_edit import NULL, extract, keys, outline, with_fields, with_pairs
 
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
-_OF_DEAD_LETTERS = keys((REASON, DESCRIPTION))
-_AND_PATH = keys((REASON, DESCRIPTION, PATH))
-_PATH_KEY = encode(PATH)
 _ACQUIRER, _DELIVERIES = 3, 4
 """Fields of the header that the broker writes."""
 
@@ -122,32 +121,38 @@ def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
     return sorted(groups.values(), key=lambda group: (-group.count, group.reason, group.destination or ""))
 
 
-def put_back(payload: bytes, path: str | None = None) -> bytes:
-    """The backlog message as it was before it became a dead letter (X4); `path` replaces its destination.
+def put_back(payload: bytes, edit: LetterEdit = NO_EDIT) -> bytes:
+    """The backlog message as it was before it became a dead letter (X4), with what the operator edits.
 
     Raises NotPutBack if the bytes are not a message.
     """
     try:
-        return _put_back(payload, path)
+        try:
+            return _put_back(payload, edit)
+        except OutOfOrder:
+            return _put_back(in_order(payload), edit)  # M8
     except Malformed as error:
         raise NotPutBack(f"The message is not well-formed AMQP 1.0: {error}.") from None
 
 
-def _put_back(data: bytes, path: str | None) -> bytes:
+def _put_back(data: bytes, edit: LetterEdit) -> bytes:
     header, annotations, properties, application, body = outline(data)
     kept = extract(data, annotations, NOT_CARRIED)
-    unwanted = _OF_DEAD_LETTERS if path is None else _AND_PATH
-    own = extract(data, application, unwanted)
-    pairs, count = own.remaining(data), own.pairs
-    if path is not None:
-        pairs, count = pairs + _PATH_KEY + encode(path), count + 1
+    own = extract(data, application, _removed(tuple(name for name, _ in edit.application)))
+    added = [encode(name) + value for name, value in edit.application if value is not None]
+    pairs, count = own.remaining(data) + b"".join(added), own.pairs + len(added)
     fresh = {_ACQUIRER: NULL, _DELIVERIES: NULL} if header is not None else {}
     return b"".join(
         (
             with_fields(data, header, Section.HEADER, fresh),
             with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept.pairs, kept.remaining(data)),
-            data[properties.start : properties.end] if properties is not None else b"",
+            with_fields(data, properties, Section.PROPERTIES, dict(edit.fields)),
             with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
             data[body:],
         )
     )
+
+
+@lru_cache(maxsize=16)
+def _removed(edited: tuple[str, ...]) -> dict[bytes, str]:
+    return keys((REASON, DESCRIPTION, *edited))

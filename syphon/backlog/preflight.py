@@ -22,7 +22,7 @@ from syphon.bus import (
     try_receiver,
     try_sender,
 )
-from syphon.config import PairSettings, SideSettings, Via
+from syphon.config import PairSettings, SideSettings, Transport, Via
 from syphon.model import (
     DestinationDisabled,
     DestinationMissing,
@@ -34,11 +34,12 @@ from syphon.model import (
     PathPatterns,
     SyphonError,
     Waits,
+    never_a_destination,
 )
 
 from .provisioning import Found, Missing, Plan, plan
 from .queue_selection import queue_names
-from .queues import QueueName, never_a_destination, primary_label
+from .queues import QueueName, primary_label
 
 ANSWER_WITHIN = 15.0
 """Seconds for an answer. A worker waits longer, but a person waits for this one."""
@@ -144,7 +145,8 @@ class PreflightCheck:
                     else:
                         yield self._link(connection, path)
         except DestinationUnreachable as error:
-            port = self.settings.host.rpartition("]")[2].partition(":")[2] or "5671"
+            usual = "443" if self.settings.transport is Transport.WEBSOCKETS else "5671"
+            port = self.settings.host.rpartition("]")[2].partition(":")[2] or usual
             advice = f"Check that it is up and the network lets AMQP through (port {port}), or try again later."
             yield self._finding(Level.UNREACHABLE, f"{error}. {advice}")
         except SyphonError as error:
@@ -235,11 +237,17 @@ class _Primary(PreflightCheck):
             text = f"never takes a message: {why}; remove it from destinations.allow"
             yield self._finding(Level.WARNING, text, path)
         reached = True
-        for finding in self._links([path for path in named if path not in useless]):
+        for finding in self._links(self._entities([path for path in named if path not in useless])):
             reached = reached and not (finding.entity is None and finding.level is not Level.FINE)
             yield finding
         if reached:
             yield from self._covered([pattern for pattern in patterns if pattern != "*"])
+
+    def _entities(self, named: Sequence[str]) -> list[str]:
+        """The entities that messages go to: those that the settings name, or what they are renamed to."""
+        destinations = self.pair.destinations
+        actual = [destinations.renames.actual(EntityPath.of(path)).name for path in named]
+        return list(dict.fromkeys([*actual, *destinations.rename.values()]))
 
     def _covered(self, patterns: Sequence[str]) -> Iterator[Finding]:
         """Lists what each pattern matches. This needs the Manage claim; without it the check only says so."""

@@ -1,4 +1,4 @@
-"""Backlog queues: their names, their documented description, and the paths that can never be a destination.
+"""Backlog queues: their names, their documented description, and the paths that no message may be forwarded to.
 
 A backlog queue is `<primary>/x-servicebus-transfer/<n>` and lives in the secondary namespace (P1). Names of Service Bus
 are not case-sensitive, so reading a name here is not, either.
@@ -11,16 +11,13 @@ import re
 from dataclasses import dataclass
 from typing import NewType
 
-from syphon.model import EntityPath, PathPatterns, first_label
+from syphon.model import BACKLOG_MARK, EntityPath, PathPatterns, first_label, never_a_destination
 
 from .times import FOREVER, iso_duration
 
 QueueName = NewType("QueueName", str)
 
-MARK = "x-servicebus-transfer"
-_NOT_IN_A_NAME = frozenset("@?#*\\%")
-"""No entity has these characters in its name. Some of them, and dots, have a meaning in an address: `billing/../orders`
-matches `billing/*`, and a server that resolves it is at `orders`."""
+MARK = BACKLOG_MARK
 _NAME = re.compile(rf"([^/]+)/{MARK}/(0|[1-9][0-9]{{0,8}})", re.ASCII | re.IGNORECASE)
 
 
@@ -53,20 +50,6 @@ def primary_label(host: str, pair: str, override: str | None = None) -> str:
     An IP address or localhost has no such label: then it is the name of the pair. `override` always wins.
     """
     return override or first_label(host) or pair
-
-
-def never_a_destination(path: EntityPath) -> str | None:
-    """Why a path can never be a destination (D13), whatever the operator allows; None if it can."""
-    parts = path.key.split("/")
-    if not path.name.isprintable() or _NOT_IN_A_NAME & set(path.name) or not {"", ".", ".."}.isdisjoint(parts):
-        return "no queue or topic can be called that"
-    if parts[-2:-1] == [MARK]:
-        return "it is a backlog queue: the message would come back to the backlog"
-    if any(part.startswith("$") for part in parts):
-        return "it is a part of an entity ($…), not a queue or topic"
-    if "subscriptions" in parts[1:-1]:
-        return "it is a subscription: only its topic takes messages"
-    return None
 
 
 def not_allowed(path: EntityPath, allow: PathPatterns) -> str | None:

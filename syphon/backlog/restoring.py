@@ -32,6 +32,7 @@ from .aliases import (
     DURABLE,
     EXPIRY,
     GROUP_ID,
+    LOCK_TOKEN,
     PATH,
     PATH_LIMIT,
     PRIORITY,
@@ -45,7 +46,7 @@ from .aliases import (
 )
 from .broker_stamps import BrokerStamps, Stamps, deliveries, stamps_at
 from .layout_cache import Layout, layout_of
-from .section_edit import NULL, SHORT_MAP, ByteRange, field, fields, value_at, with_fields, with_pairs
+from .section_edit import NULL, SHORT_MAP, ByteRange, extract, field, fields, keys, value_at, with_fields, with_pairs
 from .times import A_MOMENT, A_TIMESPAN, EARLIEST, LONGEST, InvalidValue, moment, timespan_at, whole_millis
 
 _SCHEDULED_KEY = encode(Symbol(SCHEDULED))
@@ -150,6 +151,10 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
 
     new_header, delivery_count = _header(data, header, ttl, layout.lacks_durable)
     parts = [new_header]
+    after_header = header.end if header is not None else 0
+    following = annotations or properties or application
+    if (end := following.start if following is not None else body) > after_header:
+        parts.append(_delivery_annotations(data, after_header, end))
     if count:  # in the shorter form: the form that the section has is the broker's
         parts.append(with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, count, annotated, SHORT_MAP))
     parts.append(with_fields(data, properties, Section.PROPERTIES, changes))
@@ -287,6 +292,21 @@ def _new_header(raw: bytes, ttl: int | None, lacks_durable: bool = False) -> tup
         parts.pop()
     return b"\x00\x53\x70" + compound(0xC0, len(parts), b"".join(parts)) if parts else b"", delivered
 
+
+def _delivery_annotations(data: bytes, start: int, end: int) -> bytes:
+    """The sender's delivery annotations: the service hands them on to receivers. Their lock is the backlog's."""
+    if end - start == _LOCK_SIZE and data.startswith(_LOCK_HEAD, start):
+        return b""
+    raw = data[start:end]
+    (span,) = split(raw)
+    own = extract(raw, span, _LOCK_KEY)
+    return with_pairs(raw, span, Section.DELIVERY_ANNOTATIONS, own.pairs, own.remaining(raw), SHORT_MAP)
+
+
+_LOCK_HEAD = b"\x00\x53\x71" + compound(0xC1, 2, encode(Symbol(LOCK_TOKEN)) + b"\x98" + bytes(16))[:-16]
+"""The delivery annotations that the service writes if the sender has written none, up to the lock itself."""
+_LOCK_SIZE = len(_LOCK_HEAD) + 16
+_LOCK_KEY = keys((LOCK_TOKEN,))
 
 _USUAL = 64
 """Headers shorter than this are much alike and worth caching; a longer one is a mistake or an attack."""

@@ -72,6 +72,8 @@ class Pair:
 
     def check(self) -> None:
         """Applies the five-second rule."""
+        if not (self.primary.has_ended or self.secondary.has_ended):
+            return  # the usual case, in every turn of every pump
         due = self.deadline()
         for side, partner in (self.sides, (self.secondary, self.primary)):
             if due is not None and partner.has_ended and not side.has_ended and side.now() >= due:

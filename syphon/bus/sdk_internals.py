@@ -41,7 +41,7 @@ SDK_WAIT = 0.2
 
 
 class WebSocketsNotInstalled(Faulted):
-    """AMQP over WebSockets needs packages that are not installed: pip install 'syphon[websockets]'."""
+    """AMQP over WebSockets needs packages that are not installed: pip install 'syphon-servicebus[websockets]'."""
 
 
 class ByteSocket(Protocol):

@@ -149,8 +149,9 @@ class Tokens:
         if reply.status in REFUSED:
             token.ready, token.error = False, NotAuthorized(f"{text} Check the key or role assignment.")
         elif reply.status == MISSING:
-            missing = f"{self._host}: there is no '{path}' ({reply.status} {reply.description})."
-            token.ready, token.error = False, DestinationMissing(missing)
+            # With the condition first, as where a link is refused: reports and runbooks know the reason by it.
+            missing = f"amqp:not-found: there is no '{path}' ({reply.status} {str(reply.description).rstrip('.')})."
+            token.ready, token.error = False, DestinationMissing(missing, "amqp:not-found")
         else:
             self._fail(token, text)
 

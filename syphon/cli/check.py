@@ -24,6 +24,11 @@ AT_ONCE = 16
 WAIT_SILENTLY = 3.0
 """Seconds after which the command says what it waits for."""
 
+OPEN_FILE = (
+    "warning: {file} holds a key, and every user of this machine can read it. Write ${{file:PATH}} in its place, "
+    "or: chmod o-r {file}"
+)
+
 
 @click.command(short_help="Find problems, and change nothing.")
 @config_option
@@ -52,10 +57,13 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
                    78  the settings are wrong; nothing else was checked
     """
     from syphon.backlog import preflight_checks
+    from syphon.config import exposes_keys
     from syphon.ledger import check_ledger
 
     silence_sdk_logs()
     config = load_settings(config_file, as_json)
+    if exposes_keys(config_file):
+        click.echo(OPEN_FILE.format(file=config_file), err=True)
     slots = threading.Semaphore(AT_ONCE)
     under_way = [_Looking(look, slots) for pair in config.pairs for look in preflight_checks(pair, not no_provision)]
     findings: list[Finding] = []

@@ -9,7 +9,7 @@ import click
 
 from syphon.model import ExitCode, NotAuthorized, SyphonError, plural, printable, volume
 
-from .output import say, show_table
+from .output import say, say_renames, show_table
 
 if TYPE_CHECKING:
     from syphon.api import DryRun
@@ -53,6 +53,7 @@ def _show(result: DryRun) -> None:
     ]
     if rows:
         show_table(("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered", "would wait"), rows)
+    say_renames(result.destinations)
     for found in result.dead_letters:
         why = printable(f"{found.reason}: {found.example}")
         say(f"{found.messages:,} would be dead-lettered: {why}", "  ", fg="yellow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -54,7 +55,7 @@ SUFFIX = ".servicebus.windows.net"
 @click.option("--primary", metavar="HOST", help="The primary namespace in Azure; contoso is enough.")
 @click.option("--secondary", metavar="HOST", help="The secondary namespace in Azure.")
 def init(file: Path, azure: bool, primary: str | None, secondary: str | None) -> None:
-    """Write FILE (config.yaml) with the settings of a worker. A file that exists is never overwritten.
+    """Write FILE (config.yaml) with the settings of a worker, for you alone to read. A file that exists stays as it is.
 
     Without options the settings are for the two namespaces of `syphon emulator`, and work as they are. With --azure
     the command asks for a pair in Azure. It writes no secret: access is by azure-identity.
@@ -92,7 +93,8 @@ def _host(text: str) -> str:
 
 def _write(file: Path, text: str) -> None:
     try:
-        with file.open("x", encoding="utf-8") as opened:
+        # For its owner alone: people add keys to it.
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
         raise click.UsageError(f"{file} exists, and is not overwritten: name another file.") from None

@@ -12,7 +12,7 @@ from syphon.model import ExitCode, SyphonError, volume
 
 from .backlog_queues import queue_options, report_unreachable, selected_queues
 from .options import config_option, load_settings
-from .output import say, show_table
+from .output import say, say_renames, show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -121,6 +121,7 @@ def _show(overview: BacklogOverview, limit: int) -> None:
     )
     click.echo()
     say(str(overview))
+    say_renames(overview.destinations[:limit])
     if overview.dead_letters:
         click.echo("\nWould be dead-lettered:")
         rows = [

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -58,6 +58,22 @@ def say(text: str, indent: str = "", **style: Any) -> None:
     lines = [text] if room is None else textwrap.wrap(text, room, subsequent_indent=indent, break_on_hyphens=False)
     for line in lines or [""]:
         click.secho(line, **style)
+
+
+class MayBeRenamed(Protocol):
+    """A destination of which it is known whether it is renamed."""
+
+    @property
+    def destination(self) -> str | None: ...
+    @property
+    def renamed_to(self) -> str | None: ...
+
+
+def say_renames(destinations: Iterable[MayBeRenamed]) -> None:
+    """Prints a line for each destination that is renamed."""
+    for found in destinations:
+        if found.renamed_to is not None:
+            say(printable(f"Messages for {found.destination} go to {found.renamed_to}: it is renamed."), "  ")
 
 
 def shown_queues(names: Sequence[str]) -> list[str]:

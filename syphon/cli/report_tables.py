@@ -7,15 +7,27 @@ from datetime import datetime
 
 import click
 
-from syphon.ledger import DestinationReport, Hour, OpenJobReport, ReasonCount, Repeat, Report, Shortfall, Spread
+from syphon.ledger import (
+    DestinationReport,
+    Hour,
+    OpenJobReport,
+    ReasonCount,
+    Renamed,
+    Repeat,
+    Report,
+    Shortfall,
+    Spread,
+)
 from syphon.model import duration, utc_time, volume
 
-from .output import say, show_table, shown_queues
+from .output import say, show_table, shown_queues, terminal_width
 
 MOST_LINES = 20
 SLOWEST = 5
 WIDTH = 120
 """The width of the tables where there is no terminal."""
+NARROW = 110
+"""Columns below which the table of destinations is divided into two."""
 
 
 def show(report: Report) -> None:
@@ -55,8 +67,16 @@ Lines = Sequence[Sequence[str]]
 
 def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
     """Title, names of the columns (those of numbers with a #), lines."""
-    names = "destination #messages #forwarded #dead-lettered #left #bytes #backlog_p50 #p95 #max"
-    yield "Destinations", names, [_destination(each) for each in report.destinations]
+    counts = "destination #messages #forwarded #dead-lettered #left #bytes"
+    lines = [_destination(each) for each in report.destinations]
+    if (terminal_width() or WIDTH) >= NARROW:
+        yield "Destinations", f"{counts} #backlog_p50 #p95 #max", lines
+    else:  # side by side they would not fit, and each destination would become a block of lines
+        yield "Destinations", counts, [line[:6] for line in lines]
+        waits = [(line[0], *line[6:]) for line in lines if any(wait != "–" for wait in line[6:])]
+        yield "Time in the backlog", "destination #p50 #p95 #max", waits
+    names_of_renames = "destination went_to #messages #forwarded"
+    yield "Renamed destinations", names_of_renames, [_renamed(each) for each in report.renames]
     slowest = [(_name(each.name), *_times(each.carrying)) for each in report.slowest[:SLOWEST]]
     yield "Slowest to accept", "destination #p50 #p95 #max", slowest
     names = "hour destination #forwarded #dead-lettered #left"
@@ -78,6 +98,10 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
 def _destination(line: DestinationReport) -> tuple[str, ...]:
     counts = map(_number, (line.messages, line.forwarded, line.dead_lettered, line.left))
     return (_name(line.name), *counts, volume(line.bytes), *_times(line.in_backlog))
+
+
+def _renamed(line: Renamed) -> tuple[str, ...]:
+    return (_name(line.destination), _name(line.renamed_to), _number(line.messages), _number(line.forwarded))
 
 
 def _hour(line: Hour) -> tuple[str, ...]:

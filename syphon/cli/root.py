@@ -13,6 +13,7 @@ from .dead_letters import dead_letters
 from .demo import demo
 from .drain import drain
 from .emulator import emulator
+from .help import help_command
 from .init import init
 from .inspect import inspect
 from .pause import pause, resume
@@ -41,7 +42,7 @@ def main() -> None:
       syphon demo                an outage, and the transfer after it
       syphon emulator            two local namespaces, contoso and contoso-dr
       syphon init                a settings file for them
-      syphon COMMAND --help      what a command does, with examples
+      syphon help COMMAND        what a command does, with examples
 
     \b
     Exit codes, the same for every command:
@@ -68,6 +69,7 @@ COMMANDS = (
     report,
     cost,
     config_schema,
+    help_command,
 )
 
 for command in COMMANDS:

@@ -1,12 +1,11 @@
 """The settings of a worker: which namespaces form a pair, and how messages are forwarded."""
 
-from .loading import Config, config_from, load_config
+from .destinations import DestinationSettings, PermanentError
+from .loading import Config, config_from, exposes_keys, load_config
 from .pairs import (
     ArmSettings,
     Credential,
-    DestinationSettings,
     PairSettings,
-    PermanentError,
     ProvisionSettings,
     ProxySettings,
     Side,
@@ -30,6 +29,7 @@ __all__ = [
     "config_from",
     "config_schema",
     "load_config",
+    "exposes_keys",
     "Config",
     "PairSettings",
     "Side",

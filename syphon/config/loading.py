@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,19 @@ def _checked(document: Document, folder: Path, environ: Mapping[str, str] | None
         raise SettingsError(problems)
     make_renewable(config, document, folder, _may_follow)
     return config
+
+
+def exposes_keys(path: Path) -> bool:
+    """Whether a settings file holds keys itself, and every user of this machine may read it."""
+    return bool(path.stat().st_mode & stat.S_IROTH) and any(
+        _is_key(place, text) for place, text in _texts(read(path).data, ())
+    )
+
+
+def _is_key(place: Loc, text: str) -> bool:
+    if "${" in text or "usedevelopmentemulator=true" in text.lower():  # the key of an emulator protects nothing
+        return False
+    return looks_secret(text) or (place[-1] in ("password", "token") and bool(text))
 
 
 def _may_follow(new: str, before: str) -> bool:

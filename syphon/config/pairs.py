@@ -1,10 +1,10 @@
-"""The settings of pairs: how to reach both namespaces, and which destinations are allowed. Finds duplicates."""
+"""The settings of pairs: how to reach both namespaces. Finds duplicates."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,17 +15,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from syphon.model import (
     BadConnectionString,
     ConnectionString,
-    DestinationDisabled,
-    DestinationMissing,
-    MessageTooLarge,
-    NotAllowedByEntity,
-    PathPatterns,
-    SyphonError,
+    EntityPath,
     first_label,
     is_host,
     is_this_machine,
 )
 from syphon.yaml_settings import InvalidSetting, Mistake, Settings, given, looks_secret, together, unique
+
+from .destinations import DestinationSettings, Text, check_renames
 
 
 def _name(text: str) -> str:
@@ -62,7 +59,6 @@ def _readable(file: Path) -> Path:
 _FULL_NAME = "write the full host name only, as in contoso.servicebus.windows.net"
 
 Name = Annotated[str, AfterValidator(_name)]
-Text = Annotated[str, Field(min_length=1)]
 
 
 class Credential(StrEnum):
@@ -197,58 +193,11 @@ def _check_transport(side: Any) -> Iterator[Mistake]:
     if given(side, "proxy") is not None and not is_websockets:
         yield Mistake("is given, but AMQP cannot pass an HTTP proxy", "add transport: websockets", ("proxy",))
     if is_websockets and any(importlib.util.find_spec(package) is None for package in ("websocket", "wsproto")):
-        remedy = "pip install 'syphon[websockets]'"
+        remedy = "pip install 'syphon-servicebus[websockets]'"
         yield Mistake("needs packages that are not installed", remedy, ("transport",))
 
 
 Side = Annotated[SideSettings, together(_check_access), together(_check_transport)]
-
-
-class PermanentError(StrEnum):
-    """Answers of a destination that may mean "never" for a message (S4)."""
-
-    ENTITY_NOT_FOUND = "entity-not-found"
-    ENTITY_DISABLED = "entity-disabled"
-    MESSAGE_TOO_LARGE = "message-too-large"
-    NOT_ALLOWED = "not-allowed"
-
-    @property
-    def error(self) -> type[SyphonError]:
-        return _ERRORS[self]
-
-
-_ERRORS: dict[PermanentError, type[SyphonError]] = {
-    PermanentError.ENTITY_NOT_FOUND: DestinationMissing,
-    PermanentError.ENTITY_DISABLED: DestinationDisabled,
-    PermanentError.MESSAGE_TOO_LARGE: MessageTooLarge,
-    PermanentError.NOT_ALLOWED: NotAllowedByEntity,
-}
-
-
-class DestinationSettings(Settings):
-    """Which destinations are allowed (D13), and which errors are permanent (S4)."""
-
-    allow: Annotated[list[Text], Field(min_length=1)] = Field(default_factory=lambda: ["*"])
-    """Patterns: `*` is any text, slashes included. Case is ignored, as in Service Bus."""
-    permanent_errors: frozenset[PermanentError] = frozenset(
-        (PermanentError.MESSAGE_TOO_LARGE, PermanentError.NOT_ALLOWED)
-    )
-    """A message that gets one of these is dead-lettered; with any other error it stays and is tried again.
-
-    A missing or disabled entity is not among them: the sender failed over because of exactly that, and the entity may
-    come back.
-    """
-
-    @property
-    def allowed(self) -> PathPatterns:
-        return PathPatterns.of(self.allow)
-
-    def permanent(self) -> frozenset[type[SyphonError]]:
-        return frozenset(kind.error for kind in self.permanent_errors)
-
-    def giving_up(self, errors: Iterable[PermanentError]) -> DestinationSettings:
-        """These settings, with more errors that are permanent."""
-        return self.model_copy(update={"permanent_errors": self.permanent_errors | frozenset(errors)})
 
 
 class Via(StrEnum):
@@ -282,7 +231,7 @@ class PairSettings(Settings):
     primary: Side
     secondary: Side
     backlog_queue_count: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_not_boolean)] = 10
-    destinations: DestinationSettings = Field(default_factory=DestinationSettings)
+    destinations: Annotated[DestinationSettings, together(check_renames)] = Field(default_factory=DestinationSettings)
     time_to_live: TimeToLive = TimeToLive.RESTORE
     rate: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_not_boolean)] | None = None
     """Messages a second that may be taken from all backlog queues together."""
@@ -291,7 +240,8 @@ class PairSettings(Settings):
     @property
     def primary_entity(self) -> str:
         """An entity of the primary whose token opens the connection: a policy may cover a single queue."""
-        return next((path for path in self.destinations.allow if not any(mark in path for mark in "*?[")), "")
+        named = next((path for path in self.destinations.allow if not any(mark in path for mark in "*?[")), "")
+        return self.destinations.renames.actual(EntityPath.of(named)).name
 
 
 def _check_sides(pair: Any) -> Iterator[Mistake]:

@@ -121,7 +121,7 @@ class RunningNamespace:
         try:
             from .amqp_front.websocket import WebSocketLayer  # an extra, and needed by few
         except ImportError:
-            return NotInstalled("AMQP over WebSockets needs an extra: pip install 'syphon[websockets]'")
+            return NotInstalled("AMQP over WebSockets needs an extra: pip install 'syphon-servicebus[websockets]'")
         return WebSocketLayer(self._make_amqp())
 
     def _on_outage(self, outage: Outage | None) -> None:

@@ -1,6 +1,7 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
 from .html import html_page
+from .light_arrow import spare_pandas
 from .local_reader import LocalReader
 from .parquet import packed_file
 from .preflight import LedgerFinding, check_ledger
@@ -11,6 +12,7 @@ from .report import (
     OpenJobReport,
     Period,
     ReasonCount,
+    Renamed,
     Repeat,
     Report,
     Shortfall,
@@ -35,6 +37,7 @@ __all__ = [
     "Origin",
     "Period",
     "ReasonCount",
+    "Renamed",
     "Repeat",
     "Report",
     "Shortfall",
@@ -46,4 +49,5 @@ __all__ = [
     "packed_file",
     "query_report",
     "report_as_json",
+    "spare_pandas",
 ]

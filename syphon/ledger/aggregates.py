@@ -62,6 +62,7 @@ MESSAGES = Grouping(
     {
         "outcome": "last",
         "destination": "last",
+        "renamed_to": "last",
         "kind": "last",
         "reason": "last",
         "settled": "last",
@@ -72,7 +73,7 @@ MESSAGES = Grouping(
         "waited": "min",
         "carried": "max",
     },
-    order=("rank", "settled", "destination", "kind", "reason"),
+    order=("rank", "settled", "destination", "renamed_to", "kind", "reason"),
 )
 DESTINATIONS = Grouping(
     ("destination",),
@@ -90,6 +91,7 @@ DESTINATIONS = Grouping(
     },
 )
 DURATIONS = Grouping(("destination", "what", "millis"), {"messages": "sum"})
+RENAMES = Grouping(("destination", "renamed_to"), {"messages": "sum", "forwarded": "sum"})
 REASONS = Grouping(
     ("outcome", "kind", "destination"),
     {"messages": "sum", "oldest": "min", "last_tried": "max", "example": "last"},
@@ -111,6 +113,8 @@ class Aggregates:
     """Messages by destination."""
     durations: pa.Table
     """Messages by destination, and by the time that they waited in the backlog or were carried."""
+    renames: pa.Table
+    """Messages whose destination was renamed, by what they named and where they went."""
     reasons: pa.Table
     """Messages that did not arrive, by reason."""
     repeats: pa.Table
@@ -155,6 +159,7 @@ _TABLES = {
     "recorded": RECORDED,
     "destinations": DESTINATIONS,
     "durations": DURATIONS,
+    "renames": RENAMES,
     "reasons": REASONS,
 }
 PACKED_AGGREGATES = ", ".join(f"{name} binary" for name in (*_TABLES, "repeats"))

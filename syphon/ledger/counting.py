@@ -12,6 +12,7 @@ from .aggregates import (
     MESSAGES,
     REASONS,
     RECORDED,
+    RENAMES,
     STEPS,
     Aggregates,
     first_repeats,
@@ -39,6 +40,7 @@ COLUMNS = (
     "job",
     "slot",
     "attempt",
+    "renamed_to",
 )
 """The columns of a transfer that are counted."""
 _EXACT = 10_000
@@ -60,6 +62,7 @@ def count_rows(rows: pa.Table, selection: Selection) -> Aggregates:
         recorded=RECORDED.of(recorded),
         destinations=DESTINATIONS.of(_with_destinations(messages)),
         durations=DURATIONS.of(_with_durations(messages)),
+        renames=RENAMES.of(_with_renames(messages)),
         reasons=REASONS.of(_with_reasons(messages)),
         repeats=first_repeats(_with_repeats(messages)),
     )
@@ -94,8 +97,8 @@ def _prepared(rows: pa.Table) -> pa.Table:
     columns = {
         **{name: rows[name] for name in ("pair", "queue", "sequence_number", "message_id", "outcome")},
         "enqueued_at": enqueued,
-        # Names of entities: capitals and slashes around them make no difference to Service Bus.
-        "destination": pc.utf8_lower(pc.utf8_trim(pc.fill_null(rows["destination"], ""), "/")),
+        "destination": _names(rows["destination"]),
+        "renamed_to": _names(rows["renamed_to"]),
         "reason": pc.fill_null(rows["reason"], ""),
         "kind": _kinds(pc.fill_null(rows["reason"], "")),
         "settled": settled,
@@ -114,6 +117,13 @@ def _prepared(rows: pa.Table) -> pa.Table:
         "last": settled,
     }
     return pa.table(columns)
+
+
+def _names(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Names of entities: capitals and slashes around them make no difference to Service Bus."""
+    import pyarrow.compute as pc
+
+    return pc.utf8_lower(pc.utf8_trim(pc.fill_null(names, ""), "/"))
 
 
 def _kinds(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -182,6 +192,20 @@ def _cut(millis: pa.ChunkedArray) -> pa.ChunkedArray:
     for power in range(9):
         step = pc.if_else(pc.greater_equal(millis, _EXACT * 10**power), pa.scalar(10 ** (power + 1), pa.int64()), step)
     return pc.multiply(pc.divide(millis, step), step)
+
+
+def _with_renames(messages: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = messages.filter(pc.not_equal(messages["renamed_to"], ""))
+    columns = {
+        "destination": found["destination"],
+        "renamed_to": found["renamed_to"],
+        "messages": _ones(found),
+        "forwarded": pc.cast(pc.equal(found["outcome"], "forwarded"), pa.int64()),
+    }
+    return pa.table(columns)
 
 
 def _with_reasons(messages: pa.Table) -> pa.Table:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from syphon.model import Outcome
 
+from .light_arrow import prepare_arrow
 from .schema import Attempt, Origin
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def arrow_schema(declared: str, columns: Sequence[str]) -> pa.Schema:
 
 def packed_file(outcomes: Sequence[Outcome], origin: Origin) -> bytes:
     """A file of the transfers of one task."""
+    prepare_arrow()
     import pyarrow as pa
 
     return _file(pa.Table.from_batches([transfer_rows(outcomes, origin)]))
@@ -83,12 +85,14 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch
         "job": same(origin.job, text),
         "slot": same(origin.slot, pa.int32()),
         "attempt": same(origin.attempt, pa.int32()),
+        "renamed_to": each("renamed_to", text),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def attempts_file(attempts: Sequence[Attempt]) -> bytes:
     """A file of attempts."""
+    prepare_arrow()
     import pyarrow as pa
 
     text, number, small = pa.string(), pa.int64(), pa.int32()

@@ -19,6 +19,7 @@ from .report import (
     OpenQueue,
     Period,
     ReasonCount,
+    Renamed,
     Repeat,
     Report,
     Shortfall,
@@ -92,6 +93,7 @@ def _report(
         waits=_waits(_together(waited.values())),
         timeline=_timeline(steps, first, last),
         destinations=_destinations(aggregates, waited),
+        renames=_renames(aggregates),
         hours=_hours(aggregates),
         dead_letters=dead_letters,
         left=left,
@@ -172,6 +174,12 @@ def _destinations(aggregates: Aggregates, waited: dict[str, Counter[int]]) -> li
         )
         for row in rows
     ]
+
+
+def _renames(aggregates: Aggregates) -> list[Renamed]:
+    order = [("messages", "descending"), ("destination", "ascending"), ("renamed_to", "ascending")]
+    rows = aggregates.renames.sort_by(order).slice(0, MOST_LINES).to_pylist()
+    return [Renamed(row["destination"], row["renamed_to"], row["messages"], row["forwarded"]) for row in rows]
 
 
 def _hours(aggregates: Aggregates) -> list[Hour]:

@@ -86,6 +86,16 @@ class DestinationReport:
 
 
 @dataclass(frozen=True)
+class Renamed:
+    """Messages that named one destination, and that the operator has sent to another one."""
+
+    destination: str
+    renamed_to: str
+    messages: int
+    forwarded: int
+
+
+@dataclass(frozen=True)
 class TimelineStep:
     """How many transfers ended in one step of the timeline."""
 
@@ -212,6 +222,7 @@ class Report:
     waits: list[Band]
     timeline: Timeline
     destinations: list[DestinationReport]
+    renames: list[Renamed]
     hours: list[Hour]
     dead_letters: list[ReasonCount]
     left: list[ReasonCount]

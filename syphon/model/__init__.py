@@ -1,7 +1,7 @@
 """Values and errors that all packages share: counters, outcomes, filters, entity paths, error classes. No I/O."""
 
 from .connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
-from .entity_path import EntityPath, PathPatterns
+from .entity_path import BACKLOG_MARK, EntityPath, PathPatterns, Renames, never_a_destination
 from .errors import (
     CONDITIONS,
     DestinationBusy,
@@ -45,6 +45,7 @@ from .stats import (
 )
 
 __all__ = [
+    "BACKLOG_MARK",
     "DESTINATION_NOT_ALLOWED",
     "BadConnectionString",
     "CONDITIONS",
@@ -76,6 +77,7 @@ __all__ = [
     "PathPatterns",
     "PausedByOperator",
     "QueueKey",
+    "Renames",
     "Result",
     "SECONDS_BUCKETS",
     "Stats",
@@ -95,6 +97,7 @@ __all__ = [
     "is_host",
     "is_this_machine",
     "link_ended",
+    "never_a_destination",
     "millis_of",
     "utc_time",
     "short_queue_names",

@@ -1,4 +1,4 @@
-"""The path of a queue or topic, and patterns of such paths.
+"""The path of a queue or topic, patterns of such paths, and other names for them.
 
 Service Bus ignores case, and `orders`, `/orders` and `orders/` are one entity. Text that names an entity becomes an
 `EntityPath` where it comes in, so that no other place has to know this.
@@ -7,7 +7,7 @@ Service Bus ignores case, and `orders`, `/orders` and `orders/` are one entity. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import lru_cache
@@ -38,6 +38,27 @@ def _known(text: str) -> EntityPath:
     return EntityPath(name, name.lower())
 
 
+BACKLOG_MARK = "x-servicebus-transfer"
+"""The part of a name that makes a queue a backlog queue."""
+_NOT_IN_A_NAME = frozenset("@?#*\\%")
+"""No entity has these characters in its name. Some of them, and dots, have a meaning in an address: `billing/../orders`
+matches `billing/*`, and a server that resolves it is at `orders`."""
+
+
+def never_a_destination(path: EntityPath) -> str | None:
+    """Why a path can never be a destination (D13), whatever the operator allows; None if it can."""
+    parts = path.key.split("/")
+    if not path.name.isprintable() or _NOT_IN_A_NAME & set(path.name) or not {"", ".", ".."}.isdisjoint(parts):
+        return "no queue or topic can be called that"
+    if parts[-2:-1] == [BACKLOG_MARK]:
+        return "it is a backlog queue: the message would come back to the backlog"
+    if any(part.startswith("$") for part in parts):
+        return "it is a part of an entity ($…), not a queue or topic"
+    if "subscriptions" in parts[1:-1]:
+        return "it is a subscription: only its topic takes messages"
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class PathPatterns:
     """Patterns, one of which must fit: `*` is any text, slashes included; `?` one character; `[ab]` one of these."""
@@ -60,6 +81,30 @@ class PathPatterns:
     def java_regex(self) -> str:
         """The patterns as a regular expression of Java, to search for in a path's key."""
         return rf"(?s)^(?:{_alternatives(self.texts)})\z"
+
+
+@dataclass(frozen=True, slots=True)
+class Renames:
+    """Where the operator sends the messages for some destinations instead: each text names an entity.
+
+    Whole names only, and one step only: what a message names is looked up once, and the result is not looked up again.
+    So no message can reach an entity by this that the operator has not written down.
+    """
+
+    texts: tuple[tuple[str, str], ...] = ()
+
+    @staticmethod
+    def of(texts: Mapping[str, str]) -> Renames:
+        return Renames(tuple(texts.items()))
+
+    def actual(self, path: EntityPath) -> EntityPath:
+        """The entity that messages for a path go to: the path itself unless it is renamed."""
+        return _renamed(self.texts).get(path.key, path) if self.texts else path
+
+
+@lru_cache(maxsize=256)
+def _renamed(texts: tuple[tuple[str, str], ...]) -> dict[str, EntityPath]:
+    return {EntityPath.of(name).key: EntityPath.of(actual) for name, actual in texts}
 
 
 @lru_cache(maxsize=256)

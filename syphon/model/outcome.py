@@ -41,6 +41,8 @@ class Outcome(NamedTuple):
     reason: str = ""
     possible_duplicate: bool = False
     """The destination may have the message twice, under the same message id."""
+    renamed_to: str | None = None
+    """The entity it went to, or waits for, if the operator has renamed its destination."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import deque
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TextIO
 
 from syphon.config import LogFormat, LogLevel
 from syphon.model import printable
@@ -49,11 +49,19 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class StderrLines(logging.StreamHandler[TextIO]):
+    """Writes to what sys.stderr is at the moment: a live table replaces it, and puts the lines above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def set_up_logging(level: LogLevel, style: LogFormat = LogFormat.CONSOLE) -> None:
     """Starts logging; called again, only changes the level."""
     root = logging.getLogger()
     if not root.handlers:
-        handler = logging.StreamHandler(sys.stderr)
+        handler = StderrLines()
         handler.setFormatter(JsonLines() if style is LogFormat.JSON else ConsoleLines())
         root.addHandler(handler)
     root.setLevel(logging.WARNING)

@@ -36,7 +36,7 @@ Observations = Iterator[tuple[float, dict[str, str]]]
 
 
 class OtlpMissing(SyphonError):
-    """telemetry.otlp_endpoint is set, but its exporter is not installed: pip install 'syphon[otlp]'."""
+    """telemetry.otlp_endpoint is set, but its exporter is not installed: pip install 'syphon-servicebus[otlp]'."""
 
 
 class Telemetry:

@@ -144,6 +144,8 @@ def asking() -> Iterator[None]:
         raise BadQuery(first_line(error)) from None
 
 
-def first_line(error: Exception) -> str:
-    """What went wrong, without the stack trace that Spark adds."""
-    return str(error).strip().partition("\n")[0].rstrip(";")
+def first_line(error: Exception | str) -> str:
+    """What went wrong, without the stack trace that Spark adds: an error of Python's stands at the end of its trace."""
+    text = str(error).strip()
+    found = re.search(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)$", text, re.MULTILINE)
+    return found[1] if found else text.partition("\n")[0].rstrip(";")

@@ -52,6 +52,8 @@ class DestinationSummary:
     """Messages whose time to live has run out."""
     dead_letters: int
     """Messages that a drain would dead-letter, by the present settings."""
+    renamed_to: str | None = None
+    """The entity that they would go to, if the operator has renamed the destination."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from .access import ControlHost
 from .ending import Ending
 from .java import java_environment
 from .jvm_watch import JvmWatch
+from .light_python import spare_numpy
 from .master import cores_of
 from .package import package_zip
 from .security import PRIVATE, SAFE_PATH, private_folders
@@ -120,6 +121,7 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
     os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
     for name in ("py4j.clientserver", "py4j.java_gateway"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # at DEBUG, these log the token of the gateway
+    spare_numpy()
     output = _Stderr()
     output.start()
     with _properties_file(settings) as file:

@@ -26,7 +26,7 @@ from syphon.model import SyphonError, is_this_machine
 
 from .access import ControlHost
 from .classic import SparkNotStarted
-from .connect_watch import ConnectWatch
+from .connect_watch import ConnectWatch, ask
 from .ending import Ending
 from .master import shown_master
 from .package import package_zip
@@ -48,7 +48,7 @@ OF_OUR_SESSION = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partit
 
 
 class ConnectMissing(SyphonError):
-    """Spark Connect needs Python packages that are not installed: install syphon[connect]."""
+    """Spark Connect needs Python packages that are not installed: install syphon-servicebus[connect]."""
 
 
 class Endpoint(NamedTuple):
@@ -166,8 +166,8 @@ class ConnectAccess:
     def most_slots(self) -> int:
         from pyspark.sql import functions as f
 
-        rows = self._session.range(0, MOST_PARTITIONS).select(f.max(f.spark_partition_id())).collect()
-        return int(rows[0][0]) + 1
+        parts = self._session.range(0, MOST_PARTITIONS).select(f.spark_partition_id().alias("part"))
+        return int(parts.agg(f.max("part")).collect()[0][0]) + 1
 
     def describe_job(self, pair: str, what: str) -> None:
         """Connect has neither pools nor descriptions."""
@@ -175,9 +175,10 @@ class ConnectAccess:
     def is_lost(self) -> bool:
         """The server is asked. If it is gone, the answer takes minutes: the watch knows sooner, and ends the drain."""
         try:
-            return not self._session.version
+            ask(self._session)
         except Exception:
             return True
+        return False
 
     def watch(self, ending: Ending, ends_process: bool) -> ConnectWatch:
         return ConnectWatch(self._session, self._endpoint(), ending, ends_process)

@@ -25,6 +25,14 @@ SILENT = 60.0
 CONSEQUENCE = "Nothing is lost: messages that were in hand come again. Start syphon again."
 
 
+def ask(session: SparkSession) -> None:
+    """Asks the server something that it must know. Raises what PySpark raises, if need be after minutes.
+
+    PySpark keeps the answers of some calls, the version of Spark among them; it asks for a setting each time.
+    """
+    session.conf.get("spark.sql.session.timeZone")
+
+
 class ConnectWatch(SparkWatch):
     """Says whether the server has gone or has forgotten the session, and watches the time of an ending."""
 
@@ -62,7 +70,7 @@ class ConnectWatch(SparkWatch):
         while not self._over.is_set():
             self._asked_at = time.monotonic()
             try:
-                _ = self._session.version
+                ask(self._session)
             except Exception as error:
                 self._lose(f"ended the session: {str(error).strip().partition(chr(10))[0].rstrip('.')}.")
                 return

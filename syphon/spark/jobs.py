@@ -19,6 +19,7 @@ from syphon.model import Counters
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
 from .access import access_to
+from .backlog_query import first_line
 from .control_protocol import HandOver, SlotReport
 from .control_server import ControlServer
 from .spark_watch import SparkLost
@@ -155,7 +156,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, Py4JJavaError):
         with suppress(Py4JError, OSError, AttributeError):  # the JVM may be gone
             text = error.java_exception.getMessage() or text
-    return text.strip().partition("\n")[0]
+    return first_line(text)
 
 
 def new_job() -> str:

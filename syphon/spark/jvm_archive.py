@@ -35,6 +35,9 @@ NEEDS_MEMORY = 3 * 1024**3
 """Memory that must be there to make an archive beside a worker: another Spark runs for a minute."""
 TRY_AGAIN_AFTER = 24 * 3600.0
 """Seconds until an archive is tried again that could not be made."""
+AS_IT_IS = "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
+"""Maps the archive to the address that it was made for. Java 17.0.15 moves it to another one: for that it reads and
+changes all of it at each start, and the worker keeps 150 MB more."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 FIRST_AOT = 25
 """The first Java with a cache of the ahead-of-time compiler that one run can write."""
@@ -51,7 +54,7 @@ def options_for(java_options: str, environ: Mapping[str, str] = os.environ) -> s
     if re.search(r"\s|['\"]", str(archive)):  # Spark would take it for two options
         return java_options
     use = "-XX:AOTCache" if archive.suffix == ".aot" else "-XX:SharedArchiveFile"
-    return f"{java_options} {use}={archive}"
+    return f"{java_options} {AS_IT_IS} {use}={archive}"
 
 
 def make_in_background(environ: Mapping[str, str] = os.environ) -> None:

@@ -9,17 +9,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PRIVATE = 0o077
 """The umask of Spark's JVM and of its Python workers: they write to disk what does not fit into memory."""
 OLD_HANDSHAKE = "spark.network.crypto.saslFallback"
 """Whether Spark proves the secret by SASL where the other side does not encrypt. That is older, and weaker."""
+
+
+def _is_old_spark() -> bool:
+    """Whether this is Spark 3. A managed cluster may not say: its sessions exist already, and need no settings."""
+    with suppress(PackageNotFoundError):
+        return int(version("pyspark").partition(".")[0]) < 4
+    return False
+
+
+CIPHER = {} if _is_old_spark() else {"spark.network.crypto.cipher": "AES/GCM/NoPadding"}
+"""Spark's own choice, CTR, lets a listener change what it hears. Spark 3.5 has no other: nothing could connect."""
 NETWORK_SECURITY = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.authEngineVersion": "2",
-    "spark.network.crypto.cipher": "AES/GCM/NoPadding",  # Spark's own choice, CTR, lets a listener change what it hears
+    **CIPHER,
     OLD_HANDSHAKE: "false",
 }
 """Between driver and executors: only processes of this session are answered, and all traffic is encrypted."""
@@ -27,7 +40,7 @@ DISK_SECURITY = {"spark.io.encryption.enabled": "true"}
 """On executors: what they write to their disks is encrypted."""
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """For the environment of Python: it imports no modules from the working directory, where others may write."""
-MASKED = r"(?i)secret|password|token|credential|(?:access|account|shared)[._-]?key|[._-]sas[._-]"
+MASKED = r"(?i)secret|password|token|credential|connection[._-]?string|(?:access|account|shared)[._-]?key|[._-]sas[._-]"
 """Settings with such names are masked where Spark shows its settings: in event logs, its page and its own log.
 
 Spark's own list does not have the key of a storage account, `fs.azure.account.key`.

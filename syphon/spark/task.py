@@ -15,6 +15,7 @@ import gc
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
@@ -38,8 +39,8 @@ COUNTED_AT_ONCE = 1000
 """Outcomes that wait to be counted, at most; if there are fewer, they are counted after `COUNTED_AFTER` seconds."""
 COUNTED_AFTER = 0.2
 YOUNG_OBJECTS = 20_000
-"""New objects after which Python looks for garbage in a slot, 700 by default. A pump makes no cycles of objects, and
-thousands of them are in hand: looking at them so often takes a twentieth of its CPU time."""
+"""New objects after which Python looks for garbage in a slot, 700 by default. A pump has tens of thousands of objects
+in hand, and makes hardly any garbage that must be looked for."""
 SATURATED_AFTER = 3.0
 """Seconds of a full window, or of most of a core in use, after which a slot counts as saturated."""
 MOST_OF_A_CORE = 0.85
@@ -88,15 +89,20 @@ def warm_up(numbers: Iterable[int]) -> Iterator[bytes]:
 
 @contextmanager
 def _rarely_looking_for_garbage() -> Iterator[None]:
-    """Lets Python look for garbage less often, and not at all among what the process had loaded before."""
+    """Lets Python look for garbage less often, and never among what the process had loaded before its first slot."""
     thresholds = gc.get_threshold()
-    gc.freeze()
+    _freeze_once()
     gc.set_threshold(YOUNG_OBJECTS, *thresholds[1:])
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
+
+
+@cache
+def _freeze_once() -> None:
+    # Not with each slot: garbage of earlier tasks would never be found.
+    gc.freeze()
 
 
 @dataclass(slots=True)

@@ -4,12 +4,13 @@ from .backoff_gate import BackoffGate
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .entity_sender import EntitySender, OutgoingMessage
+from .letter_import import ImportMessage, ImportResult, LetterImport
 from .listener import Listener
 from .options import MOST_QUEUES, PumpOptions
 from .peek_watch import Gate, OpenGate, Ring, Waiting
 from .pump import Pump
 from .queue_transfer import QueueTransfer
-from .replay import Replay, ReplayResult
+from .replay import Removal, Replay, ReplayResult
 from .route import Route, route_to_backlog, route_to_destination
 from .traces import BatchTrace
 from .unsettled import Ended, PumpCounters, wall_clock
@@ -23,6 +24,9 @@ __all__ = [
     "Ended",
     "EntitySender",
     "Gate",
+    "ImportMessage",
+    "ImportResult",
+    "LetterImport",
     "Listener",
     "OpenGate",
     "OutgoingMessage",
@@ -30,6 +34,7 @@ __all__ = [
     "PumpCounters",
     "PumpOptions",
     "QueueTransfer",
+    "Removal",
     "Replay",
     "ReplayResult",
     "Ring",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from syphon.backlog import destination_of
-from syphon.model import EntityPath
+from syphon.model import EntityPath, Renames
 
 from .destinations import DestinationBackoff
 
@@ -32,6 +32,8 @@ class BackoffGate:
         self._now = now
         self._until: dict[str, tuple[float, DestinationBackoff]] = {}
         self._lock = threading.Lock()
+        self.renames = Renames()
+        """Where messages go instead of the destinations that they name. Its owner may replace it at any time."""
 
     def learn(self, found: Iterable[DestinationBackoff]) -> None:
         """Remembers back-offs that a pump has found. Logs those that are new.
@@ -84,8 +86,13 @@ class BackoffGate:
 
     def is_worth_a_job(self, queue: str, payload: bytes) -> bool:  # noqa: ARG002
         """Whether a message can be moved now. A message without a destination can: to the dead letters."""
-        destination = destination_of(payload) if self._until else None
+        destination = self.destination_of(payload) if self._until else None
         return destination is None or self.can_move(destination.key)
+
+    def destination_of(self, payload: bytes) -> EntityPath | None:
+        """The destination that a message goes to; None if the message names none."""
+        named = destination_of(payload)
+        return None if named is None else self.renames.actual(named)
 
     def can_move(self, destination: str) -> bool:
         """Whether a destination (the key of its path) does not back off."""

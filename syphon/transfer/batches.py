@@ -40,6 +40,8 @@ class MessageTransfer:
     """Bytes of the message as it was received."""
     possible_duplicate: bool = False
     forwarded_at: int | None = None
+    renamed_to: str | None = None
+    """The entity it goes to, if that is not the one that it names."""
     trace: BatchTrace | None = None
     """The trace of the batch it was accepted with, if that is traced."""
 

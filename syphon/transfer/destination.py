@@ -288,7 +288,7 @@ class Destination:
         if sent.unknown:
             _may_have_arrived(batch)
         else:
-            self.suspicion.answered()
+            self.suspicion.answered(bool(self._again))
         if error is None:
             if self.suspicion.waiting:
                 for transfer in batch:

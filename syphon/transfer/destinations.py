@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from syphon.bus import Connection
-from syphon.model import Durations, EntityPath, error_named
+from syphon.model import Durations, EntityPath, Renames, error_named
 
 from .batches import Chosen, MessageTransfer
 from .breaker import BackingOff, Rejecting
@@ -40,11 +40,20 @@ class DestinationBackoff(NamedTuple):
 class Destinations:
     """The queues and topics that messages have named so far."""
 
-    def __init__(self, options: PumpOptions, traces: Traces, objection: Callable[[EntityPath], str | None]) -> None:
+    def __init__(
+        self,
+        options: PumpOptions,
+        traces: Traces,
+        objection: Callable[[EntityPath], str | None],
+        rename: Renames | None = None,
+    ) -> None:
         self._options = options
         self._traces = traces
         self._objection = objection
+        self._rename = rename or Renames()
         self._known: dict[str, Destination] = {}
+        self._named: dict[str, Destination] = {}
+        """By the paths that messages name. They differ from those of `_known` where the operator renames them."""
         self._busy: dict[str, Destination] = {}
         self._paused: frozenset[EntityPath] = frozenset()
         self._next_look_at_all = 0.0
@@ -59,12 +68,24 @@ class Destinations:
         return iter(list(self._known.values()))
 
     def find(self, path: EntityPath) -> Destination | str:
-        """The destination of a path, or why nothing may be sent there (D13)."""
-        destination = self._known.get(path.key)
+        """The destination of a path that a message names, or why nothing may be sent there (D13)."""
+        destination = self._named.get(path.key)
         if destination is None:
             objection = self._objection(path)
             if objection is not None:
                 return objection
+            destination = self._named[path.key] = self._entity(self._rename.actual(path))
+        return destination
+
+    def renamed(self, path: EntityPath) -> str | None:
+        """The entity that messages for a path go to, if it is another one."""
+        actual = self._rename.actual(path)
+        return None if actual is path else actual.name
+
+    def _entity(self, path: EntityPath) -> Destination:
+        """The destination for an entity of the primary, whatever the messages for it name."""
+        destination = self._known.get(path.key)
+        if destination is None:
             destination = self._known[path.key] = Destination(path.name, self._options.permanent)
             destination.pause(path in self._paused)
         return destination
@@ -105,7 +126,9 @@ class Destinations:
         return WindowShare(int(share * self._options.window), int(share * self._options.window_bytes))
 
     def _room_for_links(self) -> int:
-        """How many more links may be opened. Takes idle links from destinations if others need one."""
+        """How many more links may be opened, at least. Takes idle links from destinations if others need one."""
+        if len(self._known) <= self._options.max_links:
+            return self._options.max_links  # there are enough for all
         linked = [destination for destination in self._known.values() if destination.has_link()]
         room = self._options.max_links - len(linked)
         wanted = sum(not destination.has_link() for destination in self._busy.values())
@@ -155,10 +178,8 @@ class Destinations:
 
     def back_off(self, known: DestinationBackoff, now: float) -> None:
         """Makes a destination back off because another pump found that it takes nothing."""
-        destination = self.find(EntityPath.of(known.path))
-        if isinstance(destination, Destination):
-            because = error_named(known.error, known.reason)
-            destination.breaker.back_off(now + known.seconds, because, known.failures)
+        because = error_named(known.error, known.reason)
+        self._entity(EntityPath.of(known.path)).breaker.back_off(now + known.seconds, because, known.failures)
 
     def close(self) -> None:
         for destination in self:

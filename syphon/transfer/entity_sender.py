@@ -50,7 +50,7 @@ class OutgoingMessage(MessageTransfer):
         self.size = len(payload)
         self.restored = Restored(payload, _ANYWHERE, message_id, session_id, partition_key, self.size, _NO_STAMPS)
         self.possible_duplicate = False
-        self.forwarded_at = self.trace = None
+        self.forwarded_at = self.trace = self.renamed_to = None
 
     @property
     def key(self) -> MessageKey:

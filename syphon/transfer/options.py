@@ -12,6 +12,7 @@ from syphon.model import (
     MessageTooLarge,
     NotAllowedByEntity,
     PathPatterns,
+    Renames,
     SyphonError,
 )
 
@@ -55,6 +56,8 @@ class PumpOptions:
     ttl: Ttl = Ttl.RESTORE
     allow: PathPatterns = field(default_factory=PathPatterns)
     """The destinations that messages may go to. A message for another one is dead-lettered (D13)."""
+    rename: Renames = field(default_factory=Renames)
+    """Where messages go instead of the destinations that they name. `allow` is about what they name."""
     permanent: frozenset[type[SyphonError]] = PERMANENT
     limit: int | None = None
     """Messages to receive from all queues, at most."""
@@ -68,6 +71,7 @@ class PumpOptions:
             **{
                 "ttl": Ttl(pair.time_to_live.value),
                 "allow": pair.destinations.allowed,
+                "rename": pair.destinations.renames,
                 "permanent": pair.destinations.permanent(),
                 **options,
             }

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from syphon.backlog import destination_of, stamps_of
 from syphon.bus import Backoff, Connection, MessageState, Peeked, Peeker
-from syphon.model import DestinationBusy, Interrupted, SyphonError
+from syphon.model import DestinationBusy, EntityPath, Interrupted, SyphonError
 
 from .options import FIRST_WINDOW
 
@@ -52,6 +52,9 @@ class Gate(Protocol):
     def can_move(self, destination: str) -> bool:
         """Whether a destination (the key of an `EntityPath`) neither backs off nor is paused."""
 
+    def destination_of(self, payload: bytes) -> EntityPath | None:
+        """The destination that a message goes to; None if the message names none."""
+
 
 class OpenGate:
     """A gate for an owner that knows of no back-offs: every message can be moved."""
@@ -61,6 +64,9 @@ class OpenGate:
 
     def can_move(self, destination: str) -> bool:  # noqa: ARG002
         return True
+
+    def destination_of(self, payload: bytes) -> EntityPath | None:
+        return destination_of(payload)
 
 
 class Waiting(NamedTuple):
@@ -154,7 +160,7 @@ class PeekWatch:
         return None
 
     def _note(self, message: Peeked) -> None:
-        path = destination_of(message.payload)
+        path = self._gate.destination_of(message.payload)
         key = "" if path is None else path.key
         known, enqueued_at = self.waiting.get(key), stamps_of(message.payload).enqueued_at
         if known is None:

@@ -69,9 +69,9 @@ class Pump:
         self._now = now
         self._wall = wall or wall_clock
         self.traces = Traces()
-        route = route or from_backlog(self._options.ttl, self._options.allow)
-        self._restore, self._ttl = route.restore, route.ttl
-        self.destinations = Destinations(self._options, self.traces, route.objection)
+        route = route or from_backlog(self._options.ttl, self._options.allow, self._options.rename)
+        self._restore, self._ttl, self._renames = route.restore, route.ttl, bool(route.rename.texts)
+        self.destinations = Destinations(self._options, self.traces, route.objection, route.rename)
         self._window = SharedWindow(self._options.window, self._options.window_bytes)
         self._limit = ReceiveLimit(self._options.limit)
         self._started = self._idle_since = now()
@@ -333,6 +333,8 @@ class Pump:
         if isinstance(destination, str):
             queue.dead_letter(arrival, DESTINATION_NOT_ALLOWED, not_allowed_text(restored.destination, destination))
             return
+        if self._renames:
+            transfer.renamed_to = self.destinations.renamed(restored.destination)
         self.destinations.offer(destination, transfer)
 
     def _is_outside(self, arrival: Arrival) -> bool:

@@ -1,4 +1,4 @@
-"""Replays dead letters: into their backlog queue, or to the destinations they were meant for (X4).
+"""Replays dead letters: into their backlog queue, or to the destinations they were meant for (X4); removes them.
 
 A replay is a pump whose source is the dead-letter queue and whose route is one of those in `route`. It differs in this:
 
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from syphon.backlog import dead_letter_path, stamps_of
+from syphon.backlog import dead_letter_path, fingerprint, stamps_of
 from syphon.bus import Arrival, Connection, Namespace
 from syphon.model import DestinationDisabled, DestinationMissing, Faulted, Outcome, Result, SyphonError, Waits
 
@@ -29,7 +29,7 @@ from .destination import ANSWER_WITHIN, Destination, SendResults
 from .options import PERMANENT, PumpOptions
 from .pump import Pump
 from .queue_transfer import QueueTransfer
-from .route import Route
+from .route import Route, route_to_backlog
 from .unsettled import Ended, wall_clock
 
 WINDOW = 500
@@ -231,6 +231,23 @@ class Replay(Pump):
         if results.accepted:
             self._waits_since.pop(results.accepted[0].restored.destination.key, None)
         super()._note(destination, results)
+
+
+class Removal(Replay):
+    """Completes the chosen dead letters of one backlog queue, which are kept elsewhere: nothing is sent.
+
+    `chosen` has the fingerprint of each. A dead letter with another one stays: it is not the message that is kept.
+    """
+
+    def __init__(self, queue: str, chosen: Mapping[int, bytes], source: Connection, **options: Any) -> None:
+        super().__init__(queue, set(chosen), source, source, route_to_backlog(queue), **options)
+        self._fingerprints = chosen
+
+    def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:  # noqa: ARG002
+        if fingerprint(arrival.payload) == self._fingerprints[stamps_of(arrival.payload).sequence_number]:
+            queue.complete(arrival)
+        else:
+            self._letters.stay(arrival, "It is not the message in the file.")
 
 
 def _single_connection(connection: Connection, now: Callable[[], float]) -> Namespace:

@@ -7,10 +7,12 @@ destination (X4).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from syphon.backlog import (
+    NO_EDIT,
+    LetterEdit,
     NotPutBack,
     Restored,
     Ttl,
@@ -23,7 +25,7 @@ from syphon.backlog import (
     stamps_of,
 )
 from syphon.config import PairSettings
-from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, PathPatterns
+from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, PathPatterns, Renames
 
 
 class Restore(Protocol):
@@ -40,6 +42,8 @@ class Route:
     objection: Callable[[EntityPath], str | None]
     """Why nothing may be sent to a path (D13); None if it may."""
     ttl: Ttl = Ttl.RESTORE
+    rename: Renames = field(default_factory=Renames)
+    """Where messages go instead of the destinations that they name."""
 
     def why_not(self, payload: bytes, now: int) -> str | None:
         """Why a message cannot take this route; None if it can. For a look beforehand: nothing is sent."""
@@ -54,19 +58,19 @@ class Route:
         )
 
 
-def from_backlog(ttl: Ttl, allow: PathPatterns) -> Route:
+def from_backlog(ttl: Ttl, allow: PathPatterns, rename: Renames) -> Route:
     """The route of a backlog message: restored, to its destination, if the operator allows it (D13)."""
     # `restore` itself: this runs for every message, and a function around it would cost a Python frame.
-    return Route(restore, lambda path: not_allowed(path, allow), ttl)
+    return Route(restore, lambda path: not_allowed(path, allow), ttl, rename)
 
 
-def route_to_backlog(queue: str, path: str | None = None) -> Route:
+def route_to_backlog(queue: str, edit: LetterEdit = NO_EDIT) -> Route:
     """The route of a dead letter back into its backlog queue; from there the syphon forwards it."""
     destination = EntityPath.of(queue)
 
     def put_into_queue(payload: bytes, **_: object) -> Restored | Unrestorable:
         try:
-            copy = put_back(payload, path)
+            copy = put_back(payload, edit)
         except NotPutBack as error:
             return Unrestorable(UnrestorableReason.MALFORMED, str(error))
         return Restored(copy, destination, None, None, None, len(copy), stamps_of(payload))
@@ -74,19 +78,20 @@ def route_to_backlog(queue: str, path: str | None = None) -> Route:
     return Route(put_into_queue, lambda _: None)
 
 
-def route_to_destination(pair: PairSettings, ttl: Ttl, path: str | None = None) -> Route:
+def route_to_destination(pair: PairSettings, ttl: Ttl, edit: LetterEdit = NO_EDIT) -> Route:
     """The route of a dead letter to its destination: restored like a backlog message, and only where one may go (D13).
 
-    `path` is the destination to use instead of the one that the message names.
+    `edit` may give it another destination than the one that it names.
     """
 
     def restore_dead_letter(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl) -> Restored | Unrestorable:
         stamps = stamps_of(payload)
         try:
-            copy = put_back(payload, path)
+            copy = put_back(payload, edit)
         except NotPutBack as error:
             return Unrestorable(UnrestorableReason.MALFORMED, str(error))
         restored = restore(copy, enqueued_at=enqueued_at or stamps.enqueued_at or None, now=now, ttl=ttl)
         return restored if isinstance(restored, Unrestorable) else restored._replace(stamps=stamps)
 
-    return Route(restore_dead_letter, lambda found: not_allowed(found, pair.destinations.allowed), ttl)
+    allow, rename = pair.destinations.allowed, pair.destinations.renames
+    return Route(restore_dead_letter, lambda found: not_allowed(found, allow), ttl, rename)

@@ -66,13 +66,20 @@ class Suspicion:
         """Tries the destination alone from now on, beginning with one message."""
         self.limit, self._has_answered = 1, has_answered
 
-    def answered(self) -> None:
-        """Notes an answer, whatever it says: the connection is still there."""
+    def answered(self, has_more: bool = False) -> None:
+        """Notes an answer, whatever it says: the connection is still there.
+
+        `has_more` says that something is still to be sent again. What cuts the connection may be in it, so the
+        destination stays suspected: trials may be small, whatever their limit is (one key a batch).
+        """
         self._losses = 0
         self._unproven.clear()
         if self.limit is not None:
             self._has_answered = True
-            self.limit = self.limit * GROWTH if self.limit < ENOUGH else None
+            if self.limit < ENOUGH:
+                self.limit *= GROWTH
+            elif not has_more:
+                self.limit = None
 
     def lost(self, messages: int, now: float, fails: bool) -> Verdict:
         """Notes a lost connection, and how many messages were under way to the destination (0: it was attaching).

@@ -106,11 +106,11 @@ class Unsettled:
         received_at = wall - round((self._now() - arrival.received_at) * 1000)
         if transfer is None:
             stamps = stamps_of(arrival.payload)
-            message_id, destination, session_id, forwarded_at = "", "", None, None
+            message_id, destination, session_id, forwarded_at, renamed_to = "", "", None, None, None
         else:
             _, path, found_id, session_id, _, _, stamps = transfer.restored
             message_id, destination = "" if found_id is None else str(found_id), path.name
-            forwarded_at = transfer.forwarded_at
+            forwarded_at, renamed_to = transfer.forwarded_at, transfer.renamed_to
         # By position, because this runs for every message: keywords would cost as much as the rest of the function.
         return Outcome(
             self._queue,
@@ -127,6 +127,7 @@ class Unsettled:
             result,
             reason,
             duplicate,
+            renamed_to,
         )
 
 

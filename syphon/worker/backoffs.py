@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from syphon.backlog import Unrestorable, destination_of, restore
+from syphon.backlog import Unrestorable, restore
 from syphon.transfer import BackoffGate
 
 from .pauses import Pauses
@@ -43,7 +43,7 @@ class Backoffs(BackoffGate):
         """Whether a message can be moved now. A message that cannot be restored can: to the dead letters."""
         if not self._until and not self._pauses.destinations(self._name):
             return True
-        destination = destination_of(payload)
+        destination = self.destination_of(payload)
         if destination is None:
             return True
         path = destination.key

@@ -85,6 +85,7 @@ class Drain:
         limit = SharedLimit(options.limit, len(chosen))
         for pair, ours in chosen:
             backoffs = Backoffs(pair.name)
+            backoffs.renames = pair.destinations.renames
             queues = [QueueDrain(pair, queue, options, backoffs, counts.get((pair.name, queue))) for _, queue in ours]
             self.queues += queues
             self._pairs.append(PairDrain(pair, queues, options, backoffs, limit, self._stopping))

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from syphon.backlog import destination_of
 from syphon.bus import Peeked, SideFault
 from syphon.config import PairSettings
 from syphon.model import DestinationDisabled, DestinationMissing, EntityPath, Faulted, SyphonError
@@ -165,7 +164,7 @@ class PairDrain:
         absent = {EntityPath.of(known.path).key for known in self.backoffs.now() if known.error in NEED_A_PERSON}
 
         def can_move(message: Peeked) -> bool:
-            destination = destination_of(message.payload)
+            destination = self.backoffs.destination_of(message.payload)
             return self._options.wants(message) and (destination is None or destination.key not in absent)
 
         return bool(absent) and self._emptiness.count(queue.queue, can_move, 1).wanted == 0

@@ -55,6 +55,7 @@ class PairWorker:
         self.trouble: SyphonError | None = None
         """Why the backlog queues are not known yet."""
         self.backoffs = Backoffs(settings.name, pauses)
+        self.backoffs.renames = settings.destinations.renames
         self._dispatcher: Dispatcher | None = None
         self._failure: BaseException | None = None
         self._pipeline = pipeline
@@ -100,6 +101,7 @@ class PairWorker:
         """Takes over the rate and the destinations. Slots with other destinations end early, and new ones start."""
         changed = settings.destinations != self.settings.destinations
         self.settings = self.settings.model_copy(update={"destinations": settings.destinations, "rate": settings.rate})
+        self.backoffs.renames = settings.destinations.renames
         if changed and self._dispatcher is not None:
             self._dispatcher.renew()
 

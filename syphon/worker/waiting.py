@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
-from syphon.backlog import destination_of
 from syphon.bus import MessageState, connected, peek
 from syphon.model import EntityPath, SyphonError
 from syphon.transfer import DestinationBackoff
@@ -83,7 +82,7 @@ def _left(queues: Iterable[QueueDrain], options: DrainOptions) -> Counter[str] |
                 for message in peek(connection, queue.queue):
                     if message.state is not MessageState.ACTIVE or not options.wants(message):
                         continue
-                    destination = destination_of(message.payload)
+                    destination = queue.backoffs.destination_of(message.payload)
                     counts[destination.key if destination is not None else ""] += 1
                     counted += 1
                     if counted >= MOST_COUNTED:

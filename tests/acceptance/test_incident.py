@@ -26,6 +26,11 @@ class Elements(HTMLParser):
         self.attributes.update(name for name, _ in attrs)
 
 
+def plain(text: str) -> str:
+    """What a person reads of it: without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     with incident(tmp_path_factory.mktemp("incident")) as seen:
@@ -54,6 +59,28 @@ def test_every_command_has_come_to_the_end_that_it_should(seen: Seen) -> None:
         assert codes == {77 if name == "wrong" else 69}, name
     assert seen.codes["denied"] == 77
     assert [where for where in seen.texts if "local-" in where], "Spark's event log"
+
+
+def test_a_renamed_destination_is_said_before_and_after(seen: Seen) -> None:  # D13
+    for command in ("inspect", "dry_run"):
+        assert "Messages for returns go to orders: it is renamed." in seen.texts[command], command
+    assert "would wait for returns" not in seen.texts["dry_run"], "orders was asked, and takes messages"
+    said = " ".join(plain(seen.texts["report"]).split())
+    assert "Renamed destinations destination went to messages forwarded returns orders 2 2" in said
+    assert "returns to orders" in seen.report
+
+
+@pytest.mark.parametrize("command", ["inspect", "dry_run", "report", "dead-letters list", "check"])
+def test_on_a_terminal_of_80_columns_tables_break_no_word(seen: Seen, command: str) -> None:
+    lines = plain(seen.texts[command]).replace("\r", "").splitlines()
+    known = {"dead-lettered", "NoDestination", "BadAlias", "destination", "messages", "contoso", "accepts", "reason"}
+    words = {word for line in lines for word in line.split()}
+    assert words & known, lines
+    broken = {word[:end] for word in known for end in range(3, len(word))} - known
+    assert [line for line in lines if set(line.split()) & broken and len(line) >= 80] == []
+    logged, longest = (" DEBUG ", " INFO "), 60  # log lines are not wrapped, and a path has no place to break
+    too_long = [line for line in lines if len(line) > 80 and not any(word in line for word in logged)]
+    assert [line for line in too_long if max(map(len, line.split())) < longest] == []
 
 
 @pytest.mark.parametrize("secret", [KEY, WRONG, TOKEN, STORAGE, BODY])

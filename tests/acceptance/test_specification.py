@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 SPECIFICATION = ROOT / "docs/specification.md"
 DESIGN = ROOT / "docs/design.md"
 SECURITY = ROOT / "docs/security.md"
+EMULATOR = ROOT / "docs/emulator.md"
 LETTERS = "PMSCFXDT"
 CITED = re.compile(
     rf"""(?<![\w.\-])           # no part of a word or of another number
@@ -106,7 +107,8 @@ def test_every_rule_names_a_test_or_says_why_there_is_none() -> None:
 
 
 def test_the_tests_and_functions_that_are_named_exist() -> None:
-    problems = [each for path in (SPECIFICATION, DESIGN, SECURITY) for each in not_there(path.read_text())]
+    documents = (SPECIFICATION, DESIGN, SECURITY, EMULATOR)
+    problems = [each for path in documents for each in not_there(path.read_text())]
     assert not problems, "\n".join(problems)
 
 

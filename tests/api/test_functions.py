@@ -15,7 +15,8 @@ import yaml
 import syphon
 from syphon.model import DestinationUnreachable, ExitCode, SyphonError
 from syphon.worker.drain_progress import DrainProgress
-from tests.support.processes import DESTINATIONS, EmulatedPair, Running, aliased, emulated_pair
+from tests.support.processes import DESTINATIONS, EmulatedPair, aliased, emulated_pair
+from tests.support.scripts import run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +140,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 handler = __import__("signal").getsignal(2)
 try:
-    syphon.drain(sys.argv[1], spark, rate=20, progress=lambda at: print(at, file=sys.stderr, flush=True))
+    syphon.drain(sys.argv[1], spark, rate=10, progress=lambda at: at.moved and print("some moved", file=sys.stderr))
 except DrainInterrupted as stopped:
     first = stopped.summary
 assert __import__("signal").getsignal(2) is handler
@@ -151,11 +152,8 @@ print(json.dumps([first.as_json(), second.as_json(), spark.range(3).count()]))
 def test_an_interrupt_finishes_what_is_in_hand_and_the_session_goes_on(pair: EmulatedPair) -> None:
     """Spark's own handler of Ctrl-C cancels all jobs, and so kills the slots with what they have in hand."""
     pair.put([aliased(number, "orders") for number in range(100)])
-    script = pair.folder / "interrupted.py"
-    script.write_text(INTERRUPTED)
-    process = Running([str(pair.config())], pair.folder, module="interrupted")
-    pair.running.append(process)
-    process.until(" moved, about 9")
+    process = run_script(pair, "interrupted", INTERRUPTED, str(pair.config()))
+    process.until("some moved")
     code, out = process.stop(signal.SIGINT)
     assert code == 0, process.said
     first, second, rows = json.loads(out)

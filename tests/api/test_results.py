@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
@@ -125,18 +123,3 @@ def test_progress_in_one_line() -> None:
 
 def test_a_long_table_ends() -> None:
     assert html_table(("n",), [(number,) for number in range(20)], most=5).count("<tr>") == 6
-
-
-def test_the_package_is_imported_at_once_and_has_the_functions() -> None:
-    """Executors import it, too: they have neither click nor rich nor the libraries of the control server."""
-    code = """
-import sys, time
-import syphon
-heavy = {"pyspark", "pyarrow", "pandas", "azure", "pydantic", "yaml", "aiohttp", "click", "rich"}
-assert not heavy & {name.partition(".")[0] for name in sys.modules}, sys.modules
-sys.modules.update(dict.fromkeys(("click", "rich", "opentelemetry")))
-assert all(callable(getattr(syphon, name)) for name in ("drain", "dry_run", "inspect", "report"))
-assert "pyspark" not in sys.modules
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

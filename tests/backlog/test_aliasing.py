@@ -21,7 +21,8 @@ from syphon.amqp import (
     properties_bytes,
     section_bytes,
 )
-from syphon.backlog import NotForBacklog, Restored, restore, to_backlog
+from syphon.backlog import NotForBacklog, Restored, destination_of, restore, to_backlog
+from syphon.model import EntityPath
 from syphon.model.errors import SyphonError
 from tests.support.backlog_messages import NOW
 
@@ -93,6 +94,10 @@ def test_a_message_that_has_an_alias_is_not_aliased_again(alias: str) -> None:  
 @pytest.mark.parametrize("path", ["", "  ", "x" * 261])
 def test_a_path_that_could_not_be_used_later_is_refused_now(path: str) -> None:  # M1, M4
     assert "1 to 260 characters" in refusal(BODY, path)
+
+
+def test_the_longest_path_is_allowed() -> None:  # M1
+    assert destination_of(to_backlog(BODY, "x" * 260)) == EntityPath.of("x" * 260)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import given
 from syphon.amqp import Map, Message, Section, Symbol, Timestamp, ULong, Value, encode, section_bytes
 from syphon.backlog import to_backlog
 from syphon.backlog.dead_letters import DeadLetter, DeadLetterFilter, NotPutBack, grouped, put_back, read
+from syphon.backlog.letter_edit import LetterEdit
 from syphon.backlog.section_edit import extract, keys, outline, with_pairs
 from syphon.bus.peeking import stamped
 from tests.support import backlog_messages
@@ -73,14 +74,14 @@ def test_the_header_keeps_what_is_the_senders(sent: Sent, path: str) -> None:
 
 @given(backlog_messages.sent, backlog_messages.paths, backlog_messages.paths)
 def test_a_destination_that_is_set_is_the_only_thing_that_changes(sent: Sent, path: str, other: str) -> None:
-    moved = Message(put_back(dead(to_backlog(sent.payload, path)), other))
+    moved = Message(put_back(dead(to_backlog(sent.payload, path)), LetterEdit.of(path=other)))
     assert moved.application_properties().get("x-ms-path") == other
     home = Message(to_backlog(sent.payload, path)).application_properties().without(["x-ms-path"])
     assert sorted(map(str, moved.application_properties().without(["x-ms-path"]))) == sorted(map(str, home))
 
 
 def test_a_message_that_has_no_properties_can_be_given_a_destination() -> None:  # M4
-    bare = put_back(section_bytes(Section.VALUE, "x"), "orders")
+    bare = put_back(section_bytes(Section.VALUE, "x"), LetterEdit.of(path="orders"))
     assert Message(bare).application_properties() == Map.of({"x-ms-path": "orders"})
 
 

@@ -103,6 +103,17 @@ def test_a_missing_and_an_extra_queue_come_with_what_to_do(emulator: BackgroundE
     assert "syphon drain --all-found" in text
 
 
+def test_of_a_renamed_destination_the_new_name_is_tried(emulator: BackgroundEmulator) -> None:  # D13
+    make(emulator, "contoso", QueueDescription("orders-v2"))
+    destinations = {"allow": ["orders", "billing/*"], "rename": {"orders": "orders-v2", "billing/paid": "archive"}}
+    findings = found(pair(emulator, destinations=destinations))
+    assert about(findings, "orders") == []
+    assert about(findings, "orders-v2") == [(FINE, "can be sent to")]
+    assert about(findings, "archive") == [
+        (PROBLEM, "no queue or topic of that name; messages would wait in the backlog")
+    ]
+
+
 def test_destinations_are_tried_and_patterns_looked_up(emulator: BackgroundEmulator) -> None:  # D13
     off = QueueDescription("off", status=EntityStatus.DISABLED)
     make(emulator, "contoso", QueueDescription("orders"), QueueDescription("billing/paid"), off)

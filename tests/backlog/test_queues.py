@@ -12,12 +12,11 @@ from syphon.backlog import (
     DOCUMENTED,
     BacklogQueue,
     backlog_queues,
-    never_a_destination,
     not_allowed,
     parse_queue_name,
     primary_label,
 )
-from syphon.model.entity_path import EntityPath, PathPatterns
+from syphon.model.entity_path import EntityPath, PathPatterns, never_a_destination
 
 
 def test_the_queues_of_a_primary_are_numbered_from_zero() -> None:  # P1

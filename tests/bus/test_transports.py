@@ -356,9 +356,9 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
     theirs = ServiceBusClient.from_connection_string(details, transport_type=TransportType.AmqpOverWebsocket)
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
-    with pytest.raises(WebSocketsNotInstalled, match=r"pip install 'syphon\[websockets\]'"):
+    with pytest.raises(WebSocketsNotInstalled, match=r"pip install 'syphon-servicebus\[websockets\]'"):
         client_of(settings)
-    with theirs, pytest.raises(WebSocketsNotInstalled, match=r"pip install 'syphon\[websockets\]'"):
+    with theirs, pytest.raises(WebSocketsNotInstalled, match=r"pip install 'syphon-servicebus\[websockets\]'"):
         Connection(theirs, "orders")
 
 

@@ -94,6 +94,20 @@ def syphon_alone(*arguments: object) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+def test_check_warns_of_a_key_in_a_file_that_everybody_can_read(
+    emulator: BackgroundEmulator, tmp_path: Path
+) -> None:  # T7
+    file = write(tmp_path, *strings(emulator), more="status: {token: a-token-of-the-operator}\n")
+    file.chmod(0o644)
+    warning = f"warning: {file} holds a key, and every user of this machine can read it. Write ${{file:PATH}} in its"
+    told = syphon("check", "-c", file, "--json")
+    assert told.stderr.startswith(warning)
+    assert "a-token-of" not in told.stderr + told.stdout
+    json.loads(told.stdout)
+    file.chmod(0o640)
+    assert warning not in syphon("check", "-c", file, "--json").stderr
+
+
 def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     odd = QueueDescription("contoso/x-servicebus-transfer/0", max_delivery_count=3)
     extra = QueueDescription("contoso/x-servicebus-transfer/7")

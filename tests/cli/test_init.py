@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,15 @@ def test_without_options_it_is_for_the_two_namespaces_of_the_emulator(folder: Pa
     (pair,) = load_config(folder / "config.yaml").pairs
     assert (pair.name, pair.primary.host, pair.secondary.host) == ("contoso", "127.0.0.1:5672", "127.0.0.1:5673")
     assert [each.amqp_port for each in default_settings().namespaces] == [5672, 5673]
+
+
+def test_only_its_owner_can_read_the_file_whatever_the_umask(folder: Path) -> None:  # T7
+    before = os.umask(0)
+    try:
+        assert init().exit_code == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((folder / "config.yaml").stat().st_mode) == 0o600
 
 
 def test_it_never_overwrites_a_file(folder: Path) -> None:

@@ -14,6 +14,7 @@ from tests.support import ledger_incident
 from tests.support.cli_process import run_syphon
 from tests.support.status_server import served
 from tests.support.terminal import terminal
+from tests.support.tools import ROOT
 from tests.support.waiting import eventually
 
 SYPHON = (sys.executable, "-m", "syphon")
@@ -26,6 +27,7 @@ def test_a_report_breaks_no_word(tmp_path: Path, columns: int, lines: int) -> No
     with terminal([*SYPHON, "report", "--ledger", f"{tmp_path}/ledger"], columns, lines, tmp_path) as shown:
         assert shown.wait(WITHIN) == ExitCode.LEFT, shown.text
         words = shown.text.split()
+        assert any(line.split()[:2] == ["orders", "55"] for line in shown.text.splitlines()), "one line a destination"
     for word in ("dead-lettered", "forwarded", "amqp:resource-limit-exceeded", "NoDestination", "accounted"):
         assert word in words, shown.text
 
@@ -73,3 +75,30 @@ def test_a_destination_that_the_worker_has_never_seen_is_paused_with_a_warning()
     assert "Warning: this worker has seen no message for ordres. It has seen: none." in done.stderr
     assert "`syphon resume --destination ordres` ends it" in done.stderr
     assert "paused: destination ordres of contoso" in done.stdout
+
+
+LOGGED = """
+import logging
+from syphon.config import LogLevel
+from syphon.ops import set_up_logging
+from syphon.ops.progress import drain_progress
+from tests.ops.test_progress import many_queues
+
+set_up_logging(LogLevel.WARNING)
+with drain_progress() as show:
+    for number in range(5):
+        show(many_queues())
+        logging.getLogger("syphon").warning("destination %d takes no messages: %s", number, "it is full. " * 9)
+    show(many_queues())
+    input()
+"""
+
+
+def test_a_log_line_stands_above_the_table_and_spoils_nothing() -> None:
+    with terminal([sys.executable, "-c", LOGGED], 80, 24, ROOT) as shown:
+        eventually(lambda: "destination 4" in shown.text, lambda: shown.text, WITHIN)
+        eventually(lambda: any(line.startswith("all ") for line in shown.lines), lambda: shown.text, WITHIN)
+        assert [line.split()[0] for line in shown.lines if line.startswith(("queue ", "all "))] == ["queue", "all"]
+        assert [f"destination {number} takes" in shown.text for number in range(5)] == [True] * 5
+        shown.press(b"\n")
+        assert shown.wait(WITHIN) == 0

@@ -20,6 +20,7 @@ from syphon.config import (
     TimeToLive,
     Transport,
     Via,
+    exposes_keys,
     load_config,
 )
 from syphon.model.errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity
@@ -162,7 +163,7 @@ def test_websockets_need_an_extra_that_the_error_names(
     (problem,) = told(tmp_path, pair("{namespace: a.example, transport: websockets}"))
     assert problem == (
         '3: pairs[0].primary.transport = "websockets" needs packages that are not installed; '
-        "pip install 'syphon[websockets]'"
+        "pip install 'syphon-servicebus[websockets]'"
     )
 
 
@@ -201,6 +202,28 @@ def test_an_empty_token_is_a_mistake_and_does_not_open_the_server(tmp_path: Path
     (problem,) = told(tmp_path, pair(more=f"status: {{token: {token}}}"), TOKEN="")
     assert problem.startswith("5: status.token")
     assert problem.endswith("is empty; write a token, or remove the setting")
+
+
+@pytest.mark.parametrize(
+    ("text", "holds_one"),
+    [
+        (pair(), False),
+        (pair(f"{{connection_string: '{STRING}'}}"), True),
+        (pair(f"{{connection_string: '{STRING};UseDevelopmentEmulator=true'}}"), False),
+        (pair("{connection_string: '${file:key}'}"), False),
+        (pair(more="status: {token: hunter2}"), True),
+        (pair(more="status: {token: '${env:TOKEN}'}"), False),
+        (pair(more=f"pipeline: {{spark: {{spark.a: '{KEY}'}}}}"), True),
+        (websockets("{url: 'http://p:1', username: alice, password: hunter2}"), True),
+    ],
+)
+def test_a_key_in_a_file_that_everybody_can_read_is_found(tmp_path: Path, text: str, holds_one: bool) -> None:  # T7
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    file.chmod(0o644)
+    assert exposes_keys(file) is holds_one
+    file.chmod(0o640)
+    assert not exposes_keys(file)
 
 
 def test_certificates_are_a_file_that_is_there(tmp_path: Path) -> None:
@@ -323,6 +346,11 @@ def test_the_status_server_listens_where_it_is_told(tmp_path: Path, written: str
     assert str(listen) == written.strip("'")
 
 
+def test_destinations_can_be_renamed(tmp_path: Path) -> None:  # D13
+    (only,) = load(tmp_path, pair(more="  destinations: {rename: {orders: orders-v2}}")).pairs
+    assert only.destinations.rename == {"orders": "orders-v2"}
+
+
 # --- what is wrong ---------------------------------------------------------------------------------------------------
 
 
@@ -369,6 +397,28 @@ stauts: 1
         "write HOST:PORT, as in 127.0.0.1:8080; 0 is any free port",
         "15: stauts is not a known key; did you mean status?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("renames", "mistake"),
+    [
+        ("{orders*: new}", "is a pattern; write the whole name of each destination"),
+        ("{orders: new, Orders/: newer}", "is the same entity as 'orders'; keep one of them"),
+        ("{orders: /ORDERS}", "is renamed to itself; remove it"),
+        ("{orders: x/$deadletterqueue}", "cannot be sent to 'x/$deadletterqueue': it is a part of an entity"),
+        ("{orders: contoso/x-servicebus-transfer/0}", "it is a backlog queue"),
+        (f"{{orders: {'n' * 261}}}", "it has more than 260 characters; name a queue or topic of the primary"),
+        ("{orders: invoices, invoices: paid}", "is renamed to a destination that is itself renamed"),
+        ("{secret: orders}", "is renamed but not allowed, so that no message gets there; add it to allow"),
+        ("{orders: 5}", "is not text"),
+        ("[orders]", "is not a mapping"),
+    ],
+)
+def test_a_rename_that_cannot_be_meant_is_a_mistake(tmp_path: Path, renames: str, mistake: str) -> None:  # D13
+    settings = f"  destinations: {{allow: ['orders*', invoices], rename: {renames}}}"
+    (only,) = told(tmp_path, pair(more=settings))
+    assert only.startswith("5: pairs[0].destinations.rename")
+    assert mistake in only
 
 
 @pytest.mark.parametrize("text", ["", "pairs:", "status: {listen: 'a:1'}"])

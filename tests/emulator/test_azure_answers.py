@@ -72,6 +72,19 @@ async def test_a_queue_of_sessions_forwards_its_messages_and_one_may_forward_to_
         assert held(emulated, "own", "own/$Transfer/$DeadLetterQueue") == [[], ["round"]]
 
 
+async def test_the_administration_client_makes_queues_that_forward_with_sessions_and_to_themselves(
+    admin: ServiceBusAdministrationClient,
+) -> None:
+    await admin.create_queue("target")
+    made = await admin.create_queue("sessions", requires_session=True, forward_to="target")
+    assert made.requires_session
+    assert made.forward_to is not None
+    own = await admin.create_queue("own")
+    own.forward_to = "own"
+    await admin.update_queue(own)
+    assert str((await admin.get_queue("own")).forward_to).endswith("/own")
+
+
 async def test_a_partitioned_entity_has_the_size_of_its_partitions_and_no_order(
     admin: ServiceBusAdministrationClient,
 ) -> None:

@@ -120,6 +120,55 @@ async def test_a_message_that_was_scheduled_says_so_when_it_is_received(clocked:
         assert state_of((await client.receive(receiver)).payload) == 2
 
 
+SECTIONS = {
+    0x70: b"\x00\x53\x70\xc0\x02\x01\x41",
+    0x71: section_bytes(Section.DELIVERY_ANNOTATIONS, Map(((Symbol("hop"), Int(1)),))),
+    0x72: section_bytes(Section.MESSAGE_ANNOTATIONS, Map(((Symbol("mine"), Int(2)),))),
+    0x73: properties_bytes(Properties(message_id="m")),
+    0x74: section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"colour": "red"})),
+    0x75: data_section(b"body"),
+    0x78: section_bytes(Section.FOOTER, Map(((Symbol("sum"), Int(3)),))),
+}
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        [0x70, 0x72, 0x73, 0x74, 0x75, 0x71],  # as the Python client writes them
+        [0x70, 0x71, 0x72, 0x73, 0x74, 0x78, 0x75],  # as rhea does
+        [0x78, 0x75, 0x74, 0x73, 0x72, 0x71, 0x70],
+    ],
+)
+async def test_sections_in_any_order_are_taken_and_delivered_in_order(
+    emulated: EmulatedNamespace, order: list[int]
+) -> None:  # M8
+    emulated.namespace.create_queue(ORDERS)
+    async with raw_client(emulated) as client:
+        sender = await client.attach_sender("orders")
+        assert await client.send(sender, b"".join(SECTIONS[each] for each in order)) == Accepted()
+        twice = b"".join(SECTIONS[each] for each in [*order, 0x73])
+        assert (await client.refusal_of(sender, twice)).condition == "amqp:decode-error"
+        receiver = await client.attach_receiver("orders")
+        client.grant(receiver, 1)
+        message = Message((await client.receive(receiver)).payload)
+    assert [span.section for span in message.spans] == sorted({*order, 0x71})
+    for unchanged in {0x73, 0x74, 0x75, 0x78}.intersection(order):
+        assert message.raw(Section(unchanged)) == SECTIONS[unchanged]
+    assert message.annotations().get("mine") == 2
+
+
+async def test_a_partition_key_may_be_binary(emulated: EmulatedNamespace) -> None:  # S8
+    emulated.namespace.create_queue(QueueDescription("orders", enable_partitioning=True))
+    async with raw_client(emulated) as client:
+        sender = await client.attach_sender("orders")
+        for key in ("k", b"k"):
+            annotations = section_bytes(Section.MESSAGE_ANNOTATIONS, Map(((Symbol("x-opt-partition-key"), key),)))
+            assert await client.send(sender, annotations + PAYLOAD) == Accepted()
+    first, second = emulated.namespace.message_queue("orders").peek(0, 9)
+    assert (first.partition_key, second.partition_key) == ("k", "k")
+    assert first.fragment == second.fragment
+
+
 @pytest.mark.parametrize("by", ["abandon", "lock expiry"])
 async def test_a_dead_letter_keeps_its_delivery_count(clocked: EmulatedNamespace, by: str) -> None:
     clocked.namespace.create_queue(ORDERS)

@@ -262,7 +262,9 @@ async def test_header_and_annotations_of_the_sender_stay_beside_the_brokers_own(
     payload = b"".join(
         (
             header_bytes(Header(durable=True, priority=UByte(9), ttl=UInt(5000), delivery_count=UInt(44))),
-            section_bytes(Section.DELIVERY_ANNOTATIONS, Map(((Symbol("hop"), 1.0),))),
+            section_bytes(
+                Section.DELIVERY_ANNOTATIONS, Map(((Symbol("x-opt-lock-token"), uuid.uuid4()), (Symbol("hop"), 1.0)))
+            ),
             section_bytes(Section.MESSAGE_ANNOTATIONS, odd),
             data_section(b"body"),
         )
@@ -279,7 +281,8 @@ async def test_header_and_annotations_of_the_sender_stay_beside_the_brokers_own(
     assert message.annotations().get("x-opt-sequence-number") == Long(1)  # a forged one counts for nothing
     delivery_annotations = message.read(Section.DELIVERY_ANNOTATIONS)
     assert isinstance(delivery_annotations, Map)
-    assert "hop" not in delivery_annotations  # they are for the next hop only
+    assert delivery_annotations.get("hop") == 1.0
+    assert [str(key) for key, _ in delivery_annotations] == ["hop", "x-opt-lock-token"]
 
 
 async def test_bytes_that_are_no_message_are_refused_and_the_link_lives_on(emulated: EmulatedNamespace) -> None:

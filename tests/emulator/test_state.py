@@ -32,7 +32,7 @@ from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import CorrelationRuleFilter, SqlRuleFilter
 
-from syphon.amqp import Header, Properties, UInt, properties_bytes
+from syphon.amqp import Header, Int, Map, Properties, Section, Symbol, UInt, properties_bytes, section_bytes
 from syphon.amqp.frames import (
     AMQP_HEADER,
     FRAME_SASL,
@@ -668,6 +668,33 @@ async def test_a_namespace_finds_its_state_however_its_name_is_written(state: Pa
     settings = EmulatorSettings(namespaces=[NamespaceSettings(name="CONTOSO")], state=state)
     async with Emulator(settings, clock=clock) as emulator:
         assert [queue.name for queue in emulator["CONTOSO"].namespace.queues()] == ["q"]
+
+
+async def test_a_file_of_the_first_version_is_brought_to_this_one(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    journal = SqliteJournal(file)
+    message = BrokeredMessage.parse(section_bytes(Section.VALUE, "old"))
+    message.ordinal = 1
+    journal.put("q", message)
+    journal.close()
+    with sqlite3.connect(file) as database:
+        database.execute("alter table messages drop column delivery_annotations")
+        database.execute("pragma user_version=1")
+    database.close()
+    journal = SqliteJournal(file)
+    ((_, old),) = journal.snapshot().messages
+    assert (old.bare, old.delivery_annotations) == (message.bare, b"")
+    new = BrokeredMessage.parse(
+        section_bytes(Section.DELIVERY_ANNOTATIONS, Map(((Symbol("hop"), Int(1)),)))
+        + section_bytes(Section.VALUE, "new")
+    )
+    new.ordinal = 2
+    journal.put("q", new)
+    journal.close()
+    journal = SqliteJournal(file)
+    assert [each.to_bytes() for _, each in journal.snapshot().messages] == [old.to_bytes(), new.to_bytes()]
+    assert b"hop" in new.to_bytes()
+    journal.close()
 
 
 def garbage(file: Path) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.faults.scenario import Ending, run_scenario
 from tests.faults.table import ALL
+from tests.support.processes import hear_signals
 
 
 def main() -> int:
@@ -22,6 +23,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     options = parser.parse_args()
+    hear_signals()  # `nohup make soak &` would make it deaf to those that scenarios send
     return soak(options.minutes, options.seed)
 
 

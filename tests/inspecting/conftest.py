@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import logging
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from azure.servicebus import (
@@ -21,6 +24,7 @@ from pydantic import SecretStr
 from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
 from syphon.backlog.queue_selection import SelectedQueue, select_queues
 from syphon.bus.connection import Connection
+from syphon.cli import main
 from syphon.config import DestinationSettings, PairSettings, SideSettings, TimeToLive
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, PolicySettings, QueueDescription
 from syphon.emulator import NamespaceSettings as Local
@@ -138,6 +142,43 @@ class Bench:
     def close(self) -> None:
         for client in self.clients:
             client.close()
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def syphon(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command in this process; stdin is not a terminal."""
+
+    def run(*arguments: object) -> Done:
+        # What a process would take to its end is put back here.
+        handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+        level = logging.getLogger("syphon").level
+        try:
+            with pytest.raises(SystemExit) as end:
+                main([*map(str, arguments)], prog_name="syphon")
+        finally:
+            for number, handler in handlers:
+                signal.signal(number, handler)
+            logging.getLogger("syphon").setLevel(level)
+        printed = capsys.readouterr()
+        assert KEY not in printed.out + printed.err
+        return Done(int(end.value.code or 0), printed.out, printed.err)
+
+    return run
+
+
+def answer(done: Done) -> Any:
+    return json.loads(done.stdout)
 
 
 def received(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:

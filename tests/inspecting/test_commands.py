@@ -4,57 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import os
 import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from syphon.cli import main
 from syphon.cli.dead_letters.showing import _body_lines
 from syphon.cost import LIST_PRICES
 from syphon.emulator import Action, Fault, Operation
-from tests.inspecting.conftest import FIRST, KEY, SECOND, Bench, aliased
-
-
-class Done(NamedTuple):
-    """How a command ended, and what it printed."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def syphon(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command in this process; stdin is not a terminal."""
-
-    def run(*arguments: object) -> Done:
-        # What a process would take to its end is put back here.
-        handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-        level = logging.getLogger("syphon").level
-        try:
-            with pytest.raises(SystemExit) as end:
-                main([*map(str, arguments)], prog_name="syphon")
-        finally:
-            for number, handler in handlers:
-                signal.signal(number, handler)
-            logging.getLogger("syphon").setLevel(level)
-        printed = capsys.readouterr()
-        assert KEY not in printed.out + printed.err
-        return Done(int(end.value.code or 0), printed.out, printed.err)
-
-    return run
+from tests.inspecting.conftest import FIRST, KEY, SECOND, Bench, Run, aliased, answer
 
 
 def in_a_process(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
@@ -62,10 +26,6 @@ def in_a_process(*arguments: object, stdin: int = subprocess.DEVNULL) -> subproc
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, stdin=stdin)
     assert KEY not in done.stdout + done.stderr
     return done
-
-
-def answer(done: Done) -> Any:
-    return json.loads(done.stdout)
 
 
 # --- inspect ---------------------------------------------------------------------------------------------------------

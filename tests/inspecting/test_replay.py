@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syphon.amqp import Decimal128, Map, Section, section_bytes
-from syphon.backlog import Ttl
+from syphon.backlog import LetterEdit, Ttl
 from syphon.backlog.dead_letters import DeadLetterFilter, dead_letter_path, read_dead_letters
 from syphon.bus.peeking import peek
 from syphon.emulator import Action, Fault, Kind, Operation
@@ -30,7 +30,7 @@ def back(bench: Bench) -> ReplayResult:
 
 
 def restored_to(bench: Bench, path: str | None = None, allow: tuple[str, ...] = ("*",)) -> Route:
-    return route_to_destination(bench.pair(allow=allow), Ttl.RESTORE, path)
+    return route_to_destination(bench.pair(allow=allow), Ttl.RESTORE, LetterEdit.of(path=path))
 
 
 def test_back_in_the_backlog_a_message_is_what_it_was_before(bench: Bench) -> None:  # X4

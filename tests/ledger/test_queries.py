@@ -20,7 +20,7 @@ from syphon.ledger.local_reader import LocalReader
 from syphon.ledger.merging import merge
 from syphon.ledger.queries import BANDS, query_report
 from syphon.ledger.reading import Reader
-from syphon.ledger.report import OpenQueue, Period, Report, report_as_json
+from syphon.ledger.report import OpenQueue, Period, Renamed, Report, report_as_json
 from syphon.ledger.schema import OpenJob, Origin
 from syphon.ledger.spark_reader import SparkReader
 from syphon.ledger.store import Ledger, LedgerUnreadable
@@ -104,6 +104,10 @@ def test_destinations_are_named_as_service_bus_knows_them(told: Report) -> None:
     assert orders.carrying is not None
     assert orders.carrying.p95 == 0.5
     assert {each.name for each in told.slowest} == {"orders", "billing"}
+
+
+def test_messages_that_went_to_another_destination_are_told_with_both_names(told: Report) -> None:  # D13
+    assert told.renames == [Renamed("orders", "orders-v2", 10, 10)]
 
 
 def test_each_hour_says_what_ended_in_it_by_destination(told: Report) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from syphon.ledger.local_reader import LocalReader
+from syphon.ledger.queries import query_report
 from syphon.ledger.schema import ATTEMPTS, TRANSFERS, Origin
 from syphon.ledger.store import Ledger, LedgerUnreadable, LedgerUnwritable
 from syphon.model.outcome import Result
@@ -42,7 +44,9 @@ def left_behind(ledger: Ledger) -> list[Path]:
 
 
 def test_a_transfer_is_on_record_as_it_was_reported(ledger: Ledger, spark: SparkSession) -> None:  # X3
-    told = outcome(7, result=Result.DEAD_LETTERED, reason="MessageTooLarge: 'orders'", possible_duplicate=True)
+    told = outcome(
+        7, result=Result.DEAD_LETTERED, reason="MessageTooLarge: 'orders'", possible_duplicate=True, renamed_to="new"
+    )
     record(ledger, [told], Origin("contoso", "job-9", 3, 1))
     row = ledger.transfers().selectExpr("*", "unix_millis(settled_at) as settled").first()
     assert row is not None
@@ -50,6 +54,7 @@ def test_a_transfer_is_on_record_as_it_was_reported(ledger: Ledger, spark: Spark
     assert (row.queue, row.sequence_number, row.message_id) == (told.queue, 7, "message-7")
     assert (row.outcome, row.reason, row.possible_duplicate) == ("dead_lettered", told.reason, True)
     assert (row.settled, str(row.date), row.forwarded_at) == (NOON, "2026-10-05", None)
+    assert (row.destination, row.renamed_to) == ("orders", "new")
 
 
 def test_an_attempt_is_on_record_as_it_was_counted(ledger: Ledger) -> None:
@@ -91,12 +96,12 @@ def test_a_path_may_have_characters_that_mean_something_to_spark(spark: SparkSes
 
 
 def test_files_that_spark_wrote_are_read_with_those_of_today(ledger: Ledger, spark: SparkSession) -> None:
-    """Versions before wrote with Spark: other codecs, other timestamps, the same columns."""
+    """Versions before wrote with Spark: other codecs, other timestamps, a column less."""
     record(ledger, [outcome(1)])
     note(ledger, [attempt(1)])
     for table, rows in (("transfers", ledger.transfers()), ("attempts", ledger.attempts())):
         moved = f"{ledger.path}/moved-{table}"
-        rows.drop("date").write.option("compression", "snappy").parquet(moved)
+        rows.drop("date", "renamed_to").write.option("compression", "snappy").parquet(moved)
         (written,) = Path(moved).glob("*.parquet")
         written.rename(Path(ledger.path) / table / "date=2026-10-05" / written.name)
     assert numbers(ledger) == [1, 1]
@@ -104,6 +109,7 @@ def test_files_that_spark_wrote_are_read_with_those_of_today(ledger: Ledger, spa
         str(row.ended_at) for row in ledger.attempts().collect()
     }
     assert (ledger.attempts().count(), ledger.unreadable_files()) == (2, [])
+    assert query_report(LocalReader(ledger.path)).transfers.forwarded == 2
 
 
 # --- many writers ----------------------------------------------------------------------------------------------------

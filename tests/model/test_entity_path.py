@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from syphon.model import EntityPath, PathPatterns
+from syphon.model import EntityPath, PathPatterns, Renames
 
 SEGMENTS = st.text(st.sampled_from("abAB01-_./\n ÄäßİK"), max_size=8)
 PATTERNS = st.text(st.sampled_from("abAB*?[]!-^\\./|()$ Ää"), max_size=8)
@@ -84,3 +84,9 @@ def test_the_expression_agrees_with_fnmatch(patterns: list[str], text: str) -> N
     assert made.fit(path) is expected
     # Python calls the end of the text \\Z, Java \\z.
     assert (re.search(made.java_regex.removesuffix("z") + "Z", path.key) is not None) is expected
+
+
+def test_a_rename_is_one_step_by_whole_names() -> None:  # D13
+    renames = Renames.of({"/Orders": "Orders-V2", "returns": "orders"})
+    actual = {name: renames.actual(EntityPath.of(name)).name for name in ("orders", "RETURNS", "orders/2", "order")}
+    assert actual == {"orders": "Orders-V2", "RETURNS": "orders", "orders/2": "orders/2", "order": "order"}

@@ -116,3 +116,9 @@ def test_a_message_that_is_left_counts_once_and_no_longer_when_its_destination_a
     assert (stats.destinations["full"].left, stats.destinations["full"].oldest_left) == (0, None)
     stats.note(rounds[1])
     assert stats.destinations["full"].left == 1
+
+
+def test_a_message_with_another_destination_is_counted_where_it_went() -> None:
+    stats = stats_of(outcome("orders", renamed_to="orders-v2"), outcome("orders", Result.LEFT, renamed_to="orders-v2"))
+    (destination,) = stats.destinations.values()
+    assert (destination.path, destination.forwarded, destination.left) == ("orders-v2", 1, 1)

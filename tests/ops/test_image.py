@@ -133,7 +133,7 @@ def test_what_is_copied_is_enough_to_build_the_package(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", "out", "."]
     built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert built.returncode == 0, said(built)
-    (wheel,) = (tmp_path / "out").glob("syphon-*.whl")
+    (wheel,) = (tmp_path / "out").glob("syphon_servicebus-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "syphon/cli/__init__.py" in names
     assert any(name.endswith("entry_points.txt") for name in names)

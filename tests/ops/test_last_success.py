@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from syphon.config import Config
+from syphon.ops import running_ops
 from syphon.ops.last_success import WRITE_EVERY, LastSuccess
+from tests.support.status_server import PAIRS
 
 
 def test_a_restart_does_not_forget_the_last_success(tmp_path: Path) -> None:
@@ -17,6 +21,18 @@ def test_a_restart_does_not_forget_the_last_success(tmp_path: Path) -> None:
     before.write()
     after = LastSuccess(state)
     assert (after.of("contoso"), after.of("fabrikam")) == (1_700_000_000.5, None)
+
+
+def test_a_worker_that_starts_again_shows_the_success_of_the_one_before(tmp_path: Path) -> None:
+    status = {"listen": "127.0.0.1:0", "state": str(tmp_path / "state.json")}
+    config = Config.model_validate({"pairs": PAIRS, "status": status})
+    with running_ops(config) as first:
+        first.observer.last_success.note("contoso", 1_700_000_000.0)
+    with running_ops(config) as second:
+        metrics = second.telemetry.prometheus().decode()
+        assert 'syphon_last_success_timestamp_seconds{pair="contoso"} 1.7e+09' in metrics
+        (shown, other) = second.observer.current().pairs
+        assert (shown.last_success, other.last_success) == (datetime.fromtimestamp(1_700_000_000, UTC), None)
 
 
 def test_it_is_written_now_and_then_so_that_a_kill_forgets_little(tmp_path: Path) -> None:

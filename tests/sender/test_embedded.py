@@ -31,7 +31,7 @@ def test_the_backlog_is_moved_to_the_primary_when_it_can_be_reached_again(paired
         sender.send_messages(ServiceBusMessage("x", message_id=str(number), session_id="s"))
     assert paired.in_backlog() == 5
     paired.outage(None)
-    eventually(lambda: paired.active("orders") == 5, within=30)
+    eventually(lambda: paired.active("orders") == 5)
     assert sorted(str(message.message_id) for message in paired.take("orders", 5)) == list("01234")
     eventually(lambda: client.syphon.forwarded == 5)
     assert paired.in_backlog() == 0
@@ -43,13 +43,13 @@ def test_the_backlog_of_a_second_outage_is_moved_like_that_of_the_first(paired: 
     sender = client.get_queue_sender("orders")
     syphon = client.syphon
     for arrived in (1, 2):
-        eventually(lambda: is_connected(syphon), within=30)
+        eventually(lambda: is_connected(syphon))
         paired.outage(Outage.REFUSE)
-        eventually(lambda: is_out(syphon), within=30)
+        eventually(lambda: is_out(syphon))
         sender.send_messages(ServiceBusMessage("x"))
         paired.outage(None)
-        eventually(partial(lambda count: paired.active("orders") == count, arrived), within=30)
-        eventually(lambda: not client.failed_over, within=30)
+        eventually(partial(lambda count: paired.active("orders") == count, arrived))
+        eventually(lambda: not client.failed_over)
 
 
 def is_connected(syphon: EmbeddedSyphon) -> bool:

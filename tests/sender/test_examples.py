@@ -55,7 +55,7 @@ def test_the_paired_one_sends_all_its_orders_through_an_outage(emulator: Backgro
 
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
-            eventually(at_home, within=30)
+            eventually(at_home)
             emulator.call(lambda: home.faults.begin_outage(Outage.REFUSE))
             eventually(in_backlog)
             emulator.call(home.faults.end_outage)

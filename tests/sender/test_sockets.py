@@ -88,7 +88,7 @@ def test_a_sync_client_leaves_no_socket(emulator: BackgroundEmulator, transport:
         for _ in range(TRIES):
             with pytest.raises(ServiceBusError):
                 sender.send_messages(ServiceBusMessage("during"))
-    eventually(lambda: sockets(emulator) == 0, what=lambda: f"{sockets(emulator)} sockets are left", within=20)
+    eventually(lambda: sockets(emulator) == 0, what=lambda: f"{sockets(emulator)} sockets are left")
 
 
 @pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # the SDK's way to say "no TLS"
@@ -108,4 +108,4 @@ async def test_an_asyncio_client_leaves_no_socket(emulator: BackgroundEmulator, 
         for _ in range(TRIES):
             with pytest.raises(ServiceBusError):
                 await sender.send_messages(ServiceBusMessage("during"))
-    await async_eventually(lambda: sockets(emulator) == 0, what=lambda: f"{sockets(emulator)} are left", within=20)
+    await async_eventually(lambda: sockets(emulator) == 0, what=lambda: f"{sockets(emulator)} are left")

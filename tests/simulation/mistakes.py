@@ -378,7 +378,7 @@ def never_ends_a_back_off() -> Iterator[None]:
         yield
 
 
-@mistake_in(Mode.WORKER, first=440)
+@mistake_in(Mode.WORKER, first=880)
 def hands_a_queue_to_no_slot_after_a_lost_order() -> Iterator[None]:
     original = SlotControl.order_for
     handed = set[tuple[str, str, int]]()

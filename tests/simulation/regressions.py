@@ -72,4 +72,23 @@ REGRESSIONS = {
         (SimulatedFault(Kind.BROKER, 0.0, 30.0, "contoso", "cursed", "drop", "attach"),),
         linger=30.0,
     ),
+    # Seed 6097: five small batches were answered, and the destination was trusted before the lost ones were sent again.
+    "a message that cuts the connection, among many sessions": Incident(
+        8,
+        ("orders", "billing"),
+        tuple(
+            SimulatedMessage(
+                number,
+                ("orders", "billing")[number % 2],
+                number * 37 % 120 / 120,
+                session=f"s{number // 2 % 8}",
+            )
+            for number in range(120)
+        ),
+        (SimulatedFault(Kind.POISON, 0.0, math.inf, "contoso", "orders", number=30),),
+        lock=5.0,
+        window=400,
+        latency=0.02,
+        linger=30.0,
+    ),
 }

@@ -374,7 +374,7 @@ class World:
             broker.update_queue(replace(broker._queues[path].description, status=status))
 
 
-@lru_cache(20_000)
+@lru_cache(50_000)
 def _parsed(message_id: str, destination: str, size: int, session: str | None) -> BrokeredMessage:
     """The message as it is in the backlog. Many incidents have the same ones, and parsing costs as much as a run."""
     properties = properties_bytes(Properties(message_id=message_id, group_id=session))
@@ -382,7 +382,7 @@ def _parsed(message_id: str, destination: str, size: int, session: str | None) -
 
 
 _read_message = BrokeredMessage.parse
-_read_once = lru_cache(20_000)(_read_message)
+_read_once = lru_cache(50_000)(_read_message)
 
 
 def _parse(payload: bytes) -> BrokeredMessage:

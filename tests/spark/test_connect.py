@@ -8,6 +8,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import pytest
 
 from tests.support.connect_server import IS_IN_THE_PACKAGE, ConnectServer, connect_server
 from tests.support.processes import DESTINATIONS, EmulatedPair, Running, aliased, descendants_of, emulated_pair
+from tests.support.scripts import run_script
 from tests.support.tools import ROOT
 from tests.support.waiting import eventually
 
-pytest.importorskip("grpc", reason="Spark Connect needs syphon[connect]")
+pytest.importorskip("grpc", reason="Spark Connect needs syphon-servicebus[connect]")
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(not IS_IN_THE_PACKAGE, reason="this Spark comes without a Connect server"),
@@ -45,43 +47,50 @@ def key_of(connection_string: str) -> str:
     return connection_string.partition("SharedAccessKey=")[2].partition(";")[0]
 
 
-def test_the_commands_work_on_a_server_that_the_settings_name(pair: EmulatedPair, server: ConnectServer) -> None:  # X6
-    pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(60)])
-    pair.put([aliased(60, "$nowhere")], index=1)
-    config = config_on(pair, server)
+@dataclass(frozen=True)
+class Incident:
+    """What the commands have answered, one after the other, on the server."""
 
-    inspected = pair.start("inspect", "-c", str(config), "--json")
-    code, out = inspected.end()
-    assert code == 0, inspected.said
-    assert sum(found["messages"] for found in json.loads(out)["destinations"]) == 61
-
-    foreseen = pair.start("drain", "-c", str(config), "--dry-run", "--json")
-    code, out = foreseen.end()
-    assert (code, json.loads(out)["messages"]) == (1, 61), foreseen.said
-
-    drain = pair.drain("--json", config=config)
-    code, out = drain.end()
-    result = json.loads(out)
-    assert code == 1, drain.said
-    assert result["verdict"] == "Nothing is left: 60 forwarded; 1 went to the dead letters."
-    assert pair.arrived(*DESTINATIONS) == Counter(f"m{number}" for number in range(60))
-    assert (result["account"]["killed"], result["account"]["unaccounted"], result["ledger_error"]) == (0, 0, "")
-    assert '"moved": 61' in drain.said  # slots have reported to this process
-
-    report = pair.start("report", "-c", str(config), "--json")
-    code, out = report.end()
-    assert code == 1, report.said
-    assert json.loads(out)["transfers"]["received"] == 61
+    pair: EmulatedPair
+    inspected: dict[str, Any]
+    foreseen: dict[str, Any]
+    drained: dict[str, Any]
+    progress: str
+    report: dict[str, Any]
 
 
-def test_secrets_are_in_no_log_of_the_server(pair: EmulatedPair, server: ConnectServer) -> None:  # T4
+@pytest.fixture(scope="module")
+def incident(server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
+    with emulated_pair(tmp_path_factory.mktemp("incident")) as pair:
+        pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(60)])
+        pair.put([aliased(60, "$nowhere")], index=1)
+        config = str(config_on(pair, server))
+        ran = []
+        for command in (["inspect"], ["drain", "--dry-run"], ["drain", "--yes"], ["report"]):
+            running = pair.start(*command, "-c", config, "--json")
+            code, out = running.end()
+            assert code == (0 if command == ["inspect"] else 1), running.said
+            ran.append((json.loads(out), running.said))
+        (inspected, _), (foreseen, _), (drained, progress), (report, _) = ran
+        yield Incident(pair, inspected, foreseen, drained, progress, report)
+
+
+def test_the_commands_work_on_a_server_that_the_settings_name(incident: Incident) -> None:  # X6
+    assert sum(found["messages"] for found in incident.inspected["destinations"]) == 61
+    assert (incident.foreseen["messages"], incident.foreseen["exit_code"]) == (61, 1)
+    drained = incident.drained
+    assert drained["verdict"] == "Nothing is left: 60 forwarded; 1 went to the dead letters."
+    assert (drained["account"]["killed"], drained["account"]["unaccounted"], drained["ledger_error"]) == (0, 0, "")
+    assert '"moved": 61' in incident.progress  # slots have reported to this process
+    assert incident.pair.arrived(*DESTINATIONS) == Counter(f"m{number}" for number in range(60))
+    assert incident.report["transfers"]["received"] == 61
+
+
+def test_secrets_are_in_no_log_of_the_server(incident: Incident, server: ConnectServer) -> None:  # T11
     """The plan carries them to the server: there they are in its memory, and nowhere in what it writes down."""
-    pair.put([aliased(number, "orders") for number in range(5)])
-    code, result = pair.drained(config=config_on(pair, server))
-    assert code == 0, result
     written = b"".join(file.read_bytes() for file in (server.log, *server.events.rglob("*")) if file.is_file())
-    assert b"mapInArrow" in written or b"MapInArrow" in written  # the jobs of this test are in it
-    for secret in (key_of(pair.primary), key_of(pair.secondary)):
+    assert b"MapInArrow" in written  # the jobs of the incident are in it
+    for secret in (key_of(incident.pair.primary), key_of(incident.pair.secondary)):
         assert secret.encode() not in written
 
 
@@ -172,9 +181,16 @@ print(json.dumps([
 
 def test_the_functions_work_on_a_remote_session_and_leave_it(pair: EmulatedPair, server: ConnectServer) -> None:  # X6
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
-    (pair.folder / "functions.py").write_text(FUNCTIONS)
-    process = Running([str(pair.config()), server.url], pair.folder, module="functions")
-    pair.running.append(process)
+    check_functions(run_script(pair, "functions", FUNCTIONS, str(pair.config()), server.url))
+
+
+def test_the_functions_work_with_a_server_that_pyspark_starts(pair: EmulatedPair) -> None:  # X6
+    pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
+    # With SPARK_TESTING the server takes any free port, and not always 15002.
+    check_functions(run_script(pair, "functions", FUNCTIONS, str(pair.config()), "local[2]", SPARK_TESTING="1"))
+
+
+def check_functions(process: Running) -> None:
     code, out = process.end()
     assert code == 0, process.said
     found = json.loads(out)
@@ -199,16 +215,13 @@ print(query_report(SparkReader(ledger)).verdict)
 """
 
 
-def test_a_ledger_that_only_the_server_reaches_is_read_by_it(pair: EmulatedPair, server: ConnectServer) -> None:
+def test_a_ledger_that_only_the_server_reaches_is_read_by_it(incident: Incident, server: ConnectServer) -> None:
     """The server's disk is this one, so the test names a path of its own as one that only the server has."""
-    pair.put([aliased(number, "orders") for number in range(7)])
-    code, result = pair.drained(config=config_on(pair, server))
-    assert code == 0, result
-    (pair.folder / "remote_ledger.py").write_text(REMOTE_LEDGER)
-    process = Running([server.url, (pair.folder / "ledger").as_uri()], pair.folder, module="remote_ledger")
-    pair.running.append(process)
+    ledger = (incident.pair.folder / "ledger").as_uri()
+    process = run_script(incident.pair, "remote_ledger", REMOTE_LEDGER, server.url, ledger)
     code, out = process.end()
-    assert (code, out.strip()) == (0, "All 7 messages arrived. Every receipt is accounted for."), process.said
+    assert (code, out.strip()) == (0, incident.report["verdict"]), process.said
+    assert out.startswith("60 of 61 messages arrived.")
 
 
 def test_ctrl_c_stops_a_drain_in_order(pair: EmulatedPair, server: ConnectServer) -> None:
@@ -227,9 +240,7 @@ def test_the_code_of_the_documents_works_as_printed(pair: EmulatedPair, server: 
     section = (ROOT / "docs" / "spark.md").read_text().partition("## Spark Connect\n")[2]
     printed = section.partition("```python\n")[2].partition("```")[0]
     assert "sc://localhost:15002" in printed
-    (pair.folder / "printed.py").write_text(printed.replace("sc://localhost:15002", server.url))
     pair.put([aliased(number, "orders") for number in range(3)])
     pair.config("config.yaml")
-    process = Running([], pair.folder, module="printed")
-    pair.running.append(process)
+    process = run_script(pair, "printed", printed.replace("sc://localhost:15002", server.url))
     assert process.end() == (0, "Nothing is left: 3 forwarded.\n"), process.said

@@ -8,13 +8,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from syphon.config import PipelineSettings, config_from
 from syphon.spark.classic import SparkNotStarted
-from syphon.spark.connect import _with_parameter, endpoint_of
+from syphon.spark.connect import _with_parameter, endpoint_of, warn_of_plain_connection
 from syphon.spark.connect_watch import ConnectWatch
 from syphon.spark.ending import Ending
 from syphon.spark.master import shown_master
@@ -73,7 +74,19 @@ except ConnectMissing as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "install syphon[connect]" in done.stdout, done.stderr
+    assert "install syphon-servicebus[connect]" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "secure", "warned"),
+    [("spark.internal", False, True), ("spark.internal", True, False), ("::1", False, False)],
+)
+def test_a_connection_that_is_not_encrypted_is_warned_of(
+    host: str, secure: bool, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = SimpleNamespace(_builder=SimpleNamespace(host=host, secure=secure))
+    warn_of_plain_connection(SimpleNamespace(client=client))
+    assert ("is not encrypted: everyone on the network between can read connection strings" in caplog.text) == warned
 
 
 class Session:
@@ -85,13 +98,14 @@ class Session:
         self.asked = 0
         self.error: Exception | None = None
 
-    @property
-    def version(self) -> str:
+        self.conf = self
+
+    def get(self, key: str) -> str:
         self.asked += 1
         self.answers.wait()
         if self.error is not None:
             raise self.error
-        return "4.3.0"
+        return f"the value of {key}"
 
 
 @contextmanager

@@ -45,3 +45,18 @@ except Exception as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("SyphonError ")
     assert "needs Spark 4.0 or newer" in done.stdout
+
+
+def test_the_package_is_imported_at_once_and_has_the_functions() -> None:
+    """Executors import it, too: they have neither click nor rich nor the libraries of the control server."""
+    code = """
+import sys, time
+import syphon
+heavy = {"pyspark", "pyarrow", "pandas", "azure", "pydantic", "yaml", "aiohttp", "click", "rich"}
+assert not heavy & {name.partition(".")[0] for name in sys.modules}, sys.modules
+sys.modules.update(dict.fromkeys(("click", "rich", "opentelemetry")))
+assert all(callable(getattr(syphon, name)) for name in ("drain", "dry_run", "inspect", "report"))
+assert "pyspark" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from syphon.config import PipelineSettings
 from syphon.spark import jvm_archive_maker
-from syphon.spark.jvm_archive import archive_file, make_in_background, options_for
+from syphon.spark.jvm_archive import AS_IT_IS, archive_file, make_in_background, options_for
 from syphon.spark.session import spark_settings
 
 
@@ -43,14 +43,14 @@ def made(environ: dict[str, str]) -> Path:
 def test_an_archive_that_is_there_is_used(environ: dict[str, str]) -> None:
     assert options_for("-Xms48m", environ) == "-Xms48m"
     file = made(environ)
-    assert options_for("-Xms48m", environ) == f"-Xms48m -XX:SharedArchiveFile={file}"
+    assert options_for("-Xms48m", environ) == f"-Xms48m {AS_IT_IS} -XX:SharedArchiveFile={file}"
 
 
 def test_a_newer_java_has_a_cache_instead(environ: dict[str, str]) -> None:
     Path(environ["JAVA_HOME"], "release").write_text('JAVA_VERSION="25.0.1"\n')
     file = made(environ)
     assert file.suffix == ".aot"
-    assert options_for("", environ) == f" -XX:AOTCache={file}"
+    assert options_for("", environ) == f" {AS_IT_IS} -XX:AOTCache={file}"
 
 
 def test_other_jars_or_another_java_have_another_archive(environ: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syphon.spark.source.options import BadRows, InvalidSourceOptions, Start, parse_options
+from syphon.spark.source.options import BadRows, BadSourceOptions, Start, parse_options
 
 KEY = "c2VjcmV0LWtleS10aGF0LW11c3Qtbm90LWJlLXNlZW4="
 STRING = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=x;SharedAccessKey={KEY}"
@@ -19,7 +19,7 @@ def test_usual_options_and_their_defaults() -> None:
     assert found.side.host == "contoso.servicebus.windows.net"
     assert not found.behaviour.bodies
     assert (found.behaviour.start, found.behaviour.bad_rows) == (Start.EARLIEST, BadRows.FAIL)
-    with pytest.raises(InvalidSourceOptions, match="one entity, not 2"):
+    with pytest.raises(BadSourceOptions, match="one entity, not 2"):
         _ = found.entity
 
 
@@ -59,7 +59,7 @@ def test_a_namespace_with_an_identity_and_a_proxy() -> None:
     ],
 )
 def test_every_mistake_is_named_with_its_remedy(options: dict[str, str], words: list[str]) -> None:
-    with pytest.raises(InvalidSourceOptions) as caught:
+    with pytest.raises(BadSourceOptions) as caught:
         parse_options(options)
     for word in words:
         assert word in str(caught.value)
@@ -105,13 +105,13 @@ def test_a_settings_file_names_the_sides_so_that_no_key_is_typed(config: str) ->
     ],
 )
 def test_mistakes_beside_a_settings_file(config: str, options: dict[str, str], words: str) -> None:
-    with pytest.raises(InvalidSourceOptions, match=words) as caught:
+    with pytest.raises(BadSourceOptions, match=words) as caught:
         parse_options({"config": config, **options})
     assert KEY not in str(caught.value)
 
 
 def test_a_settings_file_that_is_missing_is_named() -> None:
-    with pytest.raises(InvalidSourceOptions, match=r"/no/such/file.yaml: the file does not exist"):
+    with pytest.raises(BadSourceOptions, match=r"/no/such/file.yaml: the file does not exist"):
         parse_options({"config": "/no/such/file.yaml"})
-    with pytest.raises(InvalidSourceOptions, match=r"option.config is missing"):
+    with pytest.raises(BadSourceOptions, match=r"option.config is missing"):
         parse_options({"pair": "contoso"})

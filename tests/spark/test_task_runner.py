@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from syphon.spark.jobs import _reason
 from syphon.spark.task import Task
 from syphon.spark.task_runner import on_core, on_frame, run_tasks
 
@@ -58,3 +60,12 @@ def test_the_tasks_of_this_session_load_neither_pandas_nor_arrow(spark: SparkSes
     finally:
         for name in env:
             del spark.sparkContext.environment[name]
+
+
+def test_what_spark_says_of_a_job_that_failed_is_more_than_the_name_of_a_call(spark: SparkSession) -> None:
+    def broken(numbers: Iterable[int]) -> Iterator[bytes]:
+        raise RuntimeError("a mistake")
+
+    with pytest.raises(Exception, match="a mistake") as caught:
+        run_tasks(spark, broken, 1)
+    assert re.match(r"Job aborted due to stage failure: Task 0 in stage \S+ failed", _reason(caught.value))

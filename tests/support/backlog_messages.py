@@ -8,11 +8,28 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from syphon.amqp import Section, Symbol, Timestamp, Value, encode
+from syphon.amqp import (
+    Map,
+    Properties,
+    Section,
+    Symbol,
+    Timestamp,
+    Value,
+    data_section,
+    encode,
+    properties_bytes,
+    section_bytes,
+)
 from tests.support import amqp_strategies as amqp
 
 NOW = 1_700_000_000_000
 SCHEDULED = "x-opt-scheduled-enqueue-time"
+SIMPLE = (
+    properties_bytes(Properties(message_id="m1", subject="s"))
+    + section_bytes(Section.APPLICATION_PROPERTIES, Map.of({"colour": "blue"}))
+    + data_section(b"hello")
+)
+"""A message as any sender might make it."""
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,10 @@ def _first() -> list[Outcome]:
 
 
 def _second() -> list[Outcome]:
-    """An hour later `orders` has room again, and two messages lose their locks."""
+    """An hour later the operator sends the rest to another queue, and two messages lose their locks."""
     later = NOON + HOUR
     return [
-        *(outcome(n, at=later, waited=n * MINUTE + HOUR) for n in range(61, 71)),
+        *(outcome(n, at=later, waited=n * MINUTE + HOUR, renamed_to="Orders-V2") for n in range(61, 71)),
         *(
             outcome(n, at=later + again, waited=HOUR + again, reason="the lock was lost", possible_duplicate=True)
             for n in (77, 78)

@@ -29,6 +29,7 @@ def outcome(
     reason: str = "",
     message_id: str | None = None,
     possible_duplicate: bool = False,
+    renamed_to: str | None = None,
 ) -> Outcome:
     """A transfer that was settled at `at`, of a message that had been in the backlog for `waited` milliseconds."""
     forwarded = result is Result.FORWARDED
@@ -47,6 +48,7 @@ def outcome(
         result=result,
         reason=reason,
         possible_duplicate=possible_duplicate,
+        renamed_to=renamed_to,
     )
 
 

@@ -34,13 +34,31 @@ def executed(file: Path, folder: Path) -> Any:
             cell.outputs, cell.execution_count = [], None
     client = NotebookClient(notebook, timeout=CELL_WITHIN, resources={"metadata": {"path": str(folder)}})
     client.execute()
+    return cleaned(notebook)
+
+
+def cleaned(notebook: Any) -> Any:
+    """The notebook without what says nothing of it: times of the run, messages of Spark's start, names of folders."""
+    notebook.metadata.pop("language_info", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            # What Spark's JVM writes while it starts says nothing of this notebook.
-            cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
-    notebook.metadata.pop("language_info", None)
+            cell.outputs = _joined([each for each in cell.outputs if each.get("name") != "stderr"])
+            for output in cell.outputs:
+                if "text/plain" in output.get("data", {}):
+                    output.data["text/plain"] = re.sub(r"/[^' ]*/(ledger)-\w+", r"\1", output.data["text/plain"])
     return notebook
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Outputs with printed text in one piece: the kernel sends it in as many as it likes."""
+    found: list[Any] = []
+    for output in outputs:
+        if found and output.get("name") == found[-1].get("name") == "stdout":
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found
 
 
 def stable_outputs(notebook: Any) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,16 @@ from tests.support.waiting import eventually
 
 WITHIN = 180.0
 """Seconds that a step may take on a busy machine."""
+
+
+def hear_signals() -> None:
+    """Makes SIGINT and SIGHUP heard again, also by the children of this process.
+
+    Whoever started it may ignore them (`nohup make test &`), and a child inherits that. Tests send these signals.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 
 class Running:
@@ -239,6 +250,14 @@ class EmulatedPair:
         assert out, f"exit code {code}: {drain.said}"
         return code, json.loads(out)
 
+    def drained_here(self, *arguments: str, config: Path | None = None) -> tuple[int, dict[str, Any]]:
+        """The same in this process, on the Spark session of the tests (the fixture `spark`).
+
+        For tests that are not about the process: to start Spark takes ten seconds of CPU.
+        """
+        code, out = command_here("drain", "-c", str(config or self.config()), "--yes", "--json", *arguments)
+        return code, json.loads(out)
+
     def worker(self, *arguments: str, config: Path | None = None) -> Running:
         """Starts a worker, and waits until it listens."""
         worker = self.start("run", "-c", str(config or self.config()), *arguments)
@@ -248,6 +267,24 @@ class EmulatedPair:
     def close(self) -> None:
         for running in self.running:
             running.close()
+
+
+def command_here(*arguments: str) -> tuple[int, str]:
+    """Runs a command in this process, and puts back what a process would take to its end. Returns its exit code and
+    stdout."""
+    from syphon.cli import main
+
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    printed, code = io.StringIO(), 0
+    try:
+        with redirect_stdout(printed):
+            main(list(arguments), prog_name="syphon")
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    return code, printed.getvalue()
 
 
 def _peeked(client: ServiceBusClient, path: str, dead: bool = False) -> Counter[str]:

@@ -13,6 +13,7 @@ from syphon.ledger.report import (
     OpenQueue,
     Period,
     ReasonCount,
+    Renamed,
     Repeat,
     Report,
     Shortfall,
@@ -47,6 +48,7 @@ def a_report(destination: str = "orders", reason: str = "MessageTooLarge", messa
         destinations=[
             DestinationReport(destination, 1_209, 1_199, 7, 3, 2, 1, 1_500_000, Spread(1, 2, 3), Spread(0.1, 0.2, 3))
         ],
+        renames=[Renamed(destination, "orders-v2", 1_209, 1_199)],
         hours=[Hour(NOON, destination, 1_200, 7, 9)],
         dead_letters=[line],
         left=[line],
@@ -76,6 +78,7 @@ def an_empty_report() -> Report:
         None,
         [],
         Timeline(60, []),
+        [],
         [],
         [],
         [],

@@ -6,12 +6,15 @@ look for what must not be in it: keys, bodies, and texts that do something where
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -116,6 +119,7 @@ class Site:
 
     def _in_terminal(self, module: str, *arguments: str) -> tuple[str, int]:
         master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))  # as over SSH
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(self.temporary)}
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -152,7 +156,7 @@ class Site:
 
 
 def messages() -> list[ServiceBusMessage]:
-    """One message that arrives, and one for each place where hostile text can enter."""
+    """Two messages that arrive, one of them elsewhere, and one for each place where hostile text can enter."""
 
     def message(path: str, **properties: Any) -> ServiceBusMessage:
         identity = properties.pop("message_id", HOSTILE[:128])
@@ -163,6 +167,7 @@ def messages() -> list[ServiceBusMessage]:
 
     return [
         message("orders", message_id="m1"),
+        message("returns", message_id="m2"),
         message("orders", **{"x-ms-sessionid": HOSTILE}),
         message(HOSTILE),
         message("[/red]missing"),
@@ -202,7 +207,7 @@ def incident(folder: Path) -> Iterator[Seen]:
 def _play(site: Site) -> None:
     key = f"SharedAccessKeyName=owner;SharedAccessKey={KEY}"
     files = {
-        "right": site.config("right", site.connection_strings),
+        "right": site.config("right", site.connection_strings, destinations={"rename": {"returns": "orders"}}),
         "wrong": site.config("wrong", [side.replace(KEY, WRONG) for side in site.connection_strings]),
         "unknown": site.config("unknown", [f"Endpoint=sb://{name}.invalid;{key}" for name in ("a", "b")]),
         "refused": site.config(
@@ -240,7 +245,7 @@ def _work(site: Site, config: str) -> None:
     worker = Running(["run", "-v", "-c", config], site.folder, {"TMPDIR": str(site.temporary)})
     try:
         url = worker.until("status on http").rpartition(" ")[2]
-        worker.until("2 forwarded")
+        worker.until("3 forwarded")
         for command in ("status", "pause", "resume"):
             site.run(command, command, "-c", config, "--url", url)
         site.run("status, no token", "status", "--url", url)

@@ -10,7 +10,7 @@ from syphon.amqp.frames import Composite, Disposition
 from syphon.emulator import Action, Fault, Operation
 from syphon.emulator.amqp_front.entity_links import IncomingEntityLink
 from syphon.emulator.amqp_front.session import AmqpSession
-from syphon.model.entity_path import EntityPath
+from syphon.model.entity_path import EntityPath, Renames
 from syphon.model.errors import DestinationBusy, DestinationDisabled, DestinationSilent
 from syphon.transfer.breaker import Available, BackingOff, Rejecting
 from syphon.transfer.destination import Destination
@@ -186,7 +186,7 @@ def test_one_that_was_stuck_when_it_failed_has_its_time_again_after_the_wait(tri
 def test_a_link_that_is_owed_an_answer_is_watched_when_nothing_waits_for_it_any_more(trial: Trial) -> None:  # S3
     """Otherwise it stays until the connection counts as dead, and all destinations with it."""
     hung = trial.namespaces.fault(Fault(Action.HANG, Operation.ATTACH, "orders"))
-    destinations = Destinations(PumpOptions(), Traces(), lambda _: None)
+    destinations = Destinations(PumpOptions(), Traces(), lambda _: None, Renames())
     trial.offer(None)
     (waits,) = trial.destination.take_unsent()
     found = destinations.find(EntityPath.of("orders"))

@@ -11,6 +11,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.amqp import Message, Section
 from syphon.amqp.frames import EMPTY_FRAME
+from syphon.backlog import destination_of
 from syphon.bus import sdk_internals
 from syphon.bus.connection import Connection
 from syphon.bus.namespace import Namespace
@@ -27,6 +28,7 @@ from syphon.emulator import (
     QueueDescription,
 )
 from syphon.emulator.amqp_front.entity_links import OutgoingEntityLink
+from syphon.model import EntityPath
 from syphon.model.errors import DestinationMissing
 from syphon.transfer.doorbell import Doorbell
 
@@ -44,6 +46,9 @@ class Worth:
 
     def can_move(self, destination: str) -> bool:
         return False
+
+    def destination_of(self, payload: bytes) -> EntityPath | None:
+        return destination_of(payload)
 
 
 class IdleQueues:

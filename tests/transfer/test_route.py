@@ -6,9 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from syphon.amqp import Map, Section, data_section, section_bytes
-from syphon.backlog import Restored, Ttl, Unrestorable, UnrestorableReason
+from syphon.backlog import LetterEdit, Restored, Ttl, Unrestorable, UnrestorableReason
 from syphon.config import DestinationSettings, PairSettings, SideSettings
-from syphon.model import PathPatterns
+from syphon.model import PathPatterns, Renames
 from syphon.transfer.route import Route, from_backlog, route_to_backlog, route_to_destination
 
 NOW = 1_700_000_000_000
@@ -45,7 +45,7 @@ def sent(route: Route, payload: bytes) -> Restored:
 
 
 def test_a_backlog_message_goes_to_its_destination_without_its_aliases() -> None:  # M2
-    restored = sent(from_backlog(Ttl.RESTORE, PathPatterns()), message("orders"))
+    restored = sent(from_backlog(Ttl.RESTORE, PathPatterns(), Renames()), message("orders"))
     assert (restored.payload, restored.destination.name) == (data_section(b"x"), "orders")
 
 
@@ -60,13 +60,16 @@ def test_a_dead_letter_goes_back_into_its_queue_with_its_aliases() -> None:  # X
 def test_a_dead_letter_goes_to_its_destination_or_to_another_one() -> None:  # X4
     restored = sent(route_to_destination(pair("*"), Ttl.RESTORE), dead_letter("orders"))
     assert (restored.payload, restored.destination.name) == (data_section(b"x"), "orders")
-    restored = sent(route_to_destination(pair("*"), Ttl.RESTORE, "billing"), dead_letter("orders"))
+    restored = sent(route_to_destination(pair("*"), Ttl.RESTORE, LetterEdit.of(path="billing")), dead_letter("orders"))
     assert restored.destination.name == "billing"
 
 
 @pytest.mark.parametrize("path", ["secret", QUEUE, "orders/$deadletterqueue", "events/subscriptions/all"])
 def test_no_route_leads_where_nothing_may_go(path: str) -> None:  # D13
-    routes = from_backlog(Ttl.RESTORE, PathPatterns.of(["orders*"])), route_to_destination(pair("orders*"), Ttl.RESTORE)
+    routes = (
+        from_backlog(Ttl.RESTORE, PathPatterns.of(["orders*"]), Renames()),
+        route_to_destination(pair("orders*"), Ttl.RESTORE),
+    )
     for route in routes:
         why_not = route.why_not(dead_letter(path), NOW)
         assert why_not is not None
@@ -76,7 +79,11 @@ def test_no_route_leads_where_nothing_may_go(path: str) -> None:  # D13
 
 @pytest.mark.parametrize(
     "route",
-    [from_backlog(Ttl.RESTORE, PathPatterns()), route_to_backlog(QUEUE), route_to_destination(pair("*"), Ttl.RESTORE)],
+    [
+        from_backlog(Ttl.RESTORE, PathPatterns(), Renames()),
+        route_to_backlog(QUEUE),
+        route_to_destination(pair("*"), Ttl.RESTORE),
+    ],
 )
 def test_bytes_that_are_no_message_take_no_route(route: Route) -> None:  # M4
     restored = route.restore(NO_MESSAGE, enqueued_at=None, now=NOW, ttl=route.ttl)

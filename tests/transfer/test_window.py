@@ -23,6 +23,31 @@ def test_one_queue_has_the_whole_window() -> None:  # D15
     assert window().credits([BUSY._replace(in_hand=1000, bytes_in_hand=1_000_000)], None) == [3000]
 
 
+@given(
+    st.builds(
+        Demand,
+        st.integers(0, 5000),
+        st.integers(0, 20_000_000),
+        st.integers(0, 500),
+        st.integers(-5, 500),
+        st.integers(0, 6000),
+        st.integers(1, 300_000),
+    ),
+    st.none() | st.integers(-5, 500),
+    st.integers(1, 4000),
+)
+def test_a_queue_alone_has_what_sharing_with_no_other_queue_would_give_it(
+    demand: Demand, allowed: int | None, messages: int
+) -> None:
+    shared, size, base = SharedWindow(messages, 1 << 24), 1 << 24, max(1, min(BASE, messages // 2))
+    (by_count,) = share(messages, [demand.in_hand], [True], base)
+    (by_size,) = share(size, [demand.bytes_in_hand], [True], size * base // messages)
+    room = min(by_count.room, max(by_size.room // demand.size, not demand.in_hand), demand.most - demand.in_hand)
+    expected = room if allowed is None else min(room, allowed)
+    assert shared.credits([demand], allowed) == [max(0, expected)]
+    assert shared.is_full is (by_count.is_used_up or by_size.is_used_up)
+
+
 def test_a_busy_queue_leaves_each_idle_one_its_base_credit() -> None:  # S10
     assert window().credits([BUSY, IDLE, IDLE], None) == [3900, BASE, BASE]
     hundred = window().credits([BUSY] + [IDLE] * 99, None)

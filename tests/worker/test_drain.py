@@ -1,4 +1,8 @@
-"""`syphon drain` on real Spark, as a process of its own; another process runs the two namespaces."""
+"""`syphon drain` on real Spark; another process runs the two namespaces.
+
+Drains that are about signals, or about drains beside each other, have processes of their own, and so has the first one.
+The others share one Spark session.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from tests.support.processes import DESTINATIONS, EmulatedPair, aliased, emulate
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
+on_shared_spark = pytest.mark.usefixtures("spark")
 
 
 @pytest.fixture
@@ -47,12 +52,15 @@ def test_an_empty_backlog_is_proven_without_spark(pair: EmulatedPair) -> None:  
     code, out = drain.end()
     assert code == 0, drain.said
     assert "Nothing is left: 0 forwarded." in out
+    assert "Empty is as of now" in out  # S11
+    assert "Ledger:" not in out, "there is none to point to"
     assert "Starting Spark" not in drain.said
 
 
+@on_shared_spark
 def test_what_can_never_arrive_is_dead_lettered_and_said(pair: EmulatedPair) -> None:  # M4, S4, D12
     pair.put([aliased(1, "orders"), aliased(2, "$nowhere"), aliased(3, "")])
-    code, result = pair.drained()
+    code, result = pair.drained_here()
     assert code == 1
     assert pair.arrived("orders") == ids(range(1, 2))
     assert pair.in_backlog(0, dead=True) == ids(range(2, 4))
@@ -60,6 +68,7 @@ def test_what_can_never_arrive_is_dead_lettered_and_said(pair: EmulatedPair) -> 
     assert "2 went to the dead letters" in result["verdict"]
 
 
+@on_shared_spark
 def test_queues_beyond_the_count_are_drained_when_that_is_asked_for_and_stay_where_they_are(
     tmp_path: Path,
 ) -> None:  # P4
@@ -73,11 +82,11 @@ def test_queues_beyond_the_count_are_drained_when_that_is_asked_for_and_stay_whe
         assert provisioned["count"] == 2  # the effective count
         assert provisioned["extra"] == [pair.backlog(2), pair.backlog(3)]
 
-        code, result = pair.drained(config=config)  # finds nothing, and needs no Spark for that
+        code, result = pair.drained_here(config=config)  # finds nothing, and needs no Spark for that
         assert [queue["queue"] for queue in result["queues"]] == [pair.backlog(0), pair.backlog(1)]
         assert pair.in_backlog(3) == ids(range(5))
 
-        code, result = pair.drained("--all-found", config=config)
+        code, result = pair.drained_here("--all-found", config=config)
         assert code == 0, result
         assert [queue["queue"] for queue in result["queues"]] == [pair.backlog(index) for index in range(4)]
         assert {queue["state"] for queue in result["queues"]} == {"empty"}
@@ -85,38 +94,40 @@ def test_queues_beyond_the_count_are_drained_when_that_is_asked_for_and_stay_whe
         assert not pair.in_backlog(3)  # it is there, and empty
 
 
+@on_shared_spark
 def test_a_limit_is_kept_to_the_message(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(50)])
     pair.put([aliased(number, "orders") for number in range(50, 53)], index=1)
-    code, result = pair.drained("--limit", "37")
+    code, result = pair.drained_here("--limit", "37")
     assert code == 1
     assert result["account"]["forwarded"] == 37
     assert result["remaining"] == 16
     assert sum(pair.arrived("orders").values()) == 37
 
 
+@on_shared_spark
 def test_only_what_was_asked_for_is_moved(pair: EmulatedPair) -> None:
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
-    code, result = pair.drained("--destination", "billing/*", "--after", "1h")
+    code, result = pair.drained_here("--destination", "billing/*", "--after", "1h")
     assert code == 0, result
     assert pair.arrived(*DESTINATIONS) == Counter(f"m{number}" for number in range(1, 30, 3))
     assert result["verdict"].startswith("Nothing that was asked for is left: 10 forwarded")
     assert sum(pair.in_backlog(0).values()) == 20
     assert (result["remaining"], result["others"]) == (0, 20)
-    code, result = pair.drained("--before", "2020-01-01")
+    code, result = pair.drained_here("--before", "2020-01-01")
     assert (code, result["account"]["forwarded"]) == (0, 0)
     assert result["verdict"].startswith("Nothing in the backlog is for what was asked: 0 forwarded; 20 messages")
 
 
+@on_shared_spark
 def test_a_pattern_that_matches_nothing_is_no_success_and_slashes_and_capitals_do_not_matter(
     pair: EmulatedPair,
 ) -> None:
     pair.put([aliased(number, "orders") for number in range(3)])
     pair.put([aliased(number, "orders") for number in range(3, 5)], index=1)
-    code, out = pair.drain("--dry-run", "--json", "--destination", "billing/*").end()
-    foreseen = json.loads(out)
+    code, foreseen = pair.drained_here("--dry-run", "--destination", "billing/*")
     assert (code, foreseen["messages"], foreseen["others"]) == (1, 0, 5)
-    code, result = pair.drained("--destination", "billing/*")
+    code, result = pair.drained_here("--destination", "billing/*")
     assert code == 1 == result["exit_code"]
     assert (result["remaining"], result["others"]) == (0, 5)
     assert [queue["others"] for queue in result["queues"]] == [3, 2]
@@ -124,19 +135,18 @@ def test_a_pattern_that_matches_nothing_is_no_success_and_slashes_and_capitals_d
         "Nothing in the backlog is for what was asked: 0 forwarded; 5 messages for others remain in the backlog."
     )
     for index, pattern in enumerate(("orders/", "/Orders")):
-        code, result = pair.drained("--destination", pattern, "--queue", pair.backlog(index))
+        code, result = pair.drained_here("--destination", pattern, "--queue", pair.backlog(index))
         assert code == 0, result
         assert (result["verdict"], result["others"]) == (f"Nothing is left: {3 - index} forwarded.", 0)
     assert pair.arrived("orders") == ids(range(5))
 
 
+@on_shared_spark
 def test_a_destination_that_takes_nothing_does_not_hold_up_the_others(pair: EmulatedPair) -> None:  # S3, S4
     pair.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 0})
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(90)])
-    drain = pair.drain("--json", "--patience", "8s")
-    code, out = drain.end()
-    result = json.loads(out)
-    assert code == 1, drain.said
+    code, result = pair.drained_here("--patience", "8s")
+    assert code == 1, result
     assert pair.arrived("billing/invoices", "news") == Counter(f"m{n}" for n in range(90) if n % 3)
     assert result["remaining"] == 30
     assert result["queues"][0]["state"] == "stuck"
@@ -147,11 +157,12 @@ def test_a_destination_that_takes_nothing_does_not_hold_up_the_others(pair: Emul
     assert account["received"] == account["forwarded"] + account["dead_lettered"] + account["left"]
     # and with room again, the rest follows
     pair.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 1_000_000_000})
-    code, result = pair.drained()
+    code, result = pair.drained_here()
     assert code == 0, result
     assert pair.arrived(*DESTINATIONS) == ids(range(90))
 
 
+@on_shared_spark
 def test_ctrl_c_finishes_what_is_in_hand_and_gives_back_the_rest(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(2000)])
     drain = pair.drain("--json", "--rate", "100")
@@ -166,7 +177,7 @@ def test_ctrl_c_finishes_what_is_in_hand_and_gives_back_the_rest(pair: EmulatedP
     assert result["remaining"] == sum(left.values())
     assert result["account"]["possible_duplicates"] == 0
     # nothing stays locked: a second drain gets all of it
-    code, result = pair.drained()
+    code, result = pair.drained_here()
     assert code == 0, result
     assert pair.arrived("orders") == ids(range(2000))
 

@@ -1,11 +1,10 @@
 """Messages that a drain cannot move: those that wait, those that are given up, and that the dry run predicts both (S4).
 
-The commands are processes of their own, on real Spark; another process runs the two namespaces.
+The commands share one Spark session; another process runs the two namespaces.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.faults.on_the_pump import administration
-from tests.support.processes import EmulatedPair, Running, aliased, emulated_pair
+from tests.support.processes import EmulatedPair, aliased, emulated_pair
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("spark")]
 
 PATIENCE = ("--patience", "5s")
 LARGE = 300_000
@@ -51,10 +50,7 @@ def config(pair: EmulatedPair, *permanent: str) -> Path:
 
 
 def predicted(pair: EmulatedPair, settings: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    dry_run: Running = pair.drain("--dry-run", "--json", *arguments, config=settings)
-    code, out = dry_run.end()
-    assert out, dry_run.said
-    return code, json.loads(out)
+    return pair.drained_here("--dry-run", *arguments, config=settings)
 
 
 def waits(result: dict[str, Any]) -> Counter[tuple[str, str]]:
@@ -69,7 +65,7 @@ def test_messages_for_missing_and_disabled_destinations_wait_and_the_dry_run_say
 ) -> None:  # S4
     settings = config(pair)
     predicted_code, foreseen = predicted(pair, settings)
-    code, result = pair.drained(*PATIENCE, config=settings)
+    code, result = pair.drained_here(*PATIENCE, config=settings)
     assert code == 1 == result["exit_code"] == predicted_code == foreseen["exit_code"]
     assert waits(result) == waits(foreseen) == {("gone", "DestinationMissing"): 5, ("closed", "DestinationDisabled"): 1}
     reasons = Counter({found["reason"]: found["messages"] for found in foreseen["dead_letters"]})
@@ -89,7 +85,7 @@ def test_messages_for_missing_and_disabled_destinations_wait_and_the_dry_run_say
     with administration(pair.primary) as client:
         client.create_queue("gone")
     become(pair, "closed", "Active")
-    code, result = pair.drained(config=settings)
+    code, result = pair.drained_here(config=settings)
     assert (code, result["waiting"], result["account"]["forwarded"]) == (0, [], 6)
     assert pair.arrived("gone", "closed") == Counter(f"m{number}" for number in (10, 11, 12, 13, 14, 20))
 
@@ -101,7 +97,7 @@ def test_what_is_given_up_is_dead_lettered_and_the_rest_waits_as_predicted(pair:
     if way == "settings":
         settings, option = config(pair, "entity-not-found", "message-too-large", "not-allowed"), ()
     predicted_code, foreseen = predicted(pair, settings, *option)
-    code, result = pair.drained(*PATIENCE, *option, config=settings)
+    code, result = pair.drained_here(*PATIENCE, *option, config=settings)
     assert code == 1 == predicted_code
     assert waits(result) == waits(foreseen) == {("closed", "DestinationDisabled"): 1}
     reasons: Counter[str] = Counter()
@@ -120,6 +116,6 @@ def test_a_healthy_backlog_is_predicted_to_be_drained_and_a_limit_to_leave_the_r
     for limit, expected in ((("--limit", "2"), 1), ((), 0)):
         code, foreseen = predicted(pair, settings, *only, *limit)
         assert (code, foreseen["waiting"], foreseen["dead_letters"]) == (expected, [], [])
-        code, result = pair.drained(*only, *limit, config=settings)
+        code, result = pair.drained_here(*only, *limit, config=settings)
         assert code == expected, result
         assert result["account"]["forwarded"] == foreseen["messages"]

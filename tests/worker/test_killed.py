@@ -16,6 +16,8 @@ from tests.support.processes import EmulatedPair, aliased, emulated_pair, parent
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
+on_shared_spark = pytest.mark.usefixtures("spark")
+"""For tests in which the killed process is not the drain, or is not the only one."""
 
 MESSAGES = 3000
 COUNTED = re.compile(r'"received": ?[1-9]')
@@ -57,6 +59,7 @@ def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: 
     check(pair)
 
 
+@on_shared_spark
 def test_a_drain_whose_driver_is_killed_can_be_started_again_and_the_report_does_not_claim_to_be_complete(
     pair: EmulatedPair,
 ) -> None:  # X7, D17
@@ -69,8 +72,8 @@ def test_a_drain_whose_driver_is_killed_can_be_started_again_and_the_report_does
     drain.process.kill()
     drain.process.wait()
     # Spark and its workers end with their driver
-    eventually(lambda: not any(parent_of(pid) for pid in children), within=30)
-    code, result = pair.drained()
+    eventually(lambda: not any(parent_of(pid) for pid in children))
+    code, result = pair.drained_here()
     assert code == 0, result
     check(pair)
     report = pair.start("report", "-c", str(pair.config()), "--json")
@@ -81,11 +84,12 @@ def test_a_drain_whose_driver_is_killed_can_be_started_again_and_the_report_does
     assert "Every receipt is accounted for" not in out
 
 
+@on_shared_spark
 def test_a_drain_beside_a_running_worker_moves_every_message_once(pair: EmulatedPair) -> None:  # X1
     config = pair.config(pair={"rate": 300})
     worker = pair.worker(config=config)
     pair.put([aliased(number, "orders") for number in range(MESSAGES)])
-    code, result = pair.drained(config=pair.config("drain.yaml"))
+    code, result = pair.drained_here(config=pair.config("drain.yaml"))
     assert code == 0, result
     eventually(lambda: sum(pair.arrived("orders").values()) >= MESSAGES, what=lambda: worker.said)
     assert worker.stop()[0] == 0
@@ -93,11 +97,12 @@ def test_a_drain_beside_a_running_worker_moves_every_message_once(pair: Emulated
     assert result["account"]["forwarded"] <= MESSAGES
 
 
+@on_shared_spark
 def test_a_ledger_that_cannot_be_written_stops_no_transfer_and_is_told(pair: EmulatedPair) -> None:  # D9
     (pair.folder / "taken").write_text("a file where a folder should be")
     config = pair.config(pipeline={"ledger": str(pair.folder / "taken" / "ledger")})
     pair.put([aliased(number, "orders") for number in range(100)])
-    code, result = pair.drained(config=config)
+    code, result = pair.drained_here(config=config)
     assert code == 0, result
     assert result["account"]["forwarded"] == 100
     assert "cannot be written" in result["ledger_error"]

@@ -8,12 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from syphon.bus import Peeked
+from syphon.amqp import data_section
+from syphon.backlog import to_backlog
+from syphon.bus import MessageState, Peeked
 from syphon.config import PairSettings
 from syphon.model import Interrupted
 from syphon.spark import HandOver, JobResult, Jobs
-from syphon.worker import pair_drain
+from syphon.transfer import DestinationBackoff
+from syphon.worker import pair_drain, waiting
 from syphon.worker.backoffs import Backoffs
+from syphon.worker.drain import DrainResult
 from syphon.worker.message_counts import PeekCount
 from syphon.worker.pair_drain import PairDrain
 from syphon.worker.queue_drain import DrainOptions, DrainState, QueueDrain
@@ -38,9 +42,13 @@ class Scene:
         self.drain._emptiness = cast(Any, self)
         self.job_takes = 0.0
         self.most_slots = 1
+        self.messages: list[Peeked] | None = None
+        """What peeks find; without it, one message that was asked for."""
 
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
-        return PeekCount(1, 0)
+        if self.messages is None:
+            return PeekCount(1, 0)
+        return PeekCount(min(most, sum(map(wants, self.messages))), 0)
 
     def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
         self.served += [handed.queue for handed in queues]
@@ -91,3 +99,48 @@ def test_a_lost_connection_does_not_end_a_drain_that_has_settled_for_longer_than
     assert scene.lost_at is None
     assert [queue.state for queue in scene.queues] == [DrainState.EMPTY] * 2
     assert scene.served == []
+
+
+def test_what_slots_have_left_counts_for_a_destination_if_its_queues_cannot_be_peeked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # X2, X7
+    def unreachable(*_: object) -> None:
+        raise Interrupted("The connection broke.")
+
+    monkeypatch.setattr(waiting, "connected", unreachable)
+    scene = Scene()
+    scene.queues[0].backoffs.learn((DestinationBackoff("Orders", 10.0, "full", 7, 2, "DestinationFull"),))
+    (found,) = waiting.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions())
+    assert (found.pair, found.path, found.left, found.error, found.failures) == (
+        "contoso",
+        "Orders",
+        7,
+        "DestinationFull",
+        2,
+    )
+
+
+def test_no_destination_waits_if_the_queues_hold_nothing_for_it() -> None:  # X2, X7
+    scene = Scene()
+    scene.queues[0].backoffs.learn((DestinationBackoff("orders", 10.0, "full", 7, 2, "DestinationFull"),))
+    for queue in scene.queues:
+        queue.remaining = 0
+    assert waiting.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "paths", "is_alone"),
+    [
+        ("DestinationMissing", ["Orders", "orders"], True),
+        ("DestinationDisabled", ["orders"], True),
+        ("DestinationMissing", ["orders", "news"], False),
+        ("DestinationFull", ["orders"], False),
+    ],
+)
+def test_a_queue_only_waits_if_all_its_messages_are_for_destinations_that_need_a_person(
+    error: str, paths: list[str], is_alone: bool
+) -> None:  # S4, X2
+    scene = Scene()
+    scene.messages = [Peeked(to_backlog(data_section(b"x"), path), 1, MessageState.ACTIVE) for path in paths]
+    scene.drain.backoffs.learn((DestinationBackoff("orders", 10.0, "why", 7, 2, error),))
+    assert scene.drain._only_waits(scene.queues[0]) is is_alone

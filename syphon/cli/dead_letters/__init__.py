@@ -1,15 +1,17 @@
-"""`syphon dead-letters`: lists, explains and puts back messages that could not be forwarded."""
+"""`syphon dead-letters`: lists, explains, keeps and puts back messages that could not be forwarded."""
 
 from __future__ import annotations
 
 import click
 
+from .exporting import export
+from .importing import import_letters
 from .listing import list_letters
 from .replaying import replay
 from .showing import show
 
 
-@click.group("dead-letters", short_help="List, explain and put back dead letters.")
+@click.group("dead-letters", short_help="List, explain, keep and put back dead letters.")
 def dead_letters() -> None:
     """Work with the dead letters of the backlog queues: messages that could not be forwarded, each with its reason.
 
@@ -18,12 +20,15 @@ def dead_letters() -> None:
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17
       syphon dead-letters replay -c config.yaml --reason DestinationMissing --to backlog --dry-run
       syphon dead-letters replay -c config.yaml --reason NoDestination --to destination --set-path orders
+      syphon dead-letters export -c config.yaml letters.jsonl
+      syphon dead-letters import -c config.yaml letters.jsonl --to backlog
 
-    list and show only peek: they lock and change nothing.
+    list, show and export only peek: they lock and change nothing, unless an export is told to remove what it has
+    written.
     """
 
 
-for command in (list_letters, show, replay):
+for command in (list_letters, show, replay, export, import_letters):
     dead_letters.add_command(command)
 
 __all__ = ["dead_letters"]

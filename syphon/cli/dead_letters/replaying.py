@@ -22,9 +22,10 @@ from ..options import load_settings
 from ..signals import stop_on_signal
 from .finding import filter_options, wanted
 from .listing import as_record, show_groups
+from .target import edit_options, route_of, target_options, the_edit
 
 if TYPE_CHECKING:
-    from syphon.backlog import DeadLetterSearch, Group, SelectedQueue
+    from syphon.backlog import DeadLetterSearch, Group, LetterEdit, SelectedQueue
     from syphon.transfer import ReplayResult, Route
 
     from ..backlog_queues import UnreachableQueue
@@ -32,24 +33,8 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Put dead letters back.")
 @filter_options
-@click.option(
-    "--to",
-    "target",
-    required=True,
-    type=click.Choice(["backlog", "destination"]),
-    help="Put them into the backlog queue again, or straight into the primary's queue or topic.",
-)
-@click.option(
-    "--set-path",
-    "path",
-    metavar="PATH",
-    help="Set this destination (x-ms-path) in each, whether it names another one or none.",
-)
-@click.option(
-    "--ttl",
-    type=click.Choice(["restore", "remaining"]),
-    help="The time to live starts again, or is reduced by the time in the backlog. [default: the pair's setting]",
-)
+@target_options
+@edit_options
 @click.option("--dry-run", is_flag=True, help="Show what would be put back; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -60,6 +45,8 @@ def replay(
     limit: int | None,
     target: str,
     path: str | None,
+    edits: tuple[str, ...],
+    unset: tuple[str, ...],
     ttl: str | None,
     dry_run: bool,
     yes: bool,
@@ -74,6 +61,11 @@ def replay(
       syphon dead-letters replay -c config.yaml --reason DestinationMissing --to backlog --dry-run
       syphon dead-letters replay -c config.yaml --destination 'billing/*' --after 2h --to destination
       syphon dead-letters replay -c config.yaml --reason NoDestination --set-path orders --to destination --yes
+      syphon dead-letters replay -c config.yaml --reason BadAlias --edit x-ms-timetolive=PT1H --to backlog
+
+    --edit sets a property in each: NAME=VALUE is a string, NAME:TYPE=VALUE has a type of AMQP (int, long, boolean,
+    double, timestamp, timespan, uuid, binary, …). The aliases x-ms-… are application properties; properties.subject and
+    the like are the properties of AMQP. --unset removes one. The message id stays.
 
     \b
     Exit codes: 0 all were put back · 1 some stay · 2 usage · 69 a namespace is out of reach ·
@@ -88,8 +80,8 @@ def replay(
     config = load_settings(config_file)
     set_up_logging(LogLevel.ERROR, config.log.format)  # the summary says which messages stay, and why
     chosen = selected_queues(config, pairs, queues)
-    _check_path(chosen, path)
-    plan = _Plan(target, path, ttl)
+    edit = the_edit(chosen, edits, unset, path)
+    plan = _Plan(target, edit, ttl)
     search = DeadLetterSearch(chosen, wanted(**filters), limit)
     plan.look(search)
     if not as_json:
@@ -106,25 +98,6 @@ def replay(
     raise SystemExit(max(exit_code_for(unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 
-def _check_path(chosen: list[SelectedQueue], path: str | None) -> None:
-    """Refuses a destination that is not allowed, before anything changes (D13)."""
-    from syphon.backlog import PATH_LIMIT, not_allowed
-    from syphon.model import EntityPath
-
-    if path is None:
-        return
-    if not path.strip() or len(path) > PATH_LIMIT:
-        raise click.UsageError(
-            f"--set-path: {path!r} is not the path of an entity: a path has 1 to {PATH_LIMIT} characters."
-        )
-    for assignment in chosen:
-        forbidden = not_allowed(EntityPath.of(path), assignment.pair.destinations.allowed)
-        if forbidden is not None:
-            raise click.UsageError(
-                f"--set-path: the pair {assignment.pair.name} does not allow the destination '{path}': {forbidden}."
-            )
-
-
 def _agreed(plan: _Plan) -> bool:
     return click.confirm(f"\nPut {plan.chosen:,} back, to the {plan.target}?", err=True)
 
@@ -134,7 +107,7 @@ class _Plan:
     """The messages to put back, and the result."""
 
     target: str
-    path: str | None
+    edit: LetterEdit
     ttl: str | None
     groups: list[Group] = field(default_factory=list)
     work: list[tuple[SelectedQueue, set[int]]] = field(default_factory=list)
@@ -169,12 +142,7 @@ class _Plan:
         self.groups = grouped(noted())
 
     def _route(self, assignment: SelectedQueue) -> Route:
-        from syphon.backlog import Ttl
-        from syphon.transfer import route_to_backlog, route_to_destination
-
-        if self.target == "backlog":
-            return route_to_backlog(assignment.queue, self.path)
-        return route_to_destination(assignment.pair, Ttl(self.ttl or assignment.pair.time_to_live.value), self.path)
+        return route_of(self.target, assignment, self.edit, self.ttl)
 
     def carry_out(self) -> None:
         from syphon.bus import connected
@@ -187,8 +155,7 @@ class _Plan:
                     source = stack.enter_context(connected(assignment.pair.secondary, assignment.queue))
                     target = source
                     if self.target == "destination":
-                        first = self.path or next((one.destination for one in self.groups if one.destination), "")
-                        target = stack.enter_context(connected(assignment.pair.primary, first))
+                        target = stack.enter_context(connected(assignment.pair.primary, self._first(assignment)))
                     replay = Replay(assignment.queue, numbers, source, target, self._route(assignment))
                     stop_on_signal(
                         replay.stop, "Stopping: the command finishes or releases the messages it has received."
@@ -199,6 +166,13 @@ class _Plan:
                         return
             except SyphonError as error:
                 self.unreachable.append((assignment, error))
+
+    def _first(self, assignment: SelectedQueue) -> str:
+        """An entity whose token opens the connection to the primary: a policy may cover a single queue."""
+        from syphon.model import EntityPath
+
+        named = self.edit.path or next((one.destination for one in self.groups if one.destination), "")
+        return assignment.pair.destinations.renames.actual(EntityPath.of(named)).name
 
     def record(self, dry_run: bool) -> dict[str, Any]:
         """The result as JSON; after a dry run, the expected result."""
@@ -224,17 +198,17 @@ class _Plan:
         if dry_run:
             able = self.chosen - self.would_stay.total()
             click.echo(f"\n{able:,} of {self.chosen:,} would be put back, to the {self.target}. Nothing was changed.")
-            _reasons("would stay", self.would_stay)
+            show_reasons("would stay", self.would_stay)
             return
         left = self.chosen - self.replayed
         click.echo(f"\n{self.chosen:,} chosen = {self.replayed:,} put back + {left:,} left.")
         doubtful = sum(result.possible_duplicates for _, result in self.results)
         if doubtful:
             click.echo(f"{doubtful:,} of them may exist twice, under the same message id.")
-        _reasons("left", self._why_left())
+        show_reasons("left", self._why_left())
 
 
-def _reasons(what: str, reasons: Counter[str]) -> None:
+def show_reasons(what: str, reasons: Counter[str]) -> None:
     for why, count in reasons.most_common():
         click.echo(f"  {count:,} {what}: {printable(why)}")
 

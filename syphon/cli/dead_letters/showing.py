@@ -68,8 +68,6 @@ def show(
 
 def _record(letter: DeadLetter, with_body: bool) -> dict[str, Any]:
     """The whole message; of the body only its kind and size, unless `with_body` is set."""
-    from syphon.amqp import Malformed, Message
-
     record: dict[str, Any] = {
         "queue": letter.queue,
         "sequence_number": letter.sequence_number,
@@ -80,9 +78,16 @@ def _record(letter: DeadLetter, with_body: bool) -> dict[str, Any]:
         "enqueued_at": time_iso(letter.enqueued_at),
         "bytes": letter.size,
     }
+    return record | sections(letter.payload, with_body)
+
+
+def sections(payload: bytes, with_body: bool) -> dict[str, Any]:
+    """The sections of a message; of the body only its kind and size, unless `with_body` is set."""
+    from syphon.amqp import Malformed, Message
+
     try:
-        message = Message(letter.payload)
-        record |= {
+        message = Message(payload)
+        return {
             "header": _fields(message.header()),
             "annotations": _pairs(message.annotations()),
             "properties": _fields(message.properties()),
@@ -90,8 +95,7 @@ def _record(letter: DeadLetter, with_body: bool) -> dict[str, Any]:
             "body": _body(message, with_body),
         }
     except Malformed as error:
-        record["malformed"] = str(error)
-    return record
+        return {"malformed": str(error)}
 
 
 def _fields(section: Header | Properties) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from syphon.amqp import (
     Map,
     Message,
     Section,
+    Span,
     Symbol,
     Timestamp,
     UInt,
@@ -28,6 +29,7 @@ from syphon.amqp import (
     entries,
     map_section,
     properties_bytes,
+    split,
 )
 
 from ..clock import FOREVER, Millis
@@ -70,6 +72,7 @@ class BrokeredMessage:
         "annotations",
         "bare",
         "dead_letter_source",
+        "delivery_annotations",
         "delivery_count",
         "due",
         "enqueued_at",
@@ -93,6 +96,8 @@ class BrokeredMessage:
     def __init__(self) -> None:
         self.bare = b""
         self.header_fields = b"\x41\x40"
+        self.delivery_annotations = b""
+        """The sender's section. The service hands it on to receivers, although AMQP means it for the next hop only."""
         self.annotations = b""
         self.annotation_count = 0
         self.message_id: Value = None
@@ -133,6 +138,8 @@ class BrokeredMessage:
                 message.header_fields = encode(header.durable) + encode(header.priority)
                 if isinstance(header.ttl, UInt):
                     message.ttl = int(header.ttl)
+            elif span.section == Section.DELIVERY_ANNOTATIONS:
+                message.delivery_annotations = map_section(Section.DELIVERY_ANNOTATIONS, _hop_pairs(source.data, span))
             elif span.section == Section.MESSAGE_ANNOTATIONS:
                 message._read_annotations(source)
             elif span.section == Section.PROPERTIES:
@@ -192,6 +199,7 @@ class BrokeredMessage:
         twin = BrokeredMessage()
         twin.bare = self.bare
         twin.header_fields = self.header_fields
+        twin.delivery_annotations = self.delivery_annotations
         twin.annotations = self.annotations
         twin.annotation_count = self.annotation_count
         twin.message_id = self.message_id
@@ -247,8 +255,18 @@ class BrokeredMessage:
 
     def to_bytes(self) -> bytes:
         """The bytes that a receiver link gets, with the lock in the delivery annotations if there is one."""
+        return self._header() + self._hop() + self._received()
+
+    def _hop(self) -> bytes:
+        """The delivery annotations: those of the sender, and the lock."""
         token = self.lock_token
-        return self._header() + (_NO_LOCK if token is None else _LOCK_TOKEN + _uuid_bytes(token)) + self._received()
+        if not self.delivery_annotations:
+            return _NO_LOCK if token is None else _LOCK_TOKEN + _uuid_bytes(token)
+        if token is None:
+            return self.delivery_annotations
+        (span,) = split(self.delivery_annotations)
+        pairs = _hop_pairs(self.delivery_annotations, span)
+        return map_section(Section.DELIVERY_ANNOTATIONS, [*pairs, _LOCK_PAIR + _uuid_bytes(token)])
 
     def received_by_number(self) -> bytes:
         """The bytes of a deferred message that a client asks for. The reply has the lock token beside them."""
@@ -293,6 +311,11 @@ class BrokeredMessage:
         return b"\x00\x53\x72\xd1" + _SIZES(len(pairs) + 4, 2 * count) + pairs
 
 
+def _hop_pairs(data: bytes, span: Span) -> list[bytes]:
+    """The pairs of delivery annotations. A lock among them is from an earlier delivery, of a message sent again."""
+    return [data[entry.start : entry.end] for entry in entries(data, span) if entry.key != _LOCK_KEY]
+
+
 def _uuid_bytes(token: bytes) -> bytes:
     """A lock token in the byte order of an AMQP uuid. In a delivery tag it has the order of .NET."""
     return token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
@@ -311,7 +334,9 @@ _ENQUEUED_SEQUENCE = encode(Symbol("x-opt-enqueue-sequence-number")) + b"\x81"
 _LOCKED = encode(Symbol("x-opt-locked-until")) + b"\x83"
 _STAMPS = struct.Struct(f">{len(_ENQUEUED)}sq{len(_SEQUENCE)}sq").pack
 _SCHEDULED_TIME = encode(Symbol("x-opt-scheduled-enqueue-time"))
-_LOCK_TOKEN = b"\x00\x53\x71" + compound(0xC1, 2, encode(Symbol("x-opt-lock-token")) + b"\x98" + bytes(16))[:-16]
+_LOCK_KEY = Symbol("x-opt-lock-token")
+_LOCK_PAIR = encode(_LOCK_KEY) + b"\x98"
+_LOCK_TOKEN = b"\x00\x53\x71" + compound(0xC1, 2, _LOCK_PAIR + bytes(16))[:-16]
 _NO_LOCK = b"\x00\x53\x71" + compound(0xC1, 0, b"")
 """The delivery annotations of a message that is received and deleted: an empty map."""
 _DEAD_LETTER_SOURCE = encode(Symbol("x-opt-deadletter-source"))

@@ -9,8 +9,11 @@ from pathlib import Path
 _APPLICATION_ID = 0x53795068
 """The application id in the header of the SQLite file: "SyPh"."""
 
-_VERSION = 1
-"""The version of the schema. A file of another version is not changed."""
+_VERSION = 2
+"""The version of the schema. Files of earlier versions are brought to it; one of a later version is not changed."""
+
+_CHANGES = {1: "alter table messages add column delivery_annotations blob not null default x''"}
+"""What brings a file of a version to the next one."""
 
 _SCHEMA = """
 create table entities (path text primary key, place integer, description text) without rowid;
@@ -19,6 +22,7 @@ create table messages (
     annotation_count integer, message_id blob, session_id text, partition_key text, ttl integer, due integer,
     size integer, enqueued_sequence integer, enqueued_at integer, expires_at integer, dead_letter_source text,
     state integer, delivery_count integer, lock_token blob, locked_until integer, hops integer,
+    delivery_annotations blob not null default x'',
     primary key (path, ordinal)) without rowid;
 create table sessions (
     path text, id text, state blob, updated_at integer, primary key (path, id)) without rowid;
@@ -55,7 +59,7 @@ def _initialize(database: sqlite3.Connection, file: Path) -> None:
     is_new = database.execute("select count(*) from sqlite_master").fetchone()[0] == 0
     if not is_new and owner != _APPLICATION_ID:
         raise StateUnusable(f"The file {file} belongs to another program. Name another directory.")
-    if not is_new and version != _VERSION:
+    if not is_new and version not in (_VERSION, *_CHANGES):
         raise StateUnusable(
             f"The state file {file} was written by another version of the emulator (its format is {version}, this one "
             f"reads {_VERSION}). Use that version, or name another directory."
@@ -66,6 +70,9 @@ def _initialize(database: sqlite3.Connection, file: Path) -> None:
         # One transaction: a process that is killed here leaves an empty file and not a part of the schema.
         marks = f"pragma application_id={_APPLICATION_ID}; pragma user_version={_VERSION};"
         database.executescript(f"begin immediate; {marks} {_SCHEMA} commit;")
+    elif version != _VERSION:
+        changes = "; ".join(_CHANGES[each] for each in range(version, _VERSION))
+        database.executescript(f"begin immediate; {changes}; pragma user_version={_VERSION}; commit;")
 
 
 def unusable(file: Path, error: Exception) -> StateUnusable:

@@ -53,6 +53,7 @@ _MESSAGE_COLUMNS = (
     "lock_token",
     "locked_until",
     "hops",
+    "delivery_annotations",
 )
 _PUT = (
     f"insert or replace into messages (path, {', '.join(_MESSAGE_COLUMNS)}) "  # noqa: S608

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from syphon.model import duration, plural, utc_time, volume
 
-from ..report import DestinationReport, Hour, OpenJobReport, ReasonCount, Report, Timeline, TimelineStep
+from ..report import DestinationReport, Hour, OpenJobReport, ReasonCount, Renamed, Report, Timeline, TimelineStep
 from .elements import Bar, BarPart, Markup, columns, rows, tag, together
 
 MOST_BARS = 12
@@ -175,6 +175,9 @@ def _destinations(report: Report) -> Markup:
     description = f"Messages for {plural(len(report.destinations), 'destination')}, and what happened to them."
     if len(report.destinations) > MOST_BARS:
         description += " The chart shows those with the most."
+    if report.renames:
+        went = (f"{_name(each.destination)} to {_name(each.renamed_to)}" for each in report.renames[:MOST_BARS])
+        description += f" The operator has renamed {', '.join(went)}."
     if report.slowest and (slowest := report.slowest[0]).carrying is not None:
         slow = f"The slowest to accept was {_name(slowest.name)}: 95 % within {duration(slowest.carrying.p95)}."
         description = f"{description} {slow}"
@@ -196,6 +199,7 @@ def _destinations(report: Report) -> Markup:
         _legend(),
         rows("destinations", "Messages by destination", description, bars),
         _behind(_table(names, [_destination(each) for each in report.destinations])),
+        *([_behind(_renames(report.renames), "Renamed")] if report.renames else []),
         _behind(_hours(report.hours), "By hour"),
     )
 
@@ -207,6 +211,11 @@ def _destination(line: DestinationReport) -> tuple[str, ...]:
     times = (*waits, carrying.p95 if carrying else None)
     written = ("–" if time is None else duration(time) for time in times)
     return (_name(line.name), *(f"{count:,}" for count in counts), *written)
+
+
+def _renames(renames: Sequence[Renamed]) -> Markup:
+    lines = [(_name(r.destination), _name(r.renamed_to), f"{r.messages:,}", f"{r.forwarded:,}") for r in renames]
+    return _table(("destination", "went to", "messages", "forwarded"), lines, numbers=range(2, 4))
 
 
 def _hours(hours: Sequence[Hour]) -> Markup:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from syphon.model import SyphonError
 
-from .options import SOURCE, InvalidSourceOptions, SourceOptions, parse_options
+from .options import SOURCE, BadSourceOptions, SourceOptions, parse_options
 from .schema import BODY, COLUMNS, check_written, ddl
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class ServiceBusDataSource(DataSource):
         """The options of a write, before anything is sent."""
         options = self._parsed()
         if overwrite:
-            raise InvalidSourceOptions(f"{SOURCE}: messages cannot be overwritten. Write with mode append.")
+            raise BadSourceOptions(f"{SOURCE}: messages cannot be overwritten. Write with mode append.")
         check_written(schema)
         if not options.entity.lower().endswith("/$deadletterqueue") and "/subscriptions/" not in options.entity.lower():
             return options
-        raise InvalidSourceOptions(f"{SOURCE}: '{options.entity}' can only be read. Write to a queue or a topic.")
+        raise BadSourceOptions(f"{SOURCE}: '{options.entity}' can only be read. Write to a queue or a topic.")
 
     def _parsed(self) -> SourceOptions:
         return parse_options(self.options)

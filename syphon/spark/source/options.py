@@ -27,7 +27,7 @@ _OF_SPARK = ("checkpointlocation",)
 """Options that Spark passes on, and reads itself."""
 
 
-class InvalidSourceOptions(SyphonError):
+class BadSourceOptions(SyphonError):
     """The options of the data source are wrong."""
 
 
@@ -78,7 +78,7 @@ class SourceOptions(Settings):
     def entity(self) -> str:
         """The one entity of a write."""
         if len(self.entities) != 1:
-            raise InvalidSourceOptions(f"{SOURCE}: a write has one entity, not {len(self.entities)}.")
+            raise BadSourceOptions(f"{SOURCE}: a write has one entity, not {len(self.entities)}.")
         return self.entities[0]
 
 
@@ -91,7 +91,7 @@ class _Behaves(Settings):
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """The options of a read or write. Raises InvalidSourceOptions with all mistakes."""
+    """The options of a read or write. Raises BadSourceOptions with all mistakes."""
     given = {key.lower(): value for key, value in options.items() if key.lower() not in _OF_SPARK}
     problems = _unknown(given)
     side: SideSettings | None = None
@@ -112,7 +112,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if not entities and behaves is not None and not (is_from_file and side is None):
         problems.append(_problem("entity", "is missing", "name a queue, topic or subscription"))
     if problems or side is None or behaves is None:
-        raise InvalidSourceOptions("\n".join(str(problem) for problem in problems)) from None
+        raise BadSourceOptions("\n".join(str(problem) for problem in problems)) from None
     return SourceOptions(side=side, entities=_once(entities), behaviour=behaves.option)
 
 

@@ -1,0 +1,312 @@
+"""`syphon dead-letters import`: sends the messages of an export, and says which of them were sent."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syphon.model import plural, printable
+
+from ..backlog_queues import exit_code_for, report_unreachable
+from ..exit_codes import ExitCode
+from ..options import config_option, load_settings
+from ..signals import stop_on_signal
+from .line_numbers import LineNumbers, Spans, line_ranges
+from .listing import show_groups
+from .replaying import show_reasons
+from .target import edit_options, route_of, target_options, the_edit
+
+if TYPE_CHECKING:
+    from syphon.backlog import DeadLetter, FiledLetter, Group, LetterEdit, Restored, SelectedQueue
+    from syphon.config import Config, PairSettings
+    from syphon.transfer import ImportMessage, ImportResult
+
+    from ..backlog_queues import UnreachableQueue
+
+MOST_MISTAKES = 10
+"""Bad lines that are named; a file that is no export has as many as it has lines."""
+
+
+@click.command("import", short_help="Send the messages of an export.")
+@config_option
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--pair", "pair_name", metavar="NAME", help="Send them to this pair. [default: the pair they came from]")
+@click.option("--queue", metavar="QUEUE", help="Put them into this backlog queue. [default: the queue they came from]")
+@click.option("--lines", type=LineNumbers(), metavar="LINES", help="Only these lines of the file, as in 3,7-20,31-.")
+@target_options
+@edit_options
+@click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def import_letters(
+    config_file: Path,
+    file: Path,
+    pair_name: str | None,
+    queue: str | None,
+    lines: Spans | None,
+    target: str,
+    path: str | None,
+    edits: tuple[str, ...],
+    unset: tuple[str, ...],
+    ttl: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Send the messages of a FILE that `export` has written: each with its original bytes and message id, without the
+    dead-letter properties. The file stays as it is. A file with a line that is damaged is refused before anything is
+    sent.
+
+    \b
+      syphon dead-letters import -c config.yaml letters.jsonl --to backlog --dry-run
+      syphon dead-letters import -c config.yaml letters.jsonl --to destination --yes
+      syphon dead-letters import -c config.yaml letters.jsonl --to backlog --lines 38-
+
+    If it cannot send all, the summary names the lines that were sent, those that were not, and those that may have
+    been: no answer came. Import the others again with --lines.
+
+    \b
+    Exit codes: 0 all were sent · 1 some were not · 2 usage, or the file is no export · 69 a namespace is out of reach ·
+    77 not authorized · 78 the settings are wrong
+    """
+    from syphon.config import LogLevel
+    from syphon.ops import set_up_logging
+
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise click.UsageError("There is no terminal to ask for confirmation: add --yes, or look first with --dry-run.")
+    config = load_settings(config_file)
+    set_up_logging(LogLevel.ERROR, config.log.format)
+    chosen = _places(config, file, lines, pair_name, queue)
+    job = _Import(file, chosen, target, the_edit(list(chosen.values()), edits, unset, path), ttl)
+    job.look()
+    if not as_json:
+        show_groups(job.groups)
+    if not dry_run and job.chosen and (yes or click.confirm(f"\nSend {job.chosen:,}, to the {target}?", err=True)):
+        job.carry_out()
+    records = report_unreachable(job.unreachable)
+    if as_json:
+        click.echo(json.dumps({**job.record(dry_run), "unseen": records}, indent=2))
+    else:
+        job.show(dry_run)
+    left = not dry_run and len(job.sent) < job.chosen
+    raise SystemExit(max(exit_code_for(job.unreachable), ExitCode.LEFT if left else ExitCode.OK))
+
+
+def _read(file: Path, lines: Spans | None) -> Iterator[tuple[int, str]]:
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        for number, text in enumerate(stream, 1):
+            if text.strip() and (lines is None or any(first <= number <= (last or number) for first, last in lines)):
+                yield number, text
+
+
+def _places(
+    config: Config, file: Path, lines: Spans | None, pair_name: str | None, queue: str | None
+) -> dict[int, SelectedQueue]:
+    """For each line the backlog queue that it belongs to. Refuses a file with a line that cannot be read."""
+    from syphon.backlog import BadLine, SelectedQueue, read_line
+
+    found: dict[int, SelectedQueue] = {}
+    known: dict[tuple[str, str], SelectedQueue] = {}
+    mistakes: list[str] = []
+    for number, text in _read(file, lines):
+        try:
+            filed = read_line(text)
+            key = filed.pair, filed.letter.queue
+            if key not in known:
+                pair = _pair(config, pair_name or filed.pair)
+                known[key] = SelectedQueue(pair, _queue(pair, queue or filed.letter.queue))
+            found[number] = known[key]
+        except BadLine as error:
+            mistakes.append(f"{file}:{number}: {error}")
+    if mistakes:
+        shown = [printable(mistake) for mistake in mistakes[:MOST_MISTAKES]]
+        more = [f"… and {len(mistakes) - MOST_MISTAKES:,} more"] if len(mistakes) > MOST_MISTAKES else []
+        raise click.UsageError("\n".join(["Nothing was sent.", *shown, *more]))
+    return found
+
+
+def _pair(config: Config, name: str) -> PairSettings:
+    for pair in config.pairs:
+        if pair.name.lower() == name.lower():
+            return pair
+    names = ", ".join(pair.name for pair in config.pairs)
+    raise click.UsageError(printable(f"The settings have no pair '{name}'; choose one with --pair: {names}."))
+
+
+def _queue(pair: PairSettings, name: str) -> Any:
+    from syphon.backlog import NoQueueSelected, select_queues
+
+    try:
+        (found, *others) = select_queues([pair], (), (name,))
+    except NoQueueSelected as error:
+        raise click.UsageError(printable(f"{error} Choose one with --queue.")) from None
+    if others:
+        raise click.UsageError(f"--queue {name}: name one queue.")
+    return found.queue
+
+
+@dataclass
+class _Import:
+    """The lines to send, and what became of them."""
+
+    file: Path
+    places: dict[int, SelectedQueue]
+    target: str
+    edit: LetterEdit
+    ttl: str | None
+    groups: list[Group] = field(default_factory=list)
+    would_stay: dict[int, str] = field(default_factory=dict)
+    """Lines that cannot be sent, whatever the namespaces say, and why."""
+    is_done: bool = False
+    sent: list[int] = field(default_factory=list)
+    left: dict[int, str] = field(default_factory=dict)
+    uncertain: set[int] = field(default_factory=set)
+    unreachable: list[UnreachableQueue] = field(default_factory=list)
+
+    @property
+    def chosen(self) -> int:
+        return len(self.places)
+
+    def look(self) -> None:
+        """Reads all lines, and finds out which could not be sent."""
+        from syphon.backlog import grouped
+        from syphon.transfer import wall_clock
+
+        def noted() -> Iterator[DeadLetter]:
+            for number, filed in self._letters():
+                route = route_of(self.target, self.places[number], self.edit, self.ttl)
+                why_not = route.why_not(filed.letter.payload, wall_clock())
+                if why_not is not None:
+                    self.would_stay[number] = why_not
+                yield filed.letter
+
+        self.groups = grouped(noted())
+
+    def _letters(self, pair: str | None = None) -> Iterator[tuple[int, FiledLetter]]:
+        from syphon.backlog import read_line
+
+        for number, text in _read(self.file, None):
+            place = self.places.get(number)
+            if place is not None and (pair is None or place.pair.name == pair):
+                yield number, read_line(text)
+
+    def carry_out(self) -> None:
+        """Sends the lines of each pair over one connection."""
+        from syphon.bus import connected
+        from syphon.model import EntityPath, Renames, SyphonError
+        from syphon.transfer import LetterImport
+
+        self.is_done = True
+        self.left |= self.would_stay
+        by_name = {place.pair.name: place for place in self.places.values()}
+        is_stopped = False
+        for name, place in by_name.items():
+            messages = self._messages(name)
+            first = next(messages, None)
+            if first is None:
+                continue
+            rename = place.pair.destinations.renames if self.target == "destination" else Renames()
+            side = place.pair.primary if self.target == "destination" else place.pair.secondary
+            entity = rename.actual(EntityPath.of(first.restored.destination.name)).name
+            try:
+                with connected(side, entity) as connection:
+                    letters = LetterImport(_chained(first, messages), connection, rename)
+                    stop_on_signal(letters.stop, "Stopping: the command waits for the answers to what it has sent.")
+                    if is_stopped:
+                        letters.stop()
+                    with _Progress(self.chosen, len(self.sent)) as progress:
+                        self._note(letters.run(progress))
+                    is_stopped = is_stopped or letters.was_stopped
+            except SyphonError as error:  # it could not be opened: nothing was sent over it
+                self.unreachable.append((place, error))
+                self.left |= {message.line: str(error) for message in _chained(first, messages)}
+
+    def _messages(self, pair: str) -> Iterator[ImportMessage]:
+        from syphon.transfer import ImportMessage, wall_clock
+
+        for number, filed in self._letters(pair):
+            if number not in self.would_stay:
+                route = route_of(self.target, self.places[number], self.edit, self.ttl)
+                made: Restored | Any = route.restore(
+                    filed.letter.payload, enqueued_at=None, now=wall_clock(), ttl=route.ttl
+                )
+                yield ImportMessage(number, made)
+
+    def _note(self, result: ImportResult) -> None:
+        self.sent += result.sent
+        self.left |= result.left
+        self.uncertain |= result.uncertain
+
+    def record(self, dry_run: bool) -> dict[str, Any]:
+        """The result as JSON; after a dry run, the expected result."""
+        left = self.would_stay if dry_run or not self.is_done else self.left
+        sent = sorted(set(self.places) - set(left)) if dry_run else sorted(self.sent)
+        return {
+            "file": str(self.file),
+            "to": self.target,
+            "dry_run": dry_run,
+            "chosen": self.chosen,
+            "sent": len(sent),
+            "left": len(left),
+            "sent_lines": line_ranges(sent),
+            "left_lines": line_ranges(left),
+            "uncertain_lines": line_ranges(self.uncertain),
+            "why_left": [{"why": why, "messages": n} for why, n in Counter(left.values()).most_common()],
+        }
+
+    def show(self, dry_run: bool) -> None:
+        if dry_run:
+            able = self.chosen - len(self.would_stay)
+            click.echo(f"\n{able:,} of {self.chosen:,} would be sent, to the {self.target}. Nothing was sent.")
+            show_reasons("would stay", Counter(self.would_stay.values()))
+            return
+        if not self.is_done:
+            click.echo("Nothing was sent.")
+            return
+        click.echo(f"\n{self.chosen:,} lines = {len(self.sent):,} sent + {len(self.left):,} left.")
+        if self.left:
+            click.echo(f"  sent: {line_ranges(self.sent) or 'none'}")
+            click.echo(f"  left: {line_ranges(self.left)}; --lines {line_ranges(self.left)} tries them again")
+            show_reasons("left", Counter(self.left.values()))
+        if self.uncertain:
+            few = plural(len(self.uncertain), "line")
+            click.echo(f"  {few} of those left may have been sent: {line_ranges(self.uncertain)}. No answer came.")
+
+
+def _chained(first: ImportMessage, rest: Iterator[ImportMessage]) -> Iterator[ImportMessage]:
+    yield first
+    yield from rest
+
+
+class _Progress:
+    """Shows the progress on stderr: a line that changes on a terminal, JSON lines once a second elsewhere."""
+
+    def __init__(self, chosen: int, before: int) -> None:
+        self._chosen, self._before = chosen, before
+        self._shown_at = time.monotonic()
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __call__(self, result: ImportResult) -> None:
+        on_terminal, now = sys.stderr.isatty(), time.monotonic()
+        if now - self._shown_at < (0.1 if on_terminal else 1.0):
+            return
+        self._shown_at = now
+        sent, left = self._before + len(result.sent), len(result.left)
+        if on_terminal:
+            click.echo(f"\r{sent:,} sent, {left:,} left, of {self._chosen:,}\033[K", nl=False, err=True)
+        else:
+            click.echo(json.dumps({"progress": {"chosen": self._chosen, "sent": sent, "left": left}}), err=True)
+
+    def __exit__(self, *_: object) -> None:
+        if sys.stderr.isatty():
+            click.echo("\r\033[K", nl=False, err=True)
