@@ -43,13 +43,13 @@ import sys, time
 from pydantic import SecretStr
 from syphon.backlog import SelectedQueue
 from syphon.config import PairSettings, SideSettings
-from syphon.spark.backlog_rows import rows_of
+from syphon.spark.backlog_rows import queue_batches
 import pyarrow
 home, away, queue = sys.argv[1:]
 side = lambda text: SideSettings(connection_string=SecretStr(text))
 pair = PairSettings(name="contoso", primary=side(home), secondary=side(away))
 began, used = time.perf_counter(), time.process_time()
-rows = sum(batch.num_rows for batch in rows_of(SelectedQueue(pair, queue)))
+rows = sum(batch.num_rows for batch in queue_batches(SelectedQueue(pair, queue)))
 print(rows, time.perf_counter() - began, time.process_time() - used)
 """
 """What one task of `inspect` does, in a process of its own, so that it can be another folder's code."""

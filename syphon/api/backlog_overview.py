@@ -94,6 +94,10 @@ class BacklogAnswer:
     unseen: tuple[UnseenQueue, ...] = ()
     exit_code: ExitCode = ExitCode.OK
 
+    def as_json(self) -> list[dict[str, Any]]:
+        """The rows as `syphon inspect --sql --json` prints them: an object for each."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
     def _repr_html_(self) -> str:
         more = "" if self.is_complete else html_line(f"There are more than {len(self.rows):,} rows.")
         return html_table(self.columns, self.rows) + more

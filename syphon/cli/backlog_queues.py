@@ -49,6 +49,6 @@ def report_unreachable(unreachable: Sequence[UnreachableQueue]) -> list[dict[str
     return [{"queue": selected.queue, "error": str(error)} for selected, error in unreachable]
 
 
-def exit_code_for(unreachable: Sequence[UnreachableQueue]) -> ExitCode:
+def exit_code_for_queues(unreachable: Sequence[UnreachableQueue]) -> ExitCode:
     """The exit code of a command that could not reach these queues."""
     return model.exit_code_for(error for _, error in unreachable)

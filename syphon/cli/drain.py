@@ -16,7 +16,7 @@ from syphon.model import ExitCode, InvalidOption, NotAuthorized, SyphonError, pl
 
 from .backlog_queues import queue_options
 from .give_up import GiveUp
-from .options import Moment, Rate, Seconds, config_option, load_settings
+from .options import MomentOption, Rate, Seconds, config_option, load_settings
 from .output import say, show_table, shown_queues
 from .signals import interruptible, stop_on_signal
 
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     "--destination", "destinations", multiple=True, metavar="PATTERN", help="Only messages for destinations that match."
 )
 @click.option(
-    "--before", type=Moment(), help="Only messages that came into the backlog before: a time, or 2h for 2 h ago."
+    "--before", type=MomentOption(), help="Only messages that came into the backlog before: a time, or 2h for 2 h ago."
 )
-@click.option("--after", type=Moment(), help="Only messages that came into the backlog since then: a time, or 2h.")
+@click.option(
+    "--after", type=MomentOption(), help="Only messages that came into the backlog since then: a time, or 2h."
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move at most N messages.")
 @click.option("--rate", type=Rate(), help="Take at most so many messages a second, from each pair.")
 @click.option("--timeout", type=Seconds(), help="Stop after this time; finish or give back messages in hand.")

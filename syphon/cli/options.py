@@ -15,7 +15,7 @@ from syphon.model import InvalidOption, millis_of
 
 from .exit_codes import ExitCode
 
-__all__ = ["Moment", "Rate", "Seconds", "config_option", "load_settings", "millis_of"]
+__all__ = ["MomentOption", "Rate", "Seconds", "config_option", "load_settings", "millis_of"]
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -56,7 +56,7 @@ def load_settings(path: Path, as_json: bool = False) -> Config:
         raise SystemExit(ExitCode.CONFIG) from None
 
 
-class Moment(MomentType):
+class MomentOption(MomentType):
     """A point in time: ISO-8601 (UTC unless it has an offset), a date, or a duration before now.
 
     A date alone means its first moment. At the end of a period it means its last, so that `--from` and `--to` may name

@@ -12,7 +12,7 @@ import click
 
 from syphon.model import ExitCode, InvalidOption, SyphonError
 
-from .options import Moment, load_settings
+from .options import MomentOption, load_settings
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
@@ -31,8 +31,8 @@ _STARTS = "A worker or a drain creates it with the first transfer. A relative pa
     help="The worker's settings file: it names the ledger.",
 )
 @click.option("--ledger", metavar="PATH", help="The ledger: a folder, or any path that Spark can read.")
-@click.option("--from", "since", type=Moment(), help="Only messages settled at this time or later.")
-@click.option("--to", "until", type=Moment(ends_a_period=True), help="Only messages settled before this time.")
+@click.option("--from", "since", type=MomentOption(), help="Only messages settled at this time or later.")
+@click.option("--to", "until", type=MomentOption(ends_a_period=True), help="Only messages settled before this time.")
 @click.option("--pair", metavar="NAME", help="Only this pair.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; docs/report.md describes it.")
 @click.option(
@@ -87,7 +87,7 @@ def report(
     if html_file is not None:
         _write_page(found, html_file)
     _print(found, as_json)
-    raise SystemExit(ExitCode.OK if found.complete else ExitCode.LEFT)
+    raise SystemExit(found.exit_code)
 
 
 def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) -> PipelineSettings:
@@ -141,12 +141,10 @@ def _write_page(found: Report, file: Path) -> None:
 
 
 def _print(found: Report, as_json: bool) -> None:
-    from syphon.ledger import report_as_json as json_of
-
     from .report_tables import show
 
     if as_json:
-        click.echo(json.dumps(json_of(found), indent=2))
+        click.echo(json.dumps(found.as_json(), indent=2))
     else:
         show(found)
     if found.empty:

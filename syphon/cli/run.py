@@ -57,12 +57,12 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 
 
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
-    from syphon.ledger import spare_pandas
+    from syphon.ledger import avoid_loading_pandas
     from syphon.model import SyphonError
     from syphon.ops import OtlpMissing, PortTaken, running_ops
     from syphon.worker import StateUnreadable, Worker, running_engine
 
-    spare_pandas()
+    avoid_loading_pandas()
     try:
         with ExitStack() as stack:
             # The status server starts first: a port in use is reported at once, and not after Spark has started.

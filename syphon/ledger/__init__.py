@@ -1,7 +1,6 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
 from .html import html_page
-from .light_arrow import spare_pandas
 from .local_reader import LocalReader
 from .parquet import packed_file
 from .preflight import LedgerFinding, check_ledger
@@ -17,11 +16,11 @@ from .report import (
     Report,
     Shortfall,
     Spread,
-    report_as_json,
 )
 from .schema import Attempt, OpenJob, Origin
 from .spark_reader import SparkReader
 from .store import Ledger, check_ledger_path
+from .without_pandas import avoid_loading_pandas
 from .writer import LedgerWriter
 
 __all__ = [
@@ -43,11 +42,10 @@ __all__ = [
     "Shortfall",
     "SparkReader",
     "Spread",
+    "avoid_loading_pandas",
     "check_ledger",
     "check_ledger_path",
     "html_page",
     "packed_file",
     "query_report",
-    "report_as_json",
-    "spare_pandas",
 ]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from syphon.model import Outcome
 
-from .light_arrow import prepare_arrow
 from .schema import Attempt, Origin
+from .without_pandas import prepare_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

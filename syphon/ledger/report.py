@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from syphon.model import Counters, html_line, html_table, plural
+from syphon.model import Counters, ExitCode, html_line, html_table, plural
 
 
 @dataclass(frozen=True)
@@ -246,6 +246,11 @@ class Report:
         return self.proven and not (self.messages.dead_lettered or self.messages.left)
 
     @property
+    def exit_code(self) -> ExitCode:
+        """That of `syphon report`: 0 only if the report is complete."""
+        return ExitCode.OK if self.complete else ExitCode.LEFT
+
+    @property
     def lost_jobs(self) -> list[OpenJobReport]:
         """Open jobs whose driver has not been heard of for a while."""
         return [job for job in self.open_jobs if not job.may_be_running]
@@ -269,6 +274,14 @@ class Report:
     def sentences(self) -> list[str]:
         """The sentences of the verdict, the most important first."""
         return list(self._sentences())
+
+    def as_json(self) -> dict[str, Any]:
+        """The report in its documented form for programs: times in ISO-8601, durations in seconds (docs/report.md)."""
+        head = {"verdict": self.verdict, "complete": self.complete}
+        values = asdict(self)
+        values["transfers"] = {name: getattr(self.transfers, name) for name in TRANSFER_KEYS}
+        values["messages"] = {"total": self.messages.total, **values["messages"]}
+        return head | {key: _plain(value) for key, value in values.items()}
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, and the destinations. `html_page` has everything."""
@@ -342,15 +355,6 @@ TRANSFER_KEYS = (
     "possible_duplicates",
     "bytes",
 )
-
-
-def report_as_json(report: Report) -> dict[str, Any]:
-    """The report in its documented form for programs: times in ISO-8601, durations in seconds."""
-    head = {"verdict": report.verdict, "complete": report.complete}
-    values = asdict(report)
-    values["transfers"] = {name: getattr(report.transfers, name) for name in TRANSFER_KEYS}
-    values["messages"] = {"total": report.messages.total, **values["messages"]}
-    return head | {key: _plain(value) for key, value in values.items()}
 
 
 def _plain(value: Any) -> Any:

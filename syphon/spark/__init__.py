@@ -1,4 +1,7 @@
-"""The transfer on Spark: the session, jobs, the task that Spark runs, and the control server that tasks report to.
+"""Spark: the transfer on it, and Service Bus as its tables and streams.
+
+The transfer has the session, jobs, the task that Spark runs, and the control server that tasks report to. Public, for
+programs that use Spark, are `ServiceBusDataSource`, `backlog` and `ledger` (docs/spark.md).
 
 Its names are loaded when they are first asked for. A task on an executor imports this package, too, and an executor has
 neither the control server's libraries nor a use for them.
@@ -11,7 +14,6 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from .access import SparkAccess, access_to, is_connect
     from .backlog_query import VIEW, BadQuery, answer_query, asking
     from .backlog_rows import (
         DeadLetterPreview,
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
     )
     from .control_protocol import HandOver, QueueReport, SlotReport
     from .control_server import ControlServer
+    from .dataframes import backlog, ledger
     from .ending import FAULTED, STOPPED, Ending, Shares, Step
-    from .frames import backlog, ledger
     from .jobs import JobResult, Jobs, new_job
     from .master import CONNECT, cores_of, shown_master
     from .session import check_session, session_for_queries, spark_session
+    from .session_access import SparkAccess, access_to, is_connect
     from .slot_control import SlotControl, Traced
     from .source.data_source import ServiceBusDataSource, SparkTooOld
     from .spark_watch import SparkLost, SparkWatch
@@ -54,13 +57,13 @@ _MODULES = {
         "Shares",
         "Step",
     ),
-    "frames": ("backlog", "ledger"),
+    "dataframes": ("backlog", "ledger"),
     "jobs": (
         "JobResult",
         "Jobs",
         "new_job",
     ),
-    "access": ("SparkAccess", "access_to", "is_connect"),
+    "session_access": ("SparkAccess", "access_to", "is_connect"),
     "master": ("CONNECT", "cores_of", "shown_master"),
     "session": (
         "check_session",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS = (
+BACKLOG_SCHEMA = (
     "pair string, queue string, sequence_number bigint, message_id string, destination string, session_id string, "
     "enqueued_at timestamp, scheduled_for timestamp, expires_at timestamp, size bigint, delivery_count int, "
     "state string, dead_letter_reason string, dead_letter_description string, restored_size bigint"
@@ -68,18 +68,18 @@ class DeadLetterPreview:
 
 
 def backlog_frame(spark: SparkSession, selected: Sequence[SelectedQueue]) -> DataFrame:
-    """A row (`ROWS`) per message in these queues. Each evaluation peeks again: persist it to query it twice."""
+    """A row (`BACKLOG_SCHEMA`) per message in these queues. Each evaluation peeks again: persist to query it twice."""
     queues = tuple(selected)
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                yield from rows_of(queues[index])
+                yield from queue_batches(queues[index])
 
-    return spark.range(0, len(queues), 1, len(queues)).mapInArrow(look, ROWS)
+    return spark.range(0, len(queues), 1, len(queues)).mapInArrow(look, BACKLOG_SCHEMA)
 
 
-def rows_of(selected: SelectedQueue) -> Iterator[pa.RecordBatch]:
+def queue_batches(selected: SelectedQueue) -> Iterator[pa.RecordBatch]:
     """The rows of one queue."""
     pair = selected.pair
     rules = PreviewRules(pair.destinations.allowed, Ttl(pair.time_to_live.value))

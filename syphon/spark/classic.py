@@ -23,14 +23,14 @@ from syphon.config import PipelineSettings
 from syphon.model import SyphonError
 
 from . import jvm_archive
-from .access import ControlHost
 from .ending import Ending
 from .java import java_environment
 from .jvm_watch import JvmWatch
-from .light_python import spare_numpy
 from .master import cores_of
 from .package import package_zip
 from .security import PRIVATE, SAFE_PATH, private_folders
+from .session_access import ControlHost
+from .without_numpy import avoid_loading_numpy
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -121,7 +121,7 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
     os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
     for name in ("py4j.clientserver", "py4j.java_gateway"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # at DEBUG, these log the token of the gateway
-    spare_numpy()
+    avoid_loading_numpy()
     output = _Stderr()
     output.start()
     with _properties_file(settings) as file:

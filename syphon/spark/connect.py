@@ -1,7 +1,8 @@
 """A session of Spark Connect: this process is a client, and Spark's driver is a server that may be anywhere.
 
-There is no `sparkContext` and no JVM. So jobs run by `mapInArrow` as ever, but the code of syphon travels as an
-artifact, a small job finds the number of slots, and `ConnectWatch` notices the loss of the server by asking it.
+There is no `sparkContext` and no JVM. So a job is a DataFrame with `mapInArrow` instead of an RDD (`task_runner`), the
+code of syphon travels as an artifact, a small job finds the number of slots, and `ConnectWatch` notices the loss of the
+server by asking it.
 Scheduler pools and job descriptions do not exist: jobs of several pairs share the server's own scheduling.
 
 The plan of a job carries the pickled task to the server, connection strings included (docs/clusters.md).
@@ -24,12 +25,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from syphon.config import PipelineSettings
 from syphon.model import SyphonError, is_this_machine
 
-from .access import ControlHost
 from .classic import SparkNotStarted
 from .connect_watch import ConnectWatch, ask
 from .ending import Ending
 from .master import shown_master
 from .package import package_zip
+from .session_access import ControlHost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ import gc
 from pyspark.daemon import manager
 
 import syphon.spark.task  # noqa: F401
-from syphon.ledger import spare_pandas
+from syphon.ledger import avoid_loading_pandas
 
 if __name__ == "__main__":
-    spare_pandas()
+    avoid_loading_pandas()
     # Looking for garbage writes to every object that it looks at: workers would get copies of all of them.
     gc.collect()
     gc.freeze()

@@ -18,10 +18,10 @@ from syphon.ledger import Attempt, LedgerWriter, OpenJob
 from syphon.model import Counters
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
-from .access import access_to
 from .backlog_query import first_line
 from .control_protocol import HandOver, SlotReport
 from .control_server import ControlServer
+from .session_access import access_to
 from .spark_watch import SparkLost
 from .task import SlotAssignment, slot_task, warm_up
 from .task_runner import run_tasks

@@ -15,11 +15,11 @@ from syphon.config import PipelineSettings
 from syphon.model import SyphonError
 
 from . import jvm_archive
-from .access import access_to, is_connect
 from .classic import SMALL_JVM, jvm_of, start_session, stop_session
 from .ending import Ending, Step
 from .master import CONNECT, TASK_FAILURES, cores_of, spark_master
 from .security import MASKED, PRIVATE, security_settings
+from .session_access import access_to, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         # Spark passes this to Python workers by their environment: with it, Spark would start a second daemon.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        # Rows are persisted only until they are in the ledger: compression costs a tenth of the speed of a job.
+        # Only `inspect` persists rows, and only while it runs: compressing them would cost CPU time.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -144,9 +144,9 @@ def check_session(session: SparkSession) -> None:
         )
     if setting("spark.dynamicAllocation.enabled", "false") == "true":
         log.warning(
-            "Spark's session has dynamic allocation on: an executor that is taken away takes its rows with it before "
-            "they are in the ledger. Set spark.dynamicAllocation.enabled to false, or keep executors with "
-            "spark.dynamicAllocation.minExecutors"
+            "Spark's session has dynamic allocation on: Spark may end an executor while a slot works there. The slot's "
+            "messages come again when their locks have run out. Set spark.dynamicAllocation.enabled to false, or keep "
+            "executors with spark.dynamicAllocation.minExecutors"
         )
     if is_connect(session):
         from .connect import warn_of_plain_connection

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .access import is_connect
+from .session_access import is_connect
 from .task import Task
 
 if TYPE_CHECKING:
@@ -24,11 +24,14 @@ def run_tasks(spark: SparkSession, task: Task, count: int) -> list[bytes]:
 
 
 def on_core(context: SparkContext, task: Task, count: int) -> list[bytes]:
+    """Runs the tasks as an RDD, on Spark's core. Each element of it is the number of a task."""
     files: list[bytes] = context.parallelize(range(count), count).mapPartitions(task).collect()
     return files
 
 
 def on_frame(spark: SparkSession, task: Task, count: int) -> list[bytes]:
+    """Runs the tasks as a DataFrame with `mapInArrow`. Each row of it is the number of a task."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 

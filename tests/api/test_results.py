@@ -18,6 +18,7 @@ from syphon.spark.backlog_rows import DeadLetterPreview, DestinationSummary
 from syphon.worker.drain_progress import DrainProgress, QueueProgress
 from syphon.worker.queue_drain import DrainState
 from syphon.worker.waiting import WaitingDestination
+from tests.support.reports import a_report, an_empty_report
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&\x1b[2J\"'"
 ACCOUNT = Account(5, 2, 1, 2, 0, 0, 100, 0, 0)
@@ -104,6 +105,16 @@ def test_the_json_of_a_summary_is_that_of_the_command() -> None:  # docs/command
     assert found["exit_code"] == 1
     assert found["queues"][0]["state"] == "stuck"
     assert found["account"]["received"] == 5
+
+
+def test_the_json_of_an_answer_is_its_rows_by_column() -> None:  # docs/commands.md
+    answer = BacklogAnswer(("destination", "messages"), (("orders", 2), (None, 1)))
+    assert answer.as_json() == [{"destination": "orders", "messages": 2}, {"destination": None, "messages": 1}]
+
+
+def test_the_exit_code_of_a_report_is_that_of_the_command() -> None:  # docs/commands.md
+    assert (an_empty_report().exit_code, a_report().exit_code) == (ExitCode.OK, ExitCode.LEFT)
+    assert a_report().as_json()["complete"] is False
 
 
 def test_an_interrupted_drain_says_how_far_it_came_and_a_notebook_shows_just_that() -> None:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from syphon.cli.options import Moment
+from syphon.cli.options import MomentOption
 
-moment = Moment()
+moment = MomentOption()
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ def test_a_time_without_a_zone_is_utc(text: str, when: datetime) -> None:
 
 
 def test_a_day_can_be_from_and_to_itself() -> None:
-    assert Moment(ends_a_period=True)("2026-10-05") == datetime(2026, 10, 6, tzinfo=UTC)
-    assert Moment(ends_a_period=True)("2026-10-05T00:00") == datetime(2026, 10, 5, tzinfo=UTC)
+    assert MomentOption(ends_a_period=True)("2026-10-05") == datetime(2026, 10, 6, tzinfo=UTC)
+    assert MomentOption(ends_a_period=True)("2026-10-05T00:00") == datetime(2026, 10, 5, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

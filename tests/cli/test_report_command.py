@@ -18,7 +18,6 @@ from click.testing import CliRunner
 from syphon.cli import ExitCode, main
 from syphon.cli.report_tables import show
 from syphon.ledger.parquet import transfer_rows
-from syphon.ledger.report import report_as_json
 from syphon.ledger.schema import Origin
 from syphon.model.outcome import Outcome, Result
 from tests.support.cli_process import run_syphon
@@ -207,4 +206,4 @@ def test_every_name_in_the_json_is_documented() -> None:
         return {name for item in value for name in names(item)} if isinstance(value, list) else set()
 
     documented = (Path(__file__).parents[2] / "docs" / "report.md").read_text("utf-8")
-    assert {name for name in names(report_as_json(a_report())) if f"`{name}`" not in documented} == set()
+    assert {name for name in names(a_report().as_json()) if f"`{name}`" not in documented} == set()

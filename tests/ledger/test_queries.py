@@ -20,7 +20,7 @@ from syphon.ledger.local_reader import LocalReader
 from syphon.ledger.merging import merge
 from syphon.ledger.queries import BANDS, query_report
 from syphon.ledger.reading import Reader
-from syphon.ledger.report import OpenQueue, Period, Renamed, Report, report_as_json
+from syphon.ledger.report import OpenQueue, Period, Renamed, Report
 from syphon.ledger.schema import OpenJob, Origin
 from syphon.ledger.spark_reader import SparkReader
 from syphon.ledger.store import Ledger, LedgerUnreadable
@@ -151,7 +151,7 @@ def test_the_verdict_is_one_line(told: Report) -> None:
 
 
 def test_machines_get_the_same(told: Report) -> None:
-    values = json.loads(json.dumps(report_as_json(told)))
+    values = json.loads(json.dumps(told.as_json()))
     assert (values["verdict"], values["complete"]) == (told.verdict, False)
     assert (values["transfers"]["received"], values["messages"]["total"]) == (95, 78)
     assert values["first"] == "2026-10-05T12:00:00Z"

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from syphon.amqp import Long, Map, Message, Section, Symbol, Timestamp, UInt, Value, section_bytes
 from syphon.bus.peeking import MessageState, Peeked
 from syphon.spark.source.message_batches import MessageBatches
-from syphon.spark.source.row_messages import BadRow, columns_of_batch, columns_of_rows, message_of, rows_of
+from syphon.spark.source.row_messages import BadRow, columns_of_batch, columns_of_rows, message_of, row_dicts
 from syphon.spark.source.schema import COLUMNS, WRITTEN, WrongColumns, arrow_schema, check_written, read_names
 from tests.support.amqp_equality import assert_same
 from tests.support.amqp_strategies import values
@@ -75,14 +75,14 @@ def test_a_row_is_the_same_after_its_way_through_a_message(row: dict[str, Any], 
     row["partition_key"] = row["session_id"]
     made = message_of(row, NOW)
     assert_same(list(Message(made.payload).application_properties()), list(properties.items()))
-    (again,) = rows_of(columns_of_batch(read_back(made.payload)))
+    (again,) = row_dicts(columns_of_batch(read_back(made.payload)))
     assert {**again, "body": bytes(again["body"])} == row
 
 
 def test_every_type_of_property_arrives_as_it_was() -> None:
     sent = Peeked(message(b"", dict(TYPES)), 1, MessageState.ACTIVE)
     batch = MessageBatches(WRITTEN).batch("orders", [sent])
-    (row,) = rows_of(columns_of_batch(batch))
+    (row,) = row_dicts(columns_of_batch(batch))
     assert_same(list(Message(message_of(row, NOW).payload).application_properties()), list(TYPES.items()))
 
 

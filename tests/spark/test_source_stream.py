@@ -1,4 +1,4 @@
-"""Streams of newcomers by sequence number, and streams into an entity, across restarts (X6)."""
+"""Streams of new messages by sequence number, and streams into an entity, across restarts (X6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syphon.spark.source.newcomers import LOOK_EVERY, Newcomers
+from syphon.spark.source.new_messages import LOOK_EVERY, NewMessages
 from syphon.spark.source.options import parse_options
 from syphon.spark.source.reading import SequenceRange
 from tests.support.spark_source import SourceBus, message
@@ -138,13 +138,13 @@ class Clock:
         return self.time
 
 
-def newcomers(bus: SourceBus, entity: str, clock: Clock, **options: Any) -> Newcomers:
-    return Newcomers(parse_options(bus.options(entity, **options)), clock)
+def new_messages(bus: SourceBus, entity: str, clock: Clock, **options: Any) -> NewMessages:
+    return NewMessages(parse_options(bus.options(entity, **options)), clock)
 
 
 def test_an_idle_stream_looks_once_a_second_however_often_spark_asks(bus: SourceBus) -> None:
     queue, clock = bus.queue("idle"), Clock()
-    found = newcomers(bus, queue, clock)
+    found = new_messages(bus, queue, clock)
     for _ in range(100):
         assert found.latest({queue: 0}) == {queue: 0}
     assert bus.peeks(queue) == 1
@@ -156,7 +156,7 @@ def test_an_idle_stream_looks_once_a_second_however_often_spark_asks(bus: Source
 
 def test_a_connection_that_was_not_used_for_long_is_opened_anew(bus: SourceBus) -> None:
     queue, clock = bus.queue("seldom"), Clock()
-    found = newcomers(bus, queue, clock)
+    found = new_messages(bus, queue, clock)
     for last in (1, 2, 3):
         bus.put(queue, *numbered(last, last))
         assert found.latest({queue: last - 1}) == {queue: last}
@@ -167,9 +167,9 @@ def test_a_connection_that_was_not_used_for_long_is_opened_anew(bus: SourceBus) 
 def test_a_stream_may_begin_with_what_comes_after_its_start(bus: SourceBus) -> None:
     queue, empty, clock = bus.queue("later"), bus.queue("later-empty"), Clock()
     bus.put(queue, *numbered(1, 7))
-    late = newcomers(bus, f"{queue},{empty}", clock, start="latest")
+    late = new_messages(bus, f"{queue},{empty}", clock, start="latest")
     assert late.first_offsets() == {queue: 7, empty: 0}
-    early = newcomers(bus, queue, clock)
+    early = new_messages(bus, queue, clock)
     assert early.first_offsets() == {queue: 0}
     late.close()
     early.close()
@@ -179,7 +179,7 @@ def test_limits_count_messages_at_most_and_gaps_cost_no_round(bus: SourceBus) ->
     queue, clock = bus.queue("limits"), Clock()
     bus.put(queue, *numbered(1, 100))
     bus.take(queue, list(range(1, 90)))
-    found = newcomers(bus, queue, clock)
+    found = new_messages(bus, queue, clock)
     assert found.latest({queue: 0}, 5) == {queue: 94}
     assert found.latest({queue: 94}, 5) == {queue: 99}
     assert found.latest({queue: 99}, 5) == {queue: 100}
@@ -192,7 +192,7 @@ def test_limits_count_messages_at_most_and_gaps_cost_no_round(bus: SourceBus) ->
 def test_at_present_means_that_later_messages_do_not_count(bus: SourceBus) -> None:
     queue, clock = bus.queue("present"), Clock()
     bus.put(queue, *numbered(1, 5))
-    found = newcomers(bus, queue, clock)
+    found = new_messages(bus, queue, clock)
     found.stop_at_present()
     bus.put(queue, *numbered(6, 9))
     assert found.latest({queue: 0}, 3) == {queue: 3}

@@ -12,7 +12,7 @@ from syphon.config import SideSettings
 from syphon.emulator import Action, Fault, Operation
 from syphon.spark.source.options import SourceOptions, parse_options
 from syphon.spark.source.row_messages import Columns
-from syphon.spark.source.writing import RowRefused, WriteCounts, report, send_rows
+from syphon.spark.source.writing import RowRefused, WriteCounts, log_result, send_rows
 from tests.support.amqp_equality import assert_same
 from tests.support.property_kinds import TYPES
 from tests.support.spark_source import SourceBus, message
@@ -181,8 +181,8 @@ def test_partition_keys_are_kept_apart_for_a_partitioned_entity(bus: SourceBus) 
 
 def test_a_summary_has_the_counts_of_every_partition_and_the_first_reasons(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "syphon.spark.source"):
-        report("orders", [WriteCounts(1, 5), WriteCounts(0, 3, 7, 1, ("row 4 of partition 0: why",))])
-        report("orders", [WriteCounts(0, 3)], epoch=4)
+        log_result("orders", [WriteCounts(1, 5), WriteCounts(0, 3, 7, 1, ("row 4 of partition 0: why",))])
+        log_result("orders", [WriteCounts(0, 3)], epoch=4)
     first, second = caplog.records
     assert first.getMessage() == (
         "8 messages were sent to 'orders' from 2 partitions (0: 3, 1: 5); 1 of them may have arrived twice; "

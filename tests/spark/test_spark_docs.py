@@ -14,7 +14,7 @@ import pytest
 from syphon.emulator import QueueDescription
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.ledger.schema import ATTEMPTS, TRANSFERS
-from syphon.spark.backlog_rows import ROWS
+from syphon.spark.backlog_rows import BACKLOG_SCHEMA
 from syphon.spark.source.options import Behaviour
 from syphon.spark.source.schema import COLUMNS
 from tests.support.spark_source import KEY, SourceBus, message, source_bus
@@ -134,6 +134,6 @@ def test_no_secret_is_in_plans_event_logs_output_or_logs(run: tuple[Path, str, s
 def test_the_page_names_every_column_and_every_option() -> None:
     for name in (*COLUMNS, *Behaviour.model_fields, "connection_string", "namespace", "credential", "config", "side"):
         assert f"`{name}`" in OURS, name
-    for schema in (ROWS, TRANSFERS, ATTEMPTS):
+    for schema in (BACKLOG_SCHEMA, TRANSFERS, ATTEMPTS):
         for part in schema.split(", "):
             assert f"`{part.split()[0]}`" in OURS, part

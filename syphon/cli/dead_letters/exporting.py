@@ -16,7 +16,7 @@ import click
 
 from syphon.model import plural, volume
 
-from ..backlog_queues import exit_code_for, report_unreachable, selected_queues
+from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
 from ..exit_codes import ExitCode
 from ..options import load_settings
 from ..signals import stop_on_signal
@@ -92,7 +92,7 @@ def export(
     else:
         job.show()
     left = remove and job.removed < job.written
-    raise SystemExit(max(exit_code_for(unreachable), ExitCode.LEFT if left else ExitCode.OK))
+    raise SystemExit(max(exit_code_for_queues(unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..backlog_queues import queue_options
-from ..options import Moment, config_option, millis_of
+from ..options import MomentOption, config_option, millis_of
 
 if TYPE_CHECKING:
     from syphon.backlog import DeadLetterFilter
@@ -26,10 +26,10 @@ FILTERS = (
     ),
     click.option(
         "--after",
-        type=Moment(),
+        type=MomentOption(),
         help="Only messages that came into the backlog since: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
     ),
-    click.option("--before", type=Moment(), help="Only messages that came into the backlog before."),
+    click.option("--before", type=MomentOption(), help="Only messages that came into the backlog before."),
     click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N."),
 )
 

@@ -15,7 +15,7 @@ import click
 
 from syphon.model import plural, printable
 
-from ..backlog_queues import exit_code_for, report_unreachable
+from ..backlog_queues import exit_code_for_queues, report_unreachable
 from ..exit_codes import ExitCode
 from ..options import config_option, load_settings
 from ..signals import stop_on_signal
@@ -97,7 +97,7 @@ def import_letters(
     else:
         job.show(dry_run)
     left = not dry_run and len(job.sent) < job.chosen
-    raise SystemExit(max(exit_code_for(job.unreachable), ExitCode.LEFT if left else ExitCode.OK))
+    raise SystemExit(max(exit_code_for_queues(job.unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 
 def _read(file: Path, lines: Spans | None) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..backlog_queues import exit_code_for, report_unreachable, selected_queues
+from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
 from ..options import load_settings
 from ..output import show_table, time_iso, time_text
 from .finding import filter_options, wanted
@@ -39,7 +39,7 @@ def list_letters(
         click.echo(json.dumps({"groups": [as_record(group) for group in groups], "unseen": unreachable}, indent=2))
     else:
         show_groups(groups)
-    raise SystemExit(exit_code_for(search.unreachable))
+    raise SystemExit(exit_code_for_queues(search.unreachable))
 
 
 def as_record(group: Group) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import click
 
 from syphon.model import printable
 
-from ..backlog_queues import exit_code_for, report_unreachable, selected_queues
+from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
 from ..exit_codes import ExitCode
 from ..options import load_settings
 from ..signals import stop_on_signal
@@ -95,7 +95,7 @@ def replay(
     else:
         plan.show(dry_run)
     left = plan.chosen > plan.replayed and not dry_run
-    raise SystemExit(max(exit_code_for(unreachable), ExitCode.LEFT if left else ExitCode.OK))
+    raise SystemExit(max(exit_code_for_queues(unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 
 def _agreed(plan: _Plan) -> bool:

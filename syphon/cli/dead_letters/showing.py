@@ -13,7 +13,7 @@ import click
 
 from syphon.model import printable
 
-from ..backlog_queues import exit_code_for, queue_options, report_unreachable, selected_queues
+from ..backlog_queues import exit_code_for_queues, queue_options, report_unreachable, selected_queues
 from ..exit_codes import ExitCode
 from ..options import config_option, load_settings
 from ..output import time_iso
@@ -57,13 +57,13 @@ def show(
         raise click.UsageError(f"{', '.join(letter.queue for letter in found)} have one each: select one with --queue.")
     if not found:
         click.echo(f"No dead letter has the sequence number {sequence_number}.", err=True)
-        raise SystemExit(max(exit_code_for(unreachable), ExitCode.LEFT))
+        raise SystemExit(max(exit_code_for_queues(unreachable), ExitCode.LEFT))
     record = _record(found[0], body)
     if as_json:
         click.echo(json.dumps(record, indent=2))
     else:
         _print(record)
-    raise SystemExit(exit_code_for(unreachable))
+    raise SystemExit(exit_code_for_queues(unreachable))
 
 
 def _record(letter: DeadLetter, with_body: bool) -> dict[str, Any]:

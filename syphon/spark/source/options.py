@@ -61,7 +61,7 @@ class Behaviour(Settings):
     """Sequence numbers in one partition of a read, at most."""
     start: Start = Start.EARLIEST
     max_rows: Annotated[int, Field(ge=1)] | None = None
-    """Rows of one micro-batch of a stream, about, for each entity."""
+    """Rows of one micro-batch of a stream, shared by its entities. Each that has messages gets at least one."""
     bad_rows: BadRows = BadRows.FAIL
     patience: Annotated[float, Field(gt=0)] = 300.0
     """Seconds for which a write goes on while the entity takes nothing."""

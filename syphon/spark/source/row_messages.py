@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def rows_of(columns: Columns) -> Iterable[Mapping[str, Any]]:
+def row_dicts(columns: Columns) -> Iterable[Mapping[str, Any]]:
     names = list(columns)
     return (dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True))
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from .options import SourceOptions
 from .row_messages import Columns, columns_of_batch, columns_of_rows
-from .writing import WriteCounts, report, report_failure, send_rows
+from .writing import WriteCounts, log_result, report_failure, send_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ class BatchWriter(DataSourceArrowWriter):
         return _sent(self._options, map(columns_of_batch, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        report(self._options.entity, _counts(messages))
+        log_result(self._options.entity, _counts(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         report_failure(self._options.entity, _counts(messages))
@@ -55,7 +55,7 @@ class StreamWriter(DataSourceStreamWriter):
         return _sent(self._options, _in_columns(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        report(self._options.entity, _counts(messages), batchId)
+        log_result(self._options.entity, _counts(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         report_failure(self._options.entity, _counts(messages))

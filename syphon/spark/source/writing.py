@@ -17,7 +17,7 @@ from syphon.model import SyphonError
 from syphon.transfer import EntitySender, OutgoingMessage
 
 from .options import BadRows, SourceOptions
-from .row_messages import BadRow, Columns, message_of, rows_of
+from .row_messages import BadRow, Columns, message_of, row_dicts
 
 log = logging.getLogger("syphon.spark.source")
 MOST_REASONS = 5
@@ -49,7 +49,7 @@ def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns]
     try:
         for columns in batches:
             now = time.time_ns() // 1_000_000
-            for row in rows_of(columns):
+            for row in row_dicts(columns):
                 number += 1
                 try:
                     made = message_of(row, now)
@@ -102,7 +102,7 @@ def _partition(counts: WriteCounts) -> int:
     return counts.partition
 
 
-def report(entity: str, counts: Sequence[WriteCounts], epoch: int | None = None) -> None:
+def log_result(entity: str, counts: Sequence[WriteCounts], epoch: int | None = None) -> None:
     """Logs what a write has done: as a warning if rows are missing."""
     text = summarize(entity, counts)
     level = logging.WARNING if any(each.skipped for each in counts) else logging.INFO

@@ -13,7 +13,7 @@ from importlib.abc import MetaPathFinder
 _is_wanted = False
 
 
-def spare_pandas() -> None:
+def avoid_loading_pandas() -> None:
     """Asks for Arrow without pandas in this process, and in those that it forks. Arrow itself is not loaded yet."""
     global _is_wanted
     _is_wanted = True

@@ -14,7 +14,7 @@ CONVERTERS = ("NumpyScalarConverter", "NumpyArrayConverter")
 """The converters of PySpark for what comes from NumPy."""
 
 
-def spare_numpy() -> None:
+def avoid_loading_numpy() -> None:
     """Lets the converters for NumPy answer without NumPy. It may be called again."""
     import pyspark.sql.types  # noqa: F401  it registers the converters
     from py4j.protocol import INPUT_CONVERTER

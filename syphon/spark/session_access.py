@@ -26,7 +26,7 @@ class ControlHost(NamedTuple):
 
 
 class SparkAccess(Protocol):
-    """A session, as syphon uses it."""
+    """What syphon asks of a Spark session. Classic sessions and Spark Connect implement it."""
 
     def setting(self, key: str, default: str) -> str:
         """A setting of the session."""
@@ -46,7 +46,8 @@ class SparkAccess(Protocol):
     def watch(self, ending: Ending, ends_process: bool) -> SparkWatch:
         """What notices the loss of Spark while nothing calls it."""
 
-    def control_host(self, pipeline: PipelineSettings) -> ControlHost: ...
+    def control_host(self, pipeline: PipelineSettings) -> ControlHost:
+        """Where the control server of this process listens, and the address that slots find it at."""
 
     def stop(self, within: float) -> None:
         """Ends a session that syphon has started. Never raises, and never takes longer."""

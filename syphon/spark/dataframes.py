@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from syphon.backlog import select_queues
-from syphon.config import Config, load_config
+from syphon.config import Config, config_from, load_config
 from syphon.ledger import Ledger
 
 from .backlog_rows import backlog_frame
@@ -17,15 +18,24 @@ if TYPE_CHECKING:
 
 
 def backlog(
-    spark: SparkSession, config: Config | Path | str, *, pairs: Sequence[str] = (), queues: Sequence[str] = ()
+    spark: SparkSession,
+    config: str | os.PathLike[str] | Mapping[str, Any] | Config,
+    *,
+    pairs: Sequence[str] = (),
+    queues: Sequence[str] = (),
 ) -> DataFrame:
     """The messages that wait in the backlog queues, with where a drain would send them: the rows of `syphon inspect`.
 
-    `config` is a settings file, or what `load_config` made of one; `pairs` and `queues` choose some, as the options of
-    the command do. Each evaluation peeks again: persist the frame to query it twice. Nothing is received or changed.
+    `config` is a settings file, its content as a dict, or a `Config`; `pairs` and `queues` choose some, as the options
+    of the command do. Each evaluation peeks again: persist the frame to query it twice. Nothing is received or changed.
     """
-    settings = config if isinstance(config, Config) else load_config(Path(config))
-    return backlog_frame(spark, select_queues(settings.pairs, pairs, queues))
+    return backlog_frame(spark, select_queues(_settings_of(config).pairs, pairs, queues))
+
+
+def _settings_of(config: str | os.PathLike[str] | Mapping[str, Any] | Config) -> Config:
+    if isinstance(config, Config):
+        return config
+    return config_from(config) if isinstance(config, Mapping) else load_config(Path(config))
 
 
 def ledger(spark: SparkSession, path: str | Path, table: Literal["transfers", "attempts"] = "transfers") -> DataFrame:

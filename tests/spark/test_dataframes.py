@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from syphon.config import load_config
 from syphon.ledger.schema import ATTEMPTS, TRANSFERS
 from syphon.model import SyphonError
 from syphon.spark import backlog, ledger
-from syphon.spark.backlog_rows import ROWS
+from syphon.spark.backlog_rows import BACKLOG_SCHEMA
 from tests.inspecting.conftest import FIRST, SECOND, aliased, running
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def test_the_backlog_of_a_settings_file_is_a_frame(spark: SparkSession, tmp_path
         bench.put(aliased("three", "billing", "m3"), queue=SECOND)
         config = bench.config(tmp_path)
         frame = backlog(spark, str(config))
-        assert frame.columns == names(ROWS)
+        assert frame.columns == names(BACKLOG_SCHEMA)
         rows = sorted((row.queue, row.message_id, row.destination, row.dead_letter_reason) for row in frame.collect())
         assert rows == [
             (FIRST, "m1", "orders", None),
@@ -36,6 +37,8 @@ def test_the_backlog_of_a_settings_file_is_a_frame(spark: SparkSession, tmp_path
             (SECOND, "m3", "billing", None),
         ]
         assert [row.message_id for row in backlog(spark, load_config(config), queues=["1"]).collect()] == ["m3"]
+        content = yaml.safe_load(config.read_text())
+        assert [row.message_id for row in backlog(spark, content, queues=["1"]).collect()] == ["m3"]
         with pytest.raises(SyphonError, match="no pair 'other'"):
             backlog(spark, config, pairs=["other"])
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from py4j.protocol import INPUT_CONVERTER
 
-from syphon.spark.light_python import CONVERTERS, spare_numpy
+from syphon.spark.without_numpy import CONVERTERS, avoid_loading_numpy
 
 
 def test_the_converters_for_numpy_are_asked_only_where_numpy_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    spare_numpy()
-    spare_numpy()
+    avoid_loading_numpy()
+    avoid_loading_numpy()
     found = [converter for converter in INPUT_CONVERTER if type(converter).__name__ in CONVERTERS]
     assert {type(converter).__name__ for converter in found} == set(CONVERTERS)
     assert [any(converter.can_convert(value) for converter in found) for value in (np.int64(1), np.array([1]), 1)] == [

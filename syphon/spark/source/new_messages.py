@@ -1,7 +1,7 @@
 """Finds the messages that have come to entities since a stream last looked: by their sequence numbers.
 
 An offset is the last sequence number of each entity that the stream has seen. Looking costs one peek for an entity
-without newcomers, and is done once a second at most.
+without new messages, and is done once a second at most.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .options import SourceOptions, Start
 from .reading import SequenceRange, bounds_of, split_range
 
 LOOK_EVERY = 1.0
-"""Seconds between looks at entities that had no newcomers. Spark asks a hundred times a second."""
+"""Seconds between looks at entities that had no new messages. Spark asks a hundred times a second."""
 KEPT_FOR = 30.0
 """Seconds for which a connection is kept that was not used: nothing answers its heartbeats meanwhile."""
 
 Offsets = dict[str, int]
 
 
-class Newcomers:
-    """The newcomers of some entities. It lives in the process on the driver that plans the stream."""
+class NewMessages:
+    """The new messages of some entities. It lives in the process on the driver that plans the stream."""
 
     def __init__(self, options: SourceOptions, now: Callable[[], float] = time.monotonic) -> None:
         self._options = options
