@@ -1,4 +1,4 @@
-"""The time that an ending may take, and the share that each of its steps has (X5, X6).
+"""The time that an ending may take, and the share that each of its steps has (X9).
 
 A worker or a drain ends in steps: slots finish or give back what they have in hand; both sides of every pair are
 closed; the ledger's last rows are written; Spark stops. A step that is done early leaves its time to the others, and

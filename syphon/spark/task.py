@@ -222,7 +222,7 @@ class Slot:
         """Does what is due between two turns of the pump."""
         self._pair.check()
         if self._pair.fault is not None:
-            # Said at once: to give back what is in hand may take longer than the worker has (X6).
+            # Said at once: to give back what is in hand may take longer than the worker has (X9).
             self._report.fault = self._fault(self._pair.fault)
         self._obey(self._reporter.order)
         now = self._runtime.now()

@@ -1,4 +1,4 @@
-"""Signals: a closed terminal is handled as SIGTERM, and what is written to it is no error (X6)."""
+"""Signals: a closed terminal is handled as SIGTERM, and what is written to it is no error (X9)."""
 
 from __future__ import annotations
 

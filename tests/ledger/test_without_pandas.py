@@ -1,4 +1,4 @@
-"""Processes of our own write the ledger without pandas, which Arrow would load (X5)."""
+"""Processes of our own write the ledger without pandas, which Arrow would load (X8)."""
 
 from __future__ import annotations
 

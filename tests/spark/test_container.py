@@ -27,21 +27,21 @@ def found(root: Path, cores: int = 64) -> Container:
     return this_container({"SYPHON_SYSTEM_ROOT": str(root), "PYTHON_CPU_COUNT": str(cores)})
 
 
-def test_without_limits_it_is_the_machine(root: Path) -> None:  # X5
+def test_without_limits_it_is_the_machine(root: Path) -> None:  # X8
     write(root, "proc/self/cgroup", "0::/\n")
     write(root, "sys/fs/cgroup/memory.max", "max\n")
     write(root, "sys/fs/cgroup/cpu.max", "max 100000\n")
     assert found(root) == Container(64, 64 * GIB)
 
 
-def test_a_container_with_a_control_group_of_version_2(root: Path) -> None:  # X5
+def test_a_container_with_a_control_group_of_version_2(root: Path) -> None:  # X8
     write(root, "proc/self/cgroup", "0::/\n")
     write(root, "sys/fs/cgroup/memory.max", f"{2 * GIB}\n")
     write(root, "sys/fs/cgroup/cpu.max", "150000 100000\n")
     assert found(root) == Container(2, 2 * GIB)
 
 
-def test_a_container_with_control_groups_of_version_1(root: Path) -> None:  # X5
+def test_a_container_with_control_groups_of_version_1(root: Path) -> None:  # X8
     write(root, "proc/self/cgroup", "5:memory:/docker/a1\n3:cpu,cpuacct:/docker/a1\n1:name=systemd:/docker/a1\n")
     # inside the container, its own group is what it sees as the root
     write(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", f"{GIB}\n")
@@ -84,5 +84,5 @@ def test_a_system_that_tells_nothing_has_the_cores_that_are_there(tmp_path: Path
         (Container(64, GIB // 2), 2),
     ],
 )
-def test_cores_and_memory_decide_how_many_slots_run_at_once(container: Container, slots: int) -> None:  # X5
+def test_cores_and_memory_decide_how_many_slots_run_at_once(container: Container, slots: int) -> None:  # X8
     assert container.slots == slots

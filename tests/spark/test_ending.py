@@ -1,4 +1,4 @@
-"""Each step of an ending has its share of the time (X6)."""
+"""Each step of an ending has its share of the time (X9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watch of Spark's JVM: its end is noticed without a call, and an ending that hangs is cut short (X6)."""
+"""The watch of Spark's JVM: its end is noticed without a call, and an ending that hangs is cut short (X9)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def test_a_local_master_says_how_many_tasks_it_runs(master: str, cores: int) -> 
     assert cores_of(master) == cores
 
 
-def test_a_star_is_what_the_container_allows() -> None:  # X5
+def test_a_star_is_what_the_container_allows() -> None:  # X8
     assert cores_of("local[*]") == this_container().slots
 
 

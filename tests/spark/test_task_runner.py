@@ -47,7 +47,7 @@ def test_a_task_without_a_file_yields_none_and_its_process_is_used_again(spark: 
     assert run(spark, files, 1)[1] == first
 
 
-def test_the_tasks_of_this_session_load_neither_pandas_nor_arrow(spark: SparkSession) -> None:  # X5
+def test_the_tasks_of_this_session_load_neither_pandas_nor_arrow(spark: SparkSession) -> None:  # X8
     def loaded(numbers: Iterable[int]) -> Iterator[bytes]:
         for _ in numbers:
             pass

@@ -1,4 +1,4 @@
-"""A driver that has no use for NumPy does not load it (X5)."""
+"""A driver that has no use for NumPy does not load it (X8)."""
 
 from __future__ import annotations
 

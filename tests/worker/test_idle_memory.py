@@ -1,4 +1,4 @@
-"""An idle worker is small on any machine: measured as PSS, over all of its processes (X5)."""
+"""An idle worker is small on any machine: measured as PSS, over all of its processes (X8)."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_a_namespace_that_refuses_us_faults_the_pair_and_ends_the_worker(pair: E
     assert pair.in_backlog(0) == Counter(["m1"])
 
 
-def test_credentials_that_are_refused_while_it_works_end_the_worker(pair: EmulatedPair) -> None:  # C1, X6
+def test_credentials_that_are_refused_while_it_works_end_the_worker(pair: EmulatedPair) -> None:  # C1, X9
     pair.put([aliased(number, "orders") for number in range(500)])
     worker = pair.worker(config=pair.config(pair={"rate": 20}))
     eventually(lambda: pair.arrived("orders"), what=lambda: worker.said)
@@ -178,7 +178,7 @@ def test_credentials_that_are_refused_while_it_works_end_the_worker(pair: Emulat
     assert set(pair.arrived("orders") + pair.in_backlog(0)) == {f"m{number}" for number in range(500)}
 
 
-def test_a_jvm_that_is_killed_ends_an_idle_worker_with_one_line(pair: EmulatedPair) -> None:  # X6
+def test_a_jvm_that_is_killed_ends_an_idle_worker_with_one_line(pair: EmulatedPair) -> None:  # X9
     worker = pair.worker()
     jvm = next(pid for pid, command in worker.descendants() if "SparkSubmit" in command)
     os.kill(jvm, signal.SIGKILL)
