@@ -1,4 +1,4 @@
-"""Exports metrics and traces by OTLP over HTTP, as an option (`syphon[otlp]`).
+"""Exports metrics and traces by OTLP over HTTP, as an option (`syphon-servicebus[otlp]`).
 
 The exporters have threads of their own, so that a collector that is out of reach does not slow the worker. This module
 is loaded only when an endpoint is set, because its packages are optional.

@@ -106,6 +106,8 @@ def test_the_command_runs_from_an_environment_of_its_own(environment: Path, tmp_
 
 def test_documents_name_no_other_distribution() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "systemd").glob("*.md")]
-    wrong = ("pip install syphon\n", "pip install syphon ", "pip install syphon`", "pip install 'syphon[")
+    wrong = ("pip install syphon\n", "pip install syphon ", "pip install syphon`")
     assert [(page.name, text) for page in pages for text in wrong if text in page.read_text()] == []
+    named = [*pages, ROOT / "config.example.yaml", *(ROOT / "syphon").rglob("*.py")]
+    assert [page.name for page in named if "syphon[" in page.read_text()] == [], "an extra of another distribution"
     assert NAME in (ROOT / "docs" / "operations.md").read_text()
