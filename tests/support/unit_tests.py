@@ -7,6 +7,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 UNIT_TESTS = frozenset(
     (
+        "acceptance/test_reliability_sums.py",
         "acceptance/test_specification.py",
         "amqp/test_against_the_sdk.py",
         "amqp/test_codec.py",
