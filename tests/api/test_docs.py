@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import syphon
 from tests.support.processes import EmulatedPair, aliased, emulated_pair
 from tests.support.tools import ROOT
 
@@ -63,3 +64,14 @@ def test_the_lines_of_the_readme(pair: EmulatedPair, spark: SparkSession) -> Non
     exec(block, {"spark": spark})
     assert not pair.in_backlog(0)
     assert sum(pair.arrived("orders", "billing/invoices").values()) == 42
+
+
+def test_the_data_source_of_the_readme(
+    pair: EmulatedPair, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no data sources in Python")
+    (block,) = (found for found in blocks("README.md", "What to type") if "ServiceBusDataSource" in found)
+    fill(pair)
+    syphon.drain("config.yaml", spark)
+    exec(block, {"spark": spark})
+    assert "only showing top 20 rows" in capsys.readouterr().out

@@ -36,7 +36,7 @@ with spark_session(pipeline) as spark:
     for block in BLOCKS:
         print("##", block)
         exec(block, globals())
-    for frame in (orders, dead, newcomers):
+    for frame in (orders, dead, new_messages):
         for mode in ("extended", "codegen", "cost", "formatted"):
             frame.explain(mode=mode)
         print(frame._jdf.queryExecution().toString(), frame, repr(frame))
@@ -44,14 +44,14 @@ with spark_session(pipeline) as spark:
     print(query.lastProgress, query.recentProgress, query.status)
     for path in ("no-such-entity", "bad options"):
         try:
-            options = {**reach, "entity": path} if path != "bad options" else {**reach, "entitty": "orders"}
+            options = {**namespace, "entity": path} if path != "bad options" else {**namespace, "entitty": "orders"}
             spark.read.format("servicebus").options(**options).load().count()
         except Exception as error:
             print("error:", error)
     spark.createDataFrame(
         [("six",)], "n string"
     ).selectExpr("map('n', n) as properties", "map('n', 'int') as property_types").write.format("servicebus").options(
-        **reach, entity="orders", bad_rows="skip"
+        **namespace, entity="orders", bad_rows="skip"
     ).mode("append").save()
     print("end of the page")
 """
