@@ -70,8 +70,8 @@ def import_letters(
       syphon dead-letters import -c config.yaml letters.jsonl --to destination --yes
       syphon dead-letters import -c config.yaml letters.jsonl --to backlog --lines 38-
 
-    If it cannot send all, the summary names the lines that were sent, those that were not, and those that may have
-    been: no answer came. Import the others again with --lines.
+    If some messages cannot be sent, the summary names the lines of the file in three groups: sent, not sent, and
+    without an answer, which may have been sent. Use --lines to import lines again.
 
     \b
     Exit codes: 0 all were sent · 1 some were not · 2 usage, or the file is no export · 69 a namespace is out of reach ·
