@@ -105,7 +105,10 @@ def test_the_command_runs_from_an_environment_of_its_own(environment: Path, tmp_
 
 
 def test_documents_name_no_other_distribution() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "systemd").glob("*.md")]
+    pages = [
+        *ROOT.glob("*.md"),
+        *(path for name in ("docs", "systemd", "helm", "examples") for path in (ROOT / name).rglob("*.md")),
+    ]
     wrong = ("pip install syphon\n", "pip install syphon ", "pip install syphon`")
     assert [(page.name, text) for page in pages for text in wrong if text in page.read_text()] == []
     named = [*pages, ROOT / "config.example.yaml", *(ROOT / "syphon").rglob("*.py")]
