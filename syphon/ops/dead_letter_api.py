@@ -208,7 +208,7 @@ class _Replaying:
             **self._request.model_dump(),
             is_running=self.is_running,
             chosen=sum(result.chosen for result in self._done),
-            replayed=sum(result.replayed for result in self._done),
+            replayed=sum(result.completed for result in self._done),
             possible_duplicates=sum(result.possible_duplicates for result in self._done),
             why_left=dict(why_left.most_common(MOST_REASONS)),
             errors=list(self._errors),
@@ -243,7 +243,7 @@ class _Replaying:
                         return
                     self._current = replay
                     self._done.append(replay.result)
-                replay.replay()
+                replay.carry_out()
         self._errors += [f"{selected.queue}: {error}" for selected, error in search.unreachable]
 
 

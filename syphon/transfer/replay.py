@@ -48,10 +48,10 @@ RELEASE_WITHIN = 5.0
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What became of the chosen dead letters: chosen = replayed + left."""
+    """What became of the chosen dead letters: chosen = completed + left."""
 
     chosen: int
-    replayed: int = 0
+    completed: int = 0
     possible_duplicates: int = 0
     """Messages put back that may still be dead letters, and messages left that may have been put back."""
     why_left: Counter[str] = field(default_factory=Counter)
@@ -140,7 +140,7 @@ class Replay(Pump):
         assert isinstance(letters, DeadLetters)  # `queue_kind` says so
         self._letters = letters
 
-    def replay(self, on_turn: Callable[[ReplayResult], None] = lambda _: None) -> ReplayResult:
+    def carry_out(self, on_turn: Callable[[ReplayResult], None] = lambda _: None) -> ReplayResult:
         """Works until all chosen dead letters are dealt with, or cannot be found. Calls `on_turn` at every turn."""
         try:
             for _ in self.turns():
@@ -163,7 +163,7 @@ class Replay(Pump):
     def _record(self, outcome: Outcome) -> None:
         self.result.possible_duplicates += outcome.possible_duplicate
         if outcome.result is Result.FORWARDED:
-            self.result.replayed += 1
+            self.result.completed += 1
         else:
             self.result.why_left[outcome.reason] += 1
 

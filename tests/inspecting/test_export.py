@@ -152,8 +152,8 @@ def test_only_the_message_that_is_in_the_file_is_removed(bench: Bench) -> None:
         right = fingerprint(two.payload)
         assert right is not None
         wrong = {one.sequence_number: b"another message", two.sequence_number: right}
-        result = Removal(FIRST, wrong, source, quiet=1.0).replay()
-    assert (result.chosen, result.replayed, result.left) == (2, 1, 1)
+        result = Removal(FIRST, wrong, source, quiet=1.0).carry_out()
+    assert (result.chosen, result.completed, result.left) == (2, 1, 1)
     assert list(result.why_left) == ["It is not the message in the file."]
     (kept,) = bench.take(FIRST, 1, "contoso-dr", dead=True)
     assert kept.message_id == "m1"

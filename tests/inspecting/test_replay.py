@@ -19,14 +19,14 @@ ALL = DeadLetterFilter()
 def replay(bench: Bench, route: Route, wanted: DeadLetterFilter = ALL, patience: float = 60.0) -> ReplayResult:
     with bench.connection() as source, bench.connection("contoso", "") as primary:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST) if wanted.matches(letter)}
-        return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).replay()
+        return Replay(FIRST, chosen, source, primary, route, quiet=1.0, patience=patience).carry_out()
 
 
 def back(bench: Bench) -> ReplayResult:
     """Puts dead letters into the backlog queue, over the connection that they are received on."""
     with bench.connection() as source:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
-        return Replay(FIRST, chosen, source, source, route_to_backlog(FIRST), quiet=1.0).replay()
+        return Replay(FIRST, chosen, source, source, route_to_backlog(FIRST), quiet=1.0).carry_out()
 
 
 def restored_to(bench: Bench, path: str | None = None, allow: tuple[str, ...] = ("*",)) -> Route:
@@ -37,7 +37,7 @@ def test_back_in_the_backlog_a_message_is_what_it_was_before(bench: Bench) -> No
     sent = aliased("hello", "orders", "m1", x_ms_sessionid="alice", colour="red")
     bench.bury(sent, reason="DestinationMissing", description="no orders")
     result = back(bench)
-    assert (result.chosen, result.replayed, result.left) == (1, 1, 0)
+    assert (result.chosen, result.completed, result.left) == (1, 1, 0)
     (message,) = bench.take(FIRST, 1, "contoso-dr")
     assert (str(message), message.message_id, message.subject, message.correlation_id) == ("hello", "m1", "s", "c")
     own = {b"x-ms-path": b"orders", b"x-ms-sessionid": b"alice", b"colour": b"red"}
@@ -50,7 +50,7 @@ def test_back_in_the_backlog_a_message_is_what_it_was_before(bench: Bench) -> No
 def test_bytes_that_no_client_could_send_pass_unchanged(bench: Bench) -> None:  # M2, X4
     sent = aliased("price", "orders", "m1", price=Decimal128(bytes(range(16)))) + section_bytes(Section.FOOTER, Map())
     bench.bury(sent, reason="r", description="d")
-    assert back(bench).replayed == 1
+    assert back(bench).completed == 1
     with bench.connection() as connection:
         (message,) = peek(connection, FIRST)
     assert message.payload.endswith(sent)
@@ -60,7 +60,7 @@ def test_straight_to_the_destination_a_message_arrives_restored(bench: Bench) ->
     bench.queue("sessions", requires_session=True)
     sent = [aliased(f"{i}", "sessions", f"m{i}", x_ms_sessionid="alice") for i in range(3)]
     bench.bury(*sent, reason="DestinationMissing")
-    assert replay(bench, restored_to(bench)).replayed == 3
+    assert replay(bench, restored_to(bench)).completed == 3
     with bench.client("contoso").get_queue_receiver("sessions", session_id="alice") as receiver:
         arrived = received(receiver, 3)
         assert sorted(str(message.message_id) for message in arrived) == ["m0", "m1", "m2"]
@@ -72,9 +72,9 @@ def test_a_message_can_be_given_the_destination_it_lacks(bench: Bench) -> None: 
     bench.queue("orders")
     bench.bury(aliased("whose?", None, "stray"), reason="NoDestination")
     result = replay(bench, restored_to(bench))
-    assert (result.replayed, result.left) == (0, 1)
+    assert (result.completed, result.left) == (0, 1)
     assert "x-ms-path is missing" in next(iter(result.why_left))
-    assert replay(bench, restored_to(bench, "orders")).replayed == 1
+    assert replay(bench, restored_to(bench, "orders")).completed == 1
     assert [message.message_id for message in bench.take("orders", 1)] == ["stray"]
 
 
@@ -82,7 +82,7 @@ def test_the_operators_patterns_hold_for_a_replay_too(bench: Bench) -> None:  # 
     bench.queue("secret")
     bench.bury(aliased("x", "secret"), reason="DestinationNotAllowed")
     result = replay(bench, restored_to(bench, allow=("orders",)))
-    assert (result.replayed, result.left) == (0, 1)
+    assert (result.completed, result.left) == (0, 1)
     assert "'secret'" in next(iter(result.why_left))
     assert bench.take("secret", 0) == []
     assert bench.counts() == (0, 1)
@@ -93,7 +93,7 @@ def test_only_chosen_dead_letters_are_put_back_and_the_others_can_be_received_at
     bench.bury(*(aliased(f"a{i}", "orders") for i in range(20)), reason="MessageTooLarge")
     bench.bury(*(aliased(f"b{i}", "orders") for i in range(5)), reason="DestinationMissing")
     result = replay(bench, restored_to(bench), DeadLetterFilter(reason="*missing"))
-    assert (result.chosen, result.replayed, result.left) == (5, 5, 0)
+    assert (result.chosen, result.completed, result.left) == (5, 5, 0)
     assert sorted(str(message) for message in bench.take("orders", 5)) == [f"b{i}" for i in range(5)]
     rest = bench.take(FIRST, 20, "contoso-dr", dead=True)
     assert sorted(str(message) for message in rest) == sorted(f"a{i}" for i in range(20))
@@ -102,7 +102,7 @@ def test_only_chosen_dead_letters_are_put_back_and_the_others_can_be_received_at
 def test_many_are_put_back_in_batches_each_once(bench: Bench) -> None:
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders", f"m{i}") for i in range(1200)), reason="x")
-    assert replay(bench, restored_to(bench)).replayed == 1200
+    assert replay(bench, restored_to(bench)).completed == 1200
     assert bench.counts() == (0, 0)
     assert sorted(str(message.message_id) for message in bench.take("orders", 1200)) == sorted(
         f"m{i}" for i in range(1200)
@@ -113,7 +113,7 @@ def test_a_missing_destination_leaves_its_dead_letters_and_the_others_arrive(ben
     bench.queue("orders")
     bench.bury(*(aliased(f"{i}", "orders" if i % 2 else "gone") for i in range(20)), reason="DestinationMissing")
     result = replay(bench, restored_to(bench))
-    assert (result.chosen, result.replayed, result.left) == (20, 10, 10)
+    assert (result.chosen, result.completed, result.left) == (20, 10, 10)
     assert all("'gone'" in why for why in result.why_left)
     assert len(bench.take("orders", 10)) == 10
     assert bench.counts() == (0, 10)
@@ -124,7 +124,7 @@ def test_one_message_that_is_refused_does_not_hold_up_its_neighbours(bench: Benc
     bench.bury(aliased("without a session", "sessions"), reason="x")
     bench.bury(*(aliased(f"{i}", "sessions", x_ms_sessionid="alice") for i in range(700)), reason="x")
     result = replay(bench, restored_to(bench))
-    assert (result.chosen, result.replayed, result.left) == (701, 700, 1)
+    assert (result.chosen, result.completed, result.left) == (701, 700, 1)
     assert bench.counts() == (0, 1)
 
 
@@ -135,7 +135,7 @@ def test_a_replay_waits_for_a_destination_that_cannot_take_messages_yet(bench: B
     bench.emulator.call(lambda: bench.primary.faults.add(silent))
     result = replay(bench, restored_to(bench))
     assert silent.struck == 1
-    assert (result.replayed, result.left) == (3, 0)
+    assert (result.completed, result.left) == (3, 0)
 
 
 def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
@@ -146,9 +146,9 @@ def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
     slow = Fault(Action.DELAY, Operation.SEND, "orders", seconds=6, times=1)
     bench.emulator.call(lambda: bench.primary.faults.add(slow))
     with bench.connection() as source, bench.connection("contoso", "") as primary:
-        result = Replay(queue, {1, 2, 3}, source, primary, restored_to(bench), lock=5.0).replay()
+        result = Replay(queue, {1, 2, 3}, source, primary, restored_to(bench), lock=5.0).carry_out()
     assert slow.struck == 1
-    assert (result.replayed, result.left, result.possible_duplicates) == (3, 0, 0)
+    assert (result.completed, result.left, result.possible_duplicates) == (3, 0, 0)
 
 
 def test_messages_for_a_destination_that_stays_full_are_left_and_not_lost(bench: Bench) -> None:  # S4
@@ -157,7 +157,7 @@ def test_messages_for_a_destination_that_stays_full_are_left_and_not_lost(bench:
     full = Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:resource-limit-exceeded")
     bench.emulator.call(lambda: bench.primary.faults.add(full))
     result = replay(bench, restored_to(bench), patience=0.0)
-    assert (result.replayed, result.left) == (0, 3)
+    assert (result.completed, result.left) == (0, 3)
     assert "resource-limit-exceeded" in next(iter(result.why_left))
     assert bench.counts() == (0, 3)
 
@@ -174,7 +174,7 @@ def test_waiting_for_one_destination_does_not_end_the_search_for_the_rest(
     result = replay(
         bench, restored_to(bench), patience=1.5
     )  # longer than the second after which a queue counts as quiet
-    assert (result.replayed, result.left) == (3, 2)
+    assert (result.completed, result.left) == (3, 2)
     assert all("'full'" in why for why in result.why_left)
 
 
@@ -184,7 +184,7 @@ def test_a_dead_letter_is_completed_only_after_its_copy_was_accepted(bench: Benc
     cut = Fault(Action.DROP, Operation.SEND, "orders")
     bench.emulator.call(lambda: bench.primary.faults.add(cut))
     result = replay(bench, restored_to(bench))
-    assert (result.chosen, result.replayed, result.left, result.possible_duplicates) == (1, 0, 1, 1)
+    assert (result.chosen, result.completed, result.left, result.possible_duplicates) == (1, 0, 1, 1)
     settled = bench.emulator.call(lambda: bench.secondary.counters.of(dead_letter_path(FIRST), Kind.SETTLE))
     assert bench.counts() == (0, 1)
     assert settled == 1  # released, so that it can be received again at once
@@ -203,7 +203,7 @@ def test_what_may_have_arrived_before_its_link_was_lost_is_a_possible_duplicate(
     for fault in faults:
         bench.emulator.call(lambda fault=fault: bench.primary.faults.add(fault))  # type: ignore[misc]
     result = replay(bench, restored_to(bench), patience=patience)
-    assert (result.replayed, result.left, result.possible_duplicates) == told
+    assert (result.completed, result.left, result.possible_duplicates) == told
 
 
 def test_a_lost_lock_is_reported_as_a_possible_duplicate(bench: Bench) -> None:  # S6
@@ -212,15 +212,15 @@ def test_a_lost_lock_is_reported_as_a_possible_duplicate(bench: Bench) -> None: 
     lost = Fault(Action.LOSE_LOCK, Operation.SETTLE, f"{FIRST}/*", times=1)
     bench.emulator.call(lambda: bench.secondary.faults.add(lost))
     result = replay(bench, restored_to(bench))
-    assert (result.replayed, result.left, result.possible_duplicates) == (1, 0, 1)
+    assert (result.completed, result.left, result.possible_duplicates) == (1, 0, 1)
     assert len(bench.take("orders", 1)) == 1
 
 
 def test_a_dead_letter_that_another_receiver_has_taken_is_reported_and_not_waited_for(bench: Bench) -> None:
     bench.bury(aliased("x", "orders"), reason="x")
     with bench.connection() as source:
-        result = Replay(FIRST, {1, 99}, source, source, route_to_backlog(FIRST), quiet=1.0).replay()
-    assert (result.chosen, result.replayed, result.left) == (2, 1, 1)
+        result = Replay(FIRST, {1, 99}, source, source, route_to_backlog(FIRST), quiet=1.0).carry_out()
+    assert (result.chosen, result.completed, result.left) == (2, 1, 1)
     assert "not found" in next(iter(result.why_left))
 
 
@@ -230,15 +230,15 @@ def test_a_stopped_replay_leaves_the_messages_it_has_not_received(bench: Bench) 
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
         replaying = Replay(FIRST, chosen, source, source, route_to_backlog(FIRST), quiet=1.0)
         replaying.stop()
-        result = replaying.replay()
-    assert (result.chosen, result.replayed, result.left) == (5, 0, 5)
+        result = replaying.carry_out()
+    assert (result.chosen, result.completed, result.left) == (5, 0, 5)
     assert bench.counts() == (0, 5)
 
 
 def test_a_dead_letter_that_is_not_amqp_stays_with_the_reason(bench: Bench) -> None:
     bench.put(b"\x00\x53\x74\xff\xff", queue=dead_letter_path(FIRST))
     result = back(bench)
-    assert (result.replayed, result.left) == (0, 1)
+    assert (result.completed, result.left) == (0, 1)
     assert "not well-formed" in next(iter(result.why_left))
     assert bench.counts() == (0, 1)
 
@@ -253,14 +253,14 @@ def test_a_replay_that_is_stopped_finishes_the_messages_in_hand_and_releases_the
         replaying = Replay(FIRST, set(range(1, 41)), source, primary, restored_to(bench))
 
         def stop_at_the_first(result: ReplayResult) -> None:
-            if result.replayed:
+            if result.completed:
                 replaying.stop()
 
-        result = replaying.replay(stop_at_the_first)
-    assert 0 < result.replayed < 40
-    assert (result.replayed + result.left, result.possible_duplicates) == (40, 0)
+        result = replaying.carry_out(stop_at_the_first)
+    assert 0 < result.completed < 40
+    assert (result.completed + result.left, result.possible_duplicates) == (40, 0)
     assert list(result.why_left) == ["The replay was stopped before it came to this message."]
-    assert len(bench.take("orders", result.replayed)) == result.replayed
+    assert len(bench.take("orders", result.completed)) == result.completed
     assert len(bench.take(FIRST, result.left, "contoso-dr", dead=True)) == result.left  # at once, not after a minute
 
 
@@ -270,9 +270,9 @@ def test_a_replay_ends_with_its_connection_and_says_so(bench: Bench) -> None:  #
     cut = Fault(Action.DROP, Operation.SETTLE, f"{FIRST}/*", times=1)
     bench.emulator.call(lambda: bench.secondary.faults.add(cut))
     with bench.connection() as source, bench.connection("contoso", "") as primary:
-        result = Replay(FIRST, {1, 2, 3, 99}, source, primary, restored_to(bench), quiet=60.0).replay()
+        result = Replay(FIRST, {1, 2, 3, 99}, source, primary, restored_to(bench), quiet=60.0).carry_out()
     assert cut.struck == 1
-    assert (result.chosen, result.replayed, result.left, result.possible_duplicates) == (4, 3, 1, 3)
+    assert (result.chosen, result.completed, result.left, result.possible_duplicates) == (4, 3, 1, 3)
     assert "was lost" in next(iter(result.why_left))
     assert len(bench.take("orders", 3)) == 3
 
@@ -282,8 +282,8 @@ def test_a_source_that_cannot_be_received_from_ends_the_replay(bench: Bench) -> 
     busy = Fault(Action.ERROR, Operation.ATTACH, f"{FIRST}/*", condition="com.microsoft:server-busy")
     bench.emulator.call(lambda: bench.secondary.faults.add(busy))
     with bench.connection() as source:
-        result = Replay(FIRST, {1}, source, source, route_to_backlog(FIRST), quiet=0.5, patience=1.0).replay()
-    assert (result.chosen, result.replayed, result.left) == (1, 0, 1)
+        result = Replay(FIRST, {1}, source, source, route_to_backlog(FIRST), quiet=0.5, patience=1.0).carry_out()
+    assert (result.chosen, result.completed, result.left) == (1, 0, 1)
     assert next(iter(result.why_left)).startswith("The dead letters could not be received: ")
     assert bench.counts() == (0, 1)
 
@@ -297,8 +297,8 @@ def test_a_replay_asks_for_no_more_once_it_has_found_all_that_were_chosen(bench:
     with bench.connection() as source, bench.connection("contoso", "") as target:
         (first, *_) = sorted(letter.sequence_number for letter in read_dead_letters(source, FIRST))
         replaying = Replay(FIRST, {first}, source, target, restored_to(bench), quiet=1.0)
-        result = replaying.replay()
-        assert (result.replayed, result.left) == (1, 0)
+        result = replaying.carry_out()
+        assert (result.completed, result.left) == (1, 0)
         assert len(replaying._seen) <= WINDOW
 
 
@@ -311,5 +311,5 @@ def test_a_lost_connection_is_not_a_stop(bench: Bench) -> None:
     with bench.connection() as source, bench.connection("contoso", "") as target:
         chosen = {letter.sequence_number for letter in read_dead_letters(source, FIRST)}
         replaying = Replay(FIRST, chosen, source, target, restored_to(bench), quiet=1.0)
-        result = replaying.replay()
-    assert (result.replayed, result.left, replaying.was_stopped) == (0, 1, False)
+        result = replaying.carry_out()
+    assert (result.completed, result.left, replaying.was_stopped) == (0, 1, False)

@@ -162,11 +162,11 @@ class _Export:
                 with connected(selected.pair.secondary, selected.queue) as connection:
                     removal = Removal(selected.queue, chosen, connection)
                     stop_on_signal(removal.stop, "Stopping: messages that were not removed stay dead letters.")
-                    result = removal.replay()
+                    result = removal.carry_out()
             except SyphonError as error:
                 self.unreachable.append((selected, error))
                 continue
-            self.removed += result.replayed
+            self.removed += result.completed
             self.why_left += result.why_left
             if removal.was_stopped:
                 return

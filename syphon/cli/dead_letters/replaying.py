@@ -122,7 +122,7 @@ class _Plan:
 
     @property
     def replayed(self) -> int:
-        return sum(result.replayed for _, result in self.results)
+        return sum(result.completed for _, result in self.results)
 
     def look(self, search: DeadLetterSearch) -> None:
         """Notes the sequence numbers of the selected dead letters, and finds out which could not be put back."""
@@ -161,7 +161,7 @@ class _Plan:
                         replay.stop, "Stopping: the command finishes or releases the messages it has received."
                     )
                     with _Progress(assignment.queue) as progress:
-                        self.results.append((assignment, replay.replay(progress)))
+                        self.results.append((assignment, replay.carry_out(progress)))
                     if replay.was_stopped:
                         return
             except SyphonError as error:
@@ -230,10 +230,10 @@ class _Progress:
             return
         self._shown_at = now
         if on_terminal:
-            done = f"{result.replayed:,} put back, {result.left:,} left, of {result.chosen:,}"
+            done = f"{result.completed:,} put back, {result.left:,} left, of {result.chosen:,}"
             click.echo(f"\r{self._queue}: {done}\033[K", nl=False, err=True)
         else:
-            counts = {"chosen": result.chosen, "replayed": result.replayed, "left": result.left}
+            counts = {"chosen": result.chosen, "replayed": result.completed, "left": result.left}
             click.echo(json.dumps({"progress": {"queue": self._queue, **counts}}), err=True)
 
     def __exit__(self, *_: object) -> None:
