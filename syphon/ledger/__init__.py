@@ -21,7 +21,7 @@ from .report import (
 )
 from .schema import Attempt, OpenJob, Origin
 from .spark_reader import SparkReader
-from .store import Ledger, check_ledger_path
+from .store import Ledger, LedgerUnreadable, check_ledger_path
 from .writer import LedgerWriter
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Hour",
     "Ledger",
     "LedgerFinding",
+    "LedgerUnreadable",
     "LedgerWriter",
     "LocalReader",
     "OpenJob",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .frames import backlog, ledger
     from .jobs import JobResult, Jobs, new_job
     from .master import CONNECT, cores_of, shown_master
-    from .session import check_session, session_for_queries, spark_session
+    from .session import active_session, check_session, session_for_queries, spark_session
     from .slot_control import SlotControl, Traced
     from .source.data_source import ServiceBusDataSource, SparkTooOld
     from .spark_watch import SparkLost, SparkWatch
@@ -63,6 +63,7 @@ _MODULES = {
     "access": ("SparkAccess", "access_to", "is_connect"),
     "master": ("CONNECT", "cores_of", "shown_master"),
     "session": (
+        "active_session",
         "check_session",
         "session_for_queries",
         "spark_session",
@@ -107,6 +108,7 @@ __all__ = [
     "Traced",
     "VIEW",
     "access_to",
+    "active_session",
     "answer_query",
     "asking",
     "backlog",
