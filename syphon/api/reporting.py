@@ -6,14 +6,15 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
 from syphon.config import PipelineSettings
-from syphon.ledger import Ledger, LocalReader, Period, Report, SparkReader, query_report
+from syphon.ledger import Ledger, LedgerUnreadable, LocalReader, Period, Report, SparkReader, query_report
 from syphon.model import InvalidOption
-from syphon.spark import CONNECT, cores_of, is_connect, spark_session
+from syphon.spark import CONNECT, active_session, cores_of, is_connect, spark_session
 
 from .options import ConfigLike, Moment, read_moment, settings_of
 
@@ -60,6 +61,8 @@ def report(
     begin = None if since is None else read_moment(since)
     end = None if until is None else read_moment(until, ends_a_period=True)
     check_period(begin, end)
+    if ledger is not None and is_local(pipeline, spark or active_session()) and not Path(ledger).is_dir():
+        raise LedgerUnreadable(f"There is no ledger at {Path(ledger).absolute()}.")
     return ask_ledger(pipeline, begin, end, pair, spark)
 
 
@@ -69,12 +72,15 @@ def check_period(since: datetime | None, until: datetime | None) -> None:
         raise InvalidOption(f"--from {since:%Y-%m-%dT%H:%M:%SZ} is not before --to {until:%Y-%m-%dT%H:%M:%SZ}.")
 
 
-def is_local(pipeline: PipelineSettings) -> bool:
+def is_local(pipeline: PipelineSettings, session: SparkSession | None = None) -> bool:
     """Whether the ledger is in a folder of this machine, given without a scheme.
 
-    On a cluster a path without a scheme may be on a file system that only Spark knows. With Spark Connect it is here.
+    On a cluster a path without a scheme may be on a file system that only Spark knows: a session that is there decides,
+    as it does for the drain that writes the ledger. With Spark Connect it is here.
     """
     has_scheme = re.match(r"[A-Za-z][\w+.-]*:", pipeline.ledger)
+    if session is not None:
+        return not has_scheme and Ledger(session, pipeline.ledger).is_local
     is_ours = cores_of(pipeline.master) is not None or pipeline.master.startswith(CONNECT)
     return not has_scheme and is_ours and DEFAULT_FILES not in pipeline.spark
 
@@ -88,7 +94,7 @@ def ask_ledger(
     waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Report:
     """The report. `waiting` is entered while Spark reads a large ledger."""
-    reader = LocalReader(pipeline.ledger) if is_local(pipeline) else None
+    reader = LocalReader(pipeline.ledger) if is_local(pipeline, spark or active_session()) else None
     if reader is not None and (reader.is_small() or pipeline.master.startswith(CONNECT)):
         return query_report(reader, Period(since, until), pair)
     settings = {key: SecretStr(value) for key, value in SPARK_SETTINGS.items()} | pipeline.spark

@@ -19,7 +19,7 @@ from .report import (
 )
 from .schema import Attempt, OpenJob, Origin
 from .spark_reader import SparkReader
-from .store import Ledger, check_ledger_path
+from .store import Ledger, LedgerUnreadable, check_ledger_path
 from .without_pandas import avoid_loading_pandas
 from .writer import LedgerWriter
 
@@ -29,6 +29,7 @@ __all__ = [
     "Hour",
     "Ledger",
     "LedgerFinding",
+    "LedgerUnreadable",
     "LedgerWriter",
     "LocalReader",
     "OpenJob",

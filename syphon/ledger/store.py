@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from syphon.model import Counters, SyphonError
 
-from .files import NOT_WRITABLE, LedgerFiles, cause, has_no_jvm, ledger_files, literal_path, local_path
+from .files import NOT_WRITABLE, LedgerFiles, LocalFiles, cause, has_no_jvm, ledger_files, literal_path, local_path
 from .merging import MERGED, StoredFile, replaced_files
 from .open_jobs import OpenRecord, delete_open, put_open, put_progress, read_open
 from .parquet import attempts_file
@@ -56,6 +56,11 @@ class Ledger:
     @cached_property
     def files(self) -> LedgerFiles:
         return ledger_files(self._spark, self.path)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is in a folder of this machine."""
+        return isinstance(self.files, LocalFiles)
 
     # --- writing -------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .ending import FAULTED, STOPPED, Ending, Shares, Step
     from .jobs import JobResult, Jobs, new_job
     from .master import CONNECT, cores_of, shown_master
-    from .session import check_session, session_for_queries, spark_session
+    from .session import active_session, check_session, session_for_queries, spark_session
     from .session_access import SparkAccess, access_to, is_connect
     from .slot_control import SlotControl, Traced
     from .source.data_source import ServiceBusDataSource, SparkTooOld
@@ -66,6 +66,7 @@ _MODULES = {
     "session_access": ("SparkAccess", "access_to", "is_connect"),
     "master": ("CONNECT", "cores_of", "shown_master"),
     "session": (
+        "active_session",
         "check_session",
         "session_for_queries",
         "spark_session",
@@ -110,6 +111,7 @@ __all__ = [
     "Traced",
     "VIEW",
     "access_to",
+    "active_session",
     "answer_query",
     "asking",
     "backlog",

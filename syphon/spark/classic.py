@@ -112,20 +112,16 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
 
     if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
         settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
-    if cores_of(settings["spark.master"]) is not None:
+    is_local = cores_of(settings["spark.master"]) is not None
+    if is_local:
         settings = private_folders(folder) | settings
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark would look up the name of the host, also if unused
     settings = {"spark.jars.ivy": f"{folder}/ivy"} | settings  # Spark wants a place for jars, also if it fetches none
-    # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
-    os.environ |= {"PYSPARK_PYTHON": settings["spark.pyspark.python"], **java_environment(os.environ), **SAFE_PATH}
-    os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
     for name in ("py4j.clientserver", "py4j.java_gateway"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # at DEBUG, these log the token of the gateway
     avoid_loading_numpy()
     output = _Stderr()
     output.start()
-    with _properties_file(settings) as file:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} pyspark-shell"
+    with _properties_file(settings) as file, _environment(settings["spark.pyspark.python"], file, is_local):
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 popen_kwargs={"stderr": output.writer, "stdout": output.writer, "umask": PRIVATE}
@@ -136,9 +132,33 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
             raise SparkNotStarted(output.why(error, settings["spark.master"])) from error
         finally:
             output.close_writer()
-            del os.environ["PYSPARK_SUBMIT_ARGS"]
     _quieten(context)
     return SparkSession(context)
+
+
+@contextmanager
+def _environment(python: str, properties: str, is_local: bool) -> Iterator[None]:
+    """The environment that the JVM is started with. The caller gets its own back: it may start a Spark of its own."""
+    needed = {
+        "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", MALLOC_ARENAS),
+        # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {properties} pyspark-shell",
+        **java_environment(os.environ),
+        **SAFE_PATH,
+    }
+    if is_local:  # Spark would look up the name of the host, also if unused
+        needed["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    before = {name: os.environ.get(name) for name in needed}
+    os.environ |= needed
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _log_in(gateway: Any) -> None:

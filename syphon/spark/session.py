@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SMALL_JVM",
     "SparkUnusable",
+    "active_session",
     "check_session",
     "cores_of",
     "jvm_of",
@@ -87,6 +88,15 @@ def _umask() -> int:
     return before
 
 
+def active_session() -> SparkSession | None:
+    """The session that this process has already, as in a notebook."""
+    if sys.modules.get("pyspark") is None:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
 @contextmanager
 def spark_session(
     pipeline: PipelineSettings,
@@ -95,9 +105,7 @@ def spark_session(
     given: SparkSession | None = None,
 ) -> Iterator[SparkSession]:
     """A Spark session. A given or an active one is used as it is, and keeps running afterwards."""
-    from pyspark.sql import SparkSession
-
-    existing = given or SparkSession.getActiveSession()
+    existing = given or active_session()
     with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
         session = existing or _started(pipeline, name, Path(folder))
         access = access_to(session)

@@ -165,3 +165,23 @@ def test_an_interrupt_finishes_what_is_in_hand_and_the_session_goes_on(pair: Emu
     assert second["verdict"] == f"Nothing is left: {100 - first['account']['forwarded']} forwarded."
     assert pair.arrived("orders") == Counter(f"m{number}" for number in range(100))
     assert rows == 3
+
+
+def test_a_report_reads_the_ledger_where_a_drain_on_the_same_session_writes_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """On a cluster a path without a scheme may be on another file system. A folder of that name here is not it."""
+    assert syphon.report(ledger=str(tmp_path), spark=spark).complete
+    hadoop = spark._jsc.hadoopConfiguration()
+    before = hadoop.get("fs.defaultFS")
+    hadoop.set("fs.defaultFS", "nowhere://host/")
+    try:
+        with pytest.raises(SyphonError, match="cannot be read"):
+            syphon.report(ledger=str(tmp_path), spark=spark)
+    finally:
+        hadoop.set("fs.defaultFS", before)
+
+
+def test_a_ledger_that_is_named_and_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SyphonError, match="There is no ledger at"):
+        syphon.report(ledger=str(tmp_path / "mistyped"))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import os
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from syphon.config import PipelineSettings
+from syphon.spark.classic import _environment
 from syphon.spark.container import this_container
 from syphon.spark.session import SparkUnusable, check_session, cores_of, spark_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[5, 1]", 5)])
@@ -65,3 +69,17 @@ def test_a_cluster_without_authentication_is_warned_of(caplog: pytest.LogCapture
 def test_an_ordinary_session_is_fine(caplog: pytest.LogCaptureFixture) -> None:
     check_session(session(**{"spark.speculation": "false"}))
     assert not caplog.records
+
+
+def test_the_environment_of_the_caller_is_as_before_when_spark_has_started(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller may start a Spark of its own afterwards, on a cluster that must not look for it on 127.0.0.1."""
+    names = ("SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "PYTHONSAFEPATH", "MALLOC_ARENA_MAX")
+    monkeypatch.setenv("PYTHONSAFEPATH", "0")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    before = {name: os.environ.get(name) for name in names}
+    with _environment("python", "a file", is_local=True):
+        assert (os.environ["PYTHONSAFEPATH"], os.environ["SPARK_LOCAL_IP"]) == ("1", "127.0.0.1")
+    assert {name: os.environ.get(name) for name in names} == before
+    assert "PYSPARK_SUBMIT_ARGS" not in os.environ  # a session has been started in this process
