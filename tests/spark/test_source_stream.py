@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syphon.spark.source.new_messages import LOOK_EVERY, NewMessages
+from syphon.amqp import Timestamp
+from syphon.emulator import Action, Fault, Operation
+from syphon.spark.source import reading
+from syphon.spark.source.filters import Wanted
+from syphon.spark.source.new_messages import CHECK_EVERY, LOOK_EVERY, NewMessages, Offsets
 from syphon.spark.source.options import parse_options
-from syphon.spark.source.reading import SequenceRange
+from syphon.spark.source.reading import BROKEN, TRIES, SequenceRange, plan_ranges
+from syphon.spark.source.restarts import NumbersRestarted
 from tests.support.spark_source import SourceBus, message
 from tests.support.waiting import eventually
 
@@ -59,7 +65,7 @@ def expect(query: StreamingQuery, name: str, numbers: Callable[[], list[int]] | 
 def test_a_stream_goes_on_after_a_restart_with_what_came_between(
     source: SparkSession, bus: SourceBus, tmp_path: Path
 ) -> None:
-    queue = bus.queue("newcomers")
+    queue = bus.queue("new messages")
     bus.put(queue, *numbered(1, 5))
     frame = stream(source, bus, queue, bodies=True)
     query = into_memory(frame, "restarted", tmp_path, processingTime="0 seconds")
@@ -138,6 +144,11 @@ class Clock:
         return self.time
 
 
+def numbers(offsets: Offsets) -> Offsets:
+    """The offsets without the times at which they were seen."""
+    return {entity: number for entity, number in offsets.items() if "#" not in entity}
+
+
 def new_messages(bus: SourceBus, entity: str, clock: Clock, **options: Any) -> NewMessages:
     return NewMessages(parse_options(bus.options(entity, **options)), clock)
 
@@ -146,11 +157,11 @@ def test_an_idle_stream_looks_once_a_second_however_often_spark_asks(bus: Source
     queue, clock = bus.queue("idle"), Clock()
     found = new_messages(bus, queue, clock)
     for _ in range(100):
-        assert found.latest({queue: 0}) == {queue: 0}
+        assert numbers(found.latest({queue: 0})) == {queue: 0}
     assert bus.peeks(queue) == 1
     bus.put(queue, *numbered(1, 3))
     clock.time += LOOK_EVERY
-    assert found.latest({queue: 0}) == {queue: 3}
+    assert numbers(found.latest({queue: 0})) == {queue: 3}
     found.close()
 
 
@@ -159,7 +170,7 @@ def test_a_connection_that_was_not_used_for_long_is_opened_anew(bus: SourceBus) 
     found = new_messages(bus, queue, clock)
     for last in (1, 2, 3):
         bus.put(queue, *numbered(last, last))
-        assert found.latest({queue: last - 1}) == {queue: last}
+        assert numbers(found.latest({queue: last - 1})) == {queue: last}
         clock.time += 3600
     found.close()
 
@@ -168,7 +179,7 @@ def test_a_stream_may_begin_with_what_comes_after_its_start(bus: SourceBus) -> N
     queue, empty, clock = bus.queue("later"), bus.queue("later-empty"), Clock()
     bus.put(queue, *numbered(1, 7))
     late = new_messages(bus, f"{queue},{empty}", clock, start="latest")
-    assert late.first_offsets() == {queue: 7, empty: 0}
+    assert numbers(late.first_offsets()) == {queue: 7, empty: 0}
     early = new_messages(bus, queue, clock)
     assert early.first_offsets() == {queue: 0}
     late.close()
@@ -180,9 +191,9 @@ def test_limits_count_messages_at_most_and_gaps_cost_no_round(bus: SourceBus) ->
     bus.put(queue, *numbered(1, 100))
     bus.take(queue, list(range(1, 90)))
     found = new_messages(bus, queue, clock)
-    assert found.latest({queue: 0}, 5) == {queue: 94}
-    assert found.latest({queue: 94}, 5) == {queue: 99}
-    assert found.latest({queue: 99}, 5) == {queue: 100}
+    assert numbers(found.latest({queue: 0}, 5)) == {queue: 94}
+    assert numbers(found.latest({queue: 94}, 5)) == {queue: 99}
+    assert numbers(found.latest({queue: 99}, 5)) == {queue: 100}
     assert found.ranges({queue: 89}, {queue: 94}) == [SequenceRange(queue, 90, 94)]
     assert found.ranges({}, {queue: 3, "gone": 9}) == [SequenceRange(queue, 1, 3)]
     assert found.ranges({queue: 3}, {queue: 3}) == []
@@ -195,9 +206,97 @@ def test_at_present_means_that_later_messages_do_not_count(bus: SourceBus) -> No
     found = new_messages(bus, queue, clock)
     found.stop_at_present()
     bus.put(queue, *numbered(6, 9))
-    assert found.latest({queue: 0}, 3) == {queue: 3}
-    assert found.latest({queue: 3}) == {queue: 5}
-    assert found.latest({queue: 5}) == {queue: 5}
+    assert numbers(found.latest({queue: 0}, 3)) == {queue: 3}
+    assert numbers(found.latest({queue: 3})) == {queue: 5}
+    assert numbers(found.latest({queue: 5})) == {queue: 5}
     bus.take(queue, [4, 5])
-    assert found.latest({queue: 3}) == {queue: 3}
+    assert numbers(found.latest({queue: 3})) == {queue: 3}
     found.close()
+
+
+def made_again(bus: SourceBus, queue: str) -> None:
+    bus.emulator.call(lambda: bus.broker.delete(queue))
+    bus.queue(queue)
+
+
+def hours_ago(bus: SourceBus, queue: str, hours: float) -> Offsets:
+    """The offset of a stream that has seen all messages so many hours ago."""
+    found = NewMessages(parse_options(bus.options(queue)), date=lambda: time.time() - hours * 3600)
+    try:
+        return found.latest({})
+    finally:
+        found.close()
+
+
+def test_an_entity_that_was_deleted_and_made_again_is_an_error_and_not_a_silence(bus: SourceBus) -> None:
+    queue, clock = bus.queue("reborn"), Clock()
+    bus.put(queue, *numbered(1, 5))
+    start = hours_ago(bus, queue, 2)
+    made_again(bus, queue)
+    found = new_messages(bus, queue, clock)
+    assert found.latest(start) == start  # nothing is there yet
+    bus.put(queue, *numbered(1, 3))
+    assert found.latest(start) == start  # it is looked for from time to time
+    clock.time += CHECK_EVERY
+    with pytest.raises(NumbersRestarted, match=r"'reborn' was deleted and made again: its message 1 .* number 5"):
+        found.latest(start)
+    found.close()
+    bus.put(queue, *numbered(4, 9))
+    available_now = new_messages(bus, queue, clock)
+    available_now.stop_at_present()
+    with pytest.raises(NumbersRestarted):
+        available_now.latest(start)
+    available_now.close()
+
+
+def test_the_newest_message_tells_that_numbers_have_begun_again_if_the_first_is_not_ours_to_judge(
+    bus: SourceBus,
+) -> None:
+    queue = bus.queue("reborn-with-a-schedule")
+    bus.put(queue, *numbered(1, 9))
+    start = hours_ago(bus, queue, 2)
+    made_again(bus, queue)
+    due = Timestamp(int(time.time() + 3600) * 1000)
+    bus.put(queue, message(annotations={"x-opt-scheduled-enqueue-time": due}), *numbered(2, 4))
+    found = new_messages(bus, queue, Clock())
+    with pytest.raises(NumbersRestarted, match="its message 4 "):
+        found.latest(start)
+    found.close()
+
+
+def test_an_entity_that_is_the_same_is_never_taken_for_another(bus: SourceBus) -> None:
+    queue, clock = bus.queue("same"), Clock()
+    bus.put(queue, *numbered(1, 9))
+    start = hours_ago(bus, queue, 0.2)  # the clocks of driver and service differ
+    found = new_messages(bus, queue, clock)
+    assert found.latest(start) == start
+    bus.take(queue, [9])
+    clock.time += CHECK_EVERY
+    assert found.latest(start) == start
+    assert found.latest({queue: 9}) == {queue: 9}  # a checkpoint without times
+    found.close()
+
+
+def refuse_connections(bus: SourceBus, times: int) -> None:
+    bus.emulator.call(lambda: bus.broker.faults.add(Fault(Action.REFUSE, Operation.CONNECT, times=times)))
+
+
+def test_a_refused_connection_does_not_end_a_stream_or_a_plan(bus: SourceBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PAUSE", 0.01)
+    queue = bus.queue("refused-once")
+    bus.put(queue, *numbered(1, 3))
+    found = new_messages(bus, queue, Clock())
+    refuse_connections(bus, TRIES - 1)
+    assert numbers(found.latest({})) == {queue: 3}
+    found.close()
+    refuse_connections(bus, TRIES - 1)
+    assert plan_ranges(parse_options(bus.options(queue)), Wanted()) == [SequenceRange(queue, 1, 3, is_open=True)]
+
+
+def test_an_unreachable_namespace_ends_a_plan_after_some_tries(bus: SourceBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PAUSE", 0.01)
+    queue = bus.queue("refused-always")
+    refuse_connections(bus, TRIES)
+    with pytest.raises(BROKEN):
+        plan_ranges(parse_options(bus.options(queue)), Wanted())
+    assert plan_ranges(parse_options(bus.options(queue)), Wanted()) == [SequenceRange(queue, 1, 1, is_open=True)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +14,7 @@ from syphon.config import SideSettings
 from syphon.emulator import Action, Fault, Operation
 from syphon.spark.source.options import SourceOptions, parse_options
 from syphon.spark.source.row_messages import Columns
-from syphon.spark.source.writing import RowRefused, WriteCounts, log_result, send_rows
+from syphon.spark.source.writing import RowRefused, WriteCounts, log_result, report_failure, send_rows
 from tests.support.amqp_equality import assert_same
 from tests.support.property_kinds import TYPES
 from tests.support.spark_source import SourceBus, message
@@ -190,6 +192,55 @@ def test_a_summary_has_the_counts_of_every_partition_and_the_first_reasons(caplo
     )
     assert (first.levelno, second.levelno) == (logging.WARNING, logging.INFO)
     assert second.getMessage() == "epoch 4: 3 messages were sent to 'orders' from 1 partitions (0: 3)."
+
+
+def test_possible_repeats_are_a_warning_because_nothing_else_is_seen_in_the_driver(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "syphon.spark.source"):
+        log_result("orders", [WriteCounts(0, 3, possible_duplicates=1)])
+        log_result("orders", [WriteCounts(1, 5, tries=3), WriteCounts(0, 3)])
+    lost_reply, tried_again = caplog.records
+    assert (lost_reply.levelno, tried_again.levelno) == (logging.WARNING, logging.WARNING)
+    assert "partition 1 was tried 3 times: its rows may be there twice" in tried_again.getMessage()
+    assert "partition 0 was tried" not in tried_again.getMessage()
+
+
+def test_a_failed_write_says_that_its_count_leaves_out_the_tasks_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    report_failure("orders", [], epoch=2)
+    report_failure("orders", [WriteCounts(0, 3)])
+    nothing, some = (record.getMessage() for record in caplog.records)
+    for text in (nothing, some):
+        assert "at least: " in text
+        assert "Tasks that failed may have sent others" in text
+    assert nothing.startswith("epoch 2: the write to 'orders' failed.")
+    assert "3 messages were sent" in some
+
+
+def test_the_error_of_a_task_says_how_many_rows_it_had_sent(bus: SourceBus) -> None:
+    queue = bus.queue("half-sent")
+    last = {"message_id": ["bad"], "session_id": ["a"], "partition_key": ["b"]}
+
+    def batches() -> Iterator[Columns]:
+        yield {"message_id": column(5000)}  # no more than 4,000 are in hand: 1,000 must have been accepted
+        yield last
+
+    with pytest.raises(RowRefused, match=r"row 5001 of partition 2 .* At least [\d,]+ rows of partition 2") as caught:
+        send_rows(options(bus, queue), 2, batches())
+    said = int(re.search(r"At least ([\d,]+) rows", str(caught.value))[1].replace(",", ""))  # type: ignore[index]
+    assert 1000 <= said <= len(bus.payloads(queue))
+
+
+def test_an_error_that_is_not_ours_has_the_number_too(bus: SourceBus) -> None:
+    queue = bus.queue("broken-rows")
+
+    def batches() -> Iterator[Columns]:
+        yield {"message_id": column(10)}
+        raise ValueError("Spark's own")
+
+    with pytest.raises(ValueError, match="Spark's own") as caught:
+        send_rows(options(bus, queue), 2, batches())
+    assert "rows of partition 2 had been sent" in caught.value.__notes__[0]
 
 
 def test_nothing_of_a_write_shows_a_secret(bus: SourceBus) -> None:

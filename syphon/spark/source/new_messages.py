@@ -1,7 +1,7 @@
 """Finds the messages that have come to entities since a stream last looked: by their sequence numbers.
 
-An offset is the last sequence number of each entity that the stream has seen. Looking costs one peek for an entity
-without new messages, and is done once a second at most.
+An offset is the last sequence number of each entity that the stream has seen, and when it has seen that one. Looking
+costs one peek for an entity without new messages, and is done once a second at most.
 """
 
 from __future__ import annotations
@@ -9,28 +9,45 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import TypeVar
 
 from syphon.bus import Connection, connected
 from syphon.config import SideSettings
-from syphon.model import Interrupted
 
 from .options import SourceOptions, Start
-from .reading import SequenceRange, bounds_of, split_range
+from .reading import BROKEN, SequenceRange, bounds_of, retried, split_range
+from .restarts import refuse_restarted
 
 LOOK_EVERY = 1.0
 """Seconds between looks at entities that had no new messages. Spark asks a hundred times a second."""
 KEPT_FOR = 30.0
 """Seconds for which a connection is kept that was not used: nothing answers its heartbeats meanwhile."""
 
+CHECK_EVERY = 600.0
+"""Seconds between checks that an entity's numbers have not begun again at 1. The first is at the stream's start."""
+
 Offsets = dict[str, int]
+"""The last number of each entity by its name; and by `seen_key` when it was seen, in seconds since 1970."""
+T = TypeVar("T")
+
+
+def seen_key(entity: str) -> str:
+    """Where an offset has the time at which the entity's number was seen. No name of an entity has a `#`."""
+    return f"{entity}#seen_at"
 
 
 class NewMessages:
     """The new messages of some entities. It lives in the process on the driver that plans the stream."""
 
-    def __init__(self, options: SourceOptions, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        now: Callable[[], float] = time.monotonic,
+        date: Callable[[], float] = time.time,
+    ) -> None:
         self._options = options
-        self._now = now
+        self._now, self._date = now, date
+        self._check_at: dict[str, float] = {}
         self._target: Offsets | None = None
         self._quiet_until = 0.0
         self._connection = _KeptConnection(options.side, options.entities[0], now)
@@ -47,15 +64,18 @@ class NewMessages:
         """
         entities = self._options.entities
         offsets = {entity: start.get(entity, 0) for entity in entities}
+        offsets |= {key: start[key] for key in map(seen_key, entities) if key in start}
         if self._target is None and self._now() < self._quiet_until:
             return offsets
         share = None if most is None else max(1, most // len(entities))
-        for entity, after in list(offsets.items()):
-            found = self._bounds(entity, after)
+        for entity in entities:
+            self._check(entity, start)
+            found = self._bounds(entity, offsets[entity])
             if found is not None:
                 first, last = found
                 # Numbers may have gaps, but none is there twice: so many numbers are at most so many messages.
                 offsets[entity] = last if share is None else min(last, first + share - 1)
+                offsets[seen_key(entity)] = int(self._date())
         if all(offsets[entity] == start.get(entity, 0) for entity in entities):
             self._quiet_until = self._now() + LOOK_EVERY
         return offsets
@@ -65,6 +85,16 @@ class NewMessages:
         self._target = None
         self._quiet_until = 0.0
         self._target = self.latest({})
+
+    def _check(self, entity: str, start: Mapping[str, int]) -> None:
+        """Raises NumbersRestarted if the offset is that of an entity which was deleted since. An offset of an older
+        version has no time: it is not checked.
+        """
+        last, seen_at = start.get(entity, 0), start.get(seen_key(entity))
+        if not last or seen_at is None or self._now() < self._check_at.get(entity, 0.0):
+            return
+        self._connection.use(lambda connection: refuse_restarted(connection, entity, last, seen_at))
+        self._check_at[entity] = self._now() + CHECK_EVERY
 
     def _bounds(self, entity: str, after: int) -> tuple[int, int] | None:
         if self._target is not None and after >= self._target[entity]:
@@ -97,20 +127,21 @@ class _KeptConnection:
         self._connection: Connection | None = None
         self._used_at = 0.0
 
-    def use(self, look: Callable[[Connection], tuple[int, int] | None]) -> tuple[int, int] | None:
+    def use(self, look: Callable[[Connection], T]) -> T:
         """Looks once, and again with a new connection if the kept one is broken."""
         if self._connection is not None and self._now() < self._used_at + KEPT_FOR:
             try:
                 return self._looked(look, self._connection)
-            except Interrupted:
+            except BROKEN:
                 pass
+        return retried(lambda: self._looked(look, self._opened()))
+
+    def _opened(self) -> Connection:
         self.close()
         self._connection = self._open.enter_context(connected(self._side, self._entity))
-        return self._looked(look, self._connection)
+        return self._connection
 
-    def _looked(
-        self, look: Callable[[Connection], tuple[int, int] | None], connection: Connection
-    ) -> tuple[int, int] | None:
+    def _looked(self, look: Callable[[Connection], T], connection: Connection) -> T:
         found = look(connection)
         self._used_at = self._now()
         return found

@@ -8,8 +8,8 @@ any number.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from syphon.bus import FIRST_OF_PARTITION, Connection, Peeked, connected, peek_pages, sequence_bounds
 from syphon.config import SideSettings
@@ -26,6 +26,9 @@ TRIES = 4
 """How often in a row a connection may break without a message before a read fails."""
 PAUSE = 1.0
 """Seconds before a connection is opened again."""
+BROKEN = (Interrupted, DestinationSilent, DestinationUnreachable)
+"""What a new connection may repair."""
+T = TypeVar("T")
 
 
 class PartitionedEntity(SyphonError):
@@ -48,10 +51,12 @@ def plan_ranges(options: SourceOptions, wanted: Wanted) -> list[SequenceRange]:
     Spark plans a frame once, and may evaluate it again an hour later. So each entity has an open range at its end,
     unless the numbers that are wanted end before.
     """
-    ranges: list[SequenceRange] = []
     low, high = max(1, wanted.numbers.low), wanted.numbers.high
-    if low > high:
-        return []
+    return retried(lambda: _planned(options, low, high)) if low <= high else []
+
+
+def _planned(options: SourceOptions, low: int, high: int) -> list[SequenceRange]:
+    ranges: list[SequenceRange] = []
     with connected(options.side, options.entities[0]) as connection:
         for entity in options.entities:
             first, last = bounds_of(connection, entity, low - 1) or (low, low)
@@ -62,6 +67,16 @@ def plan_ranges(options: SourceOptions, wanted: Wanted) -> list[SequenceRange]:
                 parts[-1] = parts[-1]._replace(is_open=True)
             ranges += parts
     return ranges
+
+
+def retried(look: Callable[[], T]) -> T:
+    """Looks with a new connection, and again after a pause if that breaks: TRIES times at most."""
+    for _ in range(TRIES - 1):
+        try:
+            return look()
+        except BROKEN:
+            time.sleep(PAUSE)
+    return look()
 
 
 def bounds_of(connection: Connection, entity: str, after: int) -> tuple[int, int] | None:
@@ -112,7 +127,7 @@ def pages_of(side: SideSettings, part: SequenceRange, highest: int) -> Iterator[
                     first = page[-1].sequence_number + 1
                     yield page
             return
-        except (Interrupted, DestinationSilent, DestinationUnreachable):
+        except BROKEN:
             failures += 1
             if failures >= TRIES:
                 raise

@@ -57,8 +57,8 @@ class StreamWriter(DataSourceStreamWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         log_result(self._options.entity, _counts(messages), batchId)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        report_failure(self._options.entity, _counts(messages))
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        report_failure(self._options.entity, _counts(messages), batchId)
 
 
 if hasattr(datasource, "DataSourceStreamArrowWriter"):
@@ -77,7 +77,9 @@ def stream_writer(options: SourceOptions) -> DataSourceStreamWriter:
 
 def _sent(options: SourceOptions, batches: Iterator[Columns]) -> Committed:
     context = TaskContext.get()
-    return Committed(send_rows(options, 0 if context is None else context.partitionId(), batches))
+    if context is None:
+        return Committed(send_rows(options, 0, batches))
+    return Committed(send_rows(options, context.partitionId(), batches, tries=context.attemptNumber() + 1))
 
 
 def _in_columns(rows: Iterator[Any]) -> Iterator[Columns]:

@@ -38,10 +38,16 @@ class WriteCounts:
     possible_duplicates: int = 0
     reasons: tuple[str, ...] = field(default=())
     """Why rows were skipped, of the first ones."""
+    tries: int = 1
+    """How often Spark has started the task, this time included. Each try sends the rows from the first one on."""
 
 
-def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns]) -> WriteCounts:
-    """Sends the rows of one partition. Raises RowRefused for a row that cannot be sent, unless it may be skipped."""
+def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns], tries: int = 1) -> WriteCounts:
+    """Sends the rows of one partition. Raises RowRefused for a row that cannot be sent, unless it may be skipped.
+
+    Every error says how many messages had been accepted: nothing else does, because Spark keeps no counts of a task
+    that fails.
+    """
     entity, behaviour = options.entity, options.behaviour
     skipped = _Skipped(partition, entity, behaviour.bad_rows)
     sender = EntitySender(namespace_of(options.side, entity), entity, skipped.refused, behaviour.patience)
@@ -58,9 +64,23 @@ def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns]
                 else:
                     sender.send(OutgoingMessage(number, *made))
         sender.finish()
+    except Exception as error:
+        _add_accepted(error, sender.accepted, partition)
+        raise
     finally:
         sender.close()
-    return WriteCounts(partition, sender.accepted, skipped.count, sender.possible_duplicates, tuple(skipped.reasons))
+    return WriteCounts(
+        partition, sender.accepted, skipped.count, sender.possible_duplicates, tuple(skipped.reasons), tries
+    )
+
+
+def _add_accepted(error: Exception, accepted: int, partition: int) -> None:
+    """Adds to an error what had been sent. Messages may be under way whose outcome is not known: "at least"."""
+    text = f"At least {accepted:,} rows of partition {partition} had been sent; another try sends them again."
+    if isinstance(error, SyphonError):
+        error.args = (f"{error} {text}",)
+    else:
+        error.add_note(text)  # its arguments may mean anything
 
 
 class _Skipped:
@@ -92,6 +112,9 @@ def summarize(entity: str, counts: Sequence[WriteCounts]) -> str:
     text += f" ({', '.join(f'{each.partition}: {each.sent:,}' for each in sorted(counts, key=_partition))})"
     if repeats:
         text += f"; {repeats:,} of them may have arrived twice"
+    for each in sorted(counts, key=_partition):
+        if each.tries > 1:
+            text += f"; partition {each.partition} was tried {each.tries} times: its rows may be there twice"
     if skipped:
         reasons = [reason for each in counts for reason in each.reasons][:MOST_REASONS]
         text += f"; {skipped:,} rows were skipped: {'; '.join(reasons)}{' …' if skipped > len(reasons) else ''}"
@@ -103,12 +126,24 @@ def _partition(counts: WriteCounts) -> int:
 
 
 def log_result(entity: str, counts: Sequence[WriteCounts], epoch: int | None = None) -> None:
-    """Logs what a write has done: as a warning if rows are missing."""
+    """Logs what a write has done: as a warning if rows are missing, or may be there twice.
+
+    Spark runs this in a Python process without logging set up: there only warnings are seen.
+    """
     text = summarize(entity, counts)
-    level = logging.WARNING if any(each.skipped for each in counts) else logging.INFO
-    log.log(level, "%s%s", "" if epoch is None else f"epoch {epoch}: ", text)
+    is_plain = all(not each.skipped and not each.possible_duplicates and each.tries == 1 for each in counts)
+    log.log(logging.INFO if is_plain else logging.WARNING, "%s%s", "" if epoch is None else f"epoch {epoch}: ", text)
 
 
-def report_failure(entity: str, counts: Sequence[WriteCounts]) -> None:
-    """Logs that a write has failed, and what had been sent: to write again sends that again."""
-    log.warning("the write to '%s' failed; %s", entity, summarize(entity, counts))
+def report_failure(entity: str, counts: Sequence[WriteCounts], epoch: int | None = None) -> None:
+    """Logs that a write has failed, and what had been sent as far as it is known: to write again sends that again.
+
+    Spark gives the counts of tasks that succeeded only.
+    """
+    log.warning(
+        "%sthe write to '%s' failed. Of the partitions that finished, at least: %s Tasks that failed may have sent "
+        "others, once for each try: their errors say how many. To write again sends all of them again.",
+        "" if epoch is None else f"epoch {epoch}: ",
+        entity,
+        summarize(entity, counts),
+    )
