@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from uuid import uuid4
 
+from syphon.folder_sync import sync_folder
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -124,13 +126,12 @@ class LocalFiles:
 
 def _sync_folder(folder: Path) -> None:
     """Makes the names in a folder survive a power cut. Some file systems cannot, and need not."""
-    with suppress(PermissionError):
-        found = os.open(folder, os.O_RDONLY)
-        try:
-            with suppress(OSError):
-                os.fsync(found)
-        finally:
-            os.close(found)
+    try:
+        sync_folder(folder)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return
 
 
 def _as_os_error(method: Callable[P, T]) -> Callable[P, T]:

@@ -97,6 +97,13 @@ class Doorbell:
         else:
             self._watch.forget()
 
+    def look_again(self) -> None:
+        """Forgets what it knows of the messages: the gate's answers have changed for messages that it has seen."""
+        self._watch.forget()
+        if self._receives and self._kept:
+            self._end_poll()
+            self.arm(browse=True)  # it has no payloads of what it keeps
+
     @property
     def is_silent(self) -> bool:
         """Whether it has no credit, and no message is on the way to it."""

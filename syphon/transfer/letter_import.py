@@ -28,6 +28,7 @@ from .traces import Traces
 TICK = 0.5
 """Seconds between looks at heartbeats and tokens."""
 TURN = 0.2
+FAILED = "The import failed while this line was sent."
 STOPPED = "The import was stopped before it came to this line."
 
 
@@ -47,6 +48,8 @@ class ImportResult:
     """Lines whose messages were not accepted, and why."""
     uncertain: set[int] = field(default_factory=set)
     """Those among `left` that may have been accepted: no answer came."""
+    possible_duplicates: int = 0
+    """How many of `sent` may have arrived twice: no answer came at first, and they were sent again."""
 
     @property
     def why_left(self) -> Counter[str]:
@@ -87,7 +90,17 @@ class LetterImport:
         self._is_stopped = True
 
     def run(self, on_turn: Callable[[ImportResult], None] = lambda _: None) -> ImportResult:
-        """Works until every line is dealt with, or the connection is lost. Calls `on_turn` at every turn."""
+        """Works until every line is dealt with, or the connection is lost. Calls `on_turn` at every turn.
+
+        After any other error `result` has the lines that were begun; those in hand may have been accepted.
+        """
+        try:
+            return self._run(on_turn)
+        finally:
+            self.result.left |= dict.fromkeys(self._in_hand, FAILED)
+            self.result.uncertain |= self._in_hand
+
+    def _run(self, on_turn: Callable[[ImportResult], None]) -> ImportResult:
         why = STOPPED
         try:
             while self._in_hand or not self._is_over:
@@ -143,6 +156,7 @@ class LetterImport:
         for destination, results in self._destinations.work(connection, self._now()):
             for transfer in results.accepted:
                 self.result.sent.append(self._take(transfer))
+                self.result.possible_duplicates += transfer.possible_duplicate
                 self._waits_since.pop(destination.path, None)
             for transfer, error in results.refused:
                 self._leave(transfer, f"'{destination.path}': {error}")

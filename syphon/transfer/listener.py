@@ -54,6 +54,7 @@ class Listener:
         self._parts = _parts(pair.secondary, list(self._doorbells.values()))
         self._namespaces = {doorbell.queue: namespace for namespace, part in self._parts for doorbell in part}
         self._to_arm: dict[str, bool] = {}
+        self._to_look_again: set[str] = set()
         self._is_silent = False
         self._troubled: dict[str, tuple[float, str]] = {}
         self._out_of_reach: set[Namespace] = set()
@@ -82,6 +83,10 @@ class Listener:
         moved and is locked (by a slot that was killed) would be peeked at and ring again and again.
         """
         self._to_arm[queue] = browse
+
+    def look_again(self) -> None:
+        """Looks at all messages again that cannot be moved: they may go to other destinations by now (a rename)."""
+        self._to_look_again.update(self._doorbells)
 
     def reached_primary(self) -> None:
         """A slot has just talked to the primary: it counts as reachable, and our own side tries again at once."""
@@ -172,6 +177,9 @@ class Listener:
             queue = doorbell.queue
             if (browse := self._to_arm.pop(queue, None)) is not None:
                 doorbell.arm(browse)
+            if queue in self._to_look_again:
+                self._to_look_again.discard(queue)
+                doorbell.look_again()
             if is_away or self._is_silent or self._is_paused(queue):
                 doorbell.hold()
                 continue

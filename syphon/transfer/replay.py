@@ -54,6 +54,8 @@ class ReplayResult:
     completed: int = 0
     possible_duplicates: int = 0
     """Messages put back that may still be dead letters, and messages left that may have been put back."""
+    uncertain: int = 0
+    """Messages left by a removal that may be gone: their completion was asked for and not confirmed."""
     why_left: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -63,6 +65,8 @@ class ReplayResult:
 
 class DeadLetters(QueueTransfer):
     """The dead letters of one backlog queue. A dead letter that is not put back stays under its lock until the end."""
+
+    ended_early = "The replay ended before it was known whether this message was accepted."
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -89,7 +93,7 @@ class DeadLetters(QueueTransfer):
         self.take_settlements()
         for arrival, transfer in list(self.unsettled.transfers.items()):
             if transfer is None or transfer.forwarded_at is None:
-                self.stay(arrival, "The replay ended before it was known whether this message was accepted.")
+                self.stay(arrival, self.ended_early)
         with suppress(SyphonError):  # without a connection the locks run out by themselves
             self.intake.release(self._kept, RELEASE_WITHIN)
         super().close()
@@ -233,21 +237,47 @@ class Replay(Pump):
         super()._note(destination, results)
 
 
+class RemovedLetters(DeadLetters):
+    """The dead letters of one backlog queue that a removal completes."""
+
+    ended_early = "The removal ended before the service confirmed it."
+
+
 class Removal(Replay):
     """Completes the chosen dead letters of one backlog queue, which are kept elsewhere: nothing is sent.
 
     `chosen` has the fingerprint of each. A dead letter with another one stays: it is not the message that is kept.
+    Only a confirmed completion counts as removed.
     """
+
+    queue_kind = RemovedLetters
 
     def __init__(self, queue: str, chosen: Mapping[int, bytes], source: Connection, **options: Any) -> None:
         super().__init__(queue, set(chosen), source, source, route_to_backlog(queue), **options)
         self._fingerprints = chosen
+        self._completing: set[int] = set()
+        """The sequence numbers of the messages whose completion was asked for."""
 
     def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:  # noqa: ARG002
-        if fingerprint(arrival.payload) == self._fingerprints[stamps_of(arrival.payload).sequence_number]:
+        number = stamps_of(arrival.payload).sequence_number
+        if fingerprint(arrival.payload) == self._fingerprints[number]:
+            self._completing.add(number)
             queue.complete(arrival)
         else:
             self._letters.stay(arrival, "It is not the message in the file.")
+
+    def _record(self, outcome: Outcome) -> None:
+        """Counts a message as left unless its completion was confirmed.
+
+        For a pump, a message that was accepted and could not be completed is forwarded, and a possible duplicate. A
+        removal has sent nothing: such a message may still be there, or may be gone without an answer.
+        """
+        is_confirmed = outcome.result is Result.FORWARDED and not outcome.reason and not outcome.possible_duplicate
+        if is_confirmed or outcome.sequence_number not in self._completing:
+            super()._record(outcome)
+        else:
+            self.result.uncertain += 1
+            self.result.why_left[f"It may still be there, or may be gone: {outcome.reason}"] += 1
 
 
 def _single_connection(connection: Connection, now: Callable[[], float]) -> Namespace:

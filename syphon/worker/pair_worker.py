@@ -98,12 +98,18 @@ class PairWorker:
         self._thread.start()
 
     def reload(self, settings: PairSettings) -> None:
-        """Takes over the rate and the destinations. Slots with other destinations end early, and new ones start."""
+        """Takes over the rate and the destinations. Slots with other destinations end early, and new ones start.
+
+        After other renames the listener looks at the messages again that wait for a destination.
+        """
+        renamed = settings.destinations.renames != self.settings.destinations.renames
         changed = settings.destinations != self.settings.destinations
         self.settings = self.settings.model_copy(update={"destinations": settings.destinations, "rate": settings.rate})
         self.backoffs.renames = settings.destinations.renames
         if changed and self._dispatcher is not None:
             self._dispatcher.renew()
+        if renamed and self.listener is not None:
+            self.listener.look_again()
 
     def silence(self) -> None:
         """Stops listening, so that no job begins."""

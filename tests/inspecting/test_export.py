@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -14,9 +16,13 @@ import pytest
 from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import fingerprint
 from syphon.backlog.dead_letters import read_dead_letters
+from syphon.bus import Arrival, Connection, LinkState, wait_for_traffic
 from syphon.bus.peeking import peek
+from syphon.cli import main
 from syphon.cli.dead_letters.line_numbers import line_ranges
 from syphon.emulator import Action, Fault, Operation
+from syphon.transfer import letter_import, unsettled
+from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.replay import Removal
 from tests.inspecting.conftest import DEAD, FIRST, SECOND, Bench, Run, aliased, answer
 
@@ -159,6 +165,92 @@ def test_only_the_message_that_is_in_the_file_is_removed(bench: Bench) -> None:
     assert kept.message_id == "m1"
 
 
+class LinkLostOnArrival(Removal):
+    """A removal whose link the service detaches when a message has arrived, just before it is completed."""
+
+    def __init__(self, bench: Bench, chosen: dict[int, bytes], source: Connection) -> None:
+        super().__init__(FIRST, chosen, source, quiet=1.0)
+        self.bench, self.source = bench, source
+
+    def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:
+        def detach() -> None:
+            for link in list(self.bench.secondary.entity(FIRST).links):
+                link.end("amqp:link:detach-forced", "for a test")  # type: ignore[attr-defined]
+
+        self.bench.emulator.call(detach)
+        while arrival.link.state is LinkState.OPEN:
+            wait_for_traffic([self.source.wire], 0.2)
+            self.source.read()
+        super()._route(queue, arrival, wall)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_removal_counts_only_what_the_service_has_confirmed(bench: Bench, is_refused: bool) -> None:  # X4
+    """The link is lost before the completion. It is asked for over the management node, which may refuse it."""
+    bench.bury(aliased("one", "orders", "m1"), reason="r")
+    if is_refused:
+        lost = Fault(Action.ERROR, Operation.MANAGE, f"{FIRST}/{DEAD}", condition="com.microsoft:message-lock-lost")
+    with bench.connection() as source:
+        (letter,) = read_dead_letters(source, FIRST)
+        if is_refused:
+            bench.emulator.call(lambda: bench.secondary.faults.add(lost))
+        removal = LinkLostOnArrival(bench, {letter.sequence_number: fingerprint(letter.payload) or b""}, source)
+        for _ in removal.turns():
+            pass
+    result, still_there = removal.result, bench.counts()[1]
+    assert (result.left, result.uncertain, still_there) == ((1, 1, 1) if is_refused else (0, 0, 0))
+    assert all(why.startswith("It may still be there, or may be gone: ") for why in result.why_left)
+
+
+def test_a_removal_without_an_answer_says_that_the_message_may_be_gone(
+    bench: Bench, tmp_path: Path, file: Path, syphon: Run
+) -> None:  # X4
+    bench.bury(aliased("one", "orders", "m1"), reason="r")
+    cut = Fault(Action.LOSE_REPLY_AND_DROP, Operation.SETTLE, f"{FIRST}/{DEAD}", times=1)
+    bench.emulator.call(lambda: bench.secondary.faults.add(cut))
+    done = syphon("dead-letters", "export", "-c", bench.config(tmp_path), "--remove", "--yes", file)
+    assert (cut.struck, bench.counts(), done.returncode) == (1, (0, 0), 1)
+    assert "0 removed from the dead letters, 1 left there, of which 1 may be gone." in done.stdout
+    assert "1 left: It may still be there, or may be gone: " in done.stdout
+
+
+def test_nothing_is_removed_before_the_name_of_the_file_is_on_the_disk(
+    bench: Bench, tmp_path: Path, file: Path, syphon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:  # X4
+    bench.bury(aliased("one", "orders", "m1"), reason="r")
+    at_sync: list[tuple[int, int]] = []
+    sync = os.fsync
+
+    def noted(number: int) -> None:
+        if stat.S_ISDIR(os.fstat(number).st_mode):
+            assert os.path.samestat(os.fstat(number), file.parent.stat())
+            at_sync.append(bench.counts())
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    done = syphon("dead-letters", "export", "-c", bench.config(tmp_path), "--remove", "--yes", file)
+    assert (done.returncode, at_sync, bench.counts()) == (0, [(0, 1)], (0, 0))
+
+
+def test_a_disk_that_may_not_keep_the_name_of_the_file_removes_nothing(
+    bench: Bench, tmp_path: Path, file: Path, syphon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:  # X4
+    bench.bury(aliased("one", "orders", "m1"), reason="r")
+    sync = os.fsync
+
+    def failing(number: int) -> None:
+        if stat.S_ISDIR(os.fstat(number).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    config = bench.config(tmp_path)
+    done = syphon("dead-letters", "export", "-c", config, "--remove", "--yes", file)
+    assert (done.returncode, bench.counts()) == (2, (0, 1))
+    assert "Input/output error. Nothing was removed." in " ".join(done.stderr.split())
+    assert syphon("dead-letters", "export", "-c", config, tmp_path / "second.jsonl").returncode == 0
+
+
 def test_standard_output_has_the_lines_alone_and_removes_nothing(bench: Bench, tmp_path: Path, syphon: Run) -> None:
     bench.bury(aliased("hello", "orders", "m1", colour="red"), reason="r")
     config = bench.config(tmp_path)
@@ -239,6 +331,74 @@ def test_an_import_that_fails_midway_says_what_was_sent(bench: Bench, tmp_path: 
     found = bench.take("orders", arrived + again["sent"])
     assert {str(message.message_id) for message in found} == {f"m{i}" for i in range(1200)}
     assert len(found) - 1200 <= len(uncertain)
+
+
+def test_a_message_whose_life_ends_before_it_is_sent_is_left_and_the_others_are_sent(
+    bench: Bench, tmp_path: Path, file: Path, syphon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:  # M4
+    """The look beforehand still finds it alive; then an hour passes."""
+    bench.queue("orders")
+    mortal = aliased("two", "orders", "m2", x_ms_timetolive="PT30M")
+    bench.bury(aliased("one", "orders", "m1"), mortal, aliased("three", "orders", "m3"), reason="r")
+    config = bench.config(tmp_path)
+    syphon("dead-letters", "export", "-c", config, file)
+    clock, asked = unsettled.wall_clock, iter(range(1000))
+    later = lambda: clock() + (0 if next(asked) < 3 else 3_600_000)  # noqa: E731
+    monkeypatch.setattr("syphon.transfer.wall_clock", later)
+    done = syphon(
+        "dead-letters", "import", "-c", config, file, "--to", "destination", "--ttl", "remaining", "--yes", "--json"
+    )
+    result = answer(done)
+    assert (done.returncode, result["sent_lines"], result["left_lines"]) == (1, "1,3", "2")
+    assert "Expired" in result["why_left"][0]["why"]
+    assert len(bench.take("orders", 2)) == 2
+
+
+def test_an_import_that_fails_unexpectedly_still_says_what_was_sent(
+    bench: Bench, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # X4
+    bench.queue("orders")
+    bench.bury(*(aliased(f"{i}", "orders", f"m{i}") for i in range(5)), reason="r")
+    config = str(bench.config(tmp_path))
+    with pytest.raises(SystemExit):
+        main(["dead-letters", "export", "-c", config, str(file)])
+    capsys.readouterr()
+    monkeypatch.setattr(letter_import, "WINDOW", 2)
+    take = letter_import.LetterImport._fill
+
+    def fail(letters: letter_import.LetterImport) -> None:
+        if letters.result.sent:
+            raise MemoryError("for a test")
+        take(letters)
+
+    monkeypatch.setattr(letter_import.LetterImport, "_fill", fail)
+    with pytest.raises(MemoryError):
+        main(["dead-letters", "import", "-c", config, str(file), "--to", "destination", "--yes", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["sent"] >= 1
+    assert result["sent"] + result["left"] == 5
+    arrived = bench.emulator.call(lambda: bench.primary.runtime("orders").active)
+    assert result["sent"] <= arrived <= len({*_numbers(result["sent_lines"]), *_numbers(result["uncertain_lines"])})
+
+
+def test_a_message_that_was_sent_again_because_no_answer_came_is_a_possible_duplicate(
+    bench: Bench, tmp_path: Path, file: Path, syphon: Run
+) -> None:  # D10
+    bench.queue("orders")
+    bench.bury(aliased("one", "orders", "m1"), reason="r")
+    config = bench.config(tmp_path)
+    syphon("dead-letters", "export", "-c", config, file)
+    arguments = ("dead-letters", "import", "-c", config, file, "--to", "destination", "--yes")
+    assert answer(syphon(*arguments, "--json"))["possible_duplicates"] == 0
+
+    def unanswered() -> None:
+        bench.primary.faults.add(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
+
+    bench.emulator.call(unanswered)
+    done = syphon(*arguments)
+    assert (done.returncode, "1 lines = 1 sent + 0 left." in done.stdout) == (0, True)
+    assert "1 of those sent may have arrived twice, under the same message id." in done.stdout
+    assert len(bench.take("orders", 3)) == 3
 
 
 def _numbers(ranges: str) -> list[int]:

@@ -84,7 +84,7 @@ def test_an_archive_that_others_can_replace_is_not_used(environ: dict[str, str],
     (tmp_path / "open").mkdir()
     inside = {**environ, "SYPHON_CACHE": str(tmp_path / "open" / "cache")}
     file = made(inside)
-    assert options_for("", inside) == f" -XX:SharedArchiveFile={file}"
+    assert options_for("", inside).endswith(f" -XX:SharedArchiveFile={file}")
     (tmp_path / "open").chmod(0o777)  # others can rename `cache`, and make another
     assert options_for("", inside) == ""
     (tmp_path / "open").chmod(0o1777)  # as /tmp
@@ -95,7 +95,7 @@ def test_java_gets_no_path_with_a_link_that_others_may_change(environ: dict[str,
     file = made(environ)
     (tmp_path / "link").symlink_to(file.parent)
     linked = {**environ, "SYPHON_CACHE": str(tmp_path / "link")}
-    assert options_for("", linked) == f" -XX:SharedArchiveFile={file}"
+    assert options_for("", linked).endswith(f" -XX:SharedArchiveFile={file}")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")

@@ -9,7 +9,7 @@ import pytest
 
 from syphon.bus.connection import Connection, wait_for_traffic
 from syphon.emulator import Action, Fault, Kind, Operation, QueueDescription
-from syphon.model import DestinationMissing
+from syphon.model import DestinationMissing, Renames
 from syphon.transfer.destinations import DestinationBackoff
 from syphon.transfer.doorbell import Doorbell
 from syphon.transfer.peek_watch import LOCK, PERIOD, Ring
@@ -256,6 +256,28 @@ def test_a_link_that_is_lost_is_opened_again_and_nothing_is_read_twice(watched: 
     assert watched.rings == [Ring.MIXED]
     assert watched.bell.waiting == {}  # it is silent: a transfer knows more
     assert watched.bell._watch.waiting["dead"].messages == 2
+
+
+def test_after_a_rename_the_messages_that_were_looked_at_are_looked_at_again(watched: WatchedQueue) -> None:  # S3
+    watched.put("dead", "dead")
+    watched.fails("dead", seconds=600)
+    watched.browse()
+    watched.backoffs.renames = Renames.of({"dead": "orders"})
+    watched.bell.look_again()
+    watched.turn()
+    watched.rest()
+    assert watched.rings == [Ring.NEW]
+
+
+def test_after_a_rename_messages_that_are_kept_under_their_locks_are_looked_at_again(watched: WatchedQueue) -> None:
+    watched.put("dead", "dead")
+    watched.fails("dead", seconds=600)
+    watched.bell.arm()
+    watched.until(lambda: watched.bell.kept == 2)
+    watched.backoffs.renames = Renames.of({"dead": "orders"})
+    watched.bell.look_again()
+    watched.until(lambda: watched.rings == [Ring.NEW])
+    assert watched.bell.kept == 0
 
 
 def test_a_queue_that_was_deleted_is_read_from_its_start_when_it_is_there_again(watched: WatchedQueue) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from syphon.folder_sync import sync_folder
 from syphon.model import plural, volume
 
 from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
@@ -83,6 +84,8 @@ def export(
     job = _Export(file)
     with _opened(file) as stream:
         job.write(search, stream, decoded)
+    if remove:
+        _keep_name(file)
     if remove and job.written and (yes or click.confirm(job.question, err=True)):
         job.remove()
     unreachable = [*search.unreachable, *job.unreachable]
@@ -117,6 +120,18 @@ def _opened(file: str) -> Iterator[TextIO]:
         raise _not_written(file, error) from None
 
 
+def _keep_name(file: str) -> None:
+    """Makes the name of the file survive a power cut, before the only other copies of its messages are removed."""
+    folder = Path(file).absolute().parent
+    try:
+        sync_folder(folder)
+    except OSError as error:
+        raise click.UsageError(
+            f"{file} is written, but it is not certain that the disk keeps its name in {folder}: {error.strerror}. "
+            "Nothing was removed."
+        ) from None
+
+
 def _not_written(file: str, error: OSError) -> click.UsageError:
     return click.UsageError(f"{file} cannot be written: {error.strerror}. Nothing was removed.")
 
@@ -132,6 +147,8 @@ class _Export:
     """The queues, each with the fingerprints of its exported messages by sequence number."""
     asked_to_remove: bool = False
     removed: int = 0
+    uncertain: int = 0
+    """Messages that were not removed as far as is known, and may be gone: no confirmation came."""
     why_left: Counter[str] = field(default_factory=Counter)
     unreachable: list[UnreachableQueue] = field(default_factory=list)
 
@@ -167,6 +184,7 @@ class _Export:
                 self.unreachable.append((selected, error))
                 continue
             self.removed += result.completed
+            self.uncertain += result.uncertain
             self.why_left += result.why_left
             if removal.was_stopped:
                 return
@@ -177,6 +195,7 @@ class _Export:
             "written": self.written,
             "bytes": self.size,
             "removed": self.removed,
+            "uncertain": self.uncertain,
             "why_left": [{"why": why, "messages": count} for why, count in self.why_left.most_common()],
         }
 
@@ -187,7 +206,8 @@ class _Export:
             click.echo(f"{said} Nothing was removed.", err=on_stderr)
             return
         left = self.written - self.removed
-        click.echo(f"{said} {self.removed:,} removed from the dead letters, {left:,} left there.")
+        doubt = f", of which {self.uncertain:,} may be gone" if self.uncertain else ""
+        click.echo(f"{said} {self.removed:,} removed from the dead letters, {left:,} left there{doubt}.")
         show_reasons("left", self.why_left)
 
 

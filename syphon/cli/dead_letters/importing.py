@@ -25,7 +25,7 @@ from .replaying import show_reasons
 from .target import edit_options, route_of, target_options, the_edit
 
 if TYPE_CHECKING:
-    from syphon.backlog import DeadLetter, FiledLetter, Group, LetterEdit, Restored, SelectedQueue
+    from syphon.backlog import DeadLetter, FiledLetter, Group, LetterEdit, SelectedQueue
     from syphon.config import Config, PairSettings
     from syphon.transfer import ImportMessage, ImportResult
 
@@ -90,14 +90,22 @@ def import_letters(
     if not as_json:
         show_groups(job.groups)
     if not dry_run and job.chosen and (yes or click.confirm(f"\nSend {job.chosen:,}, to the {target}?", err=True)):
-        job.carry_out()
+        try:
+            job.carry_out()
+        except BaseException:  # whatever it is: the operator must know what was sent
+            _tell(job, dry_run, as_json)
+            raise
+    _tell(job, dry_run, as_json)
+    left = not dry_run and len(job.sent) < job.chosen
+    raise SystemExit(max(exit_code_for_queues(job.unreachable), ExitCode.LEFT if left else ExitCode.OK))
+
+
+def _tell(job: _Import, dry_run: bool, as_json: bool) -> None:
     records = report_unreachable(job.unreachable)
     if as_json:
         click.echo(json.dumps({**job.record(dry_run), "unseen": records}, indent=2))
     else:
         job.show(dry_run)
-    left = not dry_run and len(job.sent) < job.chosen
-    raise SystemExit(max(exit_code_for_queues(job.unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 
 def _read(file: Path, lines: Spans | None) -> Iterator[tuple[int, str]]:
@@ -169,6 +177,7 @@ class _Import:
     sent: list[int] = field(default_factory=list)
     left: dict[int, str] = field(default_factory=dict)
     uncertain: set[int] = field(default_factory=set)
+    possible_duplicates: int = 0
     unreachable: list[UnreachableQueue] = field(default_factory=list)
 
     @property
@@ -199,12 +208,19 @@ class _Import:
                 yield number, read_line(text)
 
     def carry_out(self) -> None:
-        """Sends the lines of each pair over one connection."""
+        """Sends the lines of each pair over one connection. Whatever happens, each line is in `sent` or `left`."""
+        self.is_done = True
+        try:
+            self._send()
+        finally:
+            missing = self.places.keys() - self.left.keys() - set(self.sent)
+            self.left |= dict.fromkeys(sorted(missing), "The import failed before it came to this line.")
+
+    def _send(self) -> None:
         from syphon.bus import connected
         from syphon.model import EntityPath, Renames, SyphonError
         from syphon.transfer import LetterImport
 
-        self.is_done = True
         self.left |= self.would_stay
         by_name = {place.pair.name: place for place in self.places.values()}
         is_stopped = False
@@ -222,28 +238,35 @@ class _Import:
                     stop_on_signal(letters.stop, "Stopping: the command waits for the answers to what it has sent.")
                     if is_stopped:
                         letters.stop()
-                    with _Progress(self.chosen, len(self.sent)) as progress:
-                        self._note(letters.run(progress))
+                    try:
+                        with _Progress(self.chosen, len(self.sent)) as progress:
+                            letters.run(progress)
+                    finally:
+                        self._note(letters.result)
                     is_stopped = is_stopped or letters.was_stopped
             except SyphonError as error:  # it could not be opened: nothing was sent over it
                 self.unreachable.append((place, error))
                 self.left |= {message.line: str(error) for message in _chained(first, messages)}
 
     def _messages(self, pair: str) -> Iterator[ImportMessage]:
+        """The messages to send. One whose time to live has ended since `look` is left."""
+        from syphon.backlog import Unrestorable
         from syphon.transfer import ImportMessage, wall_clock
 
         for number, filed in self._letters(pair):
             if number not in self.would_stay:
                 route = route_of(self.target, self.places[number], self.edit, self.ttl)
-                made: Restored | Any = route.restore(
-                    filed.letter.payload, enqueued_at=None, now=wall_clock(), ttl=route.ttl
-                )
-                yield ImportMessage(number, made)
+                made = route.restore(filed.letter.payload, enqueued_at=None, now=wall_clock(), ttl=route.ttl)
+                if isinstance(made, Unrestorable):
+                    self.left[number] = f"{made.reason.value}: {made.description}"
+                else:
+                    yield ImportMessage(number, made)
 
     def _note(self, result: ImportResult) -> None:
         self.sent += result.sent
         self.left |= result.left
         self.uncertain |= result.uncertain
+        self.possible_duplicates += result.possible_duplicates
 
     def record(self, dry_run: bool) -> dict[str, Any]:
         """The result as JSON; after a dry run, the expected result."""
@@ -259,6 +282,7 @@ class _Import:
             "sent_lines": line_ranges(sent),
             "left_lines": line_ranges(left),
             "uncertain_lines": line_ranges(self.uncertain),
+            "possible_duplicates": self.possible_duplicates,
             "why_left": [{"why": why, "messages": n} for why, n in Counter(left.values()).most_common()],
         }
 
@@ -279,6 +303,10 @@ class _Import:
         if self.uncertain:
             few = plural(len(self.uncertain), "line")
             click.echo(f"  {few} of those left may have been sent: {line_ranges(self.uncertain)}. No answer came.")
+        if self.possible_duplicates:
+            click.echo(
+                f"  {self.possible_duplicates:,} of those sent may have arrived twice, under the same message id."
+            )
 
 
 def _chained(first: ImportMessage, rest: Iterator[ImportMessage]) -> Iterator[ImportMessage]:
