@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -68,4 +67,6 @@ def test_what_spark_says_of_a_job_that_failed_is_more_than_the_name_of_a_call(sp
 
     with pytest.raises(Exception, match="a mistake") as caught:
         run_tasks(spark, broken, 1)
-    assert re.match(r"Job aborted due to stage failure: Task 0 in stage \S+ failed", _reason(caught.value))
+    said = _reason(caught.value)
+    assert "a mistake" in said or said.startswith("Job aborted due to stage failure")  # the version of PySpark decides
+    assert "An error occurred while calling" not in said
