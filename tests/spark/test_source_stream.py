@@ -65,7 +65,7 @@ def expect(query: StreamingQuery, name: str, numbers: Callable[[], list[int]] | 
 def test_a_stream_goes_on_after_a_restart_with_what_came_between(
     source: SparkSession, bus: SourceBus, tmp_path: Path
 ) -> None:
-    queue = bus.queue("new messages")
+    queue = bus.queue("new-messages")
     bus.put(queue, *numbered(1, 5))
     frame = stream(source, bus, queue, bodies=True)
     query = into_memory(frame, "restarted", tmp_path, processingTime="0 seconds")
