@@ -227,7 +227,7 @@ def test_a_ledger_that_only_the_server_reaches_is_read_by_it(incident: Incident,
 def test_ctrl_c_stops_a_drain_in_order(pair: EmulatedPair, server: ConnectServer) -> None:
     pair.put([aliased(number, "orders") for number in range(100)])
     drain = pair.drain("--rate", "10/s", "--json", config=config_on(pair, server))
-    drain.until('"moved": 1')
+    drain.until('"state": "moving"')
     code, out = drain.stop(signal.SIGINT)
     result = json.loads(out)
     assert code == 1, drain.said
