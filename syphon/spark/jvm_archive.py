@@ -131,7 +131,7 @@ def _spark_home(environ: Mapping[str, str]) -> Path:
 def is_ours(place: Path) -> bool:
     """Whether only this user or root can write a file or folder, and put another in its place.
 
-    So nobody else may own or write a folder on the way to it, either. A folder such as /tmp may be on the way: there,
+    So no other user may own or write a folder on the way to it. A folder such as /tmp may be on the way: there,
     users can rename only what is theirs.
     """
     try:

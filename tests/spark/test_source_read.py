@@ -162,7 +162,7 @@ def test_filters_choose_the_same_rows_pushed_down_or_not(source: SparkSession, b
 def test_without_pushdown_a_filter_counts_for_its_own_query_alone(source: SparkSession, bus: SourceBus) -> None:
     queue = bus.queue("filtered-twice")
     bus.put(queue, *(message() for _ in range(50)))
-    source.conf.set(PUSHDOWN, "true")  # whoever switches it on does so for other sources
+    source.conf.set(PUSHDOWN, "true")  # users switch it on for other sources
     try:
         frame = read(source, bus, queue)
         assert frame.where("sequence_number > 49").count() == 1

@@ -92,7 +92,7 @@ def import_letters(
     if not dry_run and job.chosen and (yes or click.confirm(f"\nSend {job.chosen:,}, to the {target}?", err=True)):
         try:
             job.carry_out()
-        except BaseException:  # whatever it is: the operator must know what was sent
+        except BaseException:  # any error: the operator must know what was sent
             _tell(job, dry_run, as_json)
             raise
     _tell(job, dry_run, as_json)
