@@ -26,7 +26,7 @@ from syphon.config import SideSettings, Transport
 from syphon.model.errors import Faulted, NotAuthorized, SyphonError, error_named
 from syphon.model.outcome import Outcome
 from syphon.transfer import destination
-from syphon.transfer.pump import PERMANENT, Pump, PumpOptions
+from syphon.transfer.pump import PERMANENT, Ended, Pump, PumpOptions
 from tests.faults.environment import PRIMARY, SECONDARY
 
 FOR_EVER = 1e9
@@ -54,6 +54,7 @@ def main(options: dict[str, Any]) -> int:
         quiet=FOR_EVER,
         lease=None,
         grace=10.0,
+        linger=FOR_EVER,
         lock=options["lock"],
         permanent=PERMANENT | {type(error_named(name, "")) for name in options.get("give_up", ())},
     )
@@ -66,6 +67,11 @@ def main(options: dict[str, Any]) -> int:
     missed: set[str] = set()
     try:
         for _ in pump.turns():
+            served = pump.queues[queue]
+            if not served.is_served and served.ended is Ended.PRIMARY_AWAY:
+                pump.serve(queue)  # as a worker does: the primary may take long to return
+            elif not served.is_served:
+                pump.stop()
             for name, side in ((PRIMARY, primary), (SECONDARY, secondary)):
                 if side.error is not None and name not in missed:
                     missed.add(name)
