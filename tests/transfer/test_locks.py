@@ -126,6 +126,47 @@ def test_what_was_completed_since_a_renewal_was_asked_for_is_left_out_when_it_is
     assert (sorted(locked.values()), asked) == ([8], 1)
 
 
+@pytest.mark.parametrize("first_window", [3, 200])
+def test_a_message_whose_lock_ended_in_the_socket_while_the_process_stood_still_is_not_sent(
+    manual: ManualTimeNamespaces, first_window: int
+) -> None:  # S6
+    """With credit left the broker has delivered it again, with a new lock; without credit it has not."""
+    manual.queue("orders")
+    short = short_locks(manual)
+    with manual.pump(replace(PATIENT, first_window=first_window), queue=short) as (pump, outcomes):
+        turns = pump.turns()
+        while manual.credit(short) == 0 or not pump.is_primary_connected:
+            next(turns)
+        manual.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(3)), queue=short)
+        manual.wait(lambda: manual.received(short) == 3)
+        manual.advance(6)
+        while pump.counters.forwarded < 3:
+            next(turns)
+        pump.stop()
+        list(turns)
+    assert [outcome.result for outcome in outcomes] == [Result.FORWARDED] * 3
+    assert (pump.counters.possible_duplicates, manual.active("orders")) == (0, 3)
+    assert manual.active(short, "contoso-dr") == 0
+
+
+def test_the_age_of_a_lock_counts_from_before_a_short_standstill(manual: ManualTimeNamespaces) -> None:  # S6
+    short = short_locks(manual)
+    manual.queue("orders")
+    manual.fault(Fault(Action.HANG, Operation.ATTACH, "orders"))
+    with manual.pump(queue=short) as (pump, _):
+        turns = pump.turns()
+        while manual.credit(short) == 0 or not pump.is_primary_connected:
+            next(turns)
+        manual.put(aliased("x", "orders"), queue=short)
+        manual.wait(lambda: manual.received(short) == 1)
+        before = manual.now()
+        manual.advance(2)
+        while pump.counters.received == 0:
+            next(turns)
+        assert locked_since(pump, short) == {before: 1}
+        turns.close()  # type: ignore[attr-defined]
+
+
 def is_under_way(pump: Pump, destination: str) -> bool:
     sender = pump.destinations[destination]._sender
     return sender is not None and bool(sender.under_way)
