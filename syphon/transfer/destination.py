@@ -193,11 +193,12 @@ class Destination:
         if not self._again and not sender.under_way:
             self._careful = False
         while sender.has_room() and self._may_send(sender, share):
-            batch = self._next_again() if self._again else self._pending.next_batch(sender)
+            if self.suspicion.limit is not None:
+                batch = self._next_for_trial(sender, self.suspicion.limit)
+            else:
+                batch = self._next_batch(sender)
             if not batch:
                 return
-            if self.suspicion.limit is not None:
-                batch = self._for_trial(batch, self.suspicion.limit)
             size = batch[0].restored.size
             if size > sender.max_size:
                 self._handle(Sent(batch, self._too_large(size, sender.max_size)), results, now)
@@ -216,6 +217,9 @@ class Destination:
         if self.breaker.failures or self._careful or self.suspicion.limit is not None:
             return False
         return self._messages_under_way < share.messages and self._bytes_under_way < share.bytes
+
+    def _next_batch(self, sender: RawSender[Batch]) -> Batch:
+        return self._next_again() if self._again else self._pending.next_batch(sender)
 
     def _next_again(self) -> Batch:
         """The next batch to send again.
@@ -394,8 +398,13 @@ class Destination:
             surplus = self._pending.take(lambda _: next(stay) >= ENOUGH)
             results.left += [(transfer, because) for transfer in surplus]
 
-    def _for_trial(self, batch: Batch, limit: int) -> Batch:
-        """The part of a batch that is tried now; the rest is sent later."""
+    def _next_for_trial(self, sender: RawSender[Batch], limit: int) -> Batch:
+        """The messages that are tried now; the others are sent later."""
+        first = self.suspicion.first_of(len(self._pending) + sum(map(len, self._again)), self.breaker.failures)
+        if first is not None:
+            turn = itertools.count()
+            return self.take_unsent(lambda _: next(turn) == first)
+        batch = self._next_batch(sender)
         if len(batch) > limit:
             self._again.appendleft(batch[limit:])
         return batch[:limit]
