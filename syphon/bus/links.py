@@ -237,6 +237,11 @@ class RawReceiver(RawLink):
     def settling(self) -> int:
         return len(self._settling)
 
+    def settling_since(self, arrival: Arrival) -> float | None:
+        """When the settlement of a message was asked for, if it has no answer yet."""
+        asked = self._settling.get(arrival.delivery_id)
+        return None if asked is None else asked[2]
+
     def _settle(self, arrival: Arrival, outcome: str, state: bytes) -> None:
         self._settling[arrival.delivery_id] = arrival, outcome, self.wire.now()
         self.wire.settle(self, arrival.delivery_id, state)

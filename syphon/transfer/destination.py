@@ -6,7 +6,6 @@ is the timer. A batch that is refused is split until the faulty message is alone
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,9 +24,10 @@ from syphon.model import (
     Waits,
 )
 
-from .batches import Batch, Chosen, MessageTransfer, PendingMessages, encoded, split
+from .batches import Batch, Chosen, MessageTransfer, encoded
 from .breaker import Available, BackingOff, Breaker, Rejecting, State
 from .suspicion import ENOUGH, Suspicion, Verdict
+from .unsent import Unsent
 
 ANSWER_WITHIN = 60.0
 """Seconds a destination has to answer a batch."""
@@ -85,9 +85,7 @@ class Destination:
         self.left = 0
         """How many of its messages stayed in the backlog since it last accepted one."""
         self._sender: RawSender[Batch] | None = None
-        self._pending = PendingMessages()
-        self._again: deque[Batch] = deque()
-        """Batches to send again."""
+        self._unsent = Unsent()
         self._messages_under_way = self._bytes_under_way = 0
         self._stuck_since: float | None = None
         self._careful = False
@@ -107,17 +105,15 @@ class Destination:
 
     def offer(self, transfer: MessageTransfer) -> None:
         if self.suspicion.waiting and transfer.key in self.suspicion.waiting:
-            self._again.append([transfer])
+            self._unsent.again.append([transfer])
         else:
-            self._pending.add(transfer)
+            self._unsent.pending.add(transfer)
 
     def has_work(self) -> bool:
         """Whether there is something to send, or an answer to wait for."""
         sender = self._sender
         return bool(
-            self._pending
-            or self._again
-            or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
+            self._unsent or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
         )
 
     def has_link(self) -> bool:
@@ -125,7 +121,7 @@ class Destination:
 
     def can_spare_its_link(self) -> bool:
         sender = self._sender
-        return sender is not None and not (self._pending or self._again or sender.under_way or sender.results)
+        return sender is not None and not (self._unsent or sender.under_way or sender.results)
 
     @property
     def is_under_way(self) -> bool:
@@ -139,7 +135,7 @@ class Destination:
         return (
             suspicion.limit is not None
             and now >= suspicion.not_before
-            and bool(self._pending or self._again)
+            and bool(self._unsent)
             and not self.is_paused
             and isinstance(self.breaker.state_at(now), Available)
         )
@@ -162,7 +158,7 @@ class Destination:
             self._refuse_all(results, state.because)
         elif share is HELD:
             self._make_room(results, now)
-        elif connection is not None and (self._pending or self._again):
+        elif connection is not None and self._unsent:
             self.used_at = now
             self._send(connection, results, now, share)
             self._leave_if_stuck(results, now)
@@ -171,7 +167,7 @@ class Destination:
 
     def _leave_if_stuck(self, results: SendResults, now: float) -> None:
         """Leaves pending messages that could not be sent for long: all destinations share one window."""
-        if not self._pending and not self._again:
+        if not self._unsent:
             return
         if self._stuck_since is None:
             self._stuck_since = now
@@ -190,14 +186,15 @@ class Destination:
             self._fail(error, now)
             return
         sender = self._sender
-        if not self._again and not sender.under_way:
+        if not self._unsent.again and not sender.under_way:
             self._careful = False
         while sender.has_room() and self._may_send(sender, share):
-            batch = self._next_again() if self._again else self._pending.next_batch(sender)
+            if self.suspicion.limit is not None:
+                batch = self._next_for_trial(sender, self.suspicion.limit)
+            else:
+                batch = self._next_batch(sender)
             if not batch:
                 return
-            if self.suspicion.limit is not None:
-                batch = self._for_trial(batch, self.suspicion.limit)
             size = batch[0].restored.size
             if size > sender.max_size:
                 self._handle(Sent(batch, self._too_large(size, sender.max_size)), results, now)
@@ -217,20 +214,13 @@ class Destination:
             return False
         return self._messages_under_way < share.messages and self._bytes_under_way < share.bytes
 
-    def _next_again(self) -> Batch:
-        """The next batch to send again.
+    def _next_batch(self, sender: RawSender[Batch]) -> Batch:
+        """The next messages to send together.
 
         After a single message has failed it is one message from the middle of the largest batch: it shows whether the
         destination takes anything at all. The messages next to the failed one may have the same fault.
         """
-        if not self._failed_singles:
-            return self._again.popleft()
-        largest = max(self._again, key=len)
-        self._again.remove(largest)
-        one = largest.pop(len(largest) // 2)
-        if largest:
-            self._again.appendleft(largest)
-        return [one]
+        return self._unsent.next_batch(sender, from_the_middle=self._failed_singles > 0)
 
     def _too_large(self, size: int, limit: int) -> MessageTooLarge:
         return MessageTooLarge(
@@ -288,7 +278,7 @@ class Destination:
         if sent.unknown:
             _may_have_arrived(batch)
         else:
-            self.suspicion.answered(bool(self._again))
+            self.suspicion.answered(bool(self._unsent.again))
         if error is None:
             if self.suspicion.waiting:
                 for transfer in batch:
@@ -302,9 +292,9 @@ class Destination:
         elif sent.unknown and self._has_lost_its_link():
             # An unknown outcome counts as not sent: send again, with the same message id (D10).
             if self.suspicion.limit is None:
-                self._again.append(batch)
+                self._unsent.again.append(batch)
             else:
-                self._again.appendleft(batch)  # the cause may be in it
+                self._unsent.again.appendleft(batch)  # the cause may be in it
         elif not isinstance(error, Impossible | DestinationFailed):
             self._fail(error, now)
             results.left += [(transfer, error) for transfer in batch]
@@ -313,7 +303,8 @@ class Destination:
         elif isinstance(error, Impossible):
             self._split(batch)
         else:
-            self._halve_for_test(batch)
+            self._unsent.halve(batch)  # the first half soon shows whether the destination takes anything
+            self._careful = True
 
     def _has_lost_its_link(self) -> bool:
         return self._sender is None or self._sender.state is LinkState.LOST
@@ -331,12 +322,6 @@ class Destination:
             self._failed_singles = 0
             self._fail(error, now)
 
-    def _halve_for_test(self, batch: Batch) -> None:
-        """Sends a batch again in halves, the first half first: it soon shows whether the destination takes anything."""
-        middle = (len(batch) + 1) // 2
-        self._again.extendleft((batch[middle:], batch[:middle]))
-        self._careful = True
-
     def _split(self, batch: Batch) -> None:
         """Sends a batch again in halves, to find the faulty message.
 
@@ -345,9 +330,8 @@ class Destination:
         """
         self._refused_batches += 1
         if self._refused_batches >= REFUSED_BATCHES:
-            self._pending.batch_limit = 1
-        size = 1 if self._pending.batch_limit == 1 else (len(batch) + 1) // 2
-        self._again += (batch[start : start + size] for start in range(0, len(batch), size))
+            self._unsent.pending.batch_limit = 1
+        self._unsent.split(batch)
 
     def _fail(self, error: SyphonError, now: float) -> None:
         self.breaker.failed(error, now)
@@ -372,7 +356,7 @@ class Destination:
     def _leave_waiting(self, results: SendResults, now: float) -> None:
         """Leaves messages that have cut the connection in the backlog, until it is time to try them again, alone."""
         waiting, keep = self.suspicion.waiting, deque[Batch]()
-        for batch in self._again:
+        for batch in self._unsent.again:
             until, _ = waiting.get(batch[0].key, (0.0, 0.0)) if len(batch) == 1 else (0.0, 0.0)
             if now < until:
                 because = Waits(f"The connection was lost when this message was sent to '{self.path}'.")
@@ -381,24 +365,23 @@ class Destination:
                 if until:
                     self.suspicion.suspect(has_answered=True)
                 keep.append(batch)
-        self._again = keep
+        self._unsent.again = keep
 
     def _make_room(self, results: SendResults, now: float) -> None:
         """Leaves messages of a destination that waits for its trial: they take the room of others.
 
         As many stay in hand as the next trials need. Without them the pump would find its queues quiet, and end.
         """
-        if now < self.suspicion.not_before and len(self._pending) > ENOUGH:
+        if now < self.suspicion.not_before and len(self._unsent.pending) > ENOUGH:
             because = Waits(f"The connection was lost when messages were sent to '{self.path}'.")
-            stay = itertools.count()
-            surplus = self._pending.take(lambda _: next(stay) >= ENOUGH)
-            results.left += [(transfer, because) for transfer in surplus]
+            results.left += [(transfer, because) for transfer in self._unsent.take_pending_after(ENOUGH)]
 
-    def _for_trial(self, batch: Batch, limit: int) -> Batch:
-        """The part of a batch that is tried now; the rest is sent later."""
-        if len(batch) > limit:
-            self._again.appendleft(batch[limit:])
-        return batch[:limit]
+    def _next_for_trial(self, sender: RawSender[Batch], limit: int) -> Batch:
+        """The messages that are tried now; the others are sent later."""
+        first = self.suspicion.first_of(len(self._unsent), self.breaker.failures)
+        if first is not None:
+            return self._unsent.take_number(first)
+        return self._unsent.for_trial(self._next_batch(sender), limit)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -410,9 +393,7 @@ class Destination:
 
     def take_unsent(self, chosen: Chosen = None) -> list[MessageTransfer]:
         """Removes and returns the messages that were not sent: all, or the chosen ones."""
-        parts = [split(batch, chosen) for batch in self._again]
-        self._again = deque(rest for _, rest in parts if rest)
-        return [transfer for found, _ in parts for transfer in found] + self._pending.take(chosen)
+        return self._unsent.take(chosen)
 
     def close(self) -> None:
         """Closes the link. Messages under way that were not refused may have arrived: they are possible duplicates."""

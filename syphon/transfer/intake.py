@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from syphon.bus import Arrival, Backoff, Connection, LinkState, Namespace, RawReceiver, Settled, wait_for_traffic
 from syphon.model import NotAuthorized, Waits
 
+from .locks import SHORTEST
+
 log = logging.getLogger(__name__)
 
 FIRST_GUESS = 64 * 1024
@@ -33,17 +35,45 @@ class Intake:
         self._quiet = quiet
         self._now = now
         self._receiver: RawReceiver | None = None
+        self._outdated: RawReceiver | None = None
+        """The link, while the messages on the way may have been locked long ago."""
         self._opened_at = self._again_at = self.last_arrival
         self._backoff = Backoff()
         self._listening_since: float | None = None
 
     def next_arrival(self) -> Arrival | None:
-        if self._receiver is None or not self._receiver.arrivals:
+        receiver = self._receiver
+        if receiver is None or not receiver.arrivals:
             return None
-        arrival = self._receiver.arrivals.popleft()
+        if receiver is self._outdated:
+            self._give_back_all(receiver)
+            return None
+        arrival = receiver.arrivals.popleft()
         self.last_arrival = arrival.received_at
         self.largest = max(len(arrival.payload), self.largest * 99 // 100)
         return arrival
+
+    def came_late(self, since: float) -> None:
+        """Corrects the age of the locks of messages that were just read: they may have waited in the socket since then.
+
+        After a long wait nothing says which locks have ended. So all that is on the way is given back: the credit is
+        taken back, and what comes before the service confirms that is old.
+        """
+        receiver = self._receiver
+        if receiver is None or receiver.state is not LinkState.OPEN:
+            return
+        for arrival in receiver.arrivals:
+            arrival.locked_at = since
+        if self._now() - since > SHORTEST / 2 and not receiver.is_drained:
+            self.drain()
+            self._outdated = receiver
+
+    def _give_back_all(self, receiver: RawReceiver) -> None:
+        """Gives back what was read. The service refuses what it has given to another receiver meanwhile."""
+        while receiver.arrivals:
+            arrival = receiver.arrivals.popleft()
+            if receiver.state is LinkState.OPEN:
+                receiver.release(arrival)
 
     def stop_awaiting(self, asked_before: float) -> None:
         """Counts settlements as unknown that the service has not answered since then."""
@@ -73,6 +103,10 @@ class Intake:
         receiver = self.open()
         if receiver is None:
             return
+        if receiver is self._outdated:
+            if not receiver.is_drained:
+                return
+            self._outdated = None
         # Often enough that the service never waits for credit, seldom enough that the flow frames cost nothing.
         if receiver.credit > credit or receiver.credit < credit - credit // 8:
             receiver.grant(credit)

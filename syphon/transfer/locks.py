@@ -5,7 +5,7 @@ completes messages that were forwarded when their link was lost.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from syphon.amqp import Array, Map, Value
 from syphon.bus import Arrival, Connection, ManagementReply, RequestLink
@@ -25,10 +25,12 @@ OnAnswer = Callable[[Arrival, SyphonError | None], None]
 class LockKeeper:
     """The locks that one pump holds on one queue, at the queue's management node."""
 
-    def __init__(self, queue: str, lock: float) -> None:
+    def __init__(self, queue: str, lock: float, in_hand: Collection[Arrival]) -> None:
+        """`in_hand` are the messages whose locks are kept. The owner adds and removes them."""
         self.seconds = lock
         """How long a lock lasts, as far as is known."""
         self._queue = queue
+        self._in_hand = in_hand
         self._link: RequestLink | None = None
         self._asked: set[Arrival] = set()
 
@@ -42,16 +44,15 @@ class LockKeeper:
         if 0 < left < self.seconds:
             self.seconds = max(left, SHORTEST)
 
-    def keep(self, connection: Connection, in_hand: Iterable[Arrival], now: float) -> None:
+    def keep(self, connection: Connection, now: float) -> None:
         """Renews locks once half of their time is over.
 
         The owner calls it regularly, even with nothing in hand: it also does the work of the request link.
         """
         self._look_at_link()
         due = []
-        for arrival in in_hand:
-            is_old = now - arrival.locked_at > self.seconds / 2
-            if is_old and now - arrival.renewal_asked_at > self.seconds * ASK_AGAIN and arrival not in self._asked:
+        for arrival in self._in_hand:
+            if now - arrival.locked_at > self.seconds / 2 and self._may_ask(arrival, now):
                 arrival.renewal_asked_at = now
                 due.append(arrival)
 
@@ -61,6 +62,15 @@ class LockKeeper:
                 arrival.locked_at = now
 
         self._ask(connection, "renew-lock", {}, due, renewed)
+
+    def _may_ask(self, arrival: Arrival, now: float) -> bool:
+        """Whether to ask for a renewal now: not again too soon, and not while the message is being settled.
+
+        A message that was just settled has no lock any more, and one lost lock makes the service refuse all others. If
+        the answer to the settlement does not come, the message is still in the queue, and needs its lock.
+        """
+        asked = max(arrival.renewal_asked_at, arrival.link.settling_since(arrival) or 0.0)
+        return now - asked > self.seconds * ASK_AGAIN and arrival not in self._asked
 
     def complete(self, connection: Connection, arrivals: Iterable[Arrival], completed: OnAnswer) -> None:
         """Completes messages whose own link is lost."""
@@ -97,9 +107,12 @@ class LockKeeper:
                 self._asked.difference_update(some)
                 error = None if reply.status == 200 else from_condition(reply.condition, reply.description)
                 if isinstance(error, LockLost) and len(some) > 1:
-                    # One lost lock makes the service refuse the whole request: ask in halves, to find it.
-                    for half in (some[: len(some) // 2], some[len(some) // 2 :]):
-                        self._ask(connection, operation, body, half, on_answer)
+                    # One lost lock makes the service refuse the whole request. Messages that were settled meanwhile
+                    # have none. If there are no such messages, ask in halves, to find the lost one.
+                    rest = [arrival for arrival in some if arrival in self._in_hand]
+                    middle = len(rest) // 2 if len(rest) == len(some) else 0
+                    for part in (rest[:middle], rest[middle:]):
+                        self._ask(connection, operation, body, part, on_answer)
                     return
                 for arrival in some:
                     on_answer(arrival, error)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
-from syphon.bus import Arrival, Namespace, Wait, wait_for_traffic
+from syphon.bus import Arrival, Connection, Namespace, Wait, wait_for_traffic
 from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, SyphonError, Waits
 
 from .batches import MessageTransfer
@@ -130,9 +130,10 @@ class Pump:
         """
         try:
             while not self._done():
-                self._wait_for_traffic()
+                connections = self._wait_for_traffic()
                 self._take_settlements()
                 self._route_arrivals()
+                self._tick(connections)
                 self._forward()
                 self._grant()
                 yield
@@ -244,8 +245,16 @@ class Pump:
 
     # --- traffic -------------------------------------------------------------------------------------------------
 
-    def _wait_for_traffic(self) -> None:
-        connections, now = self._sides.wait_for_traffic(), self._now()
+    def _wait_for_traffic(self) -> list[Connection]:
+        connections, late_since = self._sides.wait_for_traffic(), self._sides.late_since
+        if late_since is not None:  # the process stood still, or was busy
+            for queue in self._served.values():
+                queue.intake.came_late(late_since)
+        return connections
+
+    def _tick(self, connections: list[Connection]) -> None:
+        """Looks at heartbeats, tokens and locks. After a standstill it must come before the next message is sent."""
+        now = self._now()
         if now - self._ticked_at >= TICK:
             self._ticked_at = now
             for connection in connections:

@@ -53,7 +53,7 @@ class QueueTransfer:
         """Whether a destination has accepted a message since the service began."""
         self.unsettled = Unsettled(queue, record, now, traces, wall)
         self.intake = Intake(source, namespace, options.quiet, now)
-        self.locks = LockKeeper(source, options.lock)
+        self.locks = LockKeeper(source, options.lock, self.unsettled.transfers)
         self.completions = Completions(source, self.unsettled, self.locks, now)
         self.locked_before = 0.0
         """A message that was last locked before then must not be sent any more."""
@@ -145,7 +145,7 @@ class QueueTransfer:
         self.completions.finish_expired(now)
         if connection is None:
             return
-        self.locks.keep(connection, self.unsettled.transfers, now)
+        self.locks.keep(connection, now)
         due = self.completions.due(now)
         if due and self.intake.is_allowed(connection):
             self.completions.ask(connection, due)

@@ -12,6 +12,9 @@ TURN = 0.2
 OPENING_TURN = 0.02
 """The same while a connection is being opened: no socket announces that it is there."""
 
+LATE = 0.5
+"""Seconds between two readings after which it counts that messages wait in a socket: their locks do not wait."""
+
 AWAY_AFTER = 5.0
 """Seconds without a connection to the primary, and with a failed try, after which the service of every queue ends."""
 OPENED_WITHIN = 35.0
@@ -26,9 +29,11 @@ class Sides:
         self.primary = primary
         self.fault: Faulted | None = None
         """Why the primary cannot be used any more, if it cannot."""
+        self.late_since: float | None = None
+        """All that was read last has arrived since then, and may have waited that long. None: it was read at once."""
         self._now = now
         self._wait = wait
-        self._connected_at = now()
+        self._connected_at = self._read_at = now()
 
     def primary_connection(self) -> Connection | None:
         """The primary's connection. If the primary is faulted, the pump can only give back what it has in hand."""
@@ -54,9 +59,11 @@ class Sides:
         # A replay into the backlog has one connection for both sides.
         connections = [connection for connection in dict.fromkeys(sides) if connection is not None]
         self._wait([connection.wire for connection in connections], turn)
+        before, self._read_at = self._read_at, self._now()
         for connection in connections:
             if connection.wire.failure is None:
                 connection.read()
+        self.late_since = before if self._now() - before > LATE else None
         return connections
 
     def flush(self) -> None:

@@ -6,6 +6,9 @@ It is then tried alone: first with one message, then with more. Nothing else is 
 shows its cause, and costs the other destinations no duplicates. If two single messages are lost, the destination backs
 off. If a larger batch is lost, it is tried in halves, until the message that cuts the connection is alone: that message
 waits, and the others arrive.
+
+The next try of a destination that backed off begins with other messages than the last one: those may have been to
+blame, and not the destination. How often it has failed tells which, and pumps hand that over to each other.
 """
 
 from __future__ import annotations
@@ -84,11 +87,11 @@ class Suspicion:
     def lost(self, messages: int, now: float, fails: bool) -> Verdict:
         """Notes a lost connection, and how many messages were under way to the destination (0: it was attaching).
 
-        `fails` says that the destination has failed before: then the first single message decides.
+        `fails` says that the destination has failed before: then it is suspected at once.
         """
         if self.limit is None:
             self._losses += 1
-            if self._losses >= LOSSES:
+            if self._losses >= LOSSES or fails:
                 self.suspect()
             return Verdict.NOTHING
         if not self.is_alone:
@@ -97,12 +100,22 @@ class Suspicion:
         self.limit = max(1, messages // 2)
         if messages > 1:
             return Verdict.BATCH
-        if messages and (self._has_answered or not (fails or self._unproven)):
+        if messages and (self._has_answered or not self._unproven):
             return Verdict.MESSAGE
         for key in self._unproven:
             del self.waiting[key]
         self._unproven.clear()
         return Verdict.DESTINATION
+
+    def first_of(self, messages: int, failures: int) -> int | None:
+        """Which of so many messages is tried first, by its number; None if any will do.
+
+        Until the destination has answered, each try begins with another one, and goes on with one that is far from it:
+        the first ones of the queue may all be to blame, and would be tried first again and again.
+        """
+        if self.limit != 1 or self._has_answered or not messages:
+            return None
+        return (failures + len(self._unproven) * (messages // 2)) % messages
 
     def set_aside(self, key: MessageKey, now: float) -> None:
         """Lets a message wait that was lost alone."""

@@ -143,7 +143,9 @@ def sends_every_fortieth_batch_twice() -> Iterator[None]:
 @mistake
 def gives_messages_back_and_sends_them_too() -> Iterator[None]:
     def take(self: Destination, chosen: Any = None) -> list[MessageTransfer]:
-        return [t for batch in self._again for t in batch if chosen is None or chosen(t)] + self._pending.take(chosen)
+        unsent = self._unsent
+        again = [t for batch in unsent.again for t in batch if chosen is None or chosen(t)]
+        return again + unsent.pending.take(chosen)
 
     with replaced(Destination, "take_unsent", take):
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .incident import Incident, Kind, SimulatedFault, SimulatedMessage
+from .incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage
 
 
 def _messages(count: int, *destinations: str) -> tuple[SimulatedMessage, ...]:
@@ -90,5 +90,69 @@ REGRESSIONS = {
         window=400,
         latency=0.02,
         linger=30.0,
+    ),
+    # Seed 10830: the destination had failed before, so the first message that was lost alone decided that it backs off.
+    # It was the poisonous one each time, and the other one was never tried.
+    "a message that cuts the connection to a destination that was disabled before": Incident(
+        9,
+        ("orders",),
+        (SimulatedMessage(0, "orders", 2.95), SimulatedMessage(1, "orders", 7.27)),
+        (
+            SimulatedFault(Kind.DISABLED, 2.9, 0.78, "contoso", "orders"),
+            SimulatedFault(Kind.POISON, 0.0, math.inf, "contoso", "orders", number=0),
+        ),
+        lock=20.0,
+        latency=0.001,
+    ),
+    # Two messages that are lost alone, one after the other, look like a destination that takes nothing.
+    **{
+        f"two messages that cut the connection, at the head of the queue of a {mode.value}": Incident(
+            10,
+            ("orders",),
+            _messages(4, "orders"),
+            tuple(SimulatedFault(Kind.POISON, 0.0, math.inf, "contoso", "orders", number=number) for number in (0, 1)),
+            mode=mode,
+            lock=20.0 if mode is Mode.PUMP else 60.0,
+        )
+        for mode in (Mode.PUMP, Mode.WORKER, Mode.DRAIN)
+    },
+    # Seed 35624: some locks ended in the socket, and some messages were in it twice.
+    "messages that come while the process stands still": Incident(
+        11,
+        ("orders", "billing", "audit"),
+        tuple(
+            SimulatedMessage(number, destination, at)
+            for number, (destination, at) in enumerate(
+                [("audit", at) for at in (3.11, 5.31, 8.62)]
+                + [("billing", at) for at in (5.92, 7.21, 7.84, 8.32, 9.67, 9.92)]
+                + [("orders", at) for at in (5.48, 5.79, 6.86, 7.29, 7.45, 7.5, 8.34)]
+            )
+        ),
+        (SimulatedFault(Kind.PAUSE, 5.23, 8.0),),
+        lock=5.0,
+        window=20,
+        latency=0.02,
+    ),
+    # Seeds 35685 and 41708: the first messages of all were in the socket, so that nothing was known of their locks.
+    "a process that stands still while its first messages come": Incident(
+        12,
+        ("orders",),
+        _messages(150, "orders"),
+        (SimulatedFault(Kind.PAUSE, 1.05, 8.0),),
+        lock=5.0,
+        window=100,
+        latency=0.1,
+    ),
+    # Seed 9152: each request to renew locks had messages in it that were being completed, and was refused for them.
+    "completions beside the renewal of locks, over a slow network": Incident(
+        114,
+        tuple(f"d{number}" for number in range(7)),
+        tuple(SimulatedMessage(number, f"d{number % 7}", number * 37 % 200 / 200) for number in range(200)),
+        (SimulatedFault(Kind.CUT_ON_SEND, 0.34, math.inf, "contoso", "d4"),),
+        lock=5.0,
+        window=100,
+        latency=0.1,
+        jitter=0.1,
+        broker_ahead=0.5,
     ),
 }

@@ -86,7 +86,7 @@ def test_a_destination_that_fails_over_everything_soon_waits(trial: Trial) -> No
 def test_what_others_took_between_two_accidents_speaks_for_the_destination(trial: Trial) -> None:  # S3
     for number in (0, 1, 3, 4, 6, 7):
         trial.namespaces.fault(fails_on(number))
-    trial.destination._pending.batch_limit = 1
+    trial.destination._unsent.pending.batch_limit = 1
     offer(trial, 9)
     trial.turn(lambda: trial.answered() == 9)
     assert (len(trial.results.accepted), len(trial.results.left)) == (3, 6)
@@ -108,7 +108,7 @@ def test_a_message_too_large_for_a_new_link_takes_no_companions_with_it(trial: T
     for size in (300_000, 10):
         trial.offer(None, data_section(bytes(size)), message_id=f"{size}")
     together = trial.destination.take_unsent()
-    trial.destination._again.append(together)  # as they were sent over the last link
+    trial.destination._unsent.again.append(together)  # as they were sent over the last link
     trial.turn(lambda: trial.answered() == 2)
     assert [transfer.restored.message_id for transfer, _ in trial.results.refused] == ["300000"]
     assert [transfer.restored.message_id for transfer in trial.results.accepted] == ["10"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 
 from syphon.bus.wire import LATEST_ANSWER
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcome import Result
+from syphon.transfer import Pump
 from syphon.transfer.queue_transfer import ANSWER_WITHIN
 from tests.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
@@ -74,6 +77,112 @@ def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(
                 manual.advance(0.5)
     assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (1400, 0)
     assert (manual.active(short, "contoso-dr"), manual.active("slow")) == (0, 1400)
+
+
+def test_a_message_that_is_being_completed_does_not_spoil_the_renewal_of_the_others(
+    manual: ManualTimeNamespaces,
+) -> None:  # S6
+    """It has no lock any more, which makes the service refuse a whole request: to ask in halves takes time."""
+    manual.queue("orders")
+    manual.queue("slow")
+    short = short_locks(manual)
+    manual.put(aliased("first", "orders"), *(aliased(f"{i}", "slow") for i in range(8)), queue=short)
+    manual.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=2.4))
+    manual.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=4))
+    settled = manual.fault(Fault(Action.LOSE_REPLY, Operation.SETTLE, short, times=1), "contoso-dr")
+    requests = manual.fault(Fault(Action.DELAY, Operation.MANAGE, f"{short}*"), "contoso-dr")
+    with manual.running(queue=short) as (pump, _, thread):
+        manual.wait(lambda: pump.counters.received == 9 and is_under_way(pump, "orders") and is_under_way(pump, "slow"))
+        manual.advance(2.4)
+        manual.wait(lambda: settled.struck == 1)
+        manual.advance(0.2)
+        manual.wait(lambda: requests.struck == 1 and not pump.queues[short].locks._asked)
+        locked, asked = locked_since(pump, short), requests.struck
+        finish(manual, pump, thread)
+    assert (sorted(locked.values()), asked) == ([1, 8], 1)
+
+
+def test_what_was_completed_since_a_renewal_was_asked_for_is_left_out_when_it_is_asked_for_again(
+    manual: ManualTimeNamespaces,
+) -> None:  # S6
+    manual.queue("orders")
+    manual.queue("slow")
+    short = short_locks(manual)
+    manual.put(aliased("first", "orders"), *(aliased(f"{i}", "slow") for i in range(8)), queue=short)
+    manual.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=2.7))
+    manual.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=4))
+    late = manual.fault(Fault(Action.DELAY, Operation.MANAGE, f"{short}*", seconds=0.4, times=1), "contoso-dr")
+    requests = manual.fault(Fault(Action.DELAY, Operation.MANAGE, f"{short}*"), "contoso-dr")
+    with manual.running(queue=short) as (pump, _, thread):
+        manual.wait(lambda: pump.counters.received == 9 and is_under_way(pump, "orders") and is_under_way(pump, "slow"))
+        manual.advance(2.6)
+        manual.wait(lambda: late.struck == 1)
+        manual.advance(0.1)
+        manual.wait(lambda: pump.counters.forwarded == 1)
+        manual.advance(0.3)
+        manual.wait(lambda: requests.struck == 1 and not pump.queues[short].locks._asked)
+        locked, asked = locked_since(pump, short), requests.struck
+        finish(manual, pump, thread)
+    assert (sorted(locked.values()), asked) == ([8], 1)
+
+
+@pytest.mark.parametrize("first_window", [3, 200])
+def test_a_message_whose_lock_ended_in_the_socket_while_the_process_stood_still_is_not_sent(
+    manual: ManualTimeNamespaces, first_window: int
+) -> None:  # S6
+    """With credit left the broker has delivered it again, with a new lock; without credit it has not."""
+    manual.queue("orders")
+    short = short_locks(manual)
+    with manual.pump(replace(PATIENT, first_window=first_window), queue=short) as (pump, outcomes):
+        turns = pump.turns()
+        while manual.credit(short) == 0 or not pump.is_primary_connected:
+            next(turns)
+        manual.put(*(aliased(f"{i}", "orders", message_id=f"{i}") for i in range(3)), queue=short)
+        manual.wait(lambda: manual.received(short) == 3)
+        manual.advance(6)
+        while pump.counters.forwarded < 3:
+            next(turns)
+        pump.stop()
+        list(turns)
+    assert [outcome.result for outcome in outcomes] == [Result.FORWARDED] * 3
+    assert (pump.counters.possible_duplicates, manual.active("orders")) == (0, 3)
+    assert manual.active(short, "contoso-dr") == 0
+
+
+def test_the_age_of_a_lock_counts_from_before_a_short_standstill(manual: ManualTimeNamespaces) -> None:  # S6
+    short = short_locks(manual)
+    manual.queue("orders")
+    manual.fault(Fault(Action.HANG, Operation.ATTACH, "orders"))
+    with manual.pump(queue=short) as (pump, _):
+        turns = pump.turns()
+        while manual.credit(short) == 0 or not pump.is_primary_connected:
+            next(turns)
+        manual.put(aliased("x", "orders"), queue=short)
+        manual.wait(lambda: manual.received(short) == 1)
+        before = manual.now()
+        manual.advance(2)
+        while pump.counters.received == 0:
+            next(turns)
+        assert locked_since(pump, short) == {before: 1}
+        turns.close()  # type: ignore[attr-defined]
+
+
+def is_under_way(pump: Pump, destination: str) -> bool:
+    sender = pump.destinations[destination]._sender
+    return sender is not None and bool(sender.under_way)
+
+
+def finish(namespaces: ManualTimeNamespaces, pump: Pump, thread: Thread) -> None:
+    """Stops a pump, and lets time pass until it has ended."""
+    pump.stop()
+    while thread.is_alive():
+        namespaces.advance(1)
+        thread.join(0.05)
+
+
+def locked_since(pump: Pump, queue: str) -> Counter[float]:
+    """How many messages are in hand, by the time when their lock last began."""
+    return Counter(arrival.locked_at for arrival in pump.queues[queue].unsettled.transfers)
 
 
 def test_a_completion_that_a_busy_service_refuses_is_asked_for_again_when_it_has_had_its_quiet(  # S5, S6
