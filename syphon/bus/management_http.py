@@ -97,6 +97,9 @@ def failure(error: Exception, where: str, task: str, is_denied: bool, remedy: st
     if status is None and isinstance(error, ClientAuthenticationError):
         advice = "Sign in, or name another credential in the settings."
         return NotAuthorized(f"{where} could not be asked to {task}: there is no token: {cause}. {advice}")
+    if status is None and "407 Proxy Authentication" in cause:  # as over AMQP: no later try will do better
+        advice = "Check the proxy's username and password."
+        return NotAuthorized(f"{where} could not be asked to {task}: the proxy refused our credentials (407). {advice}")
     if is_denied:
         return NotAuthorized(f"{where} does not let us {task}: {cause}. {remedy}")
     if status == 409:
@@ -112,8 +115,6 @@ def failure(error: Exception, where: str, task: str, is_denied: bool, remedy: st
 def _connection_advice(cause: str, where: str) -> str:
     if "WRONG_VERSION_NUMBER" in cause:
         return "The server does not speak TLS: an emulator's connection string has UseDevelopmentEmulator=true."
-    if "407 Proxy Authentication" in cause:
-        return "Check the proxy's username and password."
     port = where.rpartition(":")[2]
     return (
         f"Check the name, and that the network lets HTTPS through (port {port if port.isdecimal() else 443}), "
