@@ -50,9 +50,7 @@ def fits(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
     return width is None or _total([max(map(len, column)) for column in zip(titles, *rows, strict=True)]) <= width
 
 
-def _lines(
-    row: Sequence[str], widths: Sequence[int], right: Sequence[bool], from_below: bool = False
-) -> Iterator[str]:
+def _lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], from_below: bool = False) -> Iterator[str]:
     """The lines of one row."""
     cells = [_wrapped(text, size) for text, size in zip(row, widths, strict=True)]
     height = max(map(len, cells))

@@ -101,7 +101,10 @@ REFUSED, OPEN = destination("billing", DestinationState.UNKNOWN), destination("o
         # A rejecting destination does not block: its messages leave the backlog.
         ([pair(destinations=[destination("gone", DestinationState.REJECTING)])], MessageFlow.IDLE),
         # While messages go to the dead letters, nothing looks as if all were well.
-        ([pair(dead_lettered_per_second=6.0, queues=[queue(in_flight=9)], destinations=[REFUSED])], MessageFlow.BLOCKED),
+        (
+            [pair(dead_lettered_per_second=6.0, queues=[queue(in_flight=9)], destinations=[REFUSED])],
+            MessageFlow.BLOCKED,
+        ),
         ([pair(dead_lettered_per_second=6.0, destinations=[REFUSED, OPEN])], MessageFlow.PARTLY_BLOCKED),
         ([pair(dead_lettered_per_second=0.1, per_second=500.0)], MessageFlow.PARTLY_BLOCKED),
     ],
