@@ -138,7 +138,8 @@ def drain(
         raise SystemExit(_said(error)) from None
     if dry_run:
         raise SystemExit(dry_run_of(config, chosen, options, give_up, as_json))
-    _ask(chosen, yes)
+    with interruptible("No message was moved."):
+        _ask(chosen, yes)
     try:
         raise SystemExit(_drain(DrainRun(config, chosen, options, give_up), config.pipeline.master, as_json))
     except SyphonError as error:
@@ -160,7 +161,9 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
         click.echo(f"{pair.name}: {len(queues)} backlog queues, {hosts}", err=True)
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask for confirmation: add --yes.")
-    click.confirm("Move their messages to their destinations?", abort=True, err=True)
+    if not click.confirm("Move their messages to their destinations?", err=True):
+        click.echo("No message was moved.", err=True)
+        raise SystemExit(ExitCode.LEFT)
 
 
 def _drain(run: DrainRun, master: str, as_json: bool) -> ExitCode:
