@@ -340,7 +340,8 @@ class Report:
             has = "it has" if len(running) == 1 else "they have"
             received = sum(job.received for job in running)
             known = f" ({plural(received, 'message')} at the last report)" if received else ""
-            yield f"{plural(len(running), 'job')} may still be running: what {has} received{known} is not on record yet."
+            jobs = plural(len(running), "job")
+            yield f"{jobs} may still be running: what {has} received{known} is not on record yet."
 
 
 def _outcomes(line: DestinationReport) -> tuple[int, int, int]:
