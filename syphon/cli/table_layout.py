@@ -1,7 +1,7 @@
 """The layout of tables as plain text: it fits into a width, and breaks no words and no numbers.
 
 A table that is too wide first wraps its titles, then the texts of its widest columns, at spaces. If that is not enough,
-the column that names the row, or else the one with the longest words, gets lines of its own, with the others below it.
+or makes a text many lines high, one column gets lines of its own: long names above the other columns, texts below them.
 If that is not enough either, each row becomes a block of lines, one for each column.
 """
 
@@ -16,7 +16,11 @@ T = TypeVar("T")
 GAP = "  "
 LONGEST_WORD = 40
 """A longer word may be broken."""
+LONG = 25
+"""A column with cells of this length may get lines of its own, instead of the one that names the row."""
 SHORTEST_LINE = 10
+MOST_LINES = 4
+"""A text that would need more lines in its column gets lines of its own, if it can."""
 
 
 def table_lines(
@@ -32,17 +36,17 @@ def table_lines(
     a row.
     """
     widths = _widths(titles, rows, right, width)
-    if widths is not None:
-        yield from ((line, True) for line in _lines(titles, widths, right, from_below=True))
-        for row in rows:
-            yield from ((line, False) for line in _lines(row, widths, right))
+    if widths is not None and not _is_cramped(rows, widths):
+        yield from _rows(titles, rows, widths, right)
         return
-    longest = max(range(len(titles)), key=lambda at: _longest_word(row[at] for row in rows))
-    for apart in (name, longest):
-        if found := list(_names_apart(titles, rows, right, width or 0, apart)):
+    sizes = [0 if is_number else max((len(row[at]) for row in rows), default=0) for at, is_number in enumerate(right)]
+    longest = max(range(len(titles)), key=lambda at: sizes[at])
+    apart_from = [(longest, any(" " in row[longest] for row in rows))] if sizes[longest] >= LONG else []
+    for apart, is_below in (*apart_from, (name, False)):
+        if found := list(_apart(titles, rows, right, width or 0, apart, is_below)):
             yield from found
             return
-    yield from _blocks(titles, rows, width or 0)
+    yield from _blocks(titles, rows, width or 0) if widths is None else _rows(titles, rows, widths, right)
 
 
 def fits(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> bool:
@@ -99,22 +103,35 @@ def _wrapped(text: str, size: int) -> list[str]:
     return textwrap.wrap(text, size, break_on_hyphens=False) if len(text) > size else [text]
 
 
-def _names_apart(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int, apart: int
+def _is_cramped(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> bool:
+    return any(len(_wrapped(text, size)) > MOST_LINES for row in rows for text, size in zip(row, widths, strict=True))
+
+
+def _rows(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[bool]
 ) -> Iterator[tuple[str, bool]]:
-    """One column on lines of its own, and the others below it. Nothing, if these cannot fit."""
+    yield from ((line, True) for line in _lines(titles, widths, right, from_below=True))
+    for row in rows:
+        yield from ((line, False) for line in _lines(row, widths, right))
+
+
+def _apart(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int, apart: int, is_below: bool
+) -> Iterator[tuple[str, bool]]:
+    """One column on lines of its own, above or below the others. Nothing, if the others cannot fit."""
 
     def others(row: Sequence[T]) -> list[T]:
         return [*row[:apart], *row[apart + 1 :]]
 
-    widths = _widths(others(titles), [others(row) for row in rows], others(right), width - len(GAP))
-    if widths is None:
+    inner, outer = ("", GAP) if is_below else (GAP, "")
+    rest = [others(row) for row in rows]
+    widths = _widths(others(titles), rest, others(right), width - len(inner))
+    if widths is None or _is_cramped(rest, widths):
         return
-    yield titles[apart], True
-    yield from ((GAP + line, True) for line in _lines(others(titles), widths, others(right), from_below=True))
-    for row in rows:
-        yield from ((line, False) for line in _wrapped(row[apart], width))
-        yield from ((GAP + line, False) for line in _lines(others(row), widths, others(right)))
+    for row, is_title in ((titles, True), *((row, False) for row in rows)):
+        alone = [(outer + line, is_title) for line in _wrapped(row[apart], width - len(outer)) if line]
+        together = [(inner + line, is_title) for line in _lines(others(row), widths, others(right), is_title)]
+        yield from together + alone if is_below else alone + together
 
 
 def _blocks(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[tuple[str, bool]]:

@@ -56,6 +56,30 @@ def test_a_long_name_gets_a_line_of_its_own_and_the_columns_stay_a_table() -> No
     ]
 
 
+def test_a_text_that_would_be_many_lines_high_stands_below_its_row() -> None:
+    titles = ("reason", "destination", "messages", "oldest", "which says")
+    text = "Destination 'billing/invoices': amqp:not-allowed: a rule of the entity does not allow this message."
+    rows = [("NotAllowedByEntity", "billing/invoices", "64", "2026-11-17 10:47:45Z", text)]
+    assert [line for line, _ in table_lines(titles, rows, (False, False, True, False, False), 80)] == [
+        "reason              destination       messages  oldest",
+        "  which says",
+        "NotAllowedByEntity  billing/invoices        64  2026-11-17 10:47:45Z",
+        "  Destination 'billing/invoices': amqp:not-allowed: a rule of the entity does",
+        "  not allow this message.",
+    ]
+
+
+def test_where_no_cell_is_long_the_name_of_the_row_gets_its_own_line() -> None:
+    titles = ("pair", "destination", "messages", "size", "oldest (UTC)", "scheduled", "expired", "dead-lettered")
+    rows = [("contoso", "orders", "300", "168.7 KB", "2026-11-17 10:37:10", "0", "0", "0")]
+    right = (False, False, True, False, False, True, True, True)
+    assert [line for line, _ in table_lines(titles, rows, right, 80, name=1)][:3] == [
+        "destination",
+        "  pair     messages  size      oldest (UTC)    scheduled  expired  dead-lettered",
+        "orders",
+    ]
+
+
 def test_on_a_narrow_terminal_columns_that_say_the_same_give_way_to_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from syphon.model import plural
 
 from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
 from ..options import load_settings
-from ..output import show_table, time_iso, time_text
+from ..output import show_table, shown_queues, time_iso, time_text
 from .finding import filter_options, wanted
 
 if TYPE_CHECKING:
@@ -67,16 +67,17 @@ def show_groups(groups: list[Group], unseen: int = 0) -> None:
         seen = "No dead letter matches."
         click.echo(f"No dead letter was seen; {plural(unseen, 'queue')} could not be looked into." if unseen else seen)
         return
+    queues = shown_queues([group.example.queue for group in groups])
     rows = [
         (
             group.reason or "(none)",
             group.destination or "(none)",
             group.count,
             time_text(group.example.enqueued_at),
-            f"{group.example.queue} #{group.example.sequence_number}",
+            f"{queue} #{group.example.sequence_number}",
             group.example.description,
         )
-        for group in groups
+        for group, queue in zip(groups, queues, strict=True)
     ]
     show_table(("reason", "destination", "messages", "oldest", "for example", "which says"), rows)
     total = sum(group.count for group in groups)
