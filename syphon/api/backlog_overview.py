@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from syphon.model import ExitCode, html_line, html_table, volume
+from syphon.model import ExitCode, html_line, html_table, plural, volume
 from syphon.spark import DeadLetterPreview, DestinationSummary
 
 
@@ -45,9 +45,11 @@ class BacklogOverview:
         }
 
     def __str__(self) -> str:
+        unseen = f"; {plural(len(self.unseen), 'queue')} could not be looked into" if self.unseen else ""
         if not self.destinations:
-            return "The backlog is empty."
-        return f"{self.messages:,} messages, {volume(self.bytes)}, for {len(self.destinations):,} destinations."
+            return f"No message was seen{unseen}." if unseen else "The backlog is empty."
+        destinations = plural(len(self.destinations), "destination")
+        return f"{plural(self.messages, 'message')}, {volume(self.bytes)}, for {destinations}{unseen}."
 
     def _repr_html_(self) -> str:
         parts = [html_line(str(self), strong=True)]

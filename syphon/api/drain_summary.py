@@ -100,11 +100,17 @@ class DrainSummary:
     """Why the ledger is not complete; empty if it is."""
     give_up: tuple[str, ...] = ()
     settled_for: float = 0.0
+    """Seconds for which every queue stayed empty, as far as that was asked for and seen."""
 
     @property
     def is_done(self) -> bool:
         """Nothing that was asked for is left, and nothing was dead-lettered."""
         return self.exit_code is ExitCode.OK
+
+    @property
+    def is_empty(self) -> bool:
+        """Every queue was seen to be empty, or does not exist."""
+        return all(queue.state in (DrainState.EMPTY, DrainState.NOT_THERE) for queue in self.queues)
 
     def as_json(self) -> dict[str, Any]:
         """The summary in its documented form for programs (docs/commands.md)."""
@@ -169,7 +175,7 @@ def summarized(
         ledger=ledger,
         ledger_error=ledger_error,
         give_up=tuple(sorted(give_up)),
-        settled_for=options.settle,
+        settled_for=options.settle if result.is_empty else 0.0,
     )
 
 
@@ -225,6 +231,8 @@ def verdict_of(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) 
         return f"Nothing in the backlog is for what was asked: {moved}."
     if result.is_empty:
         return f"Nothing that was asked for is left: {moved}." if result.others else f"Nothing is left: {moved}."
+    if not remaining:
+        return f"Not proven empty: the drain ended before that. A last look found no message: {moved}."
     verb = "message is" if remaining == 1 else "messages are"
     return f"{remaining:,} {verb} still in the backlog: {moved}.{_way_out(waiting)}"
 

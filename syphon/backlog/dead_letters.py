@@ -41,7 +41,7 @@ class DeadLetter(NamedTuple):
     destination: str | None
     message_id: str | None
     enqueued_at: int | None
-    """When it came into the backlog. The broker does not record when it became a dead letter."""
+    """The time that the dead-letter queue has for it: the emulator's is when it became a dead letter."""
     payload: bytes
 
     @property

@@ -97,24 +97,29 @@ def failure(error: Exception, where: str, task: str, is_denied: bool, remedy: st
     if status is None and isinstance(error, ClientAuthenticationError):
         advice = "Sign in, or name another credential in the settings."
         return NotAuthorized(f"{where} could not be asked to {task}: there is no token: {cause}. {advice}")
+    if status is None and "407 Proxy Authentication" in cause:  # as over AMQP: no later try will do better
+        advice = "Check the proxy's username and password."
+        return NotAuthorized(f"{where} could not be asked to {task}: the proxy refused our credentials (407). {advice}")
     if is_denied:
         return NotAuthorized(f"{where} does not let us {task}: {cause}. {remedy}")
     if status == 409:
         advice = "Look for a topic of that name, or for another change in progress."
         return EntityConflict(f"{where} could not {task}: {cause}. {advice}")
     if status is None:
-        return AdministrationUnreachable(f"{where} cannot be reached: {cause}. {_connection_advice(cause)}")
+        return AdministrationUnreachable(f"{where} cannot be reached: {cause}. {_connection_advice(cause, where)}")
     if status in (408, 429) or status >= 500:
         return AdministrationUnavailable(f"{where} could not {task}: {cause}. Try again later.")
     return AdministrationRefused(f"{where} refused to {task}: {cause}. Correct that, or make the entity by hand.")
 
 
-def _connection_advice(cause: str) -> str:
+def _connection_advice(cause: str, where: str) -> str:
     if "WRONG_VERSION_NUMBER" in cause:
         return "The server does not speak TLS: an emulator's connection string has UseDevelopmentEmulator=true."
-    if "407 Proxy Authentication" in cause:
-        return "Check the proxy's username and password."
-    return "Check the name, and that the network lets HTTPS through (port 443), or try again later."
+    port = where.rpartition(":")[2]
+    return (
+        f"Check the name, and that the network lets HTTPS through (port {port if port.isdecimal() else 443}), "
+        "or try again later."
+    )
 
 
 def is_unauthenticated(error: Exception) -> bool:

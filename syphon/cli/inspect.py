@@ -118,6 +118,8 @@ def _show(overview: BacklogOverview, limit: int) -> None:
             )
             for found in overview.destinations[:limit]
         ],
+        name=1,
+        may_give_way=("pair", "scheduled", "expired"),
     )
     click.echo()
     say(str(overview))
@@ -128,7 +130,8 @@ def _show(overview: BacklogOverview, limit: int) -> None:
             (found.pair, found.destination or "(none)", found.reason, found.messages, found.example)
             for found in overview.dead_letters[:limit]
         ]
-        show_table(("pair", "destination", "reason", "messages", "for example"), rows)
+        titles = ("pair", "destination", "reason", "messages", "for example")
+        show_table(titles, rows, name=1, may_give_way=("pair",))
 
 
 def _answer(frame: DataFrame, limit: int, as_json: bool) -> None:

@@ -19,7 +19,7 @@ import click
 
 from syphon.model import printable, short_queue_names
 
-from .table_layout import table_lines
+from .table_layout import fits, table_lines
 
 WIDE = 120
 """The columns of a terminal that has room for the whole names of backlog queues."""
@@ -33,18 +33,32 @@ def show_table(
     indent: str = "",
     width: int | None = None,
     right: Sequence[bool] | None = None,
+    name: int = 0,
+    may_give_way: Sequence[str] = (),
 ) -> None:
     """Prints rows under their titles. Numbers stand to the right, with thousands separators; None is blank.
 
     On a terminal the table fits into its width. In a pipe it has `width`, or is as wide as it needs to be. `right`
-    tells the columns of numbers, if they are texts already.
+    tells the columns of numbers, if they are texts already; `name` is the column that names a row. If the table is
+    too wide, the columns `may_give_way` that say the same in every row become one line below it.
     """
     if right is None:
         right = [any(isinstance(row[at], int | float) for row in rows) for at in range(len(titles))]
     texts = [[_text(value) for value in row] for row in rows]
     room = terminal_width() or width
-    for line, is_title in table_lines(titles, texts, right, room and room - len(indent)):
+    room = room and room - len(indent)
+    alike = [] if fits(titles, texts, room) else _alike(titles, texts, may_give_way)
+    kept = [at for at in range(len(titles)) if at not in alike]
+    cut = [[row[at] for at in kept] for row in (titles, *texts)]
+    for line, is_title in table_lines(cut[0], cut[1:], [right[at] for at in kept], room, kept.index(name)):
         click.echo(click.style(indent + line, bold=is_title))
+    if alike:
+        say(f"{indent}All of them: {', '.join(f'{titles[at]} {texts[0][at]}' for at in alike)}.")
+
+
+def _alike(titles: Sequence[str], texts: Sequence[Sequence[str]], among: Sequence[str]) -> list[int]:
+    """The columns, of those with the given titles, that say the same in every row."""
+    return [at for at, title in enumerate(titles) if title in among and len({row[at] for row in texts}) == 1]
 
 
 def terminal_width() -> int | None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+import click
+
 
 def stop_on_signal(
     stop: Callable[[], None], consequence: str, hangup: bool = False, is_shown: Callable[[], bool] = lambda: False
@@ -57,10 +59,13 @@ def write_to_nowhere() -> None:
 
 @contextmanager
 def interruptible(consequence: str) -> Iterator[None]:
-    """Ends a command that moves no messages on Ctrl-C: prints the consequence, and sets the exit code of SIGINT."""
+    """Ends a command that moves no messages on Ctrl-C: prints the consequence, and sets the exit code of SIGINT.
+
+    In a question, click turns Ctrl-C and the end of the input into `Abort`.
+    """
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         sys.stdout.flush()
         sys.stderr.write(f"\nStopped. {consequence}\n")
         raise SystemExit(128 + signal.SIGINT) from None

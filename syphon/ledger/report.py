@@ -337,9 +337,11 @@ class Report:
                 f"what {it} did after the last report is not known."
             )
         if running := self.running_jobs:
-            its = "its" if len(running) == 1 else "their"
-            received = plural(sum(job.received for job in running), "receipt")
-            yield f"{plural(len(running), 'job')} may still be running: {its} {received} so far are not on record yet."
+            has = "it has" if len(running) == 1 else "they have"
+            received = sum(job.received for job in running)
+            known = f" ({plural(received, 'message')} at the last report)" if received else ""
+            jobs = plural(len(running), "job")
+            yield f"{jobs} may still be running: what {has} received{known} is not on record yet."
 
 
 def _outcomes(line: DestinationReport) -> tuple[int, int, int]:

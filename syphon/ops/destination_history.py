@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from syphon.model import MOST_DESTINATIONS, DestinationStats, EntityPath, QueueKey, Stats
+from syphon.model import MOST_DESTINATIONS, DestinationStats, EntityPath, QueueKey, Stats, plural
 from syphon.spark import QueueAttempt, QueueTotals
 from syphon.transfer import DestinationBackoff
 from syphon.worker import BY_THE_OPERATOR, TurnedAway
@@ -20,6 +20,9 @@ from .status import DestinationState, DestinationStatus
 FRESH = 150.0
 """Seconds after which a message that was seen and left counts as gone. Until then a job has received it again, or the
 listener has said that it waits still."""
+IN_A_ROW = 3
+"""Dead letters in a row after which a destination that accepted messages before is not called available any more. One
+or two may be the fault of these messages."""
 
 
 @dataclass(slots=True)
@@ -46,6 +49,13 @@ class DestinationRecord:
     """By queue."""
     given_up: dict[str, int] = field(default_factory=dict)
     """How many of its messages were dead-lettered, by queue."""
+    dead_before: int = 0
+    """How many of its messages had been dead-lettered when it last accepted one."""
+
+    @property
+    def dead_in_a_row(self) -> int:
+        """How many of its messages were dead-lettered since it last accepted one."""
+        return self.stats.dead_lettered - self.dead_before
 
     def saw(self, queue: str, now: float, messages: int, oldest: int | None) -> None:
         left = self.left.setdefault(queue, MessagesLeft(now))
@@ -121,6 +131,7 @@ class DestinationHistory:
             if found.forwarded > record.stats.forwarded:  # the destination accepts messages
                 record.since, record.backs_off_until, record.rejects_until = None, 0.0, 0.0
                 record.left.clear()
+                record.dead_before = found.dead_lettered
             record.stats = found
 
     def _read_reports(self, now: float, queue: str, totals: QueueTotals) -> None:
@@ -174,6 +185,10 @@ def _status(record: DestinationRecord, now: float, paused: bool) -> DestinationS
         state, reason, next_try = DestinationState.REJECTING, record.reason, moment(record.rejects_until)
     elif record.rejects_until:
         state, reason = DestinationState.UNKNOWN, f"when it was last tried, it refused every message: {record.reason}"
+    elif record.dead_in_a_row >= (IN_A_ROW if record.stats.forwarded else 1):
+        state = DestinationState.UNKNOWN
+        when = "since it last accepted one" if record.stats.forwarded else "and none was forwarded"
+        reason = f"{plural(record.dead_in_a_row, 'message')} for it went to the dead letters {when}"
     stats = record.stats
     is_at_fault = state in (DestinationState.BACKING_OFF, DestinationState.REJECTING)
     return DestinationStatus(

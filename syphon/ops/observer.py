@@ -200,6 +200,7 @@ class PairView:
         self._sides = {"primary": SideView(since=wall()), "secondary": SideView(since=wall())}
         self._history = DestinationHistory()
         self._rates: dict[str, RateMeter] = {}
+        self._dead_letter_rate = RateMeter()
         self._forwarded = 0
         self._turned_away_read = 0
 
@@ -236,6 +237,7 @@ class PairView:
             paused=pauses.holds_pair(self.name),
             rate_limit=(worker.settings if worker else self._settings).rate,
             per_second=round(sum(queue.per_second for queue in queues), 1),
+            dead_lettered_per_second=round(self._dead_letter_rate.at(totals.dead_lettered), 1),
             last_success=None if last_success is None else moment(last_success),
             totals=totals,
             queues=queues,

@@ -103,7 +103,7 @@ class DestinationState(StrEnum):
     AVAILABLE = "available"
     """The destination accepts messages, as far as the worker knows."""
     UNKNOWN = "unknown"
-    """The primary is out of reach, or the destination refused every message when it was last tried."""
+    """The primary is out of reach, or the last messages for the destination all went to the dead letters."""
     BACKING_OFF = "backing_off"
     """The destination accepts nothing now. Its messages stay in the backlog, and the worker tries again later."""
     REJECTING = "rejecting"
@@ -144,6 +144,9 @@ class PairStatus(StatusModel):
     paused: bool
     rate_limit: float | None
     per_second: float
+    """Messages forwarded, over the last ten seconds."""
+    dead_lettered_per_second: float = 0.0
+    """The same of messages dead-lettered."""
     last_success: datetime | None
     """When a message was last forwarded, by this worker or one before it that had the same state file."""
     totals: StatusTotals

@@ -90,6 +90,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
     @property
     def state(self) -> PairState:
         """Both sides of the pair: opened, closing, closed or faulted."""
+        self.check_process()
         return self.coupling.state()
 
     @property
@@ -100,6 +101,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
     @property
     def failed_over(self) -> tuple[str, ...]:
         """The entities whose messages go to the backlog now."""
+        self.check_process()
         return self.failover.failed_over()
 
     def get_queue_sender(self, queue_name: str, **options: Any) -> PairedSenderT:

@@ -56,12 +56,13 @@ class BackoffGate:
                 if len(self._until) > MOST_REMEMBERED:
                     self._until = {path: held for path, held in self._until.items() if held[0] > self._now()}
             if known is None or known[1].reason != destination.reason:
+                # The first report may come before the messages are given back: then their number is not known yet.
                 log.warning(
-                    "%s: destination %s takes no messages: %s; %d stay in the backlog, next try in %.0f s",
+                    "%s: destination %s takes no messages: %s; %s stay in the backlog, next try in %.0f s",
                     self._name,
                     destination.path,
-                    destination.reason,
-                    destination.left,
+                    destination.reason.rstrip("."),
+                    f"at least {destination.left:,}" if destination.left else "its messages",
                     destination.seconds,
                 )
 

@@ -18,7 +18,7 @@ DIFFERS = {
     r"can be created in [^;]+; [\d.]+ [KMGT]?B": "can be created in <place>",
     r"[\d.,]+ (h|min|s|ms)( [\d.]+ (min|s))?\b": "<duration>",
     r"[\d.,]+ [KM]?B\b": "<size>",
-    r"\d+ stay in the backlog": "<n> stay in the backlog",
+    r"(at least [\d,]+|its messages) stay in the backlog": "<n> stay in the backlog",
     r"#\d+": "<number>",
     r"'contoso:refunds'": "'refunds'",
 }

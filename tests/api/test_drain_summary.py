@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from syphon.api.drain_summary import exit_code_of, verdict_of
-from syphon.model import ExitCode, MessageFilter, PathPatterns
+from syphon.api.drain_summary import exit_code_of, summarized, verdict_of
+from syphon.model import ExitCode, MessageFilter, PathPatterns, Stats
 from syphon.spark.totals import Totals
 from syphon.worker.drain import DrainOptions, DrainResult, DrainState
 from syphon.worker.waiting import WaitingDestination
@@ -17,9 +17,17 @@ from syphon.worker.waiting import WaitingDestination
 def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Totals()) -> DrainResult:  # noqa: B008
     found: list[Any] = [
         SimpleNamespace(
-            pair=SimpleNamespace(name=pair), state=state, totals=moved, remaining=0, others=others, fault=None
+            pair=SimpleNamespace(name=pair),
+            queue=f"{pair}/x-servicebus-transfer/{number}",
+            state=state,
+            error="",
+            totals=moved,
+            stats=Stats(),
+            remaining=0,
+            others=others,
+            fault=None,
         )
-        for pair, state in queues
+        for number, (pair, state) in enumerate(queues)
     ]
     return DrainResult(tuple(found), 1.0)
 
@@ -99,3 +107,13 @@ def test_a_verdict_names_few_destinations_however_many_there_are() -> None:
 
 def test_messages_that_wait_for_a_full_destination_cannot_be_given_up() -> None:
     assert "--give-up" not in verdict_of(stuck(2), [waits("full", 2, "DestinationFull")])
+
+
+def test_a_drain_that_was_stopped_while_it_settled_claims_neither_emptiness_nor_the_time() -> None:  # X2, S11
+    options = DrainOptions(settle=900)
+    found = result(("a", EMPTY), ("a", DrainState.STOPPED))
+    assert exit_code_of(found, options) is ExitCode.LEFT
+    expected = "Not proven empty: the drain ended before that. A last look found no message: 0 forwarded."
+    assert verdict_of(found) == expected
+    assert summarized(found, options, (), "ledger").settled_for == 0
+    assert summarized(result(("a", EMPTY)), options, (), "ledger").settled_for == 900

@@ -85,6 +85,13 @@ def test_text_from_messages_is_text_in_a_notebook_whatever_it_says(result: Any) 
     assert not {"\x1b", "\u202e"} & set(page.text)
 
 
+def test_a_backlog_with_unseen_queues_is_not_called_empty() -> None:
+    unseen = (UnseenQueue("contoso/x-servicebus-transfer/0", "out of reach"),)
+    assert str(BacklogOverview(unseen=unseen)) == "No message was seen; 1 queue could not be looked into."
+    assert str(BacklogOverview()) == "The backlog is empty."
+    assert str(dataclasses.replace(OVERVIEW, unseen=unseen)).endswith("; 1 queue could not be looked into.")
+
+
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
 def test_a_result_does_not_change(result: Any) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -19,7 +19,6 @@ from pydantic import SecretStr
 
 from syphon.backlog.queues import DOCUMENTED
 from syphon.bus import NamespaceStatus, factory
-from syphon.bus.administration import AdministrationUnreachable
 from syphon.bus.connection import Connection
 from syphon.bus.factory import administration_of, client_of, connected, namespace_of
 from syphon.bus.peeking import peek
@@ -136,7 +135,7 @@ def test_the_administration_says_that_the_proxy_refuses_it_and_keeps_the_secret(
 ) -> None:
     settings = as_on_azure(emulator, proxy, "alice", "wr0ng:secret")
     with closing(administration_of(settings, Via.ADMIN, "contoso")) as administration:
-        with pytest.raises(AdministrationUnreachable, match=r"407 Proxy Auth.* Check the proxy's username") as refused:
+        with pytest.raises(NotAuthorized, match=r"the proxy refused our credentials \(407\)\. Check the") as refused:
             administration.get_queue("orders")
         for text in (str(refused.value), repr(administration), repr(settings)):
             assert "wr0ng" not in text

@@ -274,6 +274,8 @@ def test_a_namespace_out_of_reach_is_reported_and_has_its_own_exit_code(tmp_path
     assert done.returncode == 69
     assert "127.0.0.1:1" in done.stdout
     assert done.stdout.count("127.0.0.1:2 cannot be reached") == 1, "once, and not for every queue"
+    named = re.findall(r"lets (AMQP|HTTPS) through \(port (\d+)\)", done.stdout)
+    assert set(named) == {("HTTPS", "2"), ("AMQP", "2"), ("AMQP", "1")}, "the ports that were tried"
     assert syphon("provision", "--dry-run", "-c", tmp_path / "config.yaml").returncode == 69
 
 

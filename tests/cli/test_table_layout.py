@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from syphon.cli.output import show_table
 from syphon.cli.table_layout import table_lines
 from syphon.model import short_queue_names
 
@@ -38,8 +39,67 @@ def test_titles_wrap_before_texts_do_and_stand_right_above_their_columns() -> No
     ]
 
 
+def test_a_long_name_gets_a_line_of_its_own_and_the_columns_stay_a_table() -> None:
+    titles = ("destination", "messages", "bytes", "oldest (UTC)", "would be dead-lettered", "would wait")
+    long = "orders/a-very-long-name-of-a-queue/with-several-segments-in-it/2026"
+    rows = [
+        ("orders", "300", "168.7 KB", "2026-11-17 10:37:10", "0", "0"),
+        (long, "12", "8.2 KB", "2026-11-17 10:37:54", "0", "12"),
+    ]
+    assert [line for line, _ in table_lines(titles, rows, (False, True, False, False, True, True), 80)] == [
+        "destination",
+        "  messages  bytes     oldest (UTC)         would be dead-lettered  would wait",
+        "orders",
+        "       300  168.7 KB  2026-11-17 10:37:10                       0           0",
+        long,
+        "        12  8.2 KB    2026-11-17 10:37:54                       0          12",
+    ]
+
+
+def test_a_text_that_would_be_many_lines_high_stands_below_its_row() -> None:
+    titles = ("reason", "destination", "messages", "oldest", "which says")
+    text = "Destination 'billing/invoices': amqp:not-allowed: a rule of the entity does not allow this message."
+    rows = [("NotAllowedByEntity", "billing/invoices", "64", "2026-11-17 10:47:45Z", text)]
+    assert [line for line, _ in table_lines(titles, rows, (False, False, True, False, False), 80)] == [
+        "reason              destination       messages  oldest",
+        "  which says",
+        "NotAllowedByEntity  billing/invoices        64  2026-11-17 10:47:45Z",
+        "  Destination 'billing/invoices': amqp:not-allowed: a rule of the entity does",
+        "  not allow this message.",
+    ]
+
+
+def test_where_no_cell_is_long_the_name_of_the_row_gets_its_own_line() -> None:
+    titles = ("pair", "destination", "messages", "size", "oldest (UTC)", "scheduled", "expired", "dead-lettered")
+    rows = [("contoso", "orders", "300", "168.7 KB", "2026-11-17 10:37:10", "0", "0", "0")]
+    right = (False, False, True, False, False, True, True, True)
+    assert [line for line, _ in table_lines(titles, rows, right, 80, name=1)][:3] == [
+        "destination",
+        "  pair     messages  size      oldest (UTC)    scheduled  expired  dead-lettered",
+        "orders",
+    ]
+
+
+def test_on_a_narrow_terminal_columns_that_say_the_same_give_way_to_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    titles = ("pair", "destination", "messages", "size", "oldest (UTC)", "scheduled", "expired", "dead-lettered")
+    rows = [
+        ("contoso", "orders", 300, "168.7 KB", "2026-11-17 10:37:10", 0, 0, 0),
+        ("contoso", "invoices", 12, "8.2 KB", "2026-11-17 10:37:54", 0, 1, 0),
+    ]
+    for width, given_way in ((80, "All of them: pair contoso, scheduled 0.\n"), (120, ""), (None, "")):
+        monkeypatch.setattr("syphon.cli.output.terminal_width", lambda width=width: width)
+        show_table(titles, rows, name=1, may_give_way=("pair", "scheduled", "expired", "messages"))
+        said = capsys.readouterr().out
+        assert said.count("\n") == (4 if given_way else 3), said
+        assert said.endswith(given_way)
+        assert ("contoso  orders" in said) is not bool(given_way)
+        assert "expired" in said
+
+
 def test_what_does_not_fit_at_all_becomes_blocks_of_lines() -> None:
-    assert lines(40)[:2] == ["destination             billing/invoices", "messages                1,234,567"]
+    assert lines(34)[:2] == ["destination             billing/in", "                        voices"]
 
 
 def test_queues_that_begin_alike_are_told_apart_by_their_ends() -> None:

@@ -67,6 +67,31 @@ def test_ctrl_c_in_the_start_of_a_command_ends_it_as_a_shell_expects(tmp_path: P
         assert "Aborted" not in shown.text
 
 
+@pytest.mark.parametrize(
+    ("key", "code", "said"),
+    [
+        (b"\x03", 130, "Stopped. No message was moved."),
+        (b"\x04", 130, "Stopped. No message was moved."),
+        (b"n\n", ExitCode.LEFT, "No message was moved."),
+    ],
+    ids=["Ctrl-C", "Ctrl-D", "no"],
+)
+def test_a_drain_that_is_not_confirmed_says_that_it_moved_nothing(
+    tmp_path: Path, key: bytes, code: int, said: str
+) -> None:
+    string = "Endpoint=sb://127.0.0.1:{};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true".format
+    (tmp_path / "config.yaml").write_text(
+        f"pairs:\n- name: contoso\n  primary: {{connection_string: '{string(1)}'}}\n"
+        f"  secondary: {{connection_string: '{string(2)}'}}\n"
+    )
+    with terminal([*SYPHON, "drain", "-c", "config.yaml"], folder=tmp_path) as shown:
+        eventually(lambda: "to their destinations?" in shown.text, lambda: shown.text, WITHIN)
+        shown.press(key)
+        assert shown.wait(WITHIN) == code, shown.text
+    assert said in shown.text
+    assert "Aborted" not in shown.text
+
+
 def test_a_destination_that_the_worker_has_never_seen_is_paused_with_a_warning() -> None:
     with served() as here:
         url = f"http://127.0.0.1:{here.port}"

@@ -65,8 +65,15 @@ def test_check_and_provision_use_the_proxy(tmp_path: Path, emulator: BackgroundE
 def test_a_proxy_that_refuses_us_is_named_without_the_secret(
     tmp_path: Path, emulator: BackgroundEmulator, proxy: ConnectProxy
 ) -> None:
-    checked = run_syphon("check", "--config", write(tmp_path, emulator, proxy, "wr0ng"))
+    config = write(tmp_path, emulator, proxy, "wr0ng")
+    checked = run_syphon("check", "--config", config)
     said = checked.stdout + checked.stderr
     assert checked.returncode == 77, said
     assert "refused our credentials" in said
+    assert "wr0ng" not in said
+    provisioned = run_syphon("provision", "--config", config)
+    said = provisioned.stdout + provisioned.stderr
+    assert provisioned.returncode == 77, said
+    assert "next try" not in said, "there is nothing to wait for"
+    assert "the proxy refused our credentials (407)" in said
     assert "wr0ng" not in said

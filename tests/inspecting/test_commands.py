@@ -62,7 +62,21 @@ def test_credentials_that_are_refused_have_their_own_exit_code(
 ) -> None:
     file = bench.config(tmp_path)
     file.write_text(file.read_text().replace(KEY, "wrong"))
-    assert syphon(*command, "-c", file).returncode == 77
+    done = syphon(*command, "-c", file)
+    assert done.returncode == 77
+    claimed = "" if command == ["inspect"] else "No dead letter was seen; 2 queues could not be looked into.\n"
+    assert done.stdout == claimed
+
+
+def test_sums_say_that_a_queue_could_not_be_looked_into(bench: Bench, tmp_path: Path, syphon: Run) -> None:  # X4
+    file = bench.config(tmp_path)
+    file.write_text(file.read_text().replace("backlog_queue_count: 2", "backlog_queue_count: 3"))
+    nothing = syphon("dead-letters", "list", "-c", file)
+    assert (nothing.returncode, nothing.stdout) == (1, "No dead letter was seen; 1 queue could not be looked into.\n")
+    bench.bury(aliased("one", "orders"), reason="r")
+    for command in (["list"], ["replay", "--to", "backlog", "--dry-run"]):
+        said = syphon("dead-letters", *command, "-c", file).stdout
+        assert "1 dead letter; 1 queue could not be looked into.\n" in said
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import os
 import stat
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from syphon.bus.peeking import peek
 from syphon.cli import main
 from syphon.cli.dead_letters.line_numbers import line_ranges
 from syphon.emulator import Action, Fault, Operation
-from syphon.transfer import letter_import, unsettled
+from syphon.transfer import destination, letter_import, unsettled
 from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.replay import Removal
 from tests.inspecting.conftest import DEAD, FIRST, SECOND, Bench, Run, aliased, answer
@@ -382,8 +384,9 @@ def test_an_import_that_fails_unexpectedly_still_says_what_was_sent(
 
 
 def test_a_message_that_was_sent_again_because_no_answer_came_is_a_possible_duplicate(
-    bench: Bench, tmp_path: Path, file: Path, syphon: Run
+    bench: Bench, tmp_path: Path, file: Path, syphon: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # D10
+    """The destination has a minute to answer; the import's clock jumps over it as soon as the answer is lost."""
     bench.queue("orders")
     bench.bury(aliased("one", "orders", "m1"), reason="r")
     config = bench.config(tmp_path)
@@ -391,11 +394,12 @@ def test_a_message_that_was_sent_again_because_no_answer_came_is_a_possible_dupl
     arguments = ("dead-letters", "import", "-c", config, file, "--to", "destination", "--yes")
     assert answer(syphon(*arguments, "--json"))["possible_duplicates"] == 0
 
-    def unanswered() -> None:
-        bench.primary.faults.add(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
-
-    bench.emulator.call(unanswered)
+    lost = Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1)
+    bench.emulator.call(lambda: bench.primary.faults.add(lost))
+    later = lambda: time.monotonic() + (destination.ANSWER_WITHIN if lost.struck else 0)  # noqa: E731
+    monkeypatch.setattr("syphon.transfer.LetterImport", partial(letter_import.LetterImport, now=later))
     done = syphon(*arguments)
+    assert lost.struck == 1
     assert (done.returncode, "1 lines = 1 sent + 0 left." in done.stdout) == (0, True)
     assert "1 of those sent may have arrived twice, under the same message id." in done.stdout
     assert len(bench.take("orders", 3)) == 3

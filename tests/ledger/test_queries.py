@@ -280,6 +280,8 @@ def test_a_job_that_is_open_and_has_counted_nothing_is_told_as_well(
     told = query_report(reader(ledger), now=LATER)
     assert (told.empty, told.complete, told.pairs) == (False, False, ["contoso"])
     assert told.verdict == "1 job was opened and never closed: what it did after the last report is not known."
+    soon = query_report(reader(ledger), now=moment(NOON + 1_000))
+    assert soon.verdict == "1 job may still be running: what it has received is not on record yet."
 
 
 def test_a_job_that_was_just_heard_of_may_be_running(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
@@ -287,7 +289,9 @@ def test_a_job_that_was_just_heard_of_may_be_running(spark: SparkSession, reader
     open_job(ledger, "job-1")
     told = query_report(reader(ledger), now=moment(NOON + 64_000))
     assert (told.transfers.received, told.complete) == (0, False)
-    assert told.verdict == "1 job may still be running: its 10 receipts so far are not on record yet."
+    assert told.verdict == (
+        "1 job may still be running: what it has received (10 messages at the last report) is not on record yet."
+    )
     assert query_report(reader(ledger), now=moment(NOON + 66_000)).running_jobs == []
 
 

@@ -116,6 +116,24 @@ def test_a_destination_that_refuses_everything_is_rejecting_until_it_is_tried_ag
     assert scene.look()["gone"].state is DestinationState.AVAILABLE
 
 
+def test_a_destination_whose_messages_all_go_to_the_dead_letters_does_not_look_available() -> None:  # X7
+    scene = Scene()
+    scene.ends(job(DestinationStats("orders", dead_lettered=64)))
+    found = scene.look()["orders"]
+    assert (found.state, found.reason) == (
+        DestinationState.UNKNOWN,
+        "64 messages for it went to the dead letters and none was forwarded",
+    )
+    scene.ends(job(DestinationStats("orders", forwarded=1)))
+    assert scene.look()["orders"].state is DestinationState.AVAILABLE
+    scene.ends(job(DestinationStats("orders", dead_lettered=2)))
+    assert scene.look()["orders"].state is DestinationState.AVAILABLE, "that may be the fault of these messages"
+    scene.ends(job(DestinationStats("orders", dead_lettered=1)))
+    found = scene.look()["orders"]
+    assert found.state is DestinationState.UNKNOWN
+    assert found.reason == "3 messages for it went to the dead letters since it last accepted one"
+
+
 def test_messages_that_were_left_and_then_dead_lettered_do_not_wait_any_more() -> None:  # X7
     scene = Scene()
     scene.ends(job(DestinationStats("orders", left=64, oldest_left=900_000), waiting=[FULL]))

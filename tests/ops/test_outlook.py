@@ -69,6 +69,7 @@ def pair(**more: Any) -> PairStatus:
         "paused": False,
         "rate_limit": None,
         "per_second": 0.0,
+        "dead_lettered_per_second": 0.0,
         "last_success": None,
         "totals": NOTHING,
         "queues": [queue()],
@@ -78,6 +79,8 @@ def pair(**more: Any) -> PairStatus:
 
 
 FULL = destination("orders", DestinationState.BACKING_OFF, left=7_220, error="DestinationFull")
+
+REFUSED, OPEN = destination("billing", DestinationState.UNKNOWN), destination("orders", DestinationState.AVAILABLE)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +100,13 @@ FULL = destination("orders", DestinationState.BACKING_OFF, left=7_220, error="De
         ([pair(), pair(name="other", per_second=1.0)], MessageFlow.FLOWING),
         # A rejecting destination does not block: its messages leave the backlog.
         ([pair(destinations=[destination("gone", DestinationState.REJECTING)])], MessageFlow.IDLE),
+        # While messages go to the dead letters, nothing looks as if all were well.
+        (
+            [pair(dead_lettered_per_second=6.0, queues=[queue(in_flight=9)], destinations=[REFUSED])],
+            MessageFlow.BLOCKED,
+        ),
+        ([pair(dead_lettered_per_second=6.0, destinations=[REFUSED, OPEN])], MessageFlow.PARTLY_BLOCKED),
+        ([pair(dead_lettered_per_second=0.1, per_second=500.0)], MessageFlow.PARTLY_BLOCKED),
     ],
 )
 def test_the_flow_says_whether_messages_reach_their_destinations(

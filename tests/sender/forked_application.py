@@ -41,12 +41,19 @@ def refuses(call: Any, *arguments: Any) -> None:
     assert str(os.getpid()) in str(caught.value)
 
 
+def refuses_to_say(client: Any) -> None:
+    """The child sees nothing of what happens to the pair from now on."""
+    refuses(lambda: client.state)
+    refuses(lambda: client.failed_over)
+
+
 def with_threads(primary: str, secondary: str) -> int:
     with pair(primary, secondary, OPTIONS) as client, client.get_queue_sender("orders") as sender:
 
         def child() -> None:
             refuses(sender.send_messages, ServiceBusMessage("not sent"))
             refuses(client.get_queue_sender, "orders")
+            refuses_to_say(client)
             sender.close()
             client.close()
             with pair(primary, secondary, OPTIONS) as own, own.get_queue_sender("orders") as own_sender:
@@ -73,6 +80,7 @@ async def with_tasks(primary: str, secondary: str) -> int:
         def child() -> None:
             refuses(run, sender.send_messages(ServiceBusMessage("not sent")))
             refuses(client.get_queue_sender, "orders")
+            refuses_to_say(client)
             run(sender.close())
             run(client.close())
             asyncio._set_running_loop(None)

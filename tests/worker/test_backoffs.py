@@ -32,6 +32,15 @@ def test_a_destination_that_waits_again_for_the_same_reason_is_said_once(caplog:
     assert [record.getMessage().count("takes no messages: full") for record in caplog.records] == [1, 0]
 
 
+def test_messages_that_are_not_counted_yet_are_not_called_none(caplog: pytest.LogCaptureFixture) -> None:  # X7
+    backoffs = Backoffs("contoso")
+    backoffs.learn([waits("orders")._replace(left=0), waits("billing")._replace(left=1200)])
+    assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [
+        "its messages stay in the backlog, next try in 10 s",
+        "at least 1,200 stay in the backlog, next try in 10 s",
+    ]
+
+
 def test_a_back_off_whose_time_is_over_is_still_known() -> None:
     now = [0.0]
     backoffs = Backoffs("contoso", now=lambda: now[0])

@@ -27,9 +27,9 @@ FILTERS = (
     click.option(
         "--after",
         type=MomentOption(),
-        help="Only messages that came into the backlog since: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
+        help="Only those with an enqueued time since: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
     ),
-    click.option("--before", type=MomentOption(), help="Only messages that came into the backlog before."),
+    click.option("--before", type=MomentOption(), help="Only those with an enqueued time before."),
     click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N."),
 )
 

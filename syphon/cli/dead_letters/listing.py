@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from syphon.model import plural
+
 from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
 from ..options import load_settings
-from ..output import show_table, time_iso, time_text
+from ..output import show_table, shown_queues, time_iso, time_text
 from .finding import filter_options, wanted
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def list_letters(
     if as_json:
         click.echo(json.dumps({"groups": [as_record(group) for group in groups], "unseen": unreachable}, indent=2))
     else:
-        show_groups(groups)
+        show_groups(groups, len(search.unreachable))
     raise SystemExit(exit_code_for_queues(search.unreachable))
 
 
@@ -59,21 +61,25 @@ def as_record(group: Group) -> dict[str, Any]:
     }
 
 
-def show_groups(groups: list[Group]) -> None:
+def show_groups(groups: list[Group], unseen: int = 0) -> None:
+    """Prints the groups, and no more than was seen: queues that could not be looked into may have dead letters, too."""
     if not groups:
-        click.echo("No dead letter matches.")
+        seen = "No dead letter matches."
+        click.echo(f"No dead letter was seen; {plural(unseen, 'queue')} could not be looked into." if unseen else seen)
         return
+    queues = shown_queues([group.example.queue for group in groups])
     rows = [
         (
             group.reason or "(none)",
             group.destination or "(none)",
             group.count,
             time_text(group.example.enqueued_at),
-            f"{group.example.queue} #{group.example.sequence_number}",
+            f"{queue} #{group.example.sequence_number}",
             group.example.description,
         )
-        for group in groups
+        for group, queue in zip(groups, queues, strict=True)
     ]
     show_table(("reason", "destination", "messages", "oldest", "for example", "which says"), rows)
     total = sum(group.count for group in groups)
-    click.echo(f"\n{total:,} dead letter{'s'[: total != 1]}.")
+    more = f"; {plural(unseen, 'queue')} could not be looked into" if unseen else ""
+    click.echo(f"\n{plural(total, 'dead letter')}{more}.")

@@ -85,7 +85,7 @@ def replay(
     search = DeadLetterSearch(chosen, wanted(**filters), limit)
     plan.look(search)
     if not as_json:
-        show_groups(plan.groups)
+        show_groups(plan.groups, len(search.unreachable))
     if not dry_run and plan.chosen and (yes or _agreed(plan)):
         plan.carry_out()
     unreachable = [*search.unreachable, *plan.unreachable]
