@@ -62,9 +62,22 @@ class ClassicAccess:
     def setting(self, key: str, default: str) -> str:
         return str(self._session.sparkContext.getConf().get(key, default))
 
-    def ship(self, folder: Path) -> None:
-        if cores_of(str(self._session.sparkContext.master)) is None:
-            self._session.sparkContext.addPyFile(str(package_zip(folder)))
+    def ship(self) -> None:
+        """As a file of the session, kept as long as the session: an executor that starts later fetches it, too."""
+        context = self._session.sparkContext
+        if cores_of(str(context.master)) is not None:
+            return
+        from pyspark import SparkFiles
+
+        kept = Path(SparkFiles.getRootDirectory()) / "of-syphon"  # only this user may enter it
+        kept.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept) as own:
+            made = package_zip(Path(own))
+            file = kept / made.name
+            if file.exists():
+                return  # by an earlier call in this session
+            made.rename(file)
+        context.addPyFile(str(file))
 
     def most_slots(self) -> int:
         return int(self._session.sparkContext.defaultParallelism)

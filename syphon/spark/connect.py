@@ -10,7 +10,6 @@ The plan of a job carries the pickled task to the server, connection strings inc
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -156,13 +155,10 @@ class ConnectAccess:
         except PySparkException:
             return default  # a managed server may not tell
 
-    def ship(self, folder: Path) -> None:
-        """As an artifact of the session. A session keeps an artifact, and refuses another one of the same name."""
-        with tempfile.TemporaryDirectory(dir=folder) as own:
-            file = package_zip(Path(own))
-            digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
-            named = file.rename(file.with_name(f"syphon-{digest}.zip"))
-            self._session.addArtifacts(str(named), pyfile=True)
+    def ship(self) -> None:
+        """As an artifact of the session, which keeps it."""
+        with tempfile.TemporaryDirectory() as own:
+            self._session.addArtifacts(str(package_zip(Path(own))), pyfile=True)
 
     def most_slots(self) -> int:
         from pyspark.sql import functions as f

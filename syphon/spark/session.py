@@ -110,7 +110,7 @@ def spark_session(
         session = existing or _started(pipeline, name, Path(folder))
         access = access_to(session)
         try:
-            access.ship(Path(folder))
+            access.ship()
             yield session
         finally:
             if existing is None:

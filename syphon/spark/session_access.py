@@ -6,7 +6,6 @@ A classic session shares this process with its driver's JVM. A Connect session i
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from syphon.config import PipelineSettings
@@ -31,8 +30,10 @@ class SparkAccess(Protocol):
     def setting(self, key: str, default: str) -> str:
         """A setting of the session."""
 
-    def ship(self, folder: Path) -> None:
-        """Makes the code of syphon available to tasks. Their dependencies must be installed where they run."""
+    def ship(self) -> None:
+        """Makes the code of syphon available to tasks, as often as it is called. Their dependencies must be installed
+        where they run.
+        """
 
     def most_slots(self) -> int:
         """How many tasks run at once."""

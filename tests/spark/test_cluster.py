@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import EmulatedPair, aliased, emulated_pair, parent_of
+from tests.support.scripts import run_script
 from tests.support.spark_cluster import cluster
 from tests.support.waiting import eventually
 
@@ -65,3 +66,44 @@ def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(pair: Emulated
     assert not pair.in_backlog(0)
     assert not pair.in_backlog(1)
     assert sum(arrived.values()) - MESSAGES <= account["possible_duplicates"] + account["unaccounted"] + 300
+
+
+SESSION = """
+import json, os, signal, sys
+from pyspark.sql import SparkSession
+import syphon
+from syphon.spark import backlog
+
+settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1"}
+builder = SparkSession.builder.master("local-cluster[1,1,512]")
+spark = builder.config(map=settings).getOrCreate()
+
+def parent_of(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+
+def executors(batches):
+    import pyarrow
+    for _ in batches:
+        yield pyarrow.RecordBatch.from_pydict({"pid": [os.getppid()]})  # the daemon of its Python workers
+
+def executor():
+    return parent_of(spark.range(0, 1, 1, 1).mapInArrow(executors, "pid long").first()[0])
+
+found = [syphon.inspect("config.yaml", spark).messages, syphon.drain("config.yaml", spark).account.forwarded]
+first = executor()
+os.kill(first, signal.SIGKILL)
+second = executor()  # a new executor, which fetches all files of the session
+found += [backlog(spark, "config.yaml").count(), first != second]
+spark.stop()
+print(json.dumps(found))
+"""
+
+
+def test_a_session_on_a_cluster_can_be_used_again_and_again_and_its_new_executors_too(pair: EmulatedPair) -> None:  # X6
+    pair.put([aliased(number, "orders") for number in range(20)])
+    pair.config("config.yaml")
+    script = run_script(pair, "session", SESSION, SPARK_LOCAL_IP="127.0.0.1")
+    code, out = script.end(200)
+    assert code == 0, script.said
+    assert json.loads(out) == [20, 20, 0, True]

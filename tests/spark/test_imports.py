@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = ("pyspark.sql", "pyarrow", "pandas")
 
 
@@ -14,10 +16,13 @@ def test_the_module_of_a_task_loads_neither_spark_nor_arrow_nor_pandas() -> None
     assert done.stdout.split() == []
 
 
-def test_a_task_needs_only_what_executors_have() -> None:  # docs/clusters.md lists it
+SOURCE = ("source.data_source", "source.batch_reader", "source.stream_reader", "source.writers")
+
+
+@pytest.mark.parametrize("modules", [("task", "backlog_rows"), pytest.param(SOURCE, marks=pytest.mark.spark4)])
+def test_a_task_needs_only_what_executors_have(modules: tuple[str, ...]) -> None:  # docs/clusters.md lists it
     """The driver's own libraries may be missing on an executor."""
     missing = ("aiohttp", "click", "rich", "opentelemetry", "cryptography", "azure.mgmt")
-    modules = ("task", "backlog_rows", "source.batch_reader", "source.stream_reader", "source.writers")
     imports = ", ".join(f"syphon.spark.{module}" for module in modules)
     code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import {imports}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -37,14 +42,17 @@ import sys
 sys.modules["pyspark.sql.datasource"] = None  # as on Spark 3.5
 import syphon.spark
 from syphon.spark import backlog, backlog_frame, ledger, spark_session
-try:
-    syphon.spark.ServiceBusDataSource
-except Exception as error:
-    print(type(error).__mro__[1].__name__, error)
+for name in ("ServiceBusDataSource", "register_source"):
+    try:
+        getattr(syphon.spark, name)
+    except Exception as error:
+        print(type(error).__mro__[1].__name__, error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("SyphonError ")
-    assert "needs Spark 4.0 or newer" in done.stdout
+    first, second = done.stdout.splitlines()
+    assert first.startswith("SyphonError ")
+    assert "needs Spark 4.0 or newer" in first
+    assert second == first
 
 
 def test_the_package_is_imported_at_once_and_has_the_functions() -> None:

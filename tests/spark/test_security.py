@@ -171,6 +171,7 @@ def test_an_operator_can_turn_it_off() -> None:
     assert security_settings("local[2]", True, {"spark.authenticate": "false"}) == {}
 
 
+@pytest.mark.spark4  # an older Spark has another cipher
 def test_the_documents_name_the_settings_of_a_cluster() -> None:  # T9
     text = (Path(__file__).parents[2] / "docs/clusters.md").read_text()
     section = text.partition("## Authentication and encryption")[2].partition("\n## ")[0]
