@@ -1,68 +1,265 @@
-"""What cuts the connection: a destination is blamed for two messages, and each try begins with others."""
+"""What a lost connection says about the destinations that had something under way: pure, without a connection (S3)."""
 
 from __future__ import annotations
 
-from syphon.transfer.suspicion import BETWEEN_HALVES, LOSSES, Suspicion, Verdict
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 
-ONE = ("backlog", 1)
+from syphon.amqp import data_section
+from syphon.backlog import BrokerStamps, Restored
+from syphon.bus import Arrival, Sent
+from syphon.model import EntityPath
+from syphon.transfer.batches import MessageTransfer
+from syphon.transfer.destination import Destination, SendResults
+from syphon.transfer.pump import PERMANENT
+from syphon.transfer.suspicion import (
+    BETWEEN_HALVES,
+    ENOUGH,
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    TRIAL_WITHIN,
+    Suspicion,
+    Trials,
+    Verdict,
+)
+
+NOW = 1000.0
+FIRST, SECOND = ("backlog/0", 1), ("backlog/0", 2)
 
 
-def on_trial() -> Suspicion:
-    """A destination that is suspected, and tried alone."""
+def suspected(has_answered: bool = False) -> Suspicion:
+    """A suspicion whose trial is under way, with nothing else."""
     suspicion = Suspicion()
-    suspicion.suspect()
+    suspicion.suspect(has_answered)
     suspicion.is_alone = True
     return suspicion
 
 
-def test_one_lost_connection_is_no_reason_to_suspect_a_destination_that_works() -> None:  # S3
+# --- one destination --------------------------------------------------------------------------------------------------
+
+
+def test_a_destination_is_suspected_after_two_losses_in_a_row() -> None:
     suspicion = Suspicion()
-    for _ in range(LOSSES):
-        assert suspicion.limit is None
-        assert suspicion.lost(10, 0.0, fails=False) is Verdict.NOTHING
+    assert suspicion.lost(5, NOW, fails=False) is Verdict.NOTHING
+    assert suspicion.limit is None
+    suspicion.answered()
+    assert suspicion.lost(5, NOW, fails=False) is Verdict.NOTHING
+    assert suspicion.limit is None
+    assert suspicion.lost(5, NOW, fails=False) is Verdict.NOTHING
     assert suspicion.limit == 1
+
+
+def test_each_answer_allows_a_larger_trial_until_one_of_a_hundred_ends_the_suspicion() -> None:
+    suspicion, limits = suspected(), []
+    while suspicion.limit is not None:
+        limits.append(suspicion.limit)
+        suspicion.answered()
+    assert limits == [1, 4, 16, 64, 256]
+    assert limits[-2] < ENOUGH <= limits[-1]
+
+
+def test_a_destination_stays_suspected_while_something_is_to_be_sent_again() -> None:
+    suspicion = suspected()
+    for _ in range(10):
+        suspicion.answered(has_more=True)
+    assert suspicion.limit is not None
+
+
+def test_a_loss_during_which_others_had_something_under_way_says_nothing() -> None:
+    suspicion = suspected()
+    suspicion.is_alone = False
+    assert suspicion.lost(1, NOW, fails=True) is Verdict.NOTHING
+    assert suspicion.not_before == 0.0
+
+
+def test_a_batch_that_is_lost_alone_is_tried_in_halves_with_a_pause_for_the_others() -> None:
+    suspicion = suspected()
+    assert suspicion.lost(9, NOW, fails=False) is Verdict.BATCH
+    assert (suspicion.limit, suspicion.not_before) == (4, NOW + BETWEEN_HALVES)
+    assert suspicion.lost(2, NOW, fails=False) is Verdict.BATCH
+    assert suspicion.limit == 1
+
+
+def test_two_single_messages_that_are_lost_without_an_answer_are_the_fault_of_the_destination() -> None:
+    suspicion = suspected()
+    assert suspicion.lost(1, NOW, fails=False) is Verdict.MESSAGE
+    suspicion.set_aside(FIRST, NOW)
+    assert suspicion.lost(1, NOW, fails=False) is Verdict.DESTINATION
+    assert suspicion.waiting == {}  # the message that was set aside was not the cause
+
+
+def test_a_link_that_cuts_the_connection_when_it_is_attached_is_the_fault_of_the_destination() -> None:
+    assert suspected().lost(0, NOW, fails=False) is Verdict.DESTINATION
+
+
+def test_after_an_answer_single_messages_are_the_cause_however_many_are_lost() -> None:
+    suspicion = suspected()
+    suspicion.answered()
+    for key in (FIRST, SECOND):
+        assert suspicion.lost(1, NOW, fails=True) is Verdict.MESSAGE
+        suspicion.set_aside(key, NOW)
+    assert suspicion.waiting.keys() == {FIRST, SECOND}
+
+
+def test_an_answer_proves_that_the_messages_before_it_were_the_cause() -> None:
+    suspicion = suspected()
+    suspicion.set_aside(FIRST, NOW)
+    suspicion.answered()
+    suspicion.suspect()
+    assert suspicion.lost(0, NOW, fails=False) is Verdict.DESTINATION
+    assert suspicion.waiting.keys() == {FIRST}
+
+
+def test_a_suspicion_begins_without_an_answer() -> None:
+    """What the destination took long ago says nothing: it may be down by now."""
+    suspicion = Suspicion()
+    suspicion.answered()
+    for _ in range(2):
+        suspicion.lost(1, NOW, fails=False)
+    suspicion.is_alone = True
+    suspicion.set_aside(FIRST, NOW)
+    assert suspicion.lost(1, NOW, fails=False) is Verdict.DESTINATION
+
+
+def test_a_message_that_cuts_the_connection_waits_twice_as_long_each_time_up_to_two_minutes() -> None:
+    suspicion, waits = suspected(), []
+    for _ in range(4):
+        suspicion.set_aside(FIRST, NOW)
+        waits.append(suspicion.waiting[FIRST][0] - NOW)
+    assert waits == [FIRST_WAIT, 2 * FIRST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
+
+
+def test_a_message_that_was_accepted_in_the_end_waits_no_more() -> None:
+    """Otherwise each such message would stay in memory, and be tried alone if it ever came again."""
+    payload = data_section(b"x")
+    stamps = BrokerStamps(sequence_number=FIRST[1])
+    restored = Restored(payload, EntityPath.of("orders"), "1", None, None, len(payload), stamps)
+    arrival = Arrival(SimpleNamespace(path=FIRST[0]), 0, b"", b"", 0.0, 0.0)  # type: ignore[arg-type]
+    transfer = MessageTransfer(None, arrival, restored, 1)  # type: ignore[arg-type]
+    destination, results = Destination("orders", PERMANENT), SendResults()
+    for key in (FIRST, SECOND):
+        destination.suspicion.set_aside(key, NOW)
+    destination._handle(Sent([transfer]), results, NOW)
+    assert results.accepted == [transfer]
+    assert destination.suspicion.waiting.keys() == {SECOND}
+
+
+# --- which message is tried first ------------------------------------------------------------------------------------
 
 
 def test_a_destination_that_has_failed_before_is_suspected_at_the_first_lost_connection() -> None:  # S3
     suspicion = Suspicion()
-    suspicion.lost(10, 0.0, fails=True)
+    suspicion.lost(10, NOW, fails=True)
     assert suspicion.limit == 1
 
 
 def test_one_message_that_is_lost_alone_waits_although_its_destination_has_failed_before() -> None:  # S3
-    suspicion = on_trial()
-    assert suspicion.lost(1, 0.0, fails=True) is Verdict.MESSAGE
-    suspicion.set_aside(ONE, 0.0)
-    assert set(suspicion.waiting) == {ONE}
-
-
-def test_two_messages_that_are_lost_alone_make_the_destination_back_off() -> None:  # S3
-    suspicion = on_trial()
-    suspicion.lost(1, 0.0, fails=False)
-    suspicion.set_aside(ONE, 0.0)
-    assert suspicion.lost(1, BETWEEN_HALVES, fails=False) is Verdict.DESTINATION
-    assert suspicion.waiting == {}
+    suspicion = suspected()
+    assert suspicion.lost(1, NOW, fails=True) is Verdict.MESSAGE
+    suspicion.set_aside(FIRST, NOW)
+    assert set(suspicion.waiting) == {FIRST}
 
 
 def test_a_trial_goes_on_with_a_message_that_is_far_from_the_lost_one() -> None:  # S3
-    suspicion = on_trial()
+    suspicion = suspected()
     assert suspicion.first_of(10, failures=0) == 0
-    suspicion.set_aside(ONE, 0.0)
+    suspicion.set_aside(FIRST, NOW)
     assert suspicion.first_of(9, failures=0) == 4
 
 
 def test_however_many_messages_are_to_blame_each_one_is_tried_first_at_some_time() -> None:  # S3
-    suspicion = on_trial()
+    suspicion = suspected()
     assert {suspicion.first_of(7, failures) for failures in range(7)} == set(range(7))
 
 
 def test_once_the_destination_has_answered_its_messages_are_tried_in_their_order() -> None:  # S3
-    suspicion = on_trial()
+    suspicion = suspected()
     suspicion.answered()
-    suspicion.lost(2, 0.0, fails=False)
+    suspicion.lost(2, NOW, fails=False)
     assert suspicion.limit == 1
     assert suspicion.first_of(10, failures=3) is None
 
 
 def test_without_messages_there_is_none_to_try() -> None:
-    assert on_trial().first_of(0, failures=1) is None
+    assert suspected().first_of(0, failures=1) is None
+
+
+# --- trials -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tried:
+    """A destination, as far as trials know it."""
+
+    suspicion: Suspicion = field(default_factory=Suspicion)
+    is_under_way: bool = False
+    links: bool = True
+
+    def wants_trial(self, now: float) -> bool:
+        return self.suspicion.limit is not None and now >= self.suspicion.not_before
+
+    def has_link(self) -> bool:
+        return self.links
+
+
+def suspect(**options: bool) -> Tried:
+    tried = Tried(**options)
+    tried.suspicion.suspect()
+    return tried
+
+
+def test_without_a_suspicion_all_may_send() -> None:
+    trials, others = Trials(), [Tried(), Tried(is_under_way=True)]
+    assert all(map(trials.may_send, others))
+    trials.begin_round(others, 5, NOW)
+    assert all(map(trials.may_send, others))
+    assert not trials.is_under_way
+
+
+def test_a_trial_begins_when_nothing_else_is_under_way_and_the_others_wait_for_it() -> None:
+    trials, tried, other = Trials(), suspect(), Tried(is_under_way=True)
+    trials.begin_round([tried, other], 5, NOW)
+    assert (trials.may_send(tried), trials.may_send(other)) == (False, False)
+    other.is_under_way = False
+    trials.begin_round([tried, other], 5, NOW + 1)
+    assert (trials.may_send(tried), trials.may_send(other)) == (True, False)
+    assert tried.suspicion.is_alone
+
+
+def test_a_trial_has_five_seconds_and_after_that_the_others_have_their_turn() -> None:
+    trials, tried, other = Trials(), suspect(), Tried()
+    trials.begin_round([tried, other], 5, NOW)
+    tried.is_under_way = tried.suspicion.was_tried = True
+    trials.begin_round([tried, other], 5, NOW + TRIAL_WITHIN)
+    assert (trials.is_under_way, trials.may_send(other)) == (True, False)
+    trials.begin_round([tried, other], 5, NOW + TRIAL_WITHIN + 0.1)
+    assert (trials.is_under_way, trials.may_send(other)) == (False, True)
+    assert tried.suspicion.not_before == NOW + 2 * TRIAL_WITHIN + 0.1
+    assert not tried.suspicion.is_alone
+
+
+def test_a_trial_that_was_answered_is_over_and_the_next_one_begins_at_once() -> None:
+    trials, first, second = Trials(), suspect(), suspect()
+    trials.begin_round([first, second], 5, NOW)
+    assert (trials.may_send(first), trials.may_send(second)) == (True, False)
+    first.suspicion.was_tried, first.suspicion.limit = True, None
+    trials.begin_round([first, second], 5, NOW)
+    assert (trials.may_send(first), trials.may_send(second)) == (False, True)
+
+
+def test_a_trial_waits_five_seconds_for_the_others_and_then_begins_beside_them() -> None:
+    trials, tried, slow = Trials(), suspect(), Tried(is_under_way=True)
+    trials.begin_round([tried, slow], 5, NOW)
+    trials.begin_round([tried, slow], 5, NOW + TRIAL_WITHIN)
+    assert not trials.is_under_way
+    trials.begin_round([tried, slow], 5, NOW + TRIAL_WITHIN + 0.1)
+    assert trials.may_send(tried)
+    assert not tried.suspicion.is_alone  # so a loss would say nothing
+
+
+def test_a_suspect_for_which_there_is_no_link_holds_up_no_other() -> None:
+    trials, tried, other = Trials(), suspect(links=False), Tried()
+    trials.begin_round([tried, other], 0, NOW)
+    assert (trials.is_under_way, trials.may_send(other)) == (False, True)
+    trials.begin_round([tried, other], 1, NOW)
+    assert (trials.is_under_way, trials.may_send(other)) == (True, False)
