@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable
 from syphon.bus import Arrival, Backoff, Connection, LinkState, Namespace, RawReceiver, Settled, wait_for_traffic
 from syphon.model import NotAuthorized, Waits
 
-from .locks import SHORTEST
-
 log = logging.getLogger(__name__)
 
 FIRST_GUESS = 64 * 1024
@@ -53,10 +51,10 @@ class Intake:
         self.largest = max(len(arrival.payload), self.largest * 99 // 100)
         return arrival
 
-    def came_late(self, since: float) -> None:
+    def came_late(self, since: float, lock: float) -> None:
         """Corrects the age of the locks of messages that were just read: they may have waited in the socket since then.
 
-        After a long wait nothing says which locks have ended. So all that is on the way is given back: the credit is
+        After half a lock nothing says which locks have ended. So all that is on the way is given back: the credit is
         taken back, and what comes before the service confirms that is old.
         """
         receiver = self._receiver
@@ -64,7 +62,7 @@ class Intake:
             return
         for arrival in receiver.arrivals:
             arrival.locked_at = since
-        if self._now() - since > SHORTEST / 2 and not receiver.is_drained:
+        if self._now() - since > lock / 2 and not receiver.is_drained:
             self.drain()
             self._outdated = receiver
 

@@ -29,6 +29,8 @@ class LockKeeper:
         """`in_hand` are the messages whose locks are kept. The owner adds and removes them."""
         self.seconds = lock
         """How long a lock lasts, as far as is known."""
+        self.shortest = SHORTEST
+        """How long a lock lasts at least: in any queue, until a message has shown how long it is in this one."""
         self._queue = queue
         self._in_hand = in_hand
         self._link: RequestLink | None = None
@@ -41,8 +43,11 @@ class LockKeeper:
         ignored, and the shortest possible one counts: renewing a lock too early costs little.
         """
         left = (locked_until - wall) / 1000
-        if 0 < left < self.seconds:
+        if left <= 0:
+            return
+        if left < self.seconds:
             self.seconds = max(left, SHORTEST)
+        self.shortest = self.seconds
 
     def keep(self, connection: Connection, now: float) -> None:
         """Renews locks once half of their time is over.

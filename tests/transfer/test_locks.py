@@ -167,6 +167,25 @@ def test_the_age_of_a_lock_counts_from_before_a_short_standstill(manual: ManualT
         turns.close()  # type: ignore[attr-defined]
 
 
+def test_a_slow_pump_gives_back_nothing_whose_lock_lasts_much_longer(manual: ManualTimeNamespaces) -> None:  # S6, S7
+    """A process with little CPU may need seconds for each turn. It must go on all the same."""
+    manual.queue("orders")
+    with manual.pump() as (pump, outcomes):
+        turns = pump.turns()
+        manual.put(aliased("0", "orders"))
+        while pump.counters.forwarded < 1:  # it shows that locks last a minute here
+            next(turns)
+        manual.put(*(aliased(f"{i}", "orders") for i in range(1, 4)))
+        manual.wait(lambda: manual.received(BACKLOG) == 4)
+        manual.advance(6)
+        while pump.counters.forwarded < 4:
+            next(turns)
+        pump.stop()
+        list(turns)
+    assert [outcome.result for outcome in outcomes] == [Result.FORWARDED] * 4
+    assert manual.received(BACKLOG) == 4
+
+
 def is_under_way(pump: Pump, destination: str) -> bool:
     sender = pump.destinations[destination]._sender
     return sender is not None and bool(sender.under_way)
