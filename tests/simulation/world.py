@@ -273,8 +273,8 @@ class World:
             conditions.stalls_down = fault.how in ("down", "both")
             return partial(self._end_stall, site)
         if kind is Kind.SLOW:
-            before, conditions.latency = conditions.latency, 2.0
-            return partial(setattr, conditions, "latency", before)
+            conditions.latency = 2.0
+            return partial(setattr, conditions, "latency", self.incident.latency)
         if kind is Kind.REFUSE:
             conditions.refuses = True
             self.network.cut_all(site.name)
