@@ -73,6 +73,7 @@ UNIT_TESTS = frozenset(
         "worker/test_pauses.py",
         "worker/test_shared_limit.py",
         "worker/test_slot_budget.py",
+        "worker/test_waiting.py",
         "yaml_settings/test_durations.py",
         "yaml_settings/test_reading.py",
         "yaml_settings/test_validation.py",
