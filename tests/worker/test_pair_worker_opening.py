@@ -1,0 +1,67 @@
+"""A worker looks for its backlog queues for as long as it takes, and says what is in the way. Without a network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from syphon.config import PairSettings, PipelineSettings
+from syphon.model import Faulted, Interrupted, SyphonError
+from syphon.worker.pair_worker import PairWorker
+from syphon.worker.pauses import Pauses
+from syphon.worker.running_slot import FIRST_RETRY, LONGEST_RETRY
+from syphon.worker.slot_budget import SlotBudget
+
+PAIR = PairSettings.model_validate(
+    {"name": "contoso", "primary": {"namespace": "contoso.example"}, "secondary": {"namespace": "contoso-dr.example"}}
+)
+
+
+class Opening(threading.Event):
+    """Lets a pair worker look for its queues, and notes what it says and for how long it waits after each failure."""
+
+    def __init__(self, *failures: SyphonError, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.failures = list(failures)
+        self.pauses: list[float] = []
+        self.said: list[SyphonError | None] = []
+        self.listens_to: Sequence[str] | None = None
+        none = cast(Any, None)  # neither jobs nor a control server are used before the queues are known
+        self.worker = PairWorker(PAIR, PipelineSettings(), none, none, SlotBudget(lambda: 1), self, False, Pauses())
+        monkeypatch.setattr(self.worker, "_queues", self.queues)
+        monkeypatch.setattr(self.worker, "_listen_to", self.listen_to)
+        self.worker._open()
+
+    def queues(self) -> Sequence[str]:
+        if self.failures:
+            raise self.failures.pop(0)
+        return ["backlog"]
+
+    def listen_to(self, queues: Sequence[str]) -> None:
+        self.listens_to = queues
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.pauses.append(timeout)
+        self.said.append(self.worker.trouble)
+        return self.is_set()
+
+
+def test_an_outage_is_told_while_it_lasts_and_does_not_end_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:  # C3
+    away = Interrupted("The secondary cannot be reached.")
+    opening = Opening(*[away] * 9, monkeypatch=monkeypatch)
+    assert opening.said == [away] * 9
+    assert (opening.worker.trouble, opening.worker.failure) == (None, None)
+    assert opening.listens_to == ["backlog"]
+    assert opening.pauses[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
+    assert max(opening.pauses) == opening.pauses[-1] == LONGEST_RETRY
+
+
+def test_a_namespace_that_cannot_be_used_ends_the_worker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:  # C3
+    refused = Faulted("The credentials are refused.")
+    opening = Opening(refused, monkeypatch=monkeypatch)
+    assert opening.worker.failure is refused
+    assert (opening.pauses, opening.listens_to) == ([], None)
