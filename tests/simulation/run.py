@@ -39,6 +39,12 @@ class Summary:
         failed = {int(seed): violation for seed, violation in values["failed"].items()}
         return cls(**{**values, **counted, "failed": failed})
 
+    def values(self) -> dict[str, Any]:
+        """Its fields as JSON has them, and as `of` reads them."""
+        counted = {name: dict(getattr(self, name).most_common()) for name in ("faults", "modes")}
+        failed = {str(seed): violation for seed, violation in sorted(self.failed.items())}
+        return {**vars(self), **counted, "failed": failed}
+
     def add(self, other: Summary) -> None:
         self.runs += other.runs
         self.messages += other.messages
