@@ -73,8 +73,9 @@ MINUTES ?= 10
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# MINUTES counts only if it is given: by default there are 2,000 runs. With RESULTS=file each hundred is recorded, and the
-# next call goes on where the file ends: make sim RUNS=1000000 SEED=0 RESULTS=million.jsonl PROCESSES=2; TABLE=1 adds up.
+# MINUTES counts only if it is given: by default there are 2,000 runs. With RESULTS=file each hundred is added to the sums
+# in that file, and the next call goes on with the seeds that are missing, on whatever machine:
+# make sim RUNS=1000000 SEED=0 RESULTS=tests/simulation/record.json PROCESSES=2; TABLE=1 prints the tables.
 .PHONY: sim
 sim: $(READY)
 	$(BIN)/python -m tests.simulation $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) \

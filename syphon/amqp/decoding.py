@@ -180,8 +180,13 @@ def _list(width: int) -> Read:
                 items.append(None)
                 pos += 1
                 continue
+            small = _SMALL.get(code)
+            if small is not None:  # of the others, most are small numbers
+                items.append(small[data[pos + 1]])
+                pos += 2
+                continue
             simple = _SIMPLE.get(code)
-            if simple is not None:  # of the others, most are not nested: the check at the end is enough for them
+            if simple is not None:  # and most of the rest is not nested: the check at the end is enough for both
                 value, pos = simple(data, pos + 1, after, depth)
             else:
                 value, pos = decode(data, pos, after, depth + 1)
@@ -281,5 +286,9 @@ _READ: dict[int, Read] = {
     0xF0: _array(4),
 }
 
-_SIMPLE = {code: _READ[code] for code in (0x41, 0x42, 0x43, 0x45, 0x50, 0x52, 0x53, 0x60, 0x70, 0xA0, 0xA1, 0xA3)}
+_SIMPLE = {code: _READ[code] for code in (0x41, 0x42, 0x43, 0x45, 0x60, 0x70, 0xA0, 0xA1, 0xA3)}
 """Readers of values that are not nested."""
+_SMALL: dict[int, tuple[Value, ...]] = {
+    code: tuple(make(number) for number in range(256)) for code, make in ((0x50, UByte), (0x52, UInt), (0x53, ULong))
+}
+"""The values that have one byte, for each byte: they cannot be changed, and need not be made again."""

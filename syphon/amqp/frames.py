@@ -38,21 +38,19 @@ class Composite:
     REQUIRED: ClassVar[range] = range(0)
     """The positions of mandatory fields."""
     FIELDS: ClassVar[tuple[str, ...]] = ()
-    WRITERS: ClassVar[tuple[Callable[[Any], bytes], ...]] = ()
-    """For each field, what turns its value into bytes."""
+    WRITERS: ClassVar[tuple[tuple[str, Callable[[Any], bytes]], ...]] = ()
+    """The name of each field, and what turns its value into bytes."""
 
     @classmethod
     def of(cls: type[C], fields: list[Any]) -> C:
         if len(fields) > len(cls.TYPES):
             raise Malformed(f"{cls.NAME} has {len(fields)} fields, {len(cls.TYPES)} at most")
+        for place in cls.REQUIRED:
+            if place >= len(fields) or fields[place] is None:
+                raise Malformed(f"{cls._field(place)} must be set")
         for place, (value, kind) in enumerate(zip(fields, cls.TYPES, strict=False)):
-            if value is None:
-                if place in cls.REQUIRED:
-                    raise Malformed(f"{cls._field(place)} must be set")
-            elif type(value) is not kind and kind is not _ANY:
+            if value is not None and type(value) is not kind and kind is not _ANY:
                 fields[place] = cls._converted(place, value, kind)
-        if len(fields) < cls.REQUIRED.stop:
-            raise Malformed(f"{cls._field(max(len(fields), cls.REQUIRED.start))} must be set")
         return cls(*fields)
 
     @classmethod
@@ -73,22 +71,21 @@ class Composite:
         return f"{cls.NAME}.{cls.FIELDS[place].replace('_', '-')}"
 
     def to_bytes(self) -> bytes:
-        values = [getattr(self, name) for name in self.FIELDS]
-        while values and values[-1] is None:
-            values.pop()
+        parts = [_NULL if (value := getattr(self, name)) is None else write(value) for name, write in self.WRITERS]
+        while parts and parts[-1] == _NULL:
+            parts.pop()
         head = b"\x00\x53" + bytes((self.CODE,))
-        if not values:
-            return head + b"\x45"
-        parts = [b"\x40" if value is None else write(value) for value, write in zip(values, self.WRITERS, strict=False)]
-        return head + compound(0xC0, len(parts), b"".join(parts))
+        return head + compound(0xC0, len(parts), b"".join(parts)) if parts else head + b"\x45"
 
 
 C = TypeVar("C", bound=Composite)
 Kind = type | tuple[type[Composite], ...]
 """The type of a field: a value of exactly this type, or one of these records."""
 
+_NULL = encode(None)
 _SMALL = tuple(encode(UInt(number)) for number in range(256))
 """The bytes of small numbers: most numbers of most frames."""
+_LARGE = struct.Struct(">BI").pack
 _WIRE_TYPES = frozenset({UInt, UShort, UByte, ULong, Symbol, str})
 
 
@@ -98,10 +95,16 @@ def _writer(kind: Any) -> Callable[[Any], bytes]:
     Plain numbers and text of a record get their AMQP type: the width of a number, or symbol instead of string.
     """
     if kind is UInt:
-        return lambda value: _SMALL[value] if 0 <= value < 256 else encode(UInt(value))
+        return _write_uint
     if kind in _WIRE_TYPES:
         return lambda value: encode(kind(value))
     return lambda value: value.to_bytes() if isinstance(value, Composite) else encode(value)
+
+
+def _write_uint(value: int) -> bytes:
+    if 0 <= value < 256:
+        return _SMALL[value]
+    return _LARGE(0x70, value) if 0 <= value <= 0xFFFFFFFF else encode(UInt(value))  # which says what is wrong
 
 
 def _name(value: Any) -> str:
@@ -346,7 +349,7 @@ class SaslOutcome(Composite):
 _KNOWN: dict[int, type[Composite]] = {}
 for _kind in Composite.__subclasses__():
     _kind.FIELDS = tuple(field.name for field in dataclasses.fields(_kind))
-    _kind.WRITERS = tuple(map(_writer, _kind.TYPES))
+    _kind.WRITERS = tuple(zip(_kind.FIELDS, map(_writer, _kind.TYPES), strict=True))
     _KNOWN[_kind.CODE] = _kind
 _NAMED = {f"amqp:{kind.NAME}:list": kind for kind in _KNOWN.values()}
 

@@ -6,7 +6,7 @@ A link reports events as values that its owner collects. It never waits, and mak
 from __future__ import annotations
 
 import itertools
-import uuid
+import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,6 +37,11 @@ class LinkState(Enum):
     LOST = "lost"
 
 
+def _unique() -> str:
+    """A name that no other link or request has. It costs a fifth of a UUID."""
+    return os.urandom(18).hex()
+
+
 class RawLink:
     """The base of all raw links: a handle on a wire, and a state."""
 
@@ -46,7 +51,7 @@ class RawLink:
         self.state = LinkState.ATTACHING
         self.was_open = False
         self.error: SyphonError | None = None
-        self.name = f"syphon-{kind}-{uuid.uuid4()}"
+        self.name = f"syphon-{kind}-{_unique()}"
         self.handle = wire.add(self, self.name)
         self._since = wire.now()
 
@@ -319,7 +324,7 @@ class RequestLink:
         return self._replies.error or self._requests.error
 
     def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[ManagementReply], None]) -> None:
-        request_id = str(uuid.uuid4())
+        request_id = _unique()
         self._replies.expect(request_id, answered)
         self._queued.append(
             properties_bytes(Properties(message_id=request_id, reply_to=self._replies.name))

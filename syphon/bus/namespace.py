@@ -70,6 +70,8 @@ class Namespace:
         self.error: SyphonError | None = None
         """Why the namespace cannot be reached at the moment; None if it can."""
         self.status = NamespaceStatus.OPENED
+        self.has_ended = False
+        """Whether it is closed or faulted: its status as a flag, which every turn of every pump asks for."""
         self.since = now()
         self.reason: SyphonError | None = None
         """Why the namespace is faulted."""
@@ -211,10 +213,6 @@ class Namespace:
         connection = self._connection
         return connection is not None and connection.wire.failure is None
 
-    @property
-    def has_ended(self) -> bool:
-        return self.status in (NamespaceStatus.CLOSED, NamespaceStatus.FAULTED)
-
     def closing(self) -> None:
         """Marks it as about to be closed: its user finishes the messages in hand first."""
         self._become(NamespaceStatus.CLOSING)
@@ -233,6 +231,7 @@ class Namespace:
             if self.has_ended or self.status is status:
                 return
             self.reason, self.since, self.status = reason, self.now(), status
+            self.has_ended = status in (NamespaceStatus.CLOSED, NamespaceStatus.FAULTED)
         if self.has_ended:
             self.on_end()
 

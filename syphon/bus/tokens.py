@@ -78,7 +78,7 @@ class Tokens:
             for path, future in list(self._fetching.items()):
                 if future.done():
                     del self._fetching[path]
-                    self._put(path, future)
+                    self._take(path, future)
         for path, token in self._tokens.items():
             if now >= token.renew_at and token.ready and not token.requested:
                 self._ask(path, token)
@@ -104,25 +104,29 @@ class Tokens:
     def _ask(self, path: str, token: _Token) -> None:
         token.requested = True
         self._credential = self._current()
-        future: Future[Any]
-        if self._fetcher is None:
-            future = Future()
-            try:
-                future.set_result(self._credential.get_token(self._audience(path)))
-            except Exception as error:  # every error of the credential is reported in the same way
-                future.set_exception(error)
-            self._put(path, future)
-        else:
+        if self._fetcher is not None:
             self._fetching[path] = self._fetcher.submit(self._credential.get_token, JWT_SCOPE)
-
-    def _put(self, path: str, future: Future[Any]) -> None:
-        token = self._tokens[path]
-        error = future.exception()
-        if error is not None:
-            # The error's text may contain the request, and with it a secret. Its type says enough.
-            self._fail(token, f"{self._host}: no token for '{path}' ({type(error).__name__}).")
             return
-        access = future.result()
+        try:
+            access = self._credential.get_token(self._audience(path))
+        except Exception as error:  # every error of the credential is reported in the same way
+            self._not_given(path, error)
+        else:
+            self._put(path, access)
+
+    def _take(self, path: str, fetched: Future[Any]) -> None:
+        error = fetched.exception()
+        if error is not None:
+            self._not_given(path, error)
+        else:
+            self._put(path, fetched.result())
+
+    def _not_given(self, path: str, error: BaseException) -> None:
+        # The error's text may contain the request, and with it a secret. Its type says enough.
+        self._fail(self._tokens[path], f"{self._host}: no token for '{path}' ({type(error).__name__}).")
+
+    def _put(self, path: str, access: Any) -> None:
+        token = self._tokens[path]
         text = access.token.decode() if isinstance(access.token, bytes) else access.token
         token.expires_at = float(access.expires_on)
         token.renew_at = token.expires_at - RENEW_AT * max(0.0, token.expires_at - self._seconds())

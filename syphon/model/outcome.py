@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 
@@ -77,9 +79,15 @@ class Counters:
     @classmethod
     def total(cls, parts: Iterable[Counters]) -> Self:
         """The sum of all fields that this class has."""
-        every = list(parts)
-        return cls(**{field.name: sum(getattr(part, field.name) for part in every) for field in fields(cls)})
+        values = _values_of(cls)  # type: ignore[arg-type]  # the class can be hashed, although its values cannot
+        return cls(*map(sum, zip(*map(values, parts), strict=True)))
 
     def counters(self) -> Counters:
         """These fields alone, as a new value without the fields that a subclass adds."""
         return Counters.total([self])
+
+
+@cache
+def _values_of(kind: type[Counters]) -> attrgetter[tuple[int, ...]]:
+    """What reads the fields of this class, in their order. Every report of every slot is added up with it."""
+    return attrgetter(*(field.name for field in fields(kind)))

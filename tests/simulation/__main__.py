@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from .results import read, run_recorded, table, total
+from .results import Record, run_recorded, table
 from .run import explain, run_many
 
 
@@ -25,7 +25,7 @@ def main() -> int:
     if given.table:
         if given.results is None:
             parser.error("--table needs --results: the file to read")
-        print("\n".join(table(total(read(given.results)))))
+        print("\n".join(table(Record.read(given.results))))
         return 0
     seed = given.seed if given.seed is not None else 0 if given.results is not None else random.randrange(10**9)
     runs = given.runs if given.runs is not None or given.minutes is not None else 2000

@@ -1,92 +1,246 @@
-"""The record of many runs: a file of lines that can be continued and added up, over processes and days.
+"""The record of many runs: one small file of sums that goes on over processes, days, machines and versions.
 
-Each line holds the result of one chunk of consecutive seeds. A run that was broken off goes on with the chunks that
-have no line yet.
+For each version of the code it holds the ranges of seeds that were run, what they consisted of, and the seeds that
+broke a promise. A run goes on with the seeds that are in no range. Each hundred incidents are added under a lock and by
+replacing the file: it can be killed at any time, and loses what it has not added. A second run may use the same file.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import multiprocessing
+import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from .run import Summary, run_many
 
 CHUNK = 100
-"""Incidents in one line of the file."""
+"""Incidents that are added at once. A chunk begins with a seed that is a multiple of it."""
+CODE = ("syphon", "tests/simulation")
+"""What decides how an incident runs."""
+
+Range = tuple[int, int]
+"""Seeds from the first up to, and without, the second."""
+
+
+@dataclass
+class VersionResults:
+    """What one version of the code has run."""
+
+    version: str
+    ranges: list[Range] = field(default_factory=list)
+    """In order, with gaps between them."""
+    sums: Summary = field(default_factory=Summary)
+
+    def add(self, chunk: Range, summary: Summary) -> None:
+        self.ranges = joined([*self.ranges, chunk])
+        self.sums.add(summary)
+
+
+@dataclass
+class Record:
+    """All results, in the order in which their versions were first run."""
+
+    versions: list[VersionResults] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, file: Path) -> Record:
+        """The record in a file; an empty one if there is no file yet."""
+        if not file.exists():
+            return cls()
+        return cls(
+            [
+                VersionResults(
+                    each["version"], [(first, end) for first, end in each["ranges"]], Summary.of(each["sums"])
+                )
+                for each in json.loads(file.read_text())
+            ]
+        )
+
+    def write(self, file: Path) -> None:
+        """Replaces the file. Whoever reads it finds the old record or the new one, and never a part."""
+        values = [
+            {"version": each.version, "ranges": each.ranges, "sums": each.sums.values()} for each in self.versions
+        ]
+        new = file.with_name(f"{file.name}.new")
+        with new.open("w") as out:
+            json.dump(values, out, ensure_ascii=False, indent=1)
+            out.write("\n")
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(file)
+
+    @property
+    def ranges(self) -> list[Range]:
+        return joined(each for version in self.versions for each in version.ranges)
+
+    @property
+    def total(self) -> Summary:
+        found = Summary()
+        for each in self.versions:
+            found.add(each.sums)
+        return found
+
+    def add(self, version: str, chunk: Range, summary: Summary) -> None:
+        """Adds a chunk. One that another process has added meanwhile counts once."""
+        if missing((chunk,), self.ranges) != [chunk]:
+            return
+        found = next((each for each in self.versions if each.version == version), None)
+        if found is None:
+            found = VersionResults(version)
+            self.versions.append(found)
+        found.add(chunk, summary)
+
+
+def joined(ranges: Iterable[Range]) -> list[Range]:
+    """The same seeds in as few ranges as possible."""
+    found: list[Range] = []
+    for first, end in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((first, end))
+    return found
+
+
+def missing(wanted: Iterable[Range], known: list[Range]) -> list[Range]:
+    """The parts of ranges that are not known yet. What is known is in order, with gaps between."""
+    found: list[Range] = []
+    for first, end in wanted:
+        for known_first, known_end in known:
+            if known_end <= first or known_first >= end:
+                continue
+            if known_first > first:
+                found.append((first, known_first))
+            first = known_end
+        if first < end:
+            found.append((first, end))
+    return found
+
+
+def chunks(wanted: Range, known: list[Range]) -> Iterator[Range]:
+    """What is missing, a chunk at a time."""
+    for first, end in missing((wanted,), known):
+        while first < end:
+            after = min(end, first - first % CHUNK + CHUNK)
+            yield first, after
+            first = after
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Keeps other processes from changing the file. The lock is on its directory: the file itself is replaced."""
+    directory = os.open(file.absolute().parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
 
 
 def run_recorded(file: Path, first: int, runs: int, processes: int, seconds: float | None) -> Summary:
-    """Runs the chunks of a range of seeds that are not on record yet, and records each. Returns what it has run."""
-    known = {line["first"] for line in read(file)}
-    chunks = (seed for seed in range(first, first + runs, CHUNK) if seed not in known)
-    began, found, version = time.monotonic(), Summary(), _version()
-    with ProcessPoolExecutor(processes) as pool, file.open("a") as record:
-        for seed, summary in _in_turn(pool, chunks, processes):
-            record.write(json.dumps({"first": seed, "version": version, **vars(summary)}) + "\n")
-            record.flush()
-            found.add(summary)
-            if seconds is not None and time.monotonic() - began > seconds:
-                pool.shutdown(wait=True, cancel_futures=True)
-                break
-    return found
-
-
-def _in_turn(pool: ProcessPoolExecutor, seeds: Iterator[int], processes: int) -> Iterator[tuple[int, Summary]]:
-    """The chunks as they end. No more are begun than can run at once: the caller may stop at any time."""
-    running: dict[Future[Summary], int] = {}
-    for seed in seeds:
-        running[pool.submit(_run_chunk, seed)] = seed
-        if len(running) >= processes:
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(done), done.result()
-    for done in list(running):
-        yield running[done], done.result()
-
-
-def _run_chunk(seed: int) -> Summary:
-    return run_many(seed, CHUNK, most_failures=CHUNK)
-
-
-def read(file: Path) -> list[dict[str, Any]]:
-    """The lines of a file; none if there is no file yet."""
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def total(lines: Iterable[dict[str, Any]]) -> Summary:
-    """All lines added up. A chunk that was recorded twice counts once."""
+    """Runs the seeds of a range that are not on record yet, and records them. Returns what it has run."""
+    version, until = current_version(), None if seconds is None else time.monotonic() + seconds
+    fork = multiprocessing.get_context("fork")  # it need not import everything again
+    answers: list[Connection] = []
+    for number in range(processes):
+        answer, told = fork.Pipe(duplex=False)
+        share = Share(file, (first, first + runs), version, number, processes, until)
+        fork.Process(target=_run_share, args=(share, told), daemon=True).start()
+        told.close()
+        answers.append(answer)
     found = Summary()
-    for line in {line["first"]: line for line in lines}.values():
-        found.add(Summary.of({key: value for key, value in line.items() if key not in ("first", "version")}))
+    for answer in answers:
+        found.add(answer.recv())  # ends with an `EOFError` if the process was killed
     return found
 
 
-def table(summary: Summary) -> Iterator[str]:
-    """What was run, as a table for docs/reliability.md."""
+class Share(NamedTuple):
+    """What one of several processes runs: every second chunk if there are two, and so on."""
+
+    file: Path
+    wanted: Range
+    version: str
+    number: int
+    processes: int
+    until: float | None
+
+    def chunks(self) -> Iterator[Range]:
+        for chunk in chunks(self.wanted, Record.read(self.file).ranges):
+            if chunk[0] // CHUNK % self.processes == self.number:
+                yield chunk
+
+
+def _run_share(share: Share, told: Connection) -> None:
+    """Runs its chunks until none is left, the time is over, or its parent has ended."""
+    parent, found = os.getppid(), Summary()
+    try:
+        for chunk in share.chunks():
+            if os.getppid() != parent or (share.until is not None and time.monotonic() > share.until):
+                break
+            summary = run_many(chunk[0], chunk[1] - chunk[0], most_failures=CHUNK)
+            with locked(share.file):
+                record = Record.read(share.file)
+                record.add(share.version, chunk, summary)
+                record.write(share.file)
+            found.add(summary)
+    except KeyboardInterrupt:
+        pass  # what has been added is on record
+    told.send(found)
+
+
+def current_version() -> str:
+    """The commit that last changed the code, with a `+` if it has changed since; empty where there is no git."""
+    commit = _git("log", "-1", "--format=%H", "--", *CODE, ":!*.json")[:10]
+    return commit + ("+" if commit and _git("status", "--porcelain", "--", *CODE, ":!*.json") else "")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()
+
+
+# --- showing ----------------------------------------------------------------------------------------------------------
+
+
+def table(record: Record) -> Iterator[str]:
+    """What was run, as the tables of docs/reliability.md."""
+    total = record.total
     yield "| under test | incidents |"
-    yield "|---|---|"
-    for name, count in sorted(summary.modes.items()):
+    yield "|---|--:|"
+    for name, count in total.modes.most_common():
         yield f"| {name} | {count:,} |"
-    yield f"| **all** | **{summary.runs:,}** |"
+    yield f"| **all** | **{total.runs:,}** |"
     yield ""
-    yield "| kind of fault | in so many incidents or more than once in one |"
-    yield "|---|---|"
-    for name, count in summary.faults.most_common():
-        yield f"| {name} | {count:,} |"
+    yield "| kind of fault | times | kind of fault | times |"
+    yield "|---|--:|---|--:|"
+    cells = [f"| {name} | {count:,} " for name, count in total.faults.most_common()]
+    half = (len(cells) + 1) // 2
+    for left, right in zip_longest(cells[:half], cells[half:], fillvalue="| | "):
+        yield f"{left}{right}|"
     yield ""
-    yield (
-        f"{summary.messages:,} messages, {summary.copies:,} copies accepted, "
-        f"{summary.virtual_seconds / 3600:,.0f} virtual hours, {len(summary.failed)} broken promises."
-    )
-    for seed, violation in summary.failed.items():
-        yield f"- seed {seed}: {violation}"
+    yield "| version | seeds | incidents | messages | copies accepted | virtual hours | broken promises |"
+    yield "|---|---|--:|--:|--:|--:|--:|"
+    for each in record.versions:
+        seeds = ", ".join(f"{first} to {end - 1}" for first, end in each.ranges)
+        yield f"| {each.version} | {seeds} {_sums(each.sums)}"
+    yield f"| **all** | {_sums(total)}"
+    for each in record.versions:
+        for seed, violation in sorted(each.sums.failed.items()):
+            yield f"- seed {seed} ({each.version}): {violation}"
 
 
-def _version() -> str:
-    """The commit that is run; empty where there is none."""
-    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return told.stdout.strip()
+def _sums(sums: Summary) -> str:
+    hours = sums.virtual_seconds / 3600
+    return f"| {sums.runs:,} | {sums.messages:,} | {sums.copies:,} | {hours:,.0f} | {len(sums.failed)} |"

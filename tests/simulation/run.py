@@ -39,6 +39,12 @@ class Summary:
         failed = {int(seed): violation for seed, violation in values["failed"].items()}
         return cls(**{**values, **counted, "failed": failed})
 
+    def values(self) -> dict[str, Any]:
+        """Its fields as JSON has them, and as `of` reads them."""
+        counted = {name: dict(getattr(self, name).most_common()) for name in ("faults", "modes")}
+        failed = {str(seed): violation for seed, violation in sorted(self.failed.items())}
+        return {**vars(self), **counted, "failed": failed}
+
     def add(self, other: Summary) -> None:
         self.runs += other.runs
         self.messages += other.messages
@@ -58,22 +64,31 @@ class Summary:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Switches off the log and most garbage collection: a simulation needs neither, and both cost time."""
-    before, thresholds = logging.root.manager.disable, gc.get_threshold()
+    """Switches off the log and the garbage collection: a simulation does not need the one, and does the other itself.
+
+    A collection in the middle of an incident would also be an event that the incident has not decided.
+    """
+    before, was_enabled = logging.root.manager.disable, gc.isenabled()
     logging.disable(logging.CRITICAL)
-    gc.set_threshold(50_000, 20, 100)
-    gc.freeze()  # what is there already need not be looked at again and again
+    gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
         logging.disable(before)
-        gc.set_threshold(*thresholds)
+        if was_enabled:
+            gc.enable()
 
 
 def violation_of(incident: Incident, trace: Callable[[str], None] | None = None) -> str | None:
     """Which promise an incident breaks; None if it breaks none."""
-    return _run(incident, trace)[1]
+    violation = _run(incident, trace)[1]
+    _collect()
+    return violation
+
+
+def _collect() -> None:
+    """Removes the world of an incident that is over. It is the youngest garbage, and still in the processor's cache."""
+    gc.collect(0)
 
 
 def _run(incident: Incident, trace: Callable[[str], None] | None = None) -> tuple[World, str | None]:
@@ -108,6 +123,8 @@ def run_many(
             summary.virtual_seconds += world.time.now
             summary.modes[incident.mode.value] += 1
             summary.faults.update(fault.kind.value for fault in incident.faults)
+            del world
+            _collect()
             if violation is not None:
                 summary.failed[seed] = violation
                 if len(summary.failed) >= most_failures:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.simulation import results
 from tests.simulation.checker import Checker
 from tests.simulation.incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage, generate
 from tests.simulation.mistakes import MISTAKES
@@ -78,17 +75,6 @@ def test_the_shrinker_leaves_out_what_is_not_needed() -> None:
     small = shrink(incident, lambda smaller: culprit in smaller.messages, tries=500)
     assert len(small.messages) <= 8
     assert small.faults == ()
-
-
-def test_a_recorded_run_goes_on_where_its_file_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "CHUNK", 3)
-    file = tmp_path / "results.jsonl"
-    assert results.run_recorded(file, 0, 3, 1, None).runs == 3
-    assert results.run_recorded(file, 0, 6, 1, None).runs == 3
-    assert results.run_recorded(file, 0, 6, 1, None).runs == 0
-    total = results.total(results.read(file))
-    assert (total.runs, total.modes.total(), total.failed) == (6, 6, {})
-    assert "| **all** | **6** |" in list(results.table(total))
 
 
 # --- the checker itself -----------------------------------------------------------------------------------------------

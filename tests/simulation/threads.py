@@ -39,7 +39,7 @@ class SimulatedThread:
         self._next_at = 0.0
 
     def start(self) -> None:
-        self._process.threads.append(self)
+        self._process.threads[self._greenlet] = self
         self._resume_at(self._time.now)
 
     def join(self, timeout: float | None = None) -> None:
@@ -53,8 +53,7 @@ class SimulatedThread:
             self._run()
         finally:
             self._ended.set()
-            if self in self._process.threads:
-                self._process.threads.remove(self)
+            self._process.threads.pop(self._greenlet, None)
 
     def block(self, seconds: float | None) -> None:
         """Waits until it is woken, at most so many seconds of the process's clock. Only in the thread itself."""
@@ -172,17 +171,16 @@ class SimulatedProcess:
         self.is_dead = False
         self.still_until = 0.0
         self.links: list[Link] = []
-        self.threads: list[SimulatedThread] = []
+        self.threads: dict[greenlet, SimulatedThread] = {}
         self.hub = getcurrent()
         self.runtime = SimulatedRuntime(self)
 
     def current(self) -> SimulatedThread:
         """The thread that runs now."""
-        running = getcurrent()
-        for thread in self.threads:
-            if thread._greenlet is running:
-                return thread
-        raise GreenletExit  # the thread of a process that is dead
+        thread = self.threads.get(getcurrent())
+        if thread is None:
+            raise GreenletExit  # the thread of a process that is dead
+        return thread
 
     def spawn(self, run: Callable[[], None], name: str) -> SimulatedThread:
         thread = SimulatedThread(self, run, name)
@@ -204,6 +202,6 @@ class SimulatedProcess:
                 link.vanish()
             else:
                 link.closed_by_client()
-        for thread in list(self.threads):
+        for thread in list(self.threads.values()):
             thread.kill()
         self.threads.clear()

@@ -115,7 +115,7 @@ class World:
         self.clock = ProcessClock(self.time, incident.drift)
         self.control = ControlConditions()
         self.runner: Runner = RUNNERS[incident.mode](self)
-        self._put_into: dict[str, set[str]] = {path: set() for path in self.queues}
+        self._put_into: dict[str, list[SimulatedMessage]] = {path: [] for path in self.queues}
 
     def run(self) -> None:
         """Runs the incident to its end. Raises `Violation` if a promise is broken."""
@@ -230,12 +230,13 @@ class World:
         for number, entity in enumerate(self.backlog):
             ours = [message for message in messages if message.queue == number]
             if ours:
-                self._put_into[self.queues[number]].update(message.id for message in ours)
-                entity.submit([_parsed(m.id, m.destination, m.size, m.session).copy() for m in ours])
+                self._put_into[self.queues[number]] += ours
+                entity.submit([_parsed(m.number, m.destination, m.size, m.session).copy() for m in ours])
 
     def messages_in(self, queue: str) -> set[str]:
         """The messages in a backlog queue that are neither completed nor dead-lettered."""
-        return {name for name in self._put_into[queue] if not self.checker.stories[name].has_ended}
+        put = {message.id for message in self._put_into[queue]}
+        return {name for name in put if not self.checker.stories[name].has_ended}
 
     def worker_ended(self, worker: SimulatedWorker) -> None:
         assert isinstance(self.runner, WorkerRunner)  # only a worker runner has workers
@@ -375,9 +376,10 @@ class World:
 
 
 @lru_cache(50_000)
-def _parsed(message_id: str, destination: str, size: int, session: str | None) -> BrokeredMessage:
+def _parsed(number: int, destination: str, size: int, session: str | None) -> BrokeredMessage:
     """The message as it is in the backlog. Many incidents have the same ones, and parsing costs as much as a run."""
-    properties = properties_bytes(Properties(message_id=message_id, group_id=session))
+    message = SimulatedMessage(number, destination, 0.0)
+    properties = properties_bytes(Properties(message_id=message.id, group_id=session))
     return _read_message(to_backlog(properties + data_section(b"x" * size), destination))
 
 

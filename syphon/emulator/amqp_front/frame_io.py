@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from functools import partial
 
@@ -12,6 +13,9 @@ from ..broker import Journal
 
 MAX_FRAME_SIZE = 65536
 HEADER_SIZE = 8
+
+
+_HEAD = struct.Struct(">IBBH").unpack_from
 
 
 class ProtocolError(Exception):
@@ -27,18 +31,18 @@ def cut(data: bytes, pos: int, kind: int) -> tuple[int, bytes, int] | None:
     """Returns the channel, body and end of the next whole frame, or None until all of it has arrived."""
     if len(data) - pos < HEADER_SIZE:
         return None
-    size = int.from_bytes(data[pos : pos + 4], "big")
-    offset = data[pos + 4] * 4
+    size, words, found_kind, channel = _HEAD(data, pos)
+    offset = words * 4
     if size > MAX_FRAME_SIZE:
         raise ProtocolError(
             "amqp:connection:framing-error", f"A frame of {size} bytes exceeds the limit of {MAX_FRAME_SIZE}."
         )
-    if offset < HEADER_SIZE or size < offset or data[pos + 5] != kind:
+    if offset < HEADER_SIZE or size < offset or found_kind != kind:
         raise ProtocolError("amqp:connection:framing-error", "A frame's header is not valid.")
     after = pos + size
     if after > len(data):
         return None
-    return int.from_bytes(data[pos + 6 : pos + 8], "big"), data[pos + offset : after], after
+    return channel, data[pos + offset : after], after
 
 
 def fitted(performative: Composite, frame_size: int) -> bytes | None:
