@@ -1,7 +1,7 @@
 """Spark: the transfer on it, and Service Bus as its tables and streams.
 
 The transfer has the session, jobs, the task that Spark runs, and the control server that tasks report to. Public, for
-programs that use Spark, are `ServiceBusDataSource`, `backlog` and `ledger` (docs/spark.md).
+programs that use Spark, are `register_source`, `ServiceBusDataSource`, `backlog` and `ledger` (docs/spark.md).
 
 Its names are loaded when they are first asked for. A task on an executor imports this package, too, and an executor has
 neither the control server's libraries nor a use for them.
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .session_access import SparkAccess, access_to, is_connect
     from .slot_control import SlotControl, Traced
     from .source.data_source import ServiceBusDataSource, SparkTooOld
+    from .source.registration import register_source
     from .spark_watch import SparkLost, SparkWatch
     from .totals import QueueAttempt, QueueTotals, Totals
 
@@ -77,6 +78,7 @@ _MODULES = {
     ),
     "spark_watch": ("SparkLost", "SparkWatch"),
     "source.data_source": ("ServiceBusDataSource", "SparkTooOld"),
+    "source.registration": ("register_source",),
     "totals": (
         "QueueAttempt",
         "QueueTotals",
@@ -124,6 +126,7 @@ __all__ = [
     "ledger",
     "looking",
     "new_job",
+    "register_source",
     "session_for_queries",
     "shown_master",
     "spark_session",

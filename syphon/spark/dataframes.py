@@ -12,6 +12,7 @@ from syphon.config import Config, config_from, load_config
 from syphon.ledger import Ledger
 
 from .backlog_rows import backlog_frame
+from .session_access import access_to
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,10 +30,13 @@ def backlog(
     `config` is a settings file, its content as a dict, or a `Config`; `pairs` and `queues` choose some, as the options
     of the command do. Each evaluation peeks again: persist the frame to query it twice. Nothing is received or changed.
     """
-    return backlog_frame(spark, select_queues(_settings_of(config).pairs, pairs, queues))
+    selected = select_queues(settings_of(config).pairs, pairs, queues)
+    access_to(spark).ship()
+    return backlog_frame(spark, selected)
 
 
-def _settings_of(config: str | os.PathLike[str] | Mapping[str, Any] | Config) -> Config:
+def settings_of(config: str | os.PathLike[str] | Mapping[str, Any] | Config) -> Config:
+    """The settings that a program gives: a file, its content, or settings that were read before."""
     if isinstance(config, Config):
         return config
     return config_from(config) if isinstance(config, Mapping) else load_config(Path(config))

@@ -104,6 +104,6 @@ def test_a_session_on_a_cluster_can_be_used_again_and_again_and_its_new_executor
     pair.put([aliased(number, "orders") for number in range(20)])
     pair.config("config.yaml")
     script = run_script(pair, "session", SESSION, SPARK_LOCAL_IP="127.0.0.1")
-    code, out = script.end(200)
+    code, out = script.end(400)
     assert code == 0, script.said
     assert json.loads(out) == [20, 20, 0, True]

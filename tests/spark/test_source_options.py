@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from syphon.spark.source.options import BadRows, BadSourceOptions, Start, parse_options
+from syphon.config import load_config
+from syphon.spark.source.options import BadRows, BadSourceOptions, Start, parse_options, refuse_written_secrets
 
 KEY = "c2VjcmV0LWtleS10aGF0LW11c3Qtbm90LWJlLXNlZW4="
 STRING = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=x;SharedAccessKey={KEY}"
@@ -56,6 +57,8 @@ def test_a_namespace_with_an_identity_and_a_proxy() -> None:
         ({"connection_string": STRING, "entity": "q", "bad_rows": "drop"}, ["'fail' or 'skip'"]),
         ({"connection_string": STRING, "entity": "q", "proxy": "http://me:secret@p:1"}, ["contains credentials"]),
         ({"connection_string": STRING, "entity": "q", "bodies": KEY}, ["bodies"]),
+        ({"entity": STRING}, ["entity is a connection string"]),
+        ({"config": STRING, "pair": STRING}, ["config is a connection string", "pair is a connection string"]),
     ],
 )
 def test_every_mistake_is_named_with_its_remedy(options: dict[str, str], words: list[str]) -> None:
@@ -115,3 +118,19 @@ def test_a_settings_file_that_is_missing_is_named() -> None:
         parse_options({"config": "/no/such/file.yaml"})
     with pytest.raises(BadSourceOptions, match=r"option.config is missing"):
         parse_options({"pair": "contoso"})
+
+
+def test_settings_that_the_source_was_registered_with_count_unless_a_query_names_a_namespace(config: str) -> None:
+    pairs = load_config(Path(config)).pairs
+    assert parse_options({"pair": "contoso"}, pairs) == parse_options({"config": config, "pair": "contoso"})
+    assert parse_options({"entity": "q"}, pairs[1:]).side.host == "other-dr.servicebus.windows.net"
+    elsewhere = {"namespace": "elsewhere.servicebus.windows.net", "entity": "q"}
+    assert parse_options(elsewhere, pairs) == parse_options(elsewhere)
+
+
+def test_secrets_in_the_options_of_a_query_are_refused_where_spark_writes_options_down() -> None:  # T11
+    refuse_written_secrets(["entity", "config", "namespace", "proxy_username"])
+    with pytest.raises(
+        BadSourceOptions, match=r"Give connection_string and proxy_password to syphon\.spark\.register_"
+    ):
+        refuse_written_secrets(["Connection_String", "PROXY_PASSWORD"])

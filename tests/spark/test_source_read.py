@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
 from syphon.amqp import Header, Int, Long, Symbol, Timestamp, UInt
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+CAN_PUSH = not pyspark.__version__.startswith("4.0")
+"""Spark 4.0 pushes no filters down to Python."""
 
 
 def read(source: SparkSession, bus: SourceBus, entity: str, **options: Any) -> DataFrame:
@@ -142,7 +145,7 @@ def test_filters_choose_the_same_rows_pushed_down_or_not(source: SparkSession, b
 
         assert numbers("sequence_number > 490") == list(range(491, 501))
         cost = bus.peeks(queue)
-        assert cost < 60 if pushes else cost >= 500
+        assert cost < 60 if pushes and CAN_PUSH else cost >= 500
         assert numbers("sequence_number >= 3 and sequence_number < 5 and subject = '0'") == [4]
         assert numbers("sequence_number = 7") == [7]
         assert numbers("sequence_number in (7, 9)") == [7, 9]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,8 @@ def test_available_now_reads_what_is_there_in_batches_of_some_rows_and_ends(
     query = into_memory(frame, "limited", tmp_path, availableNow=True)
     assert query.awaitTermination(300)
     batches = [rows for _, rows in sorted(KEPT["limited"].items()) if rows]
-    assert [len(rows) for rows in batches] == [14, 10, 5]
+    has_limits = find_spec("pyspark.sql.streaming.datasource") is not None  # Spark 4.2 or newer
+    assert [len(rows) for rows in batches] == ([14, 10, 5] if has_limits else [29])
     assert sorted(row[:2] for rows in batches for row in rows) == [
         *((queue, number) for number in range(1, 26)),
         *((other, number) for number in range(1, 5)),

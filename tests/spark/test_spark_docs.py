@@ -24,35 +24,83 @@ OURS = PAGE.partition("## Drain and inspect from Python")[0]
 BLOCKS = re.findall(r"```python\n(.*?)```", OURS, re.DOTALL)
 BACKLOG = "contoso/x-servicebus-transfer/0"
 FRAME = """
-import contextlib, io, os
+import contextlib, io, json, os, traceback, urllib.request
 from pydantic import SecretStr
 from syphon.config import PipelineSettings
-from syphon.spark import spark_session
+from syphon.spark import ServiceBusDataSource, spark_session
 
 settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": "file:" + os.path.abspath("events"),
-            "spark.eventLog.compress": "false", "spark.ui.enabled": "false"}
+            "spark.eventLog.compress": "false", "spark.ui.enabled": "true", "spark.ui.port": "0"}
 pipeline = PipelineSettings(master="local[2]", spark={key: SecretStr(value) for key, value in settings.items()})
+
+def show(frame):
+    for mode in ("simple", "extended", "codegen", "cost", "formatted"):
+        frame.explain(mode=mode)
+    execution = frame._jdf.queryExecution()
+    print(execution.toString(), frame, repr(frame), frame.schema.json())
+    if not frame.isStreaming:
+        for plan in (execution.logical(), execution.analyzed(), execution.optimizedPlan(), execution.executedPlan()):
+            print(plan.toJSON())
+
+def fails(what):
+    try:
+        what()
+    except Exception:
+        print("error:", traceback.format_exc())
+    else:
+        raise AssertionError("this should fail")
+
+def show_pages(url):
+    def page(path):
+        return urllib.request.urlopen(url + path, timeout=60).read().decode(errors="replace")
+    application = "/api/v1/applications/" + json.loads(page("/api/v1/applications"))[0]["id"]
+    queries = json.loads(page(application + "/sql?details=true&length=1000"))
+    paths = ["environment", "jobs", "stages?details=true", "storage/rdd", "sql?details=true&length=1000"]
+    for path in [application + "/" + path for path in paths] + ["/environment/", "/SQL/", "/StreamingQuery/"]:
+        print(path, page(path))
+    print(page("/SQL/execution/?id=" + str(queries[-1]["id"])), "pages:", len(queries))
+
 with spark_session(pipeline) as spark:
     for block in BLOCKS:
         print("##", block)
         exec(block, globals())
     for frame in (orders, dead, new_messages):
-        for mode in ("extended", "codegen", "cost", "formatted"):
-            frame.explain(mode=mode)
-        print(frame._jdf.queryExecution().toString(), frame, repr(frame))
+        show(frame)
     query.explain(True)
     print(query.lastProgress, query.recentProgress, query.status)
-    for path in ("no-such-entity", "bad options"):
-        try:
-            options = {**namespace, "entity": path} if path != "bad options" else {**namespace, "entitty": "orders"}
-            spark.read.format("servicebus").options(**options).load().count()
-        except Exception as error:
-            print("error:", error)
-    spark.createDataFrame(
-        [("six",)], "n string"
-    ).selectExpr("map('n', n) as properties", "map('n', 'int') as property_types").write.format("servicebus").options(
-        **namespace, entity="orders", bad_rows="skip"
-    ).mode("append").save()
+
+    # The same secrets as options of queries.
+    spark.dataSource.register(ServiceBusDataSource)
+    string = os.environ["SERVICEBUS"]
+    namespace = {"connection_string": string}
+    typed = spark.read.format("servicebus").options(**namespace, entity="orders").load()
+    typed.createOrReplaceTempView("typed")
+    spark.sql(f"create temporary view by_sql using servicebus options (entity 'orders', connection_string '{string}')")
+    for query in ("describe extended typed", "describe extended by_sql", "explain extended select * from by_sql",
+                  "select count(*) from by_sql", "show views", "set -v"):
+        print(spark.sql(query).collect())
+    show(typed)
+    show(spark.sql("select subject from by_sql"))
+    stream = spark.readStream.format("servicebus").options(**namespace, entity="orders").load()
+    into = stream.writeStream.format("servicebus").options(**namespace, entity="archive")
+    query = into.option("checkpointLocation", "checkpoints/typed").trigger(availableNow=True).start()
+    query.awaitTermination()
+    query.explain(True)
+    print(query.lastProgress)
+    def read(**options):
+        return spark.read.format("servicebus").options(**{**namespace, **options}).load().count()
+    for options in ({"entity": "no-such-entity"}, {"entitty": "orders"}, {"entity": string}, {"config": string},
+                    {"entity": "orders", "first": string}, {"entity": "orders", "proxy": string},
+                    {"entity": "orders", "connection_string": string.replace("SharedAccessKey=", "SharedAcessKey=")},
+                    {"entity": "orders", "connection_string": string.replace("=owner", "=nobody")}):
+        fails(lambda: read(**options))
+    rows = spark.createDataFrame([("six",)], "n string")
+    rows = rows.selectExpr("map('n', n) as properties", "map('n', 'int') as property_types")
+    writer = rows.write.format("servicebus").options(**namespace, entity="orders").mode("append")
+    fails(writer.save)
+    fails(rows.write.format("servicebus").options(**namespace, entity="orders").mode("overwrite").save)
+    writer.option("bad_rows", "skip").save()
+    show_pages(spark.sparkContext.uiWebUrl)
     print("end of the page")
 """
 
@@ -99,6 +147,7 @@ def _waiting(number: int) -> BrokeredMessage:
     return BrokeredMessage.parse(message(b"x", {"x-ms-path": "orders"}, message_id=f"b{number}"))
 
 
+@pytest.mark.spark4
 @pytest.mark.timeout(600)
 def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bus: SourceBus) -> None:
     folder, output, _ = run
@@ -108,10 +157,11 @@ def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bu
     assert re.search(r"orders/\$DeadLet\S*\s*\|\s*Expired\s*\|\s*dead\s*\|", output)
     assert re.search(r"\|\s*orders\s*\|\s*NULL\s*\|\s*3\s*\|", output)
     assert len(bus.payloads("orders")) == 160
-    assert len(bus.payloads("archive")) == 160
+    assert len(bus.payloads("archive")) == 320  # by the stream of the page, and by the one with options of its own
     assert list((folder / "seen").glob("*.parquet"))
 
 
+@pytest.mark.spark4
 @pytest.mark.timeout(600)
 def test_no_secret_is_in_plans_event_logs_output_or_logs(run: tuple[Path, str, str]) -> None:
     folder, output, log = run
@@ -122,6 +172,9 @@ def test_no_secret_is_in_plans_event_logs_output_or_logs(run: tuple[Path, str, s
     assert "error:" in output
     assert "no-such-entity" in output
     assert "did you mean entity?" in output
+    assert "entity is a connection string" in output
+    assert "'n': 'six' is no int" in output
+    assert re.search(r"pages: \d\d", output), "Spark's own pages are among the output"
     for text in (output, log, logged):
         assert KEY not in text
         assert "SharedAccessKey=" not in text

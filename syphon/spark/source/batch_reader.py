@@ -48,8 +48,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(part) for part in plan_ranges(self._options, self._wanted)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark makes one such partition if there is none
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # If there is no partition, Spark reads one all the same: without a value, or None (Spark 4.0 and 4.1).
+        if partition is None or partition.value is None:
             return iter(())
         return read_range(self._options.side, partition.value, self._names, self._nullable, self._wanted)
 

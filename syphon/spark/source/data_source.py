@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
+from syphon.config import PairSettings
 from syphon.model import SyphonError
 
-from .options import SOURCE, BadSourceOptions, SourceOptions, parse_options
+from .options import SOURCE, BadSourceOptions, SourceOptions, parse_options, refuse_written_secrets
 from .schema import BODY, COLUMNS, check_written, ddl
 
 if TYPE_CHECKING:
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from .batch_reader import BatchReader
     from .stream_reader import StreamReader
     from .writers import BatchWriter
+
+_ARTIFACTS, _CLASSIC = "SPARK_JOB_ARTIFACT_UUID", "default"
+"""Spark tells Python processes whose artifacts they use: those of a session of Connect, or those that all share."""
 
 
 class SparkTooOld(SyphonError):
@@ -29,7 +35,17 @@ except ImportError:
 
 
 class ServiceBusDataSource(DataSource):
-    """Service Bus queues, topics and subscriptions. Register it once: `spark.dataSource.register(…)`."""
+    """Service Bus queues, topics and subscriptions.
+
+    Register it once: `spark.dataSource.register(ServiceBusDataSource)`, or with options by `register_source`.
+    """
+
+    settings: tuple[PairSettings, ...] = ()
+    """The pairs of the settings that it was registered with."""
+    is_on_connect = False
+    """Whether it was registered in a session of Spark Connect, as far as that is known."""
+    of_query: AbstractSet[str] | None = None
+    """The options that a query has named; None if those are all."""
 
     @classmethod
     def name(cls) -> str:
@@ -70,4 +86,6 @@ class ServiceBusDataSource(DataSource):
         raise BadSourceOptions(f"{SOURCE}: '{options.entity}' can only be read. Write to a queue or a topic.")
 
     def _parsed(self) -> SourceOptions:
-        return parse_options(self.options)
+        if self.is_on_connect or os.environ.get(_ARTIFACTS, _CLASSIC) != _CLASSIC:
+            refuse_written_secrets(self.options if self.of_query is None else self.of_query)
+        return parse_options(self.options, self.settings)

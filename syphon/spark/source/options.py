@@ -7,7 +7,7 @@ or log ever shows a secret.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +19,11 @@ from syphon.config import PairSettings, Side, SideSettings, load_config
 from syphon.model import EntityPath, SyphonError
 from syphon.yaml_settings import Document, Problem, Settings, SettingsError, validate
 
-SOURCE = "servicebus"
+SOURCE, ENTITY = "servicebus", "entity"
 _REACH = ("connection_string", "namespace", "credential", "ca_file", "transport")
 _PROXY = {"proxy": "url", "proxy_username": "username", "proxy_password": "password"}
 _FROM_FILE = ("config", "pair", "side")
+_SECRET = ("connection_string", "proxy_password")
 _OF_SPARK = ("checkpointlocation",)
 """Options that Spark passes on, and reads itself."""
 
@@ -90,9 +91,25 @@ class _Behaves(Settings):
     option: Behaviour
 
 
-def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """The options of a read or write. Raises BadSourceOptions with all mistakes."""
+def refuse_written_secrets(names: Iterable[str]) -> None:
+    """Raises BadSourceOptions if a query of Spark Connect names a secret: the server has written it down by now."""
+    found = [name for name in _SECRET if name in {name.lower() for name in names}]
+    if found:
+        raise BadSourceOptions(
+            f"{SOURCE}: a server of Spark Connect writes the options of a query into its event log, and shows them on "
+            f"its pages. Give {' and '.join(found)} to syphon.spark.register_source(spark, …) instead, and replace the "
+            "secret that was in this query."
+        )
+
+
+def parse_options(options: Mapping[str, str], settings: Sequence[PairSettings] = ()) -> SourceOptions:
+    """The options of a read or write. Raises BadSourceOptions with all mistakes.
+
+    `settings` are the pairs that the source was registered with: they count unless an option names a namespace.
+    """
     given = {key.lower(): value for key, value in options.items() if key.lower() not in _OF_SPARK}
+    if misplaced := _misplaced(given):  # other errors would show these values
+        raise BadSourceOptions("\n".join(str(problem) for problem in misplaced))
     problems = _unknown(given)
     side: SideSettings | None = None
     entities: tuple[str, ...] = ()
@@ -102,10 +119,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         entities = tuple(name for part in behaves.option.entity.split(",") if (name := part.strip().strip("/")))
     except SettingsError as error:
         problems += error.problems
-    is_from_file = any(key in given for key in _FROM_FILE)
+    is_from_file = any(key in given for key in _FROM_FILE) or (bool(settings) and not names_a_namespace(given))
     backlog: tuple[str, ...] = ()
     try:
-        side, backlog = _from_file(given) if is_from_file else (_reach(given), ())
+        side, backlog = _from_file(given, settings) if is_from_file else (_reach(given), ())
     except SettingsError as error:
         problems += error.problems
     entities = entities or backlog
@@ -114,6 +131,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if problems or side is None or behaves is None:
         raise BadSourceOptions("\n".join(str(problem) for problem in problems)) from None
     return SourceOptions(side=side, entities=_once(entities), behaviour=behaves.option)
+
+
+def names_a_namespace(given: Mapping[str, str]) -> bool:
+    return "connection_string" in given or "namespace" in given
 
 
 def _once(entities: tuple[str, ...]) -> tuple[str, ...]:
@@ -131,14 +152,16 @@ def _reach(given: Mapping[str, str]) -> SideSettings:
     return validate(_document(data), _Reach).option
 
 
-def _from_file(given: Mapping[str, str]) -> tuple[SideSettings, tuple[str, ...]]:
-    """The side that a settings file describes, and the backlog queues if it is the secondary."""
+def _from_file(given: Mapping[str, str], settings: Sequence[PairSettings]) -> tuple[SideSettings, tuple[str, ...]]:
+    """The side that settings describe, and the backlog queues if it is the secondary."""
     beside = [key for key in (*_REACH, *_PROXY) if key in given]
     if beside:
         raise SettingsError([_problem(key, "is given together with config", "keep one of them") for key in beside])
-    if "config" not in given:
+    if "config" in given:
+        settings = load_config(Path(given["config"])).pairs
+    elif not settings:
         raise SettingsError([_problem("config", "is missing", "name the settings file that has the pair")])
-    pair = _pair(load_config(Path(given["config"])).pairs, given.get("pair"))
+    pair = _pair(settings, given.get("pair"))
     side = given.get("side", "secondary").lower()
     if side == "primary":
         return pair.primary, ()
@@ -147,7 +170,7 @@ def _from_file(given: Mapping[str, str]) -> tuple[SideSettings, tuple[str, ...]]
     raise SettingsError([_problem("side", "is unknown", "write primary or secondary")])
 
 
-def _pair(pairs: list[PairSettings], name: str | None) -> PairSettings:
+def _pair(pairs: Sequence[PairSettings], name: str | None) -> PairSettings:
     names = ", ".join(pair.name for pair in pairs)
     if name is None and len(pairs) > 1:
         raise SettingsError([_problem("pair", "is missing", f"write one of {names}")])
@@ -167,6 +190,15 @@ def _unknown(given: Mapping[str, str]) -> list[Problem]:
             remedy = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
             problems.append(_problem(key, "is not a known option", remedy))
     return problems
+
+
+def _misplaced(given: Mapping[str, str]) -> list[Problem]:
+    """Connection strings where a name is expected. Errors show names, and a service answers with them."""
+    return [
+        _problem(key, "is a connection string", "give it as connection_string")
+        for key in (ENTITY, "config", "pair", "proxy_username")
+        if "sharedaccess" in given.get(key, "").lower()
+    ]
 
 
 def _document(data: dict[str, Any]) -> Document:
