@@ -131,6 +131,8 @@ class DeadLetterApi:
     def _list(self) -> DeadLetterList:
         groups: list[DeadLetterGroup] = []
         unseen: dict[str, str] = {}
+        # Before the letters are read: where the list says that a replay has ended, it shows what that replay has left.
+        replay = None if self._replay is None else self._replay.progress()
         is_complete, until = True, self._now() + READS_FOR
         for pair in self._pairs.values():
             search = DeadLetterSearch(select_queues([pair], (), ()), DeadLetterFilter())
@@ -138,13 +140,7 @@ class DeadLetterApi:
             groups += [_as_listed(pair.name, group) for group in grouped(letter for _, letter in reading)]
             unseen |= {f"{pair.name}: {selected.queue}": str(error) for selected, error in search.unreachable}
             is_complete = is_complete and not reading.was_cut_short
-        replay = self._replay
-        return DeadLetterList(
-            groups=groups,
-            is_complete=is_complete and not unseen,
-            unseen=unseen,
-            replay=None if replay is None else replay.progress(),
-        )
+        return DeadLetterList(groups=groups, is_complete=is_complete and not unseen, unseen=unseen, replay=replay)
 
     # --- the replay ----------------------------------------------------------------------------------------------
 

@@ -70,9 +70,8 @@ def test_the_data_source_of_the_readme(
     pair: EmulatedPair, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no data sources in Python")
-    (block,) = (found for found in blocks("README.md", "What to type") if "ServiceBusDataSource" in found)
+    (block,) = (found for found in blocks("README.md", "What to type") if "register_source" in found)
     fill(pair)
     syphon.drain("config.yaml", spark)
-    # Spark's JVM was started in another folder, and reads the settings from there.
-    exec(block.replace("config.yaml", str(Path("config.yaml").resolve())), {"spark": spark})
+    exec(block, {"spark": spark})
     assert "only showing top 20 rows" in capsys.readouterr().out
