@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import results
+from tests.simulation import results, run
 from tests.simulation.results import Record, VersionResults, chunks, joined, missing, run_recorded, table
 from tests.simulation.run import Summary, run_many
+from tests.simulation.world import World
 from tests.support.waiting import eventually
 
 
@@ -127,7 +129,7 @@ def test_a_run_that_is_killed_keeps_what_it_has_added_and_leaves_no_process(file
 RUN_IN_CHUNKS_OF_TWO = """
 import multiprocessing, sys, threading, time
 from pathlib import Path
-from tests.simulation import results
+from tests.simulation import results, run
 
 def say_workers():
     while len(multiprocessing.active_children()) < 2:
@@ -187,3 +189,15 @@ def test_the_file_stays_small(file: Path) -> None:
     record.write(file)
     assert len(json.loads(file.read_text())) == 1
     assert file.stat().st_size < 10_000
+
+
+def test_many_runs_keep_no_world_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "FULL_COLLECTION", 20)
+    gc.collect()
+    before = _worlds()
+    run_many(30_020, 20)  # two of them leave finalizers behind
+    assert _worlds() == before
+
+
+def _worlds() -> int:
+    return sum(isinstance(each, World) for each in gc.get_objects())
