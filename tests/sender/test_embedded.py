@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation, Outage, QueueDescription
-from syphon.model.errors import NotAuthorized
-from syphon.sender.embedded import EmbeddedSyphon
-from syphon.transfer import peek_watch
+from syphon.model.errors import DestinationMissing, NotAuthorized
+from syphon.sender import embedded
+from syphon.sender.embedded import REST, EmbeddedSyphon
+from syphon.transfer import Pump, peek_watch
 from syphon.transfer.listener import Listener
 from tests.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
 from tests.support.waiting import eventually
@@ -151,3 +153,28 @@ def test_a_syphon_that_ends_by_a_mistake_of_its_own_says_so(
     eventually(lambda: not syphon._thread.is_alive())
     assert "a mistake" in str(syphon.fault)
     assert "the backlog stays where it is: RuntimeError: a mistake" in caplog.text
+
+
+def test_a_queue_that_cannot_be_received_from_is_listened_to_again_after_a_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # S3
+    now, armed = 1000.0, list[str]()
+    clients = [cast(Any, SimpleNamespace(fully_qualified_namespace=name)) for name in ("primary", "secondary")]
+    syphon = EmbeddedSyphon(*clients, [QUEUE_0, QUEUE_1], lambda: now)
+    monkeypatch.setattr(embedded, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(syphon._listener, "arm", lambda name, **_: armed.append(name))
+    over = SimpleNamespace(is_served=False, ended=None, counters=SimpleNamespace(left=0))
+    queues = {
+        QUEUE_0: SimpleNamespace(**vars(over), error=DestinationMissing("It is gone.")),
+        QUEUE_1: SimpleNamespace(**vars(over), error=None),
+    }
+    syphon._served = {QUEUE_0: 0, QUEUE_1: 0}
+    syphon._take_back(cast(Pump, SimpleNamespace(queues=queues, backing_off=lambda: ())))
+    assert armed == [QUEUE_1]
+    now = 1000.0 + REST - 0.1
+    syphon._arm_troubled()
+    assert armed == [QUEUE_1]
+    now = 1000.0 + REST
+    for _ in range(2):
+        syphon._arm_troubled()
+    assert armed == [QUEUE_1, QUEUE_0]

@@ -57,6 +57,7 @@ UNIT_TESTS = frozenset(
         "spark/test_ending.py",
         "spark/test_message_fields.py",
         "spark/test_property_text.py",
+        "spark/test_reporter.py",
         "spark/test_source_filters.py",
         "spark/test_source_options.py",
         "spark/test_totals.py",
