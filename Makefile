@@ -9,8 +9,10 @@ READY  := $(VENV)/.ready
 # Passed on to pytest, as in: make test ARGS="tests/cli -k help"
 ARGS   ?=
 LOCKED ?=
-# More than there are cores: many tests wait for Spark, for locks, for polls.
-JOBS   ?= 3
+# More than there are cores: many tests wait for Spark, for locks, for polls. Each may take a gigabyte of memory.
+JOBS   ?= 6
+# Each process takes the next file in the order of tests/conftest.py: the slow ones come first.
+SHARED := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help:
@@ -34,7 +36,7 @@ demo: $(READY)
 .PHONY: test
 test: $(READY)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile -m "not alone and not faults"
+	$(BIN)/pytest -q $(SHARED) -m "not alone and not faults"
 	$(BIN)/pytest -q -m "alone and not faults"
 else
 	$(BIN)/pytest $(ARGS)
@@ -54,7 +56,7 @@ faults: $(READY)
 OLDEST := .venv-spark35
 .PHONY: test-oldest-spark
 test-oldest-spark: $(OLDEST)/.ready
-	$(OLDEST)/bin/pytest -q -n $(JOBS) --dist loadfile -m "not alone and not faults" \
+	$(OLDEST)/bin/pytest -q $(SHARED) -m "not alone and not faults" \
 	    -W default --disable-warnings \
 	    $(or $(ARGS),tests/spark tests/api tests/inspecting tests/ledger tests/worker/test_drain.py tests/worker/test_run.py)
 

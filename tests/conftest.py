@@ -35,6 +35,9 @@ hear_signals()
 os.environ.setdefault("SYPHON_JVM_ARCHIVE", "use")
 
 
+SLOW_FIRST = ("spark", "worker", "faults", "acceptance", "api", "ops", "sender", "inspecting", "ledger")
+"""The folders whose tests start Spark and other processes. If these came last, one process would run them at the end
+while the others have nothing to do."""
 DATA_SOURCE = ("test_source_", "test_row_messages", "test_message_fields")
 """How the names of test modules begin that are about Spark's data source API."""
 
@@ -73,16 +76,22 @@ def no_sockets_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark is started by the first test that needs it, and its start may take minutes where others do the same.
+    """Puts slow folders first, and gives tests on Spark more time: its start may take minutes where others do the same.
 
     What only Spark 4 has is not tested on the oldest Spark: the data source, and tests with the marker.
     """
+    items.sort(key=_place)
     is_old = int(version("pyspark").partition(".")[0]) < 4
     for item in items:
         if is_old and (item.get_closest_marker("spark4") or item.path.name.startswith(DATA_SOURCE)):
             item.add_marker(pytest.mark.skip(reason="needs Spark 4"))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.parent.name
+    return SLOW_FIRST.index(folder) if folder in SLOW_FIRST else len(SLOW_FIRST)
 
 
 @pytest.fixture(scope="session")

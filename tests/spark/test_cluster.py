@@ -15,7 +15,7 @@ from tests.support.scripts import run_script
 from tests.support.spark_cluster import cluster
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]
+pytestmark = pytest.mark.timeout(600)
 
 MESSAGES = 3000
 
