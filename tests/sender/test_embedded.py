@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from syphon.backlog import QueueName
 from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation, Outage, QueueDescription
 from syphon.model.errors import DestinationMissing, NotAuthorized
 from syphon.sender import embedded
@@ -159,8 +160,8 @@ def test_a_queue_that_cannot_be_received_from_is_listened_to_again_after_a_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # S3
     now, armed = 1000.0, list[str]()
-    clients = [cast(Any, SimpleNamespace(fully_qualified_namespace=name)) for name in ("primary", "secondary")]
-    syphon = EmbeddedSyphon(*clients, [QUEUE_0, QUEUE_1], lambda: now)
+    primary, secondary = (cast(Any, SimpleNamespace(fully_qualified_namespace=name)) for name in ("primary", "dr"))
+    syphon = EmbeddedSyphon(primary, secondary, [QueueName(QUEUE_0), QueueName(QUEUE_1)], lambda: now)
     monkeypatch.setattr(embedded, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(syphon._listener, "arm", lambda name, **_: armed.append(name))
     over = SimpleNamespace(is_served=False, ended=None, counters=SimpleNamespace(left=0))

@@ -127,7 +127,7 @@ def test_a_slot_stops_when_it_has_heard_nothing_for_five_seconds() -> None:  # X
 
 def test_one_answer_ends_the_silence() -> None:
     driver = Driver()
-    driver.answers = [NO_ANSWER] * 4 + [SlotOrder()] + [NO_ANSWER] * 4
+    driver.answers = [*[NO_ANSWER] * 4, SlotOrder(), *[NO_ANSWER] * 4]
     driver.turn(9)
     assert driver.silences == 0
 

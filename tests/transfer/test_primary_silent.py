@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.transfer.pump import Ended
 from syphon.transfer.sides import OPENED_WITHIN
@@ -20,7 +22,8 @@ def test_messages_in_hand_are_given_back_when_a_silent_primary_has_had_its_time(
         turns = pump.turns()
         while pump.counters.received < 10:
             next(turns)
-        manual.emulator.call(lambda: (faults.begin_outage(Outage.DROP), faults.begin_outage(Outage.HANG)))
+        for outage in (Outage.DROP, Outage.HANG):
+            manual.emulator.call(partial(faults.begin_outage, outage))
         while pump.is_primary_connected:
             next(turns)
         for _ in range(4):

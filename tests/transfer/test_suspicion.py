@@ -202,8 +202,8 @@ class Tried:
         return self.links
 
 
-def suspect(**options: bool) -> Tried:
-    tried = Tried(**options)
+def suspect(links: bool = True) -> Tried:
+    tried = Tried(links=links)
     tried.suspicion.suspect()
     return tried
 
