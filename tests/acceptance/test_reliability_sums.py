@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.simulation.results import Record, table
+
 ROOT = Path(__file__).parents[2]
 RELIABILITY = (ROOT / "docs/reliability.md").read_text()
 README = " ".join((ROOT / "README.md").read_text().split())
@@ -71,3 +73,8 @@ def test_the_readme_has_the_sums_of_both_tables() -> None:
         f"In the {plain.runs + websockets.runs} runs that this page lists, none of "
         f"{plain.messages + websockets.messages:,} messages was lost."
     ) in README
+
+
+def test_the_tables_of_simulated_incidents_are_those_of_the_record() -> None:
+    shown = RELIABILITY.partition("<!-- simulation -->\n")[2].partition("\n<!-- /simulation -->")[0]
+    assert shown.splitlines() == list(table(Record.read(ROOT / "tests/simulation/record.json")))
