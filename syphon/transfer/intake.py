@@ -13,6 +13,8 @@ from syphon.model import NotAuthorized, Waits
 
 log = logging.getLogger(__name__)
 
+CONFIRMED_WITHIN = 20.0
+"""Seconds in which the service confirms that it has no more credit. After that the link is closed."""
 FIRST_GUESS = 64 * 1024
 """The assumed size of a message before any has arrived. A guess that is too small admits more than fits."""
 RELEASE_TURN = 0.2
@@ -33,8 +35,9 @@ class Intake:
         self._quiet = quiet
         self._now = now
         self._receiver: RawReceiver | None = None
-        self._outdated: RawReceiver | None = None
-        """The link, while the messages on the way may have been locked long ago."""
+        self._releasing: RawReceiver | None = None
+        """The link, while it may still deliver messages that were locked long ago: they are released."""
+        self._releasing_since = 0.0
         self._opened_at = self._again_at = self.last_arrival
         self._backoff = Backoff()
         self._listening_since: float | None = None
@@ -43,31 +46,37 @@ class Intake:
         receiver = self._receiver
         if receiver is None or not receiver.arrivals:
             return None
-        if receiver is self._outdated:
-            self._give_back_all(receiver)
+        if receiver is self._releasing:
+            self._release_all(receiver)
             return None
         arrival = receiver.arrivals.popleft()
         self.last_arrival = arrival.received_at
         self.largest = max(len(arrival.payload), self.largest * 99 // 100)
         return arrival
 
+    def payloads(self) -> list[bytes]:
+        """The messages that have arrived and were not taken yet."""
+        return [] if self._receiver is None else [arrival.payload for arrival in self._receiver.arrivals]
+
     def came_late(self, since: float, lock: float) -> None:
         """Corrects the age of the locks of messages that were just read: they may have waited in the socket since then.
 
-        After half a lock nothing says which locks have ended. So all that is on the way is given back: the credit is
-        taken back, and what comes before the service confirms that is old.
+        If that was more than half a lock ago, some locks may have ended, and nothing shows which. So the intake takes
+        its credit back, and releases every message that arrives before the service confirms this.
         """
         receiver = self._receiver
         if receiver is None or receiver.state is not LinkState.OPEN:
             return
         for arrival in receiver.arrivals:
             arrival.locked_at = since
-        if self._now() - since > lock / 2 and not receiver.is_drained:
+        waited = self._now() - since
+        if waited > lock / 2 and not receiver.is_drained:
+            log.warning("messages of %s waited for up to %.0f s in this process: released", self._path, waited)
             self.drain()
-            self._outdated = receiver
+            self._releasing, self._releasing_since = receiver, self._now()
 
-    def _give_back_all(self, receiver: RawReceiver) -> None:
-        """Gives back what was read. The service refuses what it has given to another receiver meanwhile."""
+    def _release_all(self, receiver: RawReceiver) -> None:
+        """Releases what was read. The service refuses what it has given to another receiver meanwhile."""
         while receiver.arrivals:
             arrival = receiver.arrivals.popleft()
             if receiver.state is LinkState.OPEN:
@@ -101,10 +110,12 @@ class Intake:
         receiver = self.open()
         if receiver is None:
             return
-        if receiver is self._outdated:
+        if receiver is self._releasing:
             if not receiver.is_drained:
+                if self._now() - self._releasing_since > CONFIRMED_WITHIN:
+                    receiver.close()  # another link gets its messages when their locks have ended
                 return
-            self._outdated = None
+            self._releasing = None
         # Often enough that the service never waits for credit, seldom enough that the flow frames cost nothing.
         if receiver.credit > credit or receiver.credit < credit - credit // 8:
             receiver.grant(credit)

@@ -49,6 +49,10 @@ class LockKeeper:
             self.seconds = max(left, SHORTEST)
         self.shortest = self.seconds
 
+    def learn_least(self, locked_until: int, wall: int) -> None:
+        """Learns how long a lock lasts at least, from a message that may have waited since it was locked."""
+        self.shortest = max(self.shortest, min((locked_until - wall) / 1000, self.seconds))
+
     def keep(self, connection: Connection, now: float) -> None:
         """Renews locks once half of their time is over.
 

@@ -249,7 +249,7 @@ class Pump:
         connections, late_since = self._sides.wait_for_traffic(), self._sides.late_since
         if late_since is not None:  # the process stood still, or was busy
             for queue in self._served.values():
-                queue.intake.came_late(late_since, queue.locks.shortest)
+                queue.came_late(late_since)
         return connections
 
     def _tick(self, connections: list[Connection]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from syphon.backlog import stamps_of
 from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled
 from syphon.model import Outcome, Result, SyphonError
 
@@ -59,6 +60,7 @@ class QueueTransfer:
         """A message that was last locked before then must not be sent any more."""
         self._options = options
         self._now = now
+        self._wall = wall
         self._ended_at = 0.0
         self._most_left: int | None = None
         self._held_back = 0
@@ -137,6 +139,17 @@ class QueueTransfer:
         return max(0, self._most_left - self._held_back)
 
     # --- locks ---------------------------------------------------------------------------------------------------
+
+    def came_late(self, since: float) -> None:
+        """Corrects the age of the locks of messages that may have waited in the socket since then.
+
+        The messages themselves show first how long a lock lasts: a pump that is slow from its first turn on must not
+        take locks of a minute for short ones, and release everything for ever.
+        """
+        wall = self._wall()
+        for payload in self.intake.payloads():
+            self.locks.learn_least(stamps_of(payload).locked_until, wall)
+        self.intake.came_late(since, self.locks.shortest)
 
     def check_locks(self, connection: Connection | None, now: float, next_check: float) -> None:
         """Renews locks, and completes the messages over the management node that their link did not complete."""
