@@ -77,7 +77,11 @@ class ClassicAccess:
             if file.exists():
                 return  # by an earlier call in this session
             made.rename(file)
-        context.addPyFile(str(file))
+        try:
+            context.addPyFile(str(file))
+        except Exception:
+            file.unlink()  # the next call ships it
+            raise
 
     def most_slots(self) -> int:
         return int(self._session.sparkContext.defaultParallelism)
@@ -141,12 +145,12 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
             )
             _log_in(gateway)
             context = SparkContext(gateway=gateway)
+            _quieten(context)
+            return SparkSession(context)  # fails if the cluster has refused the application meanwhile
         except Exception as error:
             raise SparkNotStarted(output.why(error, settings["spark.master"])) from error
         finally:
             output.close_writer()
-    _quieten(context)
-    return SparkSession(context)
 
 
 @contextmanager

@@ -269,7 +269,13 @@ class ExecutorEnded(OnDrain):
         self.cluster = self.stack.enter_context(cluster(self.site.folder))
         return {
             "master": self.cluster.url,
-            "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": 2},
+            "spark": {
+                "spark.driver.host": "127.0.0.1",
+                "spark.executor.memory": "512m",
+                "spark.cores.max": 2,
+                "spark.authenticate": "true",
+                "spark.authenticate.secret": self.cluster.secret,
+            },
         }
 
     def inject(self, running: Running) -> None:
