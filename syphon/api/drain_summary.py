@@ -175,7 +175,8 @@ def summarized(
         ledger=ledger,
         ledger_error=ledger_error,
         give_up=tuple(sorted(give_up)),
-        settled_for=options.settle if result.is_empty else 0.0,
+        # A queue that does not exist was not watched.
+        settled_for=options.settle if all(queue.state is DrainState.EMPTY for queue in result.queues) else 0.0,
     )
 
 

@@ -229,7 +229,7 @@ def _show(summary: DrainSummary) -> None:
         say(f"The ledger is not complete: {printable(summary.ledger_error)}", fg="red")
     elif summary.account.received:  # a drain that found nothing has no ledger to point to
         click.echo(f"Ledger: {summary.ledger}; `syphon report` reads it")
-    if summary.is_empty:
+    if summary.is_empty and not summary.others:
         say(_emptiness(summary.settled_for))
     say(printable(summary.verdict), bold=True, fg="green" if summary.is_done else "yellow")
 

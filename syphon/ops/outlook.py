@@ -107,7 +107,8 @@ def _flow_of(pair: PairStatus) -> MessageFlow:
     if _stuck(pair) or any(_does_not_move(queue) for queue in pair.queues):
         return MessageFlow.PARTLY_BLOCKED if is_moving or not _all_stuck(pair) else MessageFlow.BLOCKED
     if pair.dead_lettered_per_second > 0:  # these messages leave the backlog, but not for their destinations
-        accepts = any(found.state is DestinationState.AVAILABLE for found in pair.destinations)
+        # A message that names no destination says nothing about those that there are.
+        accepts = not pair.destinations or any(found.state is DestinationState.AVAILABLE for found in pair.destinations)
         return MessageFlow.PARTLY_BLOCKED if accepts or pair.per_second > 0 else MessageFlow.BLOCKED
     waits = any(queue.left or queue.state is BacklogQueueState.WORKING for queue in pair.queues)
     return MessageFlow.FLOWING if is_moving or waits else MessageFlow.IDLE

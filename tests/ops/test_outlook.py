@@ -107,6 +107,7 @@ REFUSED, OPEN = destination("billing", DestinationState.UNKNOWN), destination("o
         ),
         ([pair(dead_lettered_per_second=6.0, destinations=[REFUSED, OPEN])], MessageFlow.PARTLY_BLOCKED),
         ([pair(dead_lettered_per_second=0.1, per_second=500.0)], MessageFlow.PARTLY_BLOCKED),
+        ([pair(dead_lettered_per_second=0.1)], MessageFlow.PARTLY_BLOCKED),
     ],
 )
 def test_the_flow_says_whether_messages_reach_their_destinations(
