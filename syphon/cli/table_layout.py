@@ -1,4 +1,4 @@
-"""The layout of tables as plain text: it fits into a width, and breaks no words and no numbers.
+"""The layout of tables as plain text: it fits into a width, breaks no numbers, and no words but very long ones.
 
 A table that is too wide first wraps its titles, then the texts of its widest columns, at spaces. If that is not enough,
 or makes a text many lines high, one column gets lines of its own: long names above the other columns, texts below them.

@@ -50,7 +50,8 @@ class WindowShare(NamedTuple):
 NO_LINK = WindowShare(0, 0)
 """The share of a destination that has no link and gets none now."""
 HELD = WindowShare(0, 0)
-"""The share of a destination that must not send now: another one is tried alone, or it waits for its own trial."""
+"""The share of a destination that must not send now: another one is tried alone, or it waits for its own trial. It is
+compared by identity: it equals NO_LINK."""
 
 
 class Answer(NamedTuple):
@@ -303,7 +304,9 @@ class Destination:
         elif isinstance(error, Impossible):
             self._split(batch)
         else:
-            self._unsent.halve(batch)  # the first half soon shows whether the destination takes anything
+            self._unsent.again_in_halves_first(
+                batch
+            )  # the first half soon shows whether the destination takes anything
             self._careful = True
 
     def _has_lost_its_link(self) -> bool:
@@ -331,7 +334,7 @@ class Destination:
         self._refused_batches += 1
         if self._refused_batches >= REFUSED_BATCHES:
             self._unsent.pending.batch_limit = 1
-        self._unsent.split(batch)
+        self._unsent.again_in_parts_last(batch)
 
     def _fail(self, error: SyphonError, now: float) -> None:
         self.breaker.failed(error, now)

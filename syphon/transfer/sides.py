@@ -13,7 +13,7 @@ OPENING_TURN = 0.02
 """The same while a connection is being opened: no socket announces that it is there."""
 
 LATE = 0.5
-"""Seconds between two readings after which it counts that messages wait in a socket: their locks do not wait."""
+"""If more seconds pass between two reads of the sockets, messages may have waited there while their locks ran."""
 
 AWAY_AFTER = 5.0
 """Seconds without a connection to the primary, and with a failed try, after which the service of every queue ends."""
@@ -30,7 +30,7 @@ class Sides:
         self.fault: Faulted | None = None
         """Why the primary cannot be used any more, if it cannot."""
         self.late_since: float | None = None
-        """All that was read last has arrived since then, and may have waited that long. None: it was read at once."""
+        """The time of the last read but one, if that was long ago: what was read last may have waited since then."""
         self._now = now
         self._wait = wait
         self._connected_at = self._read_at = now()

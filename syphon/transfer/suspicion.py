@@ -8,7 +8,8 @@ off. If a larger batch is lost, it is tried in halves, until the message that cu
 waits, and the others arrive.
 
 The next try of a destination that backed off begins with other messages than the last one: those may have been to
-blame, and not the destination. How often it has failed tells which, and pumps hand that over to each other.
+blame, and not the destination. The number of its failures decides which. A new pump knows that number only while the
+back-off lasts.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Unsent:
         return self.take(lambda _: next(turn) == number)
 
     def take_pending_after(self, number: int) -> Batch:
-        """Removes and returns all pending messages after the first ones."""
+        """Removes and returns all pending messages but the first `number`."""
         turn = itertools.count()
         return self.pending.take(lambda _: next(turn) >= number)
 
@@ -62,12 +62,12 @@ class Unsent:
         self.again = deque(rest for _, rest in parts if rest)
         return [transfer for found, _ in parts for transfer in found] + self.pending.take(chosen)
 
-    def halve(self, batch: Batch) -> None:
+    def again_in_halves_first(self, batch: Batch) -> None:
         """Sends a batch again in halves, the first half first, before all else."""
         middle = (len(batch) + 1) // 2
         self.again.extendleft((batch[middle:], batch[:middle]))
 
-    def split(self, batch: Batch) -> None:
-        """Sends a batch again in halves, or one by one if batches are not taken, after what is sent again before it."""
+    def again_in_parts_last(self, batch: Batch) -> None:
+        """Sends a batch again in halves (one by one if batches are not taken), after the batches that wait already."""
         size = 1 if self.pending.batch_limit == 1 else (len(batch) + 1) // 2
         self.again += (batch[start : start + size] for start in range(0, len(batch), size))

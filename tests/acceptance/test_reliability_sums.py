@@ -70,7 +70,7 @@ def test_the_readme_has_the_sums_of_both_tables() -> None:
     plain, websockets = sums_of("fault"), sums_of("fault, over WebSockets")
     assert f"[{plain.scenarios} fault scenarios](docs/reliability.md)" in README
     assert (
-        f"In the {plain.runs + websockets.runs} runs that this page lists, none of "
+        f"In the {plain.runs + websockets.runs} runs that it lists, none of "
         f"{plain.messages + websockets.messages:,} messages was lost."
     ) in README
 
