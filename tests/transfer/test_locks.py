@@ -109,12 +109,14 @@ def test_what_was_completed_since_a_renewal_was_asked_for_is_left_out_when_it_is
     manual.queue("slow")
     short = short_locks(manual)
     manual.put(aliased("first", "orders"), *(aliased(f"{i}", "slow") for i in range(8)), queue=short)
-    manual.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=2.7))
-    manual.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=4))
+    sends = [
+        manual.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=2.7)),
+        manual.fault(Fault(Action.DELAY, Operation.SEND, "slow", seconds=4)),
+    ]
     late = manual.fault(Fault(Action.DELAY, Operation.MANAGE, f"{short}*", seconds=0.4, times=1), "contoso-dr")
     requests = manual.fault(Fault(Action.DELAY, Operation.MANAGE, f"{short}*"), "contoso-dr")
     with manual.running(queue=short) as (pump, _, thread):
-        manual.wait(lambda: pump.counters.received == 9 and is_under_way(pump, "orders") and is_under_way(pump, "slow"))
+        manual.wait(lambda: pump.counters.received == 9 and all(send.struck for send in sends))
         manual.advance(2.6)
         manual.wait(lambda: late.struck == 1)
         manual.advance(0.1)
