@@ -32,8 +32,8 @@ def register_source(
     """Registers the data source in a session, and makes the code of syphon available to the session's tasks.
 
     `config` is a settings file, its content as a dict, or a `Config`. It is read here: queries name a `pair` of it, and
-    its `side`. `options` are those of docs/spark.md, for every read and write; a query may replace each of them.
-    Another `name` registers it beside the first one, for another namespace. Raises BadSourceOptions.
+    its `side`. `options` are those of docs/spark.md, for every read and write. A query may give another value for each
+    of them, but cannot remove one: another `name` registers the source for another namespace. Raises BadSourceOptions.
     """
     pairs = () if config is None else tuple(settings_of(config).pairs)
     given = {key.lower(): str(value) for key, value in options.items()}
