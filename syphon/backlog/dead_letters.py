@@ -100,7 +100,7 @@ class DeadLetterFilter:
 
 @dataclass(slots=True)
 class Group:
-    """Dead letters of one reason and one destination. The oldest of them is the example."""
+    """Dead letters of one reason and one destination. The one that was enqueued first is the example."""
 
     reason: str
     destination: str | None

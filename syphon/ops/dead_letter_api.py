@@ -46,10 +46,10 @@ class DeadLetterGroup(StatusModel):
     reason: str
     destination: str | None
     messages: int
-    oldest: datetime | None
-    """When the oldest of them came into the backlog."""
+    first_enqueued: datetime | None
+    """The earliest time that the dead-letter queue has for one of them: maybe when it became a dead letter."""
     says: str
-    """The description of the oldest."""
+    """The description of that one."""
 
 
 class ReplayProgress(StatusModel):
@@ -266,7 +266,7 @@ def _as_listed(pair: str, group: Group) -> DeadLetterGroup:
         reason=group.reason,
         destination=group.destination,
         messages=group.count,
-        oldest=None if enqueued_at is None else moment(enqueued_at / 1000),
+        first_enqueued=None if enqueued_at is None else moment(enqueued_at / 1000),
         says=group.example.description,
     )
 

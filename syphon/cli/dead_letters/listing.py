@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 def list_letters(
     config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], limit: int | None, as_json: bool, **filters: Any
 ) -> None:
-    """Count the dead letters of the backlog queues by reason and destination, with the oldest of each as an example.
+    """Count the dead letters of the backlog queues by reason and destination, with the first of each as an example.
+
+    "First enqueued" is the time that the dead-letter queue has for it, which may be the time at which it became a dead
+    letter. `syphon report` shows since when it was in the backlog.
 
     \b
       syphon dead-letters list -c config.yaml
@@ -51,7 +54,7 @@ def as_record(group: Group) -> dict[str, Any]:
         "destination": group.destination,
         "messages": group.count,
         "bytes": group.bytes,
-        "oldest": time_iso(example.enqueued_at),
+        "first_enqueued": time_iso(example.enqueued_at),
         "example": {
             "queue": example.queue,
             "sequence_number": example.sequence_number,
@@ -79,7 +82,7 @@ def show_groups(groups: list[Group], unseen: int = 0) -> None:
         )
         for group, queue in zip(groups, queues, strict=True)
     ]
-    show_table(("reason", "destination", "messages", "oldest", "for example", "which says"), rows)
+    show_table(("reason", "destination", "messages", "first enqueued", "for example", "which says"), rows)
     total = sum(group.count for group in groups)
     more = f"; {plural(unseen, 'queue')} could not be looked into" if unseen else ""
     click.echo(f"\n{plural(total, 'dead letter')}{more}.")
