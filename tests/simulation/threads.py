@@ -25,6 +25,14 @@ REACTION = 0.0005
 """Seconds from the arrival of bytes to the turn that reads them: several arrivals are read together."""
 
 
+def scheduler() -> greenlet:
+    """The greenlet that runs all others: the outermost one. A process may be created in a thread of another process."""
+    found = getcurrent()
+    while found.parent is not None:
+        found = found.parent
+    return found
+
+
 class SimulatedThread:
     """One thread of a simulated process: as much of `threading.Thread` as the product uses."""
 
@@ -33,7 +41,7 @@ class SimulatedThread:
         self._process = process
         self._time = process.time
         self._run = run
-        self._greenlet = greenlet(self._main)
+        self._greenlet = greenlet(self._main, process.hub)
         self._ended = SimulatedEvent(process)
         self._next: Event | None = None
         self._next_at = 0.0
@@ -172,7 +180,7 @@ class SimulatedProcess:
         self.still_until = 0.0
         self.links: list[Link] = []
         self.threads: dict[greenlet, SimulatedThread] = {}
-        self.hub = getcurrent()
+        self.hub = scheduler()
         self.runtime = SimulatedRuntime(self)
 
     def current(self) -> SimulatedThread:
