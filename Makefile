@@ -9,10 +9,10 @@ READY  := $(VENV)/.ready
 # Passed on to pytest, as in: make test ARGS="tests/cli -k help"
 ARGS   ?=
 LOCKED ?=
-# More than there are cores: many tests wait for Spark, for locks, for polls. Each may take a gigabyte of memory.
-JOBS   ?= 6
-# Each process takes the next file in the order of tests/conftest.py: the slow ones come first.
-SHARED := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# More than there are cores: many tests wait for Spark, for locks, for polls. Each process takes 15 s to collect the tests.
+JOBS   ?= 4
+# Each process takes the next group of tests in the order of tests/conftest.py: the slow ones come first.
+SHARED := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
 help:

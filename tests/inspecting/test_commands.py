@@ -109,7 +109,7 @@ def test_dead_letters_are_listed_by_reason_and_destination(bench: Bench, tmp_pat
     missing, lacking = answer(done)["groups"]
     assert (missing["reason"], missing["destination"], missing["messages"]) == ("DestinationMissing", "gone", 3)
     assert (lacking["reason"], lacking["destination"], lacking["messages"]) == ("NoDestination", None, 1)
-    # `oldest` is the word of the report: since when a message was in the backlog. A dead-letter queue has a time of its own.
+    # `oldest` is the word of the report: since when a message was in the backlog. A dead-letter queue has its own time.
     assert began <= datetime.fromisoformat(lacking["first_enqueued"]) <= datetime.now(UTC)
     assert "oldest" not in lacking
     assert lacking["example"] == {

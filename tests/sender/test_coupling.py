@@ -163,6 +163,7 @@ def test_a_primary_whose_key_is_revoked_faults_the_pair(
         send(client)
     eventually(lambda: client.state.primary.status is NamespaceStatus.FAULTED)
     assert "credentials were refused" in str(client.state.primary.reason)
+    eventually(lambda: [side for side, _ in ended(paired)] == ["primary"])
     eventually(paired.clock.waits)
     paired.clock.advance(5)
     eventually(lambda: client.state.secondary.status is NamespaceStatus.FAULTED)

@@ -17,6 +17,7 @@ from syphon.ledger.schema import ATTEMPTS, TRANSFERS
 from syphon.spark.backlog_rows import BACKLOG_SCHEMA
 from syphon.spark.source.options import Behaviour
 from syphon.spark.source.schema import COLUMNS
+from tests.support.quick_java import quick_java
 from tests.support.spark_source import KEY, SourceBus, message, source_bus
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
@@ -135,7 +136,12 @@ def run(bus: SourceBus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     script = folder / "page.py"
     script.write_text(f"BLOCKS = {BLOCKS!r}\n{FRAME}")
     command = [sys.executable, "-c", "import logging, runpy; logging.basicConfig(level=10); runpy.run_path('page.py')"]
-    environment = {**os.environ, "SERVICEBUS": bus.string, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {
+        **os.environ,
+        **quick_java(),
+        "SERVICEBUS": bus.string,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=540
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from syphon.spark.java import java_environment
+from tests.support.quick_java import quick_java
 from tests.support.waiting import eventually
 
 HOME = Path(pyspark.__file__).parent
@@ -50,6 +51,7 @@ def connect_server(folder: Path) -> Iterator[ConnectServer]:
     environment = {
         **clean,
         **java_environment(os.environ),
+        **quick_java(),
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,

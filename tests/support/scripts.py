@@ -6,6 +6,7 @@ import os
 import sys
 
 from tests.support.processes import EmulatedPair, Running
+from tests.support.quick_java import quick_java
 
 
 def run_script(pair: EmulatedPair, name: str, code: str, *arguments: str, **more: str) -> Running:
@@ -14,6 +15,7 @@ def run_script(pair: EmulatedPair, name: str, code: str, *arguments: str, **more
     environment = {
         "PYTHONPATH": os.pathsep.join([str(pair.folder), *sys.path]),
         "PYSPARK_PYTHON": sys.executable,
+        **quick_java(),
         **more,
     }
     running = Running(arguments, pair.folder, environment, module=name)

@@ -19,6 +19,7 @@ import pyspark
 
 from syphon.spark.java import java_environment
 from tests.support.processes import command_line
+from tests.support.quick_java import quick_java
 from tests.support.waiting import eventually
 
 
@@ -62,6 +63,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     environment = {
         **clean,
         **java_environment(os.environ),
+        **quick_java(),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(folder / "work"),

@@ -20,7 +20,8 @@ What = str | Callable[[], object]
 TIMEOUT = 180.0
 """Seconds after which a test gives up. It does not measure speed: it only ends a test that would otherwise hang, so it
 is long enough for a start of Spark on the busiest machine."""
-_PAUSE = 0.01
+_SHORTEST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.5
 """Seconds between two looks at the condition."""
 
 
@@ -30,22 +31,34 @@ def eventually(condition: Callable[[], T | None], what: What = "", within: float
     `what` says what should have happened. A function is called only when the test fails: use it to show the state at
     that moment, such as the output of a process.
     """
-    deadline = time.monotonic() + within
+    began = looked = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + within:
             raise AssertionError(_failure(condition, what, within))
-        time.sleep(_PAUSE)
+        time.sleep(_pause(began, looked))
+        looked = time.monotonic()
     return value
 
 
 async def async_eventually(condition: Callable[[], T | None], what: What = "", within: float = TIMEOUT) -> T:
     """The same for a test in an event loop: the loop runs between two looks at the condition."""
-    deadline = time.monotonic() + within
+    began = looked = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + within:
             raise AssertionError(_failure(condition, what, within))
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_pause(began, looked))
+        looked = time.monotonic()
     return value
+
+
+def _pause(began: float, looked: float) -> float:
+    """Seconds until the next look, after one that began at `looked`.
+
+    It is longer the longer the test has waited, and the longer a look takes: many looks peek into queues or read
+    `/proc`, and what the test waits for needs the processor, too.
+    """
+    now = time.monotonic()
+    return min(max(_SHORTEST_PAUSE, (now - began) / 20, 3 * (now - looked)), _LONGEST_PAUSE)
 
 
 def _failure(condition: Callable[[], object], what: What, within: float) -> str:
