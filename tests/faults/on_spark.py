@@ -19,7 +19,7 @@ from tests.faults.checker import Verdict
 from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
 from tests.faults.messages import Input
 from tests.faults.scenario import Ending, Scenario, Summary, kill
-from tests.support.processes import Running, parent_of, python_workers
+from tests.support.processes import FAULTED_WITHIN, STOPPED_WITHIN, Running, parent_of, python_workers
 from tests.support.spark_cluster import cluster
 from tests.support.waiting import eventually
 
@@ -60,8 +60,11 @@ class OnDrain(OnSpark):
         return Summary.of(code, self.result["account"])
 
     def stopped(self, running: Running) -> Summary:
+        running.end_begins()
         running.process.send_signal(signal.SIGTERM)
-        return self.summary(running)
+        summary = self.summary(running)
+        running.check_end_took(STOPPED_WITHIN)
+        return summary
 
 
 class OnRun(OnSpark):
@@ -78,6 +81,7 @@ class OnRun(OnSpark):
         else:
             code, _ = running.stop()
             assert code == self.code, f"exit code {code}: {running.said}"
+            running.check_end_took(STOPPED_WITHIN)
         return None
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
@@ -322,13 +326,16 @@ class JvmKilled(OnDrain):
     code = ExitCode.UNAVAILABLE
 
     def inject(self, running: Running) -> None:
-        os.kill(jvm_of(running), signal.SIGKILL)
+        jvm = jvm_of(running)
+        running.end_begins()
+        os.kill(jvm, signal.SIGKILL)
 
     def has_taken_effect(self, running: Running) -> bool:
         return running.process.poll() is not None
 
     def end(self, running: Running) -> Summary | None:
         summary = self.summary(running)
+        running.check_end_took(FAULTED_WITHIN)
         assert "Spark's JVM was killed by signal 9" in self.result["verdict"], self.result
         assert "Traceback" not in running.said, running.said
         return summary
@@ -347,7 +354,9 @@ class JvmKilledUnderWorker(OnRun):
     code = ExitCode.FAULTED
 
     def inject(self, running: Running) -> None:
-        os.kill(jvm_of(running), signal.SIGKILL)
+        jvm = jvm_of(running)
+        running.end_begins()
+        os.kill(jvm, signal.SIGKILL)
 
     def has_taken_effect(self, running: Running) -> bool:
         return running.process.poll() is not None
@@ -355,6 +364,7 @@ class JvmKilledUnderWorker(OnRun):
     def end(self, running: Running) -> Summary | None:
         code, _ = running.end()
         assert code == self.code, f"exit code {code}: {running.said}"
+        running.check_end_took(FAULTED_WITHIN)
         assert "Spark's JVM was killed by signal 9" in running.said, running.said
         assert "Traceback" not in running.said, running.said
         return None
@@ -411,13 +421,16 @@ class TerminalClosed(OnDrain):
         return running
 
     def inject(self, running: Running) -> None:
+        running.end_begins()
         self.terminal.close()  # the kernel sends SIGHUP to the drain
 
     def has_taken_effect(self, running: Running) -> bool:
         return running.process.poll() is not None
 
     def end(self, running: Running) -> Summary | None:
-        return self.summary(running)
+        summary = self.summary(running)
+        running.check_end_took(STOPPED_WITHIN)
+        return summary
 
 
 class Terminal:

@@ -71,6 +71,7 @@ UNIT_TESTS = frozenset(
         "worker/test_dispatcher_news.py",
         "worker/test_drain_shows.py",
         "worker/test_handing_over.py",
+        "worker/test_leaving.py",
         "worker/test_pair_drain.py",
         "worker/test_pair_drain_faults.py",
         "worker/test_pair_worker_opening.py",
