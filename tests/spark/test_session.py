@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ import pytest
 
 from syphon.config import PipelineSettings
 from syphon.spark.classic import _environment
-from syphon.spark.container import this_container
 from syphon.spark.session import SparkUnusable, check_session, cores_of, spark_settings
+from tests.spark.test_container import write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,8 +24,25 @@ def test_a_local_master_says_how_many_tasks_it_runs(master: str, cores: int) -> 
     assert cores_of(master) == cores
 
 
-def test_a_star_is_what_the_container_allows() -> None:  # X8
-    assert cores_of("local[*]") == this_container().slots
+@pytest.mark.parametrize(
+    ("cores", "quota", "memory", "slots"),
+    [
+        (64, "500000 100000", "max", 5),
+        (64, "max 100000", f"{1024**3}", 3),
+        (7, "max 100000", "max", 7),
+    ],
+)
+def test_a_star_is_what_the_container_allows(
+    cores: int, quota: str, memory: str, slots: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # X8
+    write(tmp_path, "proc/meminfo", "MemTotal:       67108864 kB\n")
+    write(tmp_path, "proc/self/cgroup", "0::/\n")
+    write(tmp_path, "sys/fs/cgroup/cpu.max", f"{quota}\n")
+    write(tmp_path, "sys/fs/cgroup/memory.max", f"{memory}\n")
+    monkeypatch.setenv("SYPHON_SYSTEM_ROOT", str(tmp_path))
+    monkeypatch.setenv("PYTHON_CPU_COUNT", str(cores))
+    assert cores_of("local[*]") == slots
+    assert spark_settings(PipelineSettings(master="local[*]"), "test")["spark.master"] == f"local[{slots},4]"
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "k8s://https://host", "yarn", "local-cluster[2,1,1024]"])
