@@ -57,6 +57,7 @@ UNIT_TESTS = frozenset(
         "sender/test_timeouts.py",
         "spark/test_container.py",
         "spark/test_ending.py",
+        "spark/test_jobs.py",
         "spark/test_load.py",
         "spark/test_message_fields.py",
         "spark/test_property_text.py",
