@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -29,6 +30,11 @@ UNREPORTED = 2 * IN_HAND
 """A slot reports once a second (D7). Messages that it forwards later are unreported if it is killed."""
 SILENT_FOR = 5
 """Seconds without an answer of the driver after which a slot stops (D7)."""
+
+
+CLAIM = "Every receipt is accounted for"
+COUNTED = re.compile(r'"received": ?[1-9]')
+"""What the record of an open job has when it has counted messages."""
 
 
 class OnSpark(Scenario):
@@ -65,6 +71,33 @@ class OnDrain(OnSpark):
         summary = self.summary(running)
         running.check_end_took(STOPPED_WITHIN)
         return summary
+
+    def report(self) -> tuple[int, dict[str, Any]]:
+        """The exit code and the result of `syphon report` on the ledger as it is now."""
+        report = self.site.start("report", "--ledger", str(self.ledger), "--json")
+        code, out = report.end()
+        assert out, f"exit code {code}: {report.said}"
+        return code, json.loads(out)
+
+    @property
+    def ledger(self) -> Path:
+        return self.site.folder / "ledger"
+
+    def check_report(self) -> None:
+        """The report claims no more than its rows prove: messages that left the backlog are on record, or it says that
+        something is missing (D17)."""
+        left_backlog = len(self.site.acknowledged) - sum(
+            len(self.site.contents(SECONDARY, queue)) for queue in self.site.backlog_names
+        )
+        code, report = self.report()
+        is_missing = report["open_jobs"] or report["transfers"]["unaccounted"]
+        if is_missing:
+            assert code == ExitCode.LEFT, report["verdict"]
+            assert CLAIM not in report["verdict"]
+        else:
+            on_record = report["messages"]["forwarded"] + report["messages"]["dead_lettered"]
+            assert on_record >= left_backlog, f"{left_backlog} messages left the backlog: {report['verdict']}"
+            assert CLAIM in report["verdict"]
 
 
 class OnRun(OnSpark):
@@ -245,21 +278,29 @@ class LedgerDiskFull(OnDrain):
 
 
 class DriverEnded(OnDrain):
-    """Spark and its Python workers end with their driver."""
+    """Spark and its Python workers end with their driver. The report does not claim to be complete then (D17)."""
 
     number, title = 25, "driver killed"
+    volume = 1200
 
     def has_taken_effect(self, running: Running) -> bool:
         assert self.site.moved() < self.volume, "it was too late to be in the middle"
-        return True
+        return any(COUNTED.search(file.read_text()) for file in (self.ledger / "open").glob("*.progress"))
 
     def end(self, running: Running) -> Summary | None:
         if self.ending is Ending.CLEAN:
-            return self.stopped(running)
+            summary = self.stopped(running)
+            self.check_report()
+            return summary
         children = [pid for pid, _ in running.descendants()]
         running.process.kill()
         running.process.wait()
         eventually(lambda: not any(parent_of(pid) for pid in children), what=lambda: children)
+        code, report = self.report()
+        (cut_off,) = report["open_jobs"]
+        assert cut_off["queues"][0]["received"] > 0, report
+        assert code == ExitCode.LEFT, report["verdict"]
+        assert CLAIM not in report["verdict"]
         return None
 
 
@@ -338,6 +379,7 @@ class JvmKilled(OnDrain):
         running.check_end_took(FAULTED_WITHIN)
         assert "Spark's JVM was killed by signal 9" in self.result["verdict"], self.result
         assert "Traceback" not in running.said, running.said
+        self.check_report()
         return summary
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
@@ -430,6 +472,7 @@ class TerminalClosed(OnDrain):
     def end(self, running: Running) -> Summary | None:
         summary = self.summary(running)
         running.check_end_took(STOPPED_WITHIN)
+        self.check_report()
         return summary
 
 
