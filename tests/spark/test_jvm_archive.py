@@ -239,6 +239,6 @@ def test_a_maker_that_cannot_be_started_is_no_error(
         makers.append(command)
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(jvm_archive.subprocess, "Popen", refuse)
+    monkeypatch.setattr("syphon.spark.jvm_archive.subprocess.Popen", refuse)
     make_in_background(environ)
     assert len(makers) == 1

@@ -77,15 +77,15 @@ class StubPair:
     def __init__(self, clock: Clock, is_working: bool, failure: SyphonError | None = None) -> None:
         self.is_working = is_working
         self.failure = failure
-        self.steps: list[tuple[str, float]] = []
-        """What it was told, and how many seconds after the start."""
+        self.silenced = self.stopped = inf
+        """How many seconds after the start it was told so."""
         self._clock = clock
 
     def silence(self) -> None:
-        self.steps.append(("silence", self._clock.now - START))
+        self.silenced = self._clock.now - START
 
     def stop(self) -> None:
-        self.steps.append(("stop", self._clock.now - START))
+        self.stopped = self._clock.now - START
 
 
 class MovingEvent(threading.Event):
@@ -115,14 +115,16 @@ def test_a_worker_that_is_stopped_waits_for_its_slots_as_long_as_their_share(clo
     worker = worker_of(pair, clock)
     worker.stop()
     assert worker.run() is None
-    assert pair.steps == [("silence", 0.0), ("stop", pytest.approx(STOPPED.slots, abs=TURN))]
+    assert pair.silenced == 0.0
+    assert pair.stopped == pytest.approx(STOPPED.slots, abs=TURN)
 
 
 def test_a_worker_with_a_fault_waits_for_its_slots_as_long_as_their_share(clock: Clock) -> None:  # C1, X9
     refused = Faulted("The credentials are refused.")
     pair = StubPair(clock, is_working=True, failure=refused)
     assert worker_of(pair, clock).run() is refused
-    assert pair.steps == [("silence", pytest.approx(TURN)), ("stop", pytest.approx(TURN + FAULTED.slots, abs=TURN))]
+    assert pair.silenced == pytest.approx(TURN)
+    assert pair.stopped == pytest.approx(TURN + FAULTED.slots, abs=TURN)
 
 
 def test_a_fault_shortens_the_ending_of_a_worker_that_was_told_to_stop(clock: Clock) -> None:  # X9
@@ -130,7 +132,7 @@ def test_a_fault_shortens_the_ending_of_a_worker_that_was_told_to_stop(clock: Cl
     worker = worker_of(pair, clock)
     worker.stop()
     worker._leave(LOST, lambda: None)
-    assert pair.steps[-1] == ("stop", pytest.approx(FAULTED.slots, abs=TURN))
+    assert pair.stopped == pytest.approx(FAULTED.slots, abs=TURN)
 
 
 def test_a_worker_whose_slots_have_ended_leaves_at_once(clock: Clock) -> None:
@@ -138,13 +140,13 @@ def test_a_worker_whose_slots_have_ended_leaves_at_once(clock: Clock) -> None:
     worker = worker_of(pair, clock)
     worker.stop()
     worker.run()
-    assert pair.steps == [("silence", 0.0), ("stop", 0.0)]
+    assert pair.silenced == pair.stopped == 0.0
 
 
 def test_an_idle_worker_leaves_in_the_turn_in_which_the_jvm_is_found_gone(clock: Clock) -> None:  # X9
     pair = StubPair(clock, is_working=False)
     assert worker_of(pair, clock, lost_at=3).run() is LOST
-    assert pair.steps == [("silence", pytest.approx(3 * TURN)), ("stop", pytest.approx(3 * TURN))]
+    assert pair.silenced == pair.stopped == pytest.approx(3 * TURN)
 
 
 # --- the drain ----------------------------------------------------------------------------------------------------
