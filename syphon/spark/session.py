@@ -40,6 +40,11 @@ __all__ = [
 
 log = logging.getLogger("syphon.spark")
 
+LARGEST_DIRECT_RESULT = 64
+"""MiB of rows that a task sends to the driver when it ends: more than a slot of a worker has. With Spark's own limit of
+one, larger rows would stay on the executor until the driver fetches them, and be lost with it. Spark sends at most
+`spark.rpc.message.maxSize` (128) in this way."""
+
 
 class SparkUnusable(SyphonError):
     """Spark has settings that a transfer must not run with."""
@@ -53,6 +58,7 @@ def spark_settings(pipeline: PipelineSettings, name: str) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",  # a queue does not wait for the end of the job of another queue
         "spark.speculation": "false",  # a second copy of a pump would be a second receiver
         "spark.task.maxFailures": str(TASK_FAILURES),
+        "spark.task.maxDirectResultSize": f"{LARGEST_DIRECT_RESULT}m",
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": SMALL_JVM,
         "spark.sql.shuffle.partitions": "1",

@@ -68,15 +68,16 @@ class Site(EmulatedPair):
         """The names of the backlog queues."""
         return backlog_queues(self.queues)
 
-    def load(self, inputs: Sequence[Input], every: float = 0.0) -> None:
+    def load(self, inputs: Sequence[Input], every: float = 0.0, queues: Sequence[str] = ()) -> None:
         """Puts messages into the backlog, byte for byte, and remembers which were acknowledged.
 
-        The queues take turns; each gets one message in `every` seconds.
+        The queues, all if none is named, take turns; each gets one message in `every` seconds.
         """
         self.attempted += inputs
-        with connected(self.side(SECONDARY), QUEUE) as connection:
-            exchange_until(connection, lambda: all([connection.tokens.allow(queue) for queue in self.backlog_names]))  # noqa: C419  (asks for all)
-            senders: list[RawSender[Input]] = [RawSender(connection.wire, queue) for queue in self.backlog_names]
+        queues = queues or self.backlog_names
+        with connected(self.side(SECONDARY), queues[0]) as connection:
+            exchange_until(connection, lambda: all([connection.tokens.allow(queue) for queue in queues]))  # noqa: C419  (asks for all)
+            senders: list[RawSender[Input]] = [RawSender(connection.wire, queue) for queue in queues]
             waiting, began = list(reversed(inputs)), connection.wire.now()
 
             def is_due() -> bool:

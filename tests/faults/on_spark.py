@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -19,7 +20,7 @@ from tests.faults.checker import Verdict
 from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
 from tests.faults.messages import Input
 from tests.faults.scenario import Ending, Scenario, Summary, kill
-from tests.support.processes import Running, parent_of, python_workers
+from tests.support.processes import FAULTED_WITHIN, STOPPED_WITHIN, Running, parent_of, python_workers
 from tests.support.spark_cluster import cluster
 from tests.support.waiting import eventually
 
@@ -29,6 +30,11 @@ UNREPORTED = 2 * IN_HAND
 """A slot reports once a second (D7). Messages that it forwards later are unreported if it is killed."""
 SILENT_FOR = 5
 """Seconds without an answer of the driver after which a slot stops (D7)."""
+
+
+CLAIM = "Every receipt is accounted for"
+COUNTED = re.compile(r'"received": ?[1-9]')
+"""What the record of an open job has when it has counted messages."""
 
 
 class OnSpark(Scenario):
@@ -60,8 +66,38 @@ class OnDrain(OnSpark):
         return Summary.of(code, self.result["account"])
 
     def stopped(self, running: Running) -> Summary:
+        running.end_begins()
         running.process.send_signal(signal.SIGTERM)
-        return self.summary(running)
+        summary = self.summary(running)
+        running.check_end_took(STOPPED_WITHIN)
+        return summary
+
+    def report(self) -> tuple[int, dict[str, Any]]:
+        """The exit code and the result of `syphon report` on the ledger as it is now."""
+        report = self.site.start("report", "--ledger", str(self.ledger), "--json")
+        code, out = report.end()
+        assert out, f"exit code {code}: {report.said}"
+        return code, json.loads(out)
+
+    @property
+    def ledger(self) -> Path:
+        return self.site.folder / "ledger"
+
+    def check_report(self) -> None:
+        """The report claims no more than its rows prove: messages that left the backlog are on record, or it says that
+        something is missing (D17)."""
+        left_backlog = len(self.site.acknowledged) - sum(
+            len(self.site.contents(SECONDARY, queue)) for queue in self.site.backlog_names
+        )
+        code, report = self.report()
+        is_missing = report["open_jobs"] or report["transfers"]["unaccounted"]
+        if is_missing:
+            assert code == ExitCode.LEFT, report["verdict"]
+            assert CLAIM not in report["verdict"]
+        else:
+            on_record = report["messages"]["forwarded"] + report["messages"]["dead_lettered"]
+            assert on_record >= left_backlog, f"{left_backlog} messages left the backlog: {report['verdict']}"
+            assert CLAIM in report["verdict"]
 
 
 class OnRun(OnSpark):
@@ -78,6 +114,7 @@ class OnRun(OnSpark):
         else:
             code, _ = running.stop()
             assert code == self.code, f"exit code {code}: {running.said}"
+            running.check_end_took(STOPPED_WITHIN)
         return None
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
@@ -241,21 +278,29 @@ class LedgerDiskFull(OnDrain):
 
 
 class DriverEnded(OnDrain):
-    """Spark and its Python workers end with their driver."""
+    """Spark and its Python workers end with their driver. The report does not claim to be complete then (D17)."""
 
     number, title = 25, "driver killed"
+    volume = 1200
 
     def has_taken_effect(self, running: Running) -> bool:
         assert self.site.moved() < self.volume, "it was too late to be in the middle"
-        return True
+        return any(COUNTED.search(file.read_text()) for file in (self.ledger / "open").glob("*.progress"))
 
     def end(self, running: Running) -> Summary | None:
         if self.ending is Ending.CLEAN:
-            return self.stopped(running)
+            summary = self.stopped(running)
+            self.check_report()
+            return summary
         children = [pid for pid, _ in running.descendants()]
         running.process.kill()
         running.process.wait()
         eventually(lambda: not any(parent_of(pid) for pid in children), what=lambda: children)
+        code, report = self.report()
+        (cut_off,) = report["open_jobs"]
+        assert cut_off["queues"][0]["received"] > 0, report
+        assert code == ExitCode.LEFT, report["verdict"]
+        assert CLAIM not in report["verdict"]
         return None
 
 
@@ -299,20 +344,42 @@ class ExecutorEnded(OnDrain):
 
 
 class TrickleOnAllQueues(OnRun):
-    """Every queue gets a few messages a second: none waits for the end of another, and one slot is enough (S10)."""
+    """Nine queues get a few messages a second, and one slot serves them all. A lone message in the tenth, which was
+    empty until then, does not wait for the end of the others (S10)."""
 
-    number, title = 30, "a trickle on all of ten queues: none waits for another"
-    queues, loads_before = 10, False
+    number, title = 30, "a trickle on nine of ten queues: a lone message in the tenth waits for none of them"
+    volume, queues, loads_before = 900, 10, False
+
+    def start(self) -> Running:
+        config = self.site.config(pair={"rate": self.rate}, pipeline={"master": "local[8]"})
+        return self.site.worker(config=config)
 
     def inject(self, running: Running) -> None:
-        self.before = {queue: self.site.received(queue) for queue in self.site.backlog_names}
+        self.running = running
+
+    @property
+    def others(self) -> list[str]:
+        return self.site.backlog_names[:-1]
+
+    def load_first(self, inputs: list[Input]) -> None:
+        self.site.load(inputs, queues=self.others)
 
     def load_rest(self, inputs: list[Input]) -> None:
-        self.site.load(inputs, every=0.2)
+        *trickled, lone = inputs
+        quiet = self.site.backlog_names[-1]
+        before = {queue: self.site.received(queue) for queue in self.others}
+        trickle = threading.Thread(target=self.site.load, args=(trickled, 0.4, self.others))
+        trickle.start()
+        eventually(lambda: all(self.site.received(queue) > before[queue] for queue in self.others))
+        self.site.load([lone], queues=[quiet])
+        eventually(lambda: not self.site.contents(SECONDARY, quiet), what=lambda: self.running.said)
+        loaded = len(self.site.acknowledged)
+        assert len(python_workers(self.running)) <= 2, "a slot for each queue"
+        trickle.join()
+        assert loaded < len(self.site.acknowledged), "the lone message waited for the end of the trickle"
 
     def has_taken_effect(self, running: Running) -> bool:
-        assert len(python_workers(running)) <= 2, "a slot for each queue"
-        return all(self.site.received(queue) > before for queue, before in self.before.items())
+        return True  # the trickle is over
 
 
 class JvmKilled(OnDrain):
@@ -322,15 +389,19 @@ class JvmKilled(OnDrain):
     code = ExitCode.UNAVAILABLE
 
     def inject(self, running: Running) -> None:
-        os.kill(jvm_of(running), signal.SIGKILL)
+        jvm = jvm_of(running)
+        running.end_begins()
+        os.kill(jvm, signal.SIGKILL)
 
     def has_taken_effect(self, running: Running) -> bool:
         return running.process.poll() is not None
 
     def end(self, running: Running) -> Summary | None:
         summary = self.summary(running)
+        running.check_end_took(FAULTED_WITHIN)
         assert "Spark's JVM was killed by signal 9" in self.result["verdict"], self.result
         assert "Traceback" not in running.said, running.said
+        self.check_report()
         return summary
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
@@ -347,7 +418,9 @@ class JvmKilledUnderWorker(OnRun):
     code = ExitCode.FAULTED
 
     def inject(self, running: Running) -> None:
-        os.kill(jvm_of(running), signal.SIGKILL)
+        jvm = jvm_of(running)
+        running.end_begins()
+        os.kill(jvm, signal.SIGKILL)
 
     def has_taken_effect(self, running: Running) -> bool:
         return running.process.poll() is not None
@@ -355,6 +428,7 @@ class JvmKilledUnderWorker(OnRun):
     def end(self, running: Running) -> Summary | None:
         code, _ = running.end()
         assert code == self.code, f"exit code {code}: {running.said}"
+        running.check_end_took(FAULTED_WITHIN)
         assert "Spark's JVM was killed by signal 9" in running.said, running.said
         assert "Traceback" not in running.said, running.said
         return None
@@ -411,13 +485,17 @@ class TerminalClosed(OnDrain):
         return running
 
     def inject(self, running: Running) -> None:
+        running.end_begins()
         self.terminal.close()  # the kernel sends SIGHUP to the drain
 
     def has_taken_effect(self, running: Running) -> bool:
         return running.process.poll() is not None
 
     def end(self, running: Running) -> Summary | None:
-        return self.summary(running)
+        summary = self.summary(running)
+        running.check_end_took(STOPPED_WITHIN)
+        self.check_report()
+        return summary
 
 
 class Terminal:

@@ -113,6 +113,10 @@ class Scenario:
     def inputs(self) -> list[Input]:
         return mixed(self.rng, self.volume)
 
+    def load_first(self, inputs: list[Input]) -> None:
+        """Puts the messages into the backlog that are there before the transfer begins."""
+        self.site.load(inputs)
+
     def load_rest(self, inputs: list[Input]) -> None:
         """Puts the messages into the backlog that come during the fault."""
         self.site.load(inputs)
@@ -186,7 +190,7 @@ def _run_phases(scenario: Scenario, place: Site) -> Verdict:
     rng, inputs = scenario.rng, scenario.inputs()
     at_once = scenario.from_the_start or scenario.loads_before
     cut = len(inputs) if at_once else rng.randrange(len(inputs) // 3, 2 * len(inputs) // 3)
-    place.load(inputs[:cut])
+    scenario.load_first(inputs[:cut])
     running = _run(scenario, place, cut)
     if not at_once:
         scenario.load_rest(inputs[cut:])

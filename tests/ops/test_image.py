@@ -11,12 +11,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from syphon.spark import jvm_archive, jvm_archive_maker
 from tests.support.chart import CASES, containers, manifests, pods
 from tests.support.tools import ROOT, run, said
 
 DOCKERFILE = ROOT / "Dockerfile"
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
 IN_EVERY_IMAGE = {PurePosixPath("/tmp")}
+MAKER = f"python -m {jvm_archive_maker.__name__} "
 OPTIONS = """
 import glob, os, re, pyspark, zipfile
 (jar,) = glob.glob(os.path.join(os.path.dirname(pyspark.__file__), "jars", "spark-launcher_*.jar"))
@@ -149,6 +151,17 @@ def test_nothing_is_installed_that_is_not_locked() -> None:
         "docker/install.sh . /opt/syphon && docker/slim.sh /opt/syphon ${SPARK_ON}"
     ]
     assert "pip" not in " ".join(rest for stage in stages() for _, rest in stage)
+
+
+def test_the_build_makes_the_archive_of_sparks_classes_with_what_the_image_has() -> None:  # D11
+    """As root, before the user changes: Java trusts an archive, so the user of the worker must not own it."""
+    last = stages()[-1]
+    (step,) = [number for number, (word, rest) in enumerate(last) if word == "RUN" and MAKER in rest]
+    before = dict(last[:step])
+    assert "USER" not in before
+    for name in (jvm_archive.FOLDER, "JAVA_HOME", "SPARK_HOME"):
+        assert f"{name}=" in before["ENV"], "the worker would look for another archive"
+    assert "COPY" not in {word for word, _ in last[step:]}, "it would not be the archive of these jars"
 
 
 def test_java_has_the_modules_that_sparks_own_options_name() -> None:

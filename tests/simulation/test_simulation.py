@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from syphon.transfer import PumpOptions
 from tests.simulation.checker import Checker
 from tests.simulation.incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage, generate
 from tests.simulation.mistakes import MISTAKES
@@ -48,6 +49,59 @@ def test_lost_answers_to_completions_stop_a_queue_for_half_a_minute_at_most() ->
     with quietly():
         world.run()
     assert max(story.copies[0] for story in world.checker.stories.values()) < 30.0
+
+
+# --- a whole worker under load, and in long outages -------------------------------------------------------------------
+
+WINDOW = PumpOptions().window
+
+
+def test_a_lone_message_waits_for_no_trickle_in_other_queues() -> None:  # S10
+    """There are four trickles of two minutes, and places for two slots."""
+    trickles = [(queue, 1.0 + 0.05 * queue + 0.2 * number) for queue in range(4) for number in range(600)]
+    lone = [(9, 6.3 + 11.0 * number) for number in range(10)]
+    messages = [SimulatedMessage(number, "orders", at, queue=q) for number, (q, at) in enumerate(trickles + lone)]
+    world = World(Incident(1, ("orders",), tuple(messages), mode=Mode.WORKER, queues=10, lock=60.0, window=WINDOW))
+    with quietly():
+        world.run()
+    stories = world.checker.stories.values()
+    late = [story.copies[0] - story.message.at for story in stories if story.message.queue == 9]
+    assert len(late) == len(lone)
+    assert max(late) <= 3.0
+
+
+def test_a_worker_is_quiet_while_the_primary_is_away_and_notices_its_return() -> None:  # C3, D16
+    """Messages come before the outage and during it. A receive that ends at a primary which is away is in vain."""
+    away = SimulatedFault(Kind.OUTAGE, 20.0, 205.0, "contoso", how="refuse")
+    messages = tuple(
+        SimulatedMessage(number, ("orders", "billing")[number % 2], 0.1 * number, queue=number % 4)
+        for number in range(1000)
+    )
+    incident = Incident(
+        2, ("orders", "billing"), messages, (away,), mode=Mode.WORKER, queues=4, lock=60.0, window=WINDOW
+    )
+    world = World(incident)
+    with quietly():
+        world.run()
+    stories = world.checker.stories.values()
+    assert sum(story.received for story in stories) <= 1.1 * len(messages)
+    assert max(story.copies[0] for story in stories) <= away.ends_at + 10.0
+
+
+def test_messages_for_a_dead_destination_are_not_received_again_and_again() -> None:  # S3, D16
+    """Two queues hold only its messages, and stay full of them for ten minutes. Others have messages that can move."""
+    full = SimulatedFault(Kind.FULL, 0.0, 600.0, "contoso", "full")
+    stuck = [SimulatedMessage(number, "full", 1.0, queue=number % 2) for number in range(500)]
+    others = [SimulatedMessage(number, "orders", number - 499.0, queue=2 + number % 2) for number in range(500, 1000)]
+    incident = Incident(
+        3, ("orders", "full"), (*stuck, *others), (full,), mode=Mode.WORKER, queues=4, lock=60.0, window=WINDOW
+    )
+    world = World(incident)
+    with quietly():
+        world.run()
+    stories = world.checker.stories
+    assert sum(stories[message.id].received for message in stuck) <= 2 * len(stuck)
+    assert all(stories[message.id].copies[0] < message.at + 3.0 for message in others)
 
 
 @pytest.mark.parametrize("seed", [0, 3, 10, 143])

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from syphon.config import PipelineSettings
-from syphon.spark import jvm_archive_maker
-from syphon.spark.jvm_archive import AS_IT_IS, archive_file, make_in_background, options_for
+from syphon.spark import jvm_archive, jvm_archive_maker
+from syphon.spark.jvm_archive import (
+    AS_IT_IS,
+    NEEDS_MEMORY,
+    TRY_AGAIN_AFTER,
+    archive_file,
+    make_in_background,
+    options_for,
+)
 from syphon.spark.session import spark_settings
+from tests.spark.test_container import write
 
 
 @pytest.fixture
@@ -151,3 +164,81 @@ def test_what_was_broken_off_is_removed_by_the_next_one(tmp_path: Path) -> None:
 def test_options_of_the_operator_stay_as_they_are() -> None:
     chosen = PipelineSettings.model_validate({"spark": {"spark.driver.extraJavaOptions": "-Xss1m"}})
     assert spark_settings(chosen, "syphon")["spark.driver.extraJavaOptions"] == "-Xss1m"
+
+
+# --- when it is made --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def makers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The command lines of the makers that were started, on a machine with enough memory."""
+    started: list[list[str]] = []
+
+    def start(command: list[str], **options: Any) -> object:
+        assert options["start_new_session"], "it must not end with the command that started it"
+        started.append(command)
+        return SimpleNamespace(wait=lambda: 0)
+
+    monkeypatch.setattr(jvm_archive, "subprocess", SimpleNamespace(Popen=start, DEVNULL=-3))
+    set_memory(NEEDS_MEMORY, tmp_path, monkeypatch)
+    return started
+
+
+def set_memory(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "system", "proc/meminfo", f"MemTotal: {size // 1024} kB\n")
+    monkeypatch.setenv("SYPHON_SYSTEM_ROOT", str(tmp_path / "system"))
+
+
+def test_one_process_makes_an_archive_that_is_not_there(environ: dict[str, str], makers: list[list[str]]) -> None:
+    make_in_background(environ)
+    ((python, *options, name, how),) = makers
+    assert (python, options, how) == (sys.executable, ["-P", "-m"], "--in-background")
+    assert importlib.util.find_spec(name) is not None
+
+
+def test_an_archive_that_is_there_is_not_made_again(environ: dict[str, str], makers: list[list[str]]) -> None:
+    file = made(environ)
+    make_in_background(environ)
+    assert makers == []
+    file.unlink()
+    make_in_background(environ)
+    assert len(makers) == 1
+
+
+def test_no_archive_is_made_where_one_may_only_be_used(environ: dict[str, str], makers: list[list[str]]) -> None:
+    for switch in ("use", "off"):
+        make_in_background({**environ, "SYPHON_JVM_ARCHIVE": switch})
+    assert makers == []
+
+
+def test_an_archive_that_could_not_be_made_is_tried_again_a_day_later(
+    environ: dict[str, str], makers: list[list[str]]
+) -> None:
+    archive = made(environ)
+    failed = archive.rename(archive.with_suffix(".failed"))
+    make_in_background(environ)
+    assert makers == []
+    yesterday = time.time() - TRY_AGAIN_AFTER - 60
+    os.utime(failed, (yesterday, yesterday))
+    make_in_background(environ)
+    assert len(makers) == 1
+
+
+def test_no_archive_is_made_where_memory_is_short(
+    environ: dict[str, str], makers: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_memory(NEEDS_MEMORY - 1024, tmp_path, monkeypatch)
+    make_in_background(environ)
+    assert makers == []
+
+
+def test_a_maker_that_cannot_be_started_is_no_error(
+    environ: dict[str, str], makers: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(command: list[str], **_: object) -> None:
+        makers.append(command)
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("syphon.spark.jvm_archive.subprocess.Popen", refuse)
+    make_in_background(environ)
+    assert len(makers) == 1

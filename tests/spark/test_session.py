@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from syphon.config import PipelineSettings
+from syphon.ledger import packed_file
 from syphon.spark.classic import _environment
-from syphon.spark.container import this_container
-from syphon.spark.session import SparkUnusable, check_session, cores_of, spark_settings
+from syphon.spark.session import LARGEST_DIRECT_RESULT, SparkUnusable, check_session, cores_of, spark_settings
+from syphon.worker.pair_worker import MOST_OUTCOMES
+from tests.spark.test_container import write
+from tests.support.ledger_rows import ORIGIN, outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,8 +28,25 @@ def test_a_local_master_says_how_many_tasks_it_runs(master: str, cores: int) -> 
     assert cores_of(master) == cores
 
 
-def test_a_star_is_what_the_container_allows() -> None:  # X8
-    assert cores_of("local[*]") == this_container().slots
+@pytest.mark.parametrize(
+    ("cores", "quota", "memory", "slots"),
+    [
+        (64, "500000 100000", "max", 5),
+        (64, "max 100000", f"{1024**3}", 3),
+        (7, "max 100000", "max", 7),
+    ],
+)
+def test_a_star_is_what_the_container_allows(
+    cores: int, quota: str, memory: str, slots: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # X8
+    write(tmp_path, "proc/meminfo", "MemTotal:       67108864 kB\n")
+    write(tmp_path, "proc/self/cgroup", "0::/\n")
+    write(tmp_path, "sys/fs/cgroup/cpu.max", f"{quota}\n")
+    write(tmp_path, "sys/fs/cgroup/memory.max", f"{memory}\n")
+    monkeypatch.setenv("SYPHON_SYSTEM_ROOT", str(tmp_path))
+    monkeypatch.setenv("PYTHON_CPU_COUNT", str(cores))
+    assert cores_of("local[*]") == slots
+    assert spark_settings(PipelineSettings(master="local[*]"), "test")["spark.master"] == f"local[{slots},4]"
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "k8s://https://host", "yarn", "local-cluster[2,1,1024]"])
@@ -40,6 +62,19 @@ def test_a_ledger_on_a_file_system_of_hadoop_respects_the_umask() -> None:  # T7
     finally:
         os.umask(before)
     assert settings["spark.hadoop.fs.permissions.umask-mode"] == "027"
+
+
+def test_the_rows_of_a_slot_do_not_wait_on_its_executor(spark: SparkSession) -> None:  # D9
+    """Spark sends them with the end of the task if they are smaller than both: its setting, and the largest message."""
+    jvm: Any = spark.sparkContext._jvm
+    spark_itself = jvm.org.apache.spark
+    setting = getattr(getattr(spark_itself.internal.config, "package$"), "MODULE$").TASK_MAX_DIRECT_RESULT_SIZE()
+    assert spark.sparkContext.getConf().get(setting.key()) == f"{LARGEST_DIRECT_RESULT}m"
+    largest_message = spark_itself.util.RpcUtils.maxMessageSizeBytes(spark.sparkContext._jsc.sc().conf())
+    assert largest_message > LARGEST_DIRECT_RESULT * 1024**2
+    long_ids = [outcome(number, message_id=f"{Random(number).getrandbits(4 * 128):0128x}") for number in range(2000)]
+    rows_of_a_slot = len(packed_file(long_ids, ORIGIN)) * MOST_OUTCOMES / len(long_ids)
+    assert rows_of_a_slot < LARGEST_DIRECT_RESULT * 1024**2
 
 
 def session(**settings: str) -> Any:

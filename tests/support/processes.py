@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,10 @@ from tests.support.waiting import eventually
 
 WITHIN = 180.0
 """Seconds that a step may take on a busy machine."""
+STOPPED_WITHIN = 40.0
+"""Seconds from a signal to the end of a command: 25 are promised (X9), the others are for a busy machine."""
+FAULTED_WITHIN = 25.0
+"""Seconds from a fault, or from the end of Spark's JVM, to the end of a command: 8 are promised (X9)."""
 
 
 def hear_signals() -> None:
@@ -63,6 +68,8 @@ class Running:
             preexec_fn=None if terminal is None else own_terminal,
         )
         self.lines: list[str] = []
+        self._end_began: float | None = None
+        self._ended: float | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -95,13 +102,26 @@ class Running:
             self.process.wait(within)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running: {self.said}") from None
+        self._ended = time.monotonic()
         self._reader.join(10)
         assert self.process.stdout is not None
         return self.process.returncode, self.process.stdout.read()
 
     def stop(self, number: int = signal.SIGTERM, within: float = WITHIN) -> tuple[int, str]:
+        self.end_begins()
         self.process.send_signal(number)
         return self.end(within)
+
+    def end_begins(self) -> None:
+        """Notes the time. The caller now does what must end the process."""
+        self._end_began = time.monotonic()
+
+    def check_end_took(self, at_most: float) -> None:
+        """Checks the seconds from `end_begins` or `stop` to the end of the process."""
+        assert self._end_began is not None, "its end was not timed"
+        assert self._ended is not None, "it has not ended"
+        took = self._ended - self._end_began
+        assert took < at_most, f"its end took {took:.0f} s: {self.said}"
 
     def descendants(self) -> list[tuple[int, str]]:
         """Process ids and command lines of all processes that it has started."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from syphon.config import PairSettings, PipelineSettings
+from syphon.config import PairSettings, PipelineSettings, SideSettings
 from syphon.model import Faulted, Interrupted, SyphonError
+from syphon.worker import pair_worker
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pauses
 from syphon.worker.running_slot import FIRST_RETRY, LONGEST_RETRY
@@ -18,6 +20,11 @@ from syphon.worker.slot_budget import SlotBudget
 PAIR = PairSettings.model_validate(
     {"name": "contoso", "primary": {"namespace": "contoso.example"}, "secondary": {"namespace": "contoso-dr.example"}}
 )
+
+
+def worker_of_pair(stopping: threading.Event) -> PairWorker:
+    none = cast(Any, None)  # neither jobs nor a control server are used before a queue rings
+    return PairWorker(PAIR, PipelineSettings(), none, none, SlotBudget(lambda: 1), stopping, False, Pauses())
 
 
 class Opening(threading.Event):
@@ -29,8 +36,7 @@ class Opening(threading.Event):
         self.pauses: list[float] = []
         self.said: list[SyphonError | None] = []
         self.listens_to: Sequence[str] | None = None
-        none = cast(Any, None)  # neither jobs nor a control server are used before the queues are known
-        self.worker = PairWorker(PAIR, PipelineSettings(), none, none, SlotBudget(lambda: 1), self, False, Pauses())
+        self.worker = worker_of_pair(self)
         monkeypatch.setattr(self.worker, "_queues", self.queues)
         monkeypatch.setattr(self.worker, "_listen_to", self.listen_to)
         self.worker._open()
@@ -65,3 +71,18 @@ def test_a_namespace_that_cannot_be_used_ends_the_worker_at_once(monkeypatch: py
     opening = Opening(refused, monkeypatch=monkeypatch)
     assert opening.worker.failure is refused
     assert (opening.pauses, opening.listens_to) == ([], None)
+
+
+def test_the_listener_of_a_worker_notices_the_return_of_either_side(monkeypatch: pytest.MonkeyPatch) -> None:  # D16
+    """Its connections try often enough for that, however long the outage is. Those of slots do not."""
+    opened: list[tuple[str, bool]] = []
+
+    def note(side: SideSettings, entity: str, *, notices_return: bool = False) -> object:
+        opened.append((side.host, notices_return))
+        return SimpleNamespace()
+
+    monkeypatch.setattr(pair_worker, "namespace_of", note)
+    monkeypatch.setattr(pair_worker, "Pair", lambda *_: SimpleNamespace())
+    monkeypatch.setattr(pair_worker, "Listener", lambda name, *_, **__: SimpleNamespace(name=name, start=lambda: None))
+    worker_of_pair(threading.Event())._listen_to(["backlog"])
+    assert opened == [("contoso.example", True), ("contoso-dr.example", True)]

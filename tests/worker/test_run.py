@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.processes import DESTINATIONS, EmulatedPair, Running, aliased, emulated_pair
+from tests.support.processes import DESTINATIONS, FAULTED_WITHIN, EmulatedPair, Running, aliased, emulated_pair
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
@@ -165,12 +165,14 @@ def test_credentials_that_are_refused_while_it_works_end_the_worker(pair: Emulat
     worker = pair.worker(config=pair.config(pair={"rate": 20}))
     eventually(lambda: pair.arrived("orders"), what=lambda: worker.said)
     refusal = {"action": "error", "operation": "attach", "condition": "amqp:unauthorized-access"}
+    worker.end_begins()
     for name in ("contoso", "contoso-dr"):
         pair.control(name, "POST", "faults", refusal)
         pair.control(name, "PUT", "outage", {"kind": "drop"})
         pair.control(name, "DELETE", "outage")
     code, _ = worker.end()
     assert code == 70, worker.said
+    worker.check_end_took(FAULTED_WITHIN)
     assert "The pair contoso has faulted" in worker.said
     assert "Traceback" not in worker.said
     for name in ("contoso", "contoso-dr"):
@@ -181,9 +183,11 @@ def test_credentials_that_are_refused_while_it_works_end_the_worker(pair: Emulat
 def test_a_jvm_that_is_killed_ends_an_idle_worker_with_one_line(pair: EmulatedPair) -> None:  # X9
     worker = pair.worker()
     jvm = next(pid for pid, command in worker.descendants() if "SparkSubmit" in command)
+    worker.end_begins()
     os.kill(jvm, signal.SIGKILL)
     code, _ = worker.end()
     assert code == 70, worker.said
+    worker.check_end_took(FAULTED_WITHIN)
     assert worker.lines[-1].endswith("Start syphon again."), worker.said
     assert "Spark's JVM was killed by signal 9 (SIGKILL)" in worker.lines[-1]
     assert "Traceback" not in worker.said
