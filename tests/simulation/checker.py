@@ -35,8 +35,6 @@ BETWEEN_CHECKS = 0.6
 """Seconds between two looks of a pump at the locks of its messages."""
 GRACE = 5.0
 """Seconds within which both sides of a pair end (C1)."""
-ROUNDING = 1e-6
-"""Seconds that the difference of two clock readings may be off."""
 NOTICED = 0.7
 """Seconds until the listener or a slot looks at its pair again."""
 ROUNDING = 1e-6
