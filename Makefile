@@ -9,10 +9,14 @@ READY  := $(VENV)/.ready
 # Passed on to pytest, as in: make test ARGS="tests/cli -k help"
 ARGS   ?=
 LOCKED ?=
-# More than there are cores: many tests wait for Spark, for locks, for polls. Each process takes 15 s to collect the tests.
-JOBS   ?= 4
-# Each process takes the next group of tests in the order of tests/conftest.py: the slow ones come first.
-SHARED := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+# More than there are cores: many tests wait for Spark, for locks, for polls.
+JOBS   ?= 6
+# Each process takes the next group of tests/support/grouping.py, in the order of tests/conftest.py: slow ones first.
+SHARED := -n $(JOBS) --dist loadscope --no-loadscope-reorder
+
+# Tests and benchmarks start hundreds of processes. Python shall compile the modules once, and not in each of them, also
+# where the environment says otherwise, as images of containers do.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help:
@@ -119,7 +123,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
 	$(BIN)/python -m bench.sender
 	$(BIN)/python -m bench.status
-	$(BIN)/python -m bench.worker --messages 10
+	$(BIN)/python -m bench.worker
 	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.spark_source
 

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
@@ -75,7 +75,13 @@ def no_sockets_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+@pytest.hookimpl(optionalhook=True)  # a hook of xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    from tests.support.grouping import GroupScheduling
+
+    return GroupScheduling(config, log) if config.getoption("dist") == "loadscope" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts slow folders first, and gives tests on Spark more time: its start may take minutes where others do the same.
 
@@ -86,21 +92,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_old and (item.get_closest_marker("spark4") or item.path.name.startswith(DATA_SOURCE)):
             item.add_marker(pytest.mark.skip(reason="needs Spark 4"))
-        if _uses_spark(item):
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-
-
-def _uses_spark(item: pytest.Item) -> bool:
-    """Whether it is a test on the Spark session that the tests of a process share."""
-    return "spark" in getattr(item, "fixturenames", ())
-
-
-def _group(item: pytest.Item) -> str:
-    """The tests that one process runs: those of a file. Those on Spark are two groups, so that two sessions start."""
-    if _uses_spark(item):
-        return "on Spark, its own" if item.path.parent.name in ("spark", "api") else "on Spark, others"
-    return item.nodeid.partition("::")[0]
 
 
 def _place(item: pytest.Item) -> int:

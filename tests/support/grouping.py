@@ -1,0 +1,32 @@
+"""Which tests one process runs after the other, when several processes run the tests.
+
+Tests of a file stay together, because they share fixtures. Files with tests on the Spark session that all tests of a
+process share are three groups: each session takes ten seconds of the processor to start, and a gigabyte of memory.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+from tests.support.tools import ROOT
+
+USES_SPARK = re.compile(r'\bspark: SparkSession\b|usefixtures\("spark"\)')
+
+
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes without types
+    """Gives each process the next group of tests, in the order in which they were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid.partition("::")[0])
+
+
+@cache
+def group_of(file: str) -> str:
+    """The group of a test file, by its path from the root of the project."""
+    if not USES_SPARK.search((ROOT / file).read_text()):
+        return file
+    folder = file.split("/")[1]
+    return f"on Spark: {folder if folder in ('spark', 'worker') else 'others'}"
