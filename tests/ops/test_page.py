@@ -5,9 +5,10 @@ at the page of a real worker.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -251,3 +252,16 @@ def test_dead_letters_that_could_not_be_read_are_not_called_none(show: Show, is_
     shown.page.route("**/dead-letters", lambda route: route.fulfill(json=answer))
     shown.page.get_by_role("button", name="Show reasons").click()
     shown.page.locator("#dead-note", has_text=said).wait_for()
+
+
+@both_sizes
+def test_dead_letters_are_listed_with_the_time_that_their_queue_has(show: Show, size: tuple[int, int]) -> None:  # X4
+    shown = show(REFUSED, size)
+    enqueued = datetime.now(UTC) - timedelta(minutes=12, seconds=5)
+    group = {"pair": "contoso", "reason": "NoDestination", "destination": None, "messages": 2, "says": "no x-ms-path"}
+    groups = [{**group, "first_enqueued": enqueued.isoformat()}]
+    answer = {"groups": groups, "is_complete": True, "unseen": {}, "replay": None}
+    shown.page.route("**/dead-letters", lambda route: route.fulfill(json=answer))
+    shown.page.get_by_role("button", name="Show reasons").click()
+    line = shown.page.locator("#dead-list tr", has_text="NoDestination")
+    assert re.search(r"\b1[2-9] min( \d+ s)? ago", line.inner_text())
