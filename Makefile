@@ -14,8 +14,8 @@ JOBS   ?= 6
 # Each process takes the next group of tests/support/grouping.py, in the order of tests/conftest.py: slow ones first.
 SHARED := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
-# Tests and benchmarks start hundreds of processes. Python shall compile the modules once, and not in each of them, also
-# where the environment says otherwise, as images of containers do.
+# Tests and benchmarks start hundreds of processes. Where a container image sets this variable, each of them would compile
+# all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
@@ -29,7 +29,7 @@ help:
 	@echo "make sim     whole incidents at random in one process (RUNS=2000 or MINUTES=10, SEED=7)"
 	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"
 	@echo "make check   ruff format and check, mypy --strict and the import rules"
-	@echo "make bench   the pump beside what people use today (ARGS=\"--scale 0.1\" for a quick look)"
+	@echo "make bench   the pump beside what people use today (quick: ARGS=\"--scale 0.1\" WORKER=\"--messages 2\")"
 	@echo "make lock    the newest versions of everything that is installed, into the lock files"
 	@echo "make clean   remove .venv and everything that was generated"
 
@@ -123,7 +123,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.run $(ARGS)
 	$(BIN)/python -m bench.sender
 	$(BIN)/python -m bench.status
-	$(BIN)/python -m bench.worker
+	$(BIN)/python -m bench.worker $(WORKER)
 	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.spark_source
 

@@ -17,7 +17,9 @@ from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus._pyamqp.client import AMQPClient
 from hypothesis import HealthCheck, settings
 
+from tests.support.grouping import GroupScheduling, group_of
 from tests.support.processes import hear_signals
+from tests.support.tools import ROOT
 from tests.support.unit_tests import is_unit_test
 
 if TYPE_CHECKING:
@@ -77,8 +79,6 @@ def no_sockets_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)  # a hook of xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    from tests.support.grouping import GroupScheduling
-
     return GroupScheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
@@ -94,6 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs Spark 4"))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
+            assert group_of(str(item.path.relative_to(ROOT))).startswith("on Spark"), f"{item.path}: see USES_SPARK"
 
 
 def _place(item: pytest.Item) -> int:

@@ -115,7 +115,7 @@ def test_an_empty_pattern_means_those_without_a_destination() -> None:
     assert DeadLetterFilter(destination="").matches(letter(destination=None))
 
 
-def test_groups_are_counted_and_their_oldest_is_the_example() -> None:
+def test_groups_are_counted_and_the_one_that_was_enqueued_first_is_the_example() -> None:
     letters = [letter(at=5, number=1), letter(at=3, number=2), letter(at=4, number=3), letter("other", None)]
     first, second = grouped(iter(letters))
     assert (first.reason, first.destination, first.count, first.bytes) == ("r", "orders", 3, 12)

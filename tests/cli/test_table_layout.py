@@ -57,11 +57,11 @@ def test_a_long_name_gets_a_line_of_its_own_and_the_columns_stay_a_table() -> No
 
 
 def test_a_text_that_would_be_many_lines_high_stands_below_its_row() -> None:
-    titles = ("reason", "destination", "messages", "oldest", "which says")
+    titles = ("reason", "destination", "messages", "first enqueued", "which says")
     text = "Destination 'billing/invoices': amqp:not-allowed: a rule of the entity does not allow this message."
     rows = [("NotAllowedByEntity", "billing/invoices", "64", "2026-11-17 10:47:45Z", text)]
     assert [line for line, _ in table_lines(titles, rows, (False, False, True, False, False), 80)] == [
-        "reason              destination       messages  oldest",
+        "reason              destination       messages  first enqueued",
         "  which says",
         "NotAllowedByEntity  billing/invoices        64  2026-11-17 10:47:45Z",
         "  Destination 'billing/invoices': amqp:not-allowed: a rule of the entity does",

@@ -33,7 +33,7 @@ SILENT_FOR = 5
 
 
 CLAIM = "Every receipt is accounted for"
-COUNTED = re.compile(r'"received": ?[1-9]')
+HAS_RECEIVED = re.compile(r'"received": ?[1-9]')
 """What the record of an open job has when it has counted messages."""
 
 
@@ -86,7 +86,7 @@ class OnDrain(OnSpark):
     def check_report(self) -> None:
         """The report claims no more than its rows prove: messages that left the backlog are on record, or it says that
         something is missing (D17)."""
-        left_backlog = len(self.site.acknowledged) - sum(
+        gone = len(self.site.acknowledged) - sum(
             len(self.site.contents(SECONDARY, queue)) for queue in self.site.backlog_names
         )
         code, report = self.report()
@@ -96,7 +96,7 @@ class OnDrain(OnSpark):
             assert CLAIM not in report["verdict"]
         else:
             on_record = report["messages"]["forwarded"] + report["messages"]["dead_lettered"]
-            assert on_record >= left_backlog, f"{left_backlog} messages left the backlog: {report['verdict']}"
+            assert on_record >= gone, f"{gone} messages are gone from the backlog: {report['verdict']}"
             assert CLAIM in report["verdict"]
 
 
@@ -285,7 +285,7 @@ class DriverEnded(OnDrain):
 
     def has_taken_effect(self, running: Running) -> bool:
         assert self.site.moved() < self.volume, "it was too late to be in the middle"
-        return any(COUNTED.search(file.read_text()) for file in (self.ledger / "open").glob("*.progress"))
+        return any(HAS_RECEIVED.search(file.read_text()) for file in (self.ledger / "open").glob("*.progress"))
 
     def end(self, running: Running) -> Summary | None:
         if self.ending is Ending.CLEAN:
@@ -344,8 +344,8 @@ class ExecutorEnded(OnDrain):
 
 
 class TrickleOnAllQueues(OnRun):
-    """Nine queues get a few messages a second, and one slot serves them all. A lone message in the tenth, which was
-    empty until then, does not wait for the end of the others (S10)."""
+    """Nine queues get a message a second each, and two slots at the most serve them all. A lone message in the tenth,
+    which was empty until then, does not wait for the end of the others (S10)."""
 
     number, title = 30, "a trickle on nine of ten queues: a lone message in the tenth waits for none of them"
     volume, queues, loads_before = 900, 10, False
@@ -368,8 +368,9 @@ class TrickleOnAllQueues(OnRun):
         *trickled, lone = inputs
         quiet = self.site.backlog_names[-1]
         before = {queue: self.site.received(queue) for queue in self.others}
-        trickle = threading.Thread(target=self.site.load, args=(trickled, 0.4, self.others))
+        trickle = threading.Thread(target=self.site.load, args=(trickled, 1.0, self.others))
         trickle.start()
+        self.stack.callback(trickle.join)  # also if a check fails before
         eventually(lambda: all(self.site.received(queue) > before[queue] for queue in self.others))
         self.site.load([lone], queues=[quiet])
         eventually(lambda: not self.site.contents(SECONDARY, quiet), what=lambda: self.running.said)

@@ -216,7 +216,7 @@ def _run(scenario: Scenario, place: Site, cut: int) -> Running:
     running = scenario.start()
     if not scenario.from_the_start:
         moment = scenario.rng.randrange(1, cut // 2)
-        eventually(lambda: place.moved() >= moment, what=lambda: running.said, within=scenario.starts_within)
+        eventually(lambda: place.moved() >= moment, lambda: running.said, scenario.starts_within, longest_pause=0.02)
     scenario.inject(running)
     return running
 

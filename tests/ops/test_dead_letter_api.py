@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -88,6 +89,7 @@ def counted(found: DeadLetterList) -> dict[tuple[str, str | None], int]:
 def test_dead_letters_are_listed_by_reason_and_one_line_of_the_list_is_put_back(
     emulator: BackgroundEmulator,
 ) -> None:  # X4
+    began = datetime.now(UTC) - timedelta(milliseconds=1)  # the broker's times have no smaller fractions
     dead_letter(emulator, FIRST, "orders", "DestinationMissing", 3)
     dead_letter(emulator, SECOND, "orders", "DestinationMissing", 2)
     dead_letter(emulator, SECOND, "orders", "MessageTooLarge", 1)
@@ -101,6 +103,9 @@ def test_dead_letters_are_listed_by_reason_and_one_line_of_the_list_is_put_back(
         }
         assert (before.is_complete, before.unseen, before.replay) == (True, {}, None)
         assert before.groups[0].says == "no orders"
+        enqueued = before.groups[0].first_enqueued
+        assert enqueued is not None
+        assert began <= enqueued <= datetime.now(UTC)
         chosen = {"pair": "contoso", "reason": "DestinationMissing", "destination": "orders"}
         answer = running.ask("/dead-letters/replay", "POST", json.dumps(chosen), **SHOWN)
         assert (answer.status, ReplayProgress.model_validate_json(answer.body).is_running) == (202, True)

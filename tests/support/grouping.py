@@ -1,7 +1,7 @@
 """Which tests one process runs after the other, when several processes run the tests.
 
 Tests of a file stay together, because they share fixtures. Files with tests on the Spark session that all tests of a
-process share are three groups: each session takes ten seconds of the processor to start, and a gigabyte of memory.
+process share are four groups: each session takes ten seconds of the processor to start, and a gigabyte of memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.support.tools import ROOT
 
-USES_SPARK = re.compile(r'\bspark: SparkSession\b|usefixtures\("spark"\)')
+USES_SPARK = re.compile(r'\b(spark|source): SparkSession\b|usefixtures\("spark"\)')
+"""`source` is the shared session with our data source."""
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes without types
@@ -26,7 +27,10 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes
 @cache
 def group_of(file: str) -> str:
     """The group of a test file, by its path from the root of the project."""
-    if not USES_SPARK.search((ROOT / file).read_text()):
+    path = ROOT / file
+    if not path.is_file() or not USES_SPARK.search(path.read_text()):
         return file
-    folder = file.split("/")[1]
+    if path.name.startswith("test_source_"):
+        return "on Spark: data source"
+    folder = path.parent.name
     return f"on Spark: {folder if folder in ('spark', 'worker') else 'others'}"

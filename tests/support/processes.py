@@ -30,7 +30,8 @@ WITHIN = 180.0
 STOPPED_WITHIN = 40.0
 """Seconds from a signal to the end of a command: 25 are promised (X9), the others are for a busy machine."""
 FAULTED_WITHIN = 25.0
-"""Seconds from a fault, or from the end of Spark's JVM, to the end of a command: 8 are promised (X9)."""
+"""Seconds from a fault, or from the end of Spark's JVM, to the end of a command. Promised are 8 after a fault, and that
+the end of the JVM is noticed within 5 (X9)."""
 
 
 def hear_signals() -> None:

@@ -1,7 +1,7 @@
 """Options for JVMs that a test starts and is not about: servers and clusters, and the sessions of scripts.
 
 They run for seconds, and would spend most of them on compiling what they run once. The driver of a command needs no
-such options: it has its own.
+such options: it has its own. A script that asks for another garbage collector must not have these.
 """
 
 from __future__ import annotations

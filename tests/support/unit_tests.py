@@ -58,7 +58,7 @@ UNIT_TESTS = frozenset(
         "spark/test_container.py",
         "spark/test_ending.py",
         "spark/test_jobs.py",
-        "spark/test_load.py",
+        "spark/test_slot_load.py",
         "spark/test_message_fields.py",
         "spark/test_property_text.py",
         "spark/test_reporter.py",

@@ -25,17 +25,19 @@ _LONGEST_PAUSE = 0.5
 """Seconds between two looks at the condition."""
 
 
-def eventually(condition: Callable[[], T | None], what: What = "", within: float = TIMEOUT) -> T:
+def eventually(
+    condition: Callable[[], T | None], what: What = "", within: float = TIMEOUT, longest_pause: float = _LONGEST_PAUSE
+) -> T:
     """Polls the condition until it is true, and returns its value. Fails the test after `within` seconds.
 
     `what` says what should have happened. A function is called only when the test fails: use it to show the state at
-    that moment, such as the output of a process.
+    that moment, such as the output of a process. `longest_pause` is for a test that must act as soon as it is so.
     """
     began = looked = time.monotonic()
     while not (value := condition()):
         if time.monotonic() > began + within:
             raise AssertionError(_failure(condition, what, within))
-        time.sleep(_pause(began, looked))
+        time.sleep(min(_pause(began, looked), longest_pause))
         looked = time.monotonic()
     return value
 
@@ -54,8 +56,8 @@ async def async_eventually(condition: Callable[[], T | None], what: What = "", w
 def _pause(began: float, looked: float) -> float:
     """Seconds until the next look, after one that began at `looked`.
 
-    It is longer the longer the test has waited, and the longer a look takes: many looks peek into queues or read
-    `/proc`, and what the test waits for needs the processor, too.
+    The pause grows with the time waited and with the time that a look takes. A look that peeks into queues or reads
+    `/proc` uses the processor, and so does what the test waits for.
     """
     now = time.monotonic()
     return min(max(_SHORTEST_PAUSE, (now - began) / 20, 3 * (now - looked)), _LONGEST_PAUSE)

@@ -60,7 +60,7 @@ def test_a_command_that_must_end_gives_its_ledger_the_time_that_is_left(
         engine.ending.begin(shares)
     ((within, _),) = finished
     assert within is not None
-    assert 0 <= within <= shares.slots + shares.sides + shares.ledger
+    assert shares.slots + shares.sides < within <= shares.slots + shares.sides + shares.ledger
 
 
 def test_the_ledger_is_finished_also_after_an_error(
