@@ -27,8 +27,8 @@ def list_letters(
 ) -> None:
     """Count the dead letters of the backlog queues by reason and destination, with the first of each as an example.
 
-    "First enqueued" is the time that the dead-letter queue has for it, which may be the time at which it became a dead
-    letter. `syphon report` shows since when it was in the backlog.
+    "First enqueued" is the earliest time that the dead-letter queue has for one of them, which may be when it became a
+    dead letter. `syphon report` shows when it came into the backlog.
 
     \b
       syphon dead-letters list -c config.yaml
