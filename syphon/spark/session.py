@@ -41,9 +41,9 @@ __all__ = [
 log = logging.getLogger("syphon.spark")
 
 LARGEST_DIRECT_RESULT = 64
-"""MiB of rows that a task sends to the driver when it ends: more than a slot of a worker usually has. With Spark's own limit of
-one, larger rows would stay on the executor until the driver fetches them, and be lost with it. Spark sends at most
-`spark.rpc.message.maxSize` (128) in this way."""
+"""MiB of rows that a task sends to the driver when it ends: more than a slot of a worker usually has. With Spark's own
+limit of one, larger rows would stay on the executor until the driver fetches them, and be lost with it. Spark sends at
+most `spark.rpc.message.maxSize` (128) in this way."""
 
 
 class SparkUnusable(SyphonError):
