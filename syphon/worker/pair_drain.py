@@ -52,6 +52,8 @@ class PairDrain:
         self._now = now
         self._emptiness = EmptinessCheck(pair.secondary)
         self._thread: threading.Thread | None = None
+        self._is_last_round = False
+        """Each queue has been empty once, or has ended in another way."""
 
     @property
     def open_queues(self) -> list[QueueDrain]:
@@ -61,6 +63,18 @@ class PairDrain:
     def _queues_to_serve(self) -> list[QueueDrain]:
         """Queues in which the last peek has found messages."""
         return [queue for queue in self.open_queues if queue.state is not DrainState.SETTLING]
+
+    @property
+    def _queues_to_look_at(self) -> list[QueueDrain]:
+        """Open queues, and those that were empty: while others were drained, messages may have come into them.
+
+        When each queue has been empty once, only the open ones are left: a drain beside senders that go on must end. A
+        queue with messages that were not asked for is not looked at again: to peek past them costs too much.
+        """
+        if self._is_last_round:
+            return self.open_queues
+        again = [queue for queue in self.queues if queue.state is DrainState.EMPTY and not queue.others]
+        return [*self.open_queues, *again]
 
     def look(self) -> None:
         """Peeks into every queue once. A queue that cannot be looked at now stays open."""
@@ -122,8 +136,9 @@ class PairDrain:
         """Peeks into the queues, and tries again while the patience lasts: an unreachable secondary may come back."""
         while self.open_queues:
             try:
-                for queue in self.open_queues:
+                for queue in self._queues_to_look_at:
                     queue.look(self._emptiness)
+                self._is_last_round = all(queue.has_been_empty or queue.state.is_final for queue in self.queues)
                 if self._queues_to_serve or self._stopping.is_set():
                     return bool(self.open_queues)
                 self._stopping.wait(SETTLING_LOOK)  # all that are open are empty, and may not stay so

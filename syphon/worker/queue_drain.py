@@ -110,6 +110,8 @@ class QueueDrain:
         """When a message of it last moved, or a peek found it empty. Time in which no job served it does not count."""
         self.empty_since: float | None = None
         """Since when peeks have found nothing; None if the last one found a message."""
+        self.has_been_empty = False
+        """Whether its drain has ended with EMPTY. It begins again if messages have come since (`PairDrain`)."""
         self.tries = 0
         """How many jobs have served it."""
         self._options = options
@@ -148,7 +150,10 @@ class QueueDrain:
         self.end(DrainState.FAILED, fault.text)
 
     def look(self, emptiness: EmptinessCheck) -> None:
-        """Peeks into the queue, and ends its drain if no message that was asked for is left. Raises an outage."""
+        """Peeks into the queue, and ends its drain if no message that was asked for is left. Raises an outage.
+
+        A drain that had ended because the queue was empty begins again if it is not any more.
+        """
         try:
             found = emptiness.count(self.queue, self._options.wants, 1)
         except DestinationMissing:
@@ -157,7 +162,7 @@ class QueueDrain:
         self.error = ""
         if found.wanted:
             self.empty_since = None
-            if self.state is DrainState.SETTLING:
+            if self.state in (DrainState.SETTLING, DrainState.EMPTY):
                 self.state = DrainState.LOOKING
                 self.moved_at = self._now()  # the patience begins again
             return
@@ -165,6 +170,7 @@ class QueueDrain:
         self.moved_at = self._now()  # nothing is there to move: a queue that settles is not stuck
         self.empty_since = self.empty_since or self._now()
         has_settled = self._now() - self.empty_since >= self._options.settle
+        self.has_been_empty = self.has_been_empty or has_settled
         self.end(DrainState.EMPTY if has_settled else DrainState.SETTLING)
 
     def note(self, result: JobResult) -> None:

@@ -155,4 +155,19 @@ REGRESSIONS = {
         jitter=0.1,
         broker_ahead=0.5,
     ),
+    # Seed 300628: the drain looked into an empty queue once, and drained the other one for a minute.
+    "a drain beside messages that come into a queue that was empty": Incident(
+        13,
+        ("orders",),
+        (
+            SimulatedMessage(0, "orders", 3.0, queue=0),
+            *(SimulatedMessage(number, "orders", number * 0.4, queue=1) for number in range(1, 150)),
+        ),
+        mode=Mode.DRAIN,
+        queues=2,
+        slots=1,
+        lock=60.0,
+        latency=0.1,
+        lease=15.0,
+    ),
 }

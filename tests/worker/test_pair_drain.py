@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -76,6 +77,49 @@ def test_patience_begins_with_the_first_job_however_long_spark_took_to_start() -
     scene.job_takes = PATIENCE - 20
     scene.drain._drain(cast(Jobs, scene))
     assert scene.served == ["a", "b"] * 2
+
+
+class Filling(Scene):
+    """Two queues with messages. A job empties those that it serves; then others come, as given for each job."""
+
+    def __init__(self, at_first: dict[str, int], *come: dict[str, int]) -> None:
+        super().__init__()
+        self.left = Counter(at_first)
+        self.come = list(come)
+        self.others = 0
+
+    def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
+        return PeekCount(min(most, self.left[queue]), self.others)
+
+    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
+        for handed in queues:
+            self.left[handed.queue] = 0
+        if self.come:
+            self.left.update(self.come.pop(0))
+        return super().run(pair, queues)
+
+
+def test_messages_that_come_into_an_empty_queue_while_others_are_drained_are_moved_too() -> None:  # X2, X7
+    scene = Filling({"b": 5}, {"a": 1, "b": 1}, {"a": 1}, {})
+    scene.drain._drain(cast(Jobs, scene))
+    assert scene.served == ["b", "a", "b", "a"]
+    assert scene.left.total() == 0
+    assert [queue.state for queue in scene.queues] == [DrainState.EMPTY] * 2
+
+
+def test_a_drain_ends_beside_senders_that_go_on() -> None:  # X2
+    """Each queue gets a message while the other is served: without a last round there would always be one more job."""
+    scene = Filling({"a": 1}, *[{"b": 1}, {"a": 1}] * 50)
+    scene.drain._drain(cast(Jobs, scene))
+    assert len(scene.served) <= 3
+    assert [queue.state for queue in scene.queues] == [DrainState.EMPTY] * 2
+
+
+def test_a_queue_with_messages_that_were_not_asked_for_is_looked_at_once() -> None:  # X2
+    scene = Filling({"b": 5}, {"a": 1}, {})
+    scene.others = 1000
+    scene.drain._drain(cast(Jobs, scene))
+    assert scene.served == ["b"]
 
 
 class Settling(Scene):

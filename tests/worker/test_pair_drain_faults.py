@@ -30,7 +30,7 @@ class Failing(Scene):
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
         if self.of_peek is not None:
             raise self.of_peek
-        return PeekCount(1, 0)
+        return PeekCount(1 if queue == "a" else 0, 0)
 
     def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
         if isinstance(self.of_job, Exception):
