@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from syphon.bus import Peeked, SideFault
 from syphon.config import PairSettings
-from syphon.model import DestinationDisabled, DestinationMissing, EntityPath, Faulted, SyphonError
+from syphon.model import DestinationDisabled, DestinationMissing, EntityPath, Faulted, Impossible, SyphonError
 from syphon.spark import HandOver, JobResult, Jobs
 from syphon.transfer import MOST_QUEUES
 
@@ -26,6 +26,8 @@ NEED_A_PERSON = (DestinationMissing.__name__, DestinationDisabled.__name__)
 """The errors of a destination that does not take messages again by itself."""
 SETTLING_LOOK = 5.0
 """Seconds between peeks into queues that are empty and may not stay so."""
+MOST_OTHERS = 250
+"""Messages that were not asked for, in a queue that is looked at again: as many as one peek finds."""
 SHORTEST_REST, LONGEST_REST = 2.0, 15.0
 """Seconds between jobs on queues whose messages are locked, or whose destinations back off."""
 
@@ -64,17 +66,18 @@ class PairDrain:
         """Queues in which the last peek has found messages."""
         return [queue for queue in self.open_queues if queue.state is not DrainState.SETTLING]
 
-    @property
-    def _queues_to_look_at(self) -> list[QueueDrain]:
-        """Open queues, and those that were empty: while others were drained, messages may have come into them.
+    def _look_again(self) -> None:
+        """Peeks into the queues that were empty: while others were drained, messages may have come into them.
 
-        When each queue has been empty once, only the open ones are left: a drain beside senders that go on must end. A
-        queue with messages that were not asked for is not looked at again: to peek past them costs too much.
+        When each queue has been empty once, this ends: a drain beside senders that go on must end. A queue with many
+        messages that were not asked for is left out: to peek past them costs too much.
         """
-        if self._is_last_round:
-            return self.open_queues
-        again = [queue for queue in self.queues if queue.state is DrainState.EMPTY and not queue.others]
-        return [*self.open_queues, *again]
+        for queue in self.queues:
+            if queue.state is DrainState.EMPTY and (queue.others or 0) <= MOST_OTHERS and not self._is_last_round:
+                try:
+                    queue.look(self._emptiness)
+                except Impossible as error:  # it was empty, and must not hold up the others
+                    queue.error = str(error)
 
     def look(self) -> None:
         """Peeks into every queue once. A queue that cannot be looked at now stays open."""
@@ -136,7 +139,8 @@ class PairDrain:
         """Peeks into the queues, and tries again while the patience lasts: an unreachable secondary may come back."""
         while self.open_queues:
             try:
-                for queue in self._queues_to_look_at:
+                self._look_again()  # before the last open queue may end the drain
+                for queue in self.open_queues:
                     queue.look(self._emptiness)
                 self._is_last_round = all(queue.has_been_empty or queue.state.is_final for queue in self.queues)
                 if self._queues_to_serve or self._stopping.is_set():

@@ -13,7 +13,7 @@ from syphon.amqp import data_section
 from syphon.backlog import to_backlog
 from syphon.bus import MessageState, Peeked
 from syphon.config import PairSettings
-from syphon.model import Interrupted
+from syphon.model import DestinationDisabled, Faulted, Interrupted, SyphonError
 from syphon.spark import HandOver, JobResult, Jobs
 from syphon.transfer import DestinationBackoff
 from syphon.worker import pair_drain, waiting
@@ -120,6 +120,48 @@ def test_a_queue_with_messages_that_were_not_asked_for_is_looked_at_once() -> No
     scene.others = 1000
     scene.drain._drain(cast(Jobs, scene))
     assert scene.served == ["b"]
+
+
+def test_the_last_open_queue_does_not_end_the_drain_before_the_empty_ones_are_looked_at_again() -> None:  # X2, X7
+    """The command ends as soon as all states are final: it must not find them so while there are more peeks."""
+    scene = Filling({"b": 5}, {"a": 1}, {})
+    looked: list[tuple[str, bool]] = []
+    count = scene.count
+
+    def noted(queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
+        looked.append((queue, not scene.drain.open_queues))
+        return count(queue, wants, most)
+
+    cast(Any, scene).count = noted
+    scene.drain.look()
+    scene.drain._drain(cast(Jobs, scene))
+    assert scene.served == ["b", "a"]
+    assert not any(is_over for _, is_over in looked)
+
+
+@pytest.mark.parametrize(
+    ("error", "states"),
+    [
+        (Interrupted("The connection was lost."), [DrainState.EMPTY, DrainState.EMPTY]),
+        (DestinationDisabled("It is disabled."), [DrainState.EMPTY, DrainState.EMPTY]),
+        (Faulted("The credentials are refused."), [DrainState.EMPTY, DrainState.FAILED]),
+    ],
+)
+def test_an_empty_queue_that_cannot_be_looked_at_again_hides_nothing_and_holds_up_no_other(
+    error: SyphonError, states: list[DrainState]
+) -> None:  # X2, X7
+    scene = Filling({"b": 5}, {"a": 1}, {})
+    count, errors = scene.count, [error] if isinstance(error, Interrupted) else [error] * 9
+
+    def failing(queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
+        if queue == "a" and scene.served and errors:
+            raise errors.pop()
+        return count(queue, wants, most)
+
+    cast(Any, scene).count = failing
+    scene.drain._run(cast(Jobs, scene))
+    assert [queue.state for queue in scene.queues] == states
+    assert scene.served == (["b", "a"] if isinstance(error, Interrupted) else ["b"])
 
 
 class Settling(Scene):
