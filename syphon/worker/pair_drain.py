@@ -54,8 +54,6 @@ class PairDrain:
         self._now = now
         self._emptiness = EmptinessCheck(pair.secondary)
         self._thread: threading.Thread | None = None
-        self._is_last_round = False
-        """Each queue has been empty once, or has ended in another way."""
 
     @property
     def open_queues(self) -> list[QueueDrain]:
@@ -66,14 +64,21 @@ class PairDrain:
         """Queues in which the last peek has found messages."""
         return [queue for queue in self.open_queues if queue.state is not DrainState.SETTLING]
 
+    @property
+    def _is_last_round(self) -> bool:
+        """Each queue has been empty once, or has ended in another way."""
+        return all(queue.has_been_empty or queue.state.is_final for queue in self.queues)
+
     def _look_again(self) -> None:
         """Peeks into the queues that were empty: while others were drained, messages may have come into them.
 
         When each queue has been empty once, this ends: a drain beside senders that go on must end. A queue with many
         messages that were not asked for is left out: to peek past them costs too much.
         """
+        if self._is_last_round:
+            return
         for queue in self.queues:
-            if queue.state is DrainState.EMPTY and (queue.others or 0) <= MOST_OTHERS and not self._is_last_round:
+            if queue.state is DrainState.EMPTY and (queue.others or 0) <= MOST_OTHERS:
                 try:
                     queue.look(self._emptiness)
                 except Impossible as error:  # it was empty, and must not hold up the others
@@ -142,7 +147,6 @@ class PairDrain:
                 self._look_again()  # before the last open queue may end the drain
                 for queue in self.open_queues:
                     queue.look(self._emptiness)
-                self._is_last_round = all(queue.has_been_empty or queue.state.is_final for queue in self.queues)
                 if self._queues_to_serve or self._stopping.is_set():
                     return bool(self.open_queues)
                 self._stopping.wait(SETTLING_LOOK)  # all that are open are empty, and may not stay so

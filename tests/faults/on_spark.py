@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import select
 import shutil
 import signal
@@ -20,7 +19,7 @@ from tests.faults.checker import Verdict
 from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
 from tests.faults.messages import Input
 from tests.faults.scenario import Ending, Scenario, Summary, kill
-from tests.support.processes import FAULTED_WITHIN, STOPPED_WITHIN, Running, parent_of, python_workers
+from tests.support.processes import FAULTED_WITHIN, HAS_RECEIVED, STOPPED_WITHIN, Running, parent_of, python_workers
 from tests.support.spark_cluster import cluster
 from tests.support.waiting import eventually
 
@@ -33,8 +32,6 @@ SILENT_FOR = 5
 
 
 CLAIM = "Every receipt is accounted for"
-HAS_RECEIVED = re.compile(r'"received": ?[1-9]')
-"""What the record of an open job has when it has counted messages."""
 
 
 class OnSpark(Scenario):

@@ -6,6 +6,7 @@ import fcntl
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from tests.support.waiting import eventually
 
+HAS_RECEIVED = re.compile(r'"received": ?[1-9]')
+"""What the record of an open job in the ledger has when it has counted messages."""
 WITHIN = 180.0
 """Seconds that a step may take on a busy machine."""
 STOPPED_WITHIN = 40.0

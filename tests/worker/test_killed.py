@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import EmulatedPair, aliased, emulated_pair, parent_of, python_workers
+from tests.support.processes import HAS_RECEIVED, EmulatedPair, aliased, emulated_pair, parent_of, python_workers
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
@@ -20,7 +19,6 @@ on_shared_spark = pytest.mark.usefixtures("spark")
 """For tests in which the killed process is not the drain, or is not the only one."""
 
 MESSAGES = 3000
-COUNTED = re.compile(r'"received": ?[1-9]')
 WINDOW = 4000
 """The messages that a slot may have in hand: no more can arrive twice."""
 
@@ -67,7 +65,7 @@ def test_a_drain_whose_driver_is_killed_can_be_started_again_and_the_report_does
     drain = pair.drain("--json", "--rate", "300")
     eventually(lambda: drain.progress().get("moved", 0) > 200, what=lambda: drain.said)
     on_record = pair.folder / "ledger" / "open"
-    eventually(lambda: any(COUNTED.search(file.read_text()) for file in on_record.glob("*.progress")))
+    eventually(lambda: any(HAS_RECEIVED.search(file.read_text()) for file in on_record.glob("*.progress")))
     children = [pid for pid, _ in drain.descendants()]
     drain.process.kill()
     drain.process.wait()
