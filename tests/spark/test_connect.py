@@ -128,7 +128,7 @@ def test_a_server_that_is_killed_ends_the_drain_with_one_line_and_nothing_is_los
     pair.put([aliased(number, "orders") for number in range(100)])
     with connect_server(tmp_path / "mortal") as mortal:
         drain = pair.drain("--rate", "10/s", "--json", config=config_on(pair, mortal))
-        drain.until('"moved": 1')
+        eventually(lambda: drain.progress().get("moved"), what=lambda: drain.said)
         workers = descendants_of(mortal.process.pid)
         mortal.kill()
         code, out = drain.end()
