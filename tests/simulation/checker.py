@@ -20,7 +20,7 @@ from syphon.spark.task import Slot
 from syphon.spark.totals import Totals
 from syphon.transfer import Pump
 
-from .incident import OF_THE_PROCESS, Incident, Kind, Mode, SimulatedMessage
+from .incident import Incident, Kind, Mode, SimulatedMessage
 
 LONGEST_PAUSE = 120.0
 REJECTING = 35.0
@@ -30,7 +30,7 @@ MOST_COPIES = 4
 
 
 UNDISTURBED = 40.0
-"""Seconds within which every message arrives if nothing fails, over the slowest network."""
+"""Seconds within which every message arrives if nothing fails, over the slowest network, on links that stay open."""
 BETWEEN_CHECKS = 0.6
 """Seconds between two looks of a pump at the locks of its messages."""
 GRACE = 5.0
@@ -91,10 +91,8 @@ class Checker:
         self._received_by: dict[Slot, int] = {}
         """What a slot had received when the driver had not answered it for long."""
         self._renewals_work = incident.only_disturbs("contoso")
-        self._sends_arrive_from = max(
-            (f.ends_at for f in incident.faults if f.side == "contoso" or f.kind in OF_THE_PROCESS), default=0.0
-        )
-        """From when on no fault holds up what a pump sends."""
+        self._sends_arrive_from = max((f.holds_up_until for f in incident.faults if f.can_hold_up_sends), default=0.0)
+        """From when on no fault holds up what a pump sends, or hides from it how old a lock is."""
         self._on_the_way = incident.latency + incident.jitter + 0.02
         """Seconds from the sending of a message to its arrival."""
         self.waiting = len(incident.messages)
@@ -287,8 +285,13 @@ class Checker:
         for side, partner in (pair.sides, pair.sides[::-1]):
             if isinstance(side.reason, PartnerEnded):
                 took = side.since - partner.since
-                if not GRACE - ROUNDING <= took <= GRACE + NOTICED:
+                if not GRACE - ROUNDING <= took <= GRACE + NOTICED + self._stood_still_since(self._now() - took):
                     self.fail(f"five-second rule: {side.name} was faulted {took:.2f} s after {partner.name}")
+
+    def _stood_still_since(self, since: float) -> float:
+        """Seconds for which a process may have stood still since then."""
+        pauses = (fault for fault in self.incident.faults if fault.kind is Kind.PAUSE and fault.at < self._now())
+        return sum(max(0.0, fault.ends_at - max(fault.at, since)) for fault in pauses)
 
     # --- deadlines ------------------------------------------------------------------------------------------------
 
@@ -299,7 +302,7 @@ class Checker:
         """Seconds within which a message arrives once nothing disturbs it: a pause, a lock, and time to work."""
         incident = self.incident
         if not incident.faults:
-            return UNDISTURBED
+            return UNDISTURBED + self._opening_links()
         if incident.mode is not Mode.PUMP:
             # A delivery that is lost on a connection that is alive leaves a doorbell deaf until its poll is over.
             is_deaf = any(fault.operation == "receive" and "lose" in fault.how for fault in incident.faults)
@@ -309,6 +312,14 @@ class Checker:
         if any(fault.how in ("lose-reply", "hang") for fault in incident.faults):
             pause = LONGEST_PAUSE  # on a connection that is alive, an answer may take as long (`wire.LATEST_ANSWER`)
         return pause + 2 * incident.lock + 30.0
+
+    def _opening_links(self) -> float:
+        """Seconds for opening links, if there are fewer than destinations: each window has messages for all of them."""
+        incident = self.incident
+        if incident.max_links >= len(incident.destinations):
+            return 0.0
+        round_trip = 2 * (incident.latency + incident.jitter)
+        return len(incident.messages) / incident.window * len(incident.destinations) * round_trip
 
     def deadline(self, story: Story) -> float:
         return self._quiet_from[story.message.id] + self._patience

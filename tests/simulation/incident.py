@@ -65,6 +65,8 @@ class Kind(StrEnum):
 
 
 EVERYTHING = "*"
+HELD_UP = 2.0
+"""Seconds for which a slow network holds up every byte, and a broker that delays operations each of them."""
 OF_THE_PROCESS = (Kind.CRASH, Kind.PAUSE)
 OF_SPARK = (Kind.SLOT_KILLED, Kind.SLOT_LOST, Kind.JOB_GIVEN_UP, Kind.SPARK_FULL, Kind.ROWS_LATE, Kind.STOPPED)
 OF_CONTROL = (Kind.REPORTS_LOST, Kind.ANSWERS_LOST, Kind.REPORTS_LATE)
@@ -94,6 +96,19 @@ class SimulatedFault:
     @property
     def ends_at(self) -> float:
         return self.at + self.lasts
+
+    @property
+    def can_hold_up_sends(self) -> bool:
+        """Whether a message can arrive at its destination long after its lock was taken.
+
+        What comes from a secondary that is held up was locked a while ago, and nothing shows it.
+        """
+        return self.side == "contoso" or self.how == "delay" or self.kind in (*OF_THE_PROCESS, Kind.STALL, Kind.SLOW)
+
+    @property
+    def holds_up_until(self) -> float:
+        """When the last of what it has held up arrives."""
+        return self.ends_at + (HELD_UP if self.kind is Kind.SLOW or self.how == "delay" else 0.0)
 
     def concerns(self, destination: str) -> bool:
         return self.entity in (EVERYTHING, destination)

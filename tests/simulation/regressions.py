@@ -170,4 +170,47 @@ REGRESSIONS = {
         latency=0.1,
         lease=15.0,
     ),
+    # Seeds 60715, 64359 and 72997, 51363 and 59083, 900548, 66220: the checker asked for what no pump can do.
+    "fewer links than destinations, over a slow network": Incident(
+        14,
+        tuple(f"d{number}" for number in range(8)),
+        _messages(400, *(f"d{number}" for number in range(8))),
+        window=20,
+        latency=0.1,
+        jitter=0.1,
+        max_links=2,
+    ),
+    "messages on the way whose locks end before they arrive": Incident(
+        15,
+        ("orders",),
+        tuple(SimulatedMessage(number, "orders", number * 0.05) for number in range(60)),
+        (SimulatedFault(Kind.STALL, 1.5, 8.0, "contoso-dr", how="both"),),
+        lock=5.0,
+        window=100,
+        latency=0.1,
+    ),
+    "sends that are on the way when a slow network is fast again": Incident(
+        16,
+        ("orders",),
+        tuple(SimulatedMessage(number, "orders", number * 0.01) for number in range(300)),
+        (
+            SimulatedFault(Kind.OUTAGE, 0.5, 8.0, "contoso-dr", how="busy"),
+            SimulatedFault(Kind.BROKER, 0.0, 4.0, entity="orders", operation="attach", how="delay"),
+            SimulatedFault(Kind.SLOW, 0.4, 4.0),
+        ),
+        lock=5.0,
+        window=20,
+    ),
+    "a process that stands still when the five seconds are over": Incident(
+        17,
+        ("orders",),
+        (SimulatedMessage(0, "orders", 6.4),),
+        (
+            SimulatedFault(Kind.KEY_REFUSED, 1.87, 1.18, "contoso-dr"),
+            SimulatedFault(Kind.PAUSE, 6.58, 8.0),
+        ),
+        mode=Mode.WORKER,
+        lock=60.0,
+        window=20,
+    ),
 }

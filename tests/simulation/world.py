@@ -32,7 +32,7 @@ from .checker import Checker, Violation
 from .connections import KEY, KEY_NAME
 from .control import LATENCY, ControlConditions
 from .drain_runner import DrainRunner
-from .incident import EVERYTHING, OF_CONTROL, OF_SPARK, Incident, Kind, Mode, SimulatedFault, SimulatedMessage
+from .incident import EVERYTHING, HELD_UP, OF_CONTROL, OF_SPARK, Incident, Kind, Mode, SimulatedFault, SimulatedMessage
 from .network import Conditions, Network
 from .pump_runner import PumpRunner
 from .scheduler import BrokerClock, ProcessClock, VirtualTime
@@ -274,7 +274,7 @@ class World:
             conditions.stalls_down = fault.how in ("down", "both")
             return partial(self._end_stall, site)
         if kind is Kind.SLOW:
-            conditions.latency = 2.0
+            conditions.latency = HELD_UP
             return partial(setattr, conditions, "latency", self.incident.latency)
         if kind is Kind.REFUSE:
             conditions.refuses = True
@@ -341,7 +341,7 @@ class World:
                 Operation(fault.operation),
                 fault.entity if fault.entity != EVERYTHING else "*",
                 condition or None,
-                seconds=2.0,
+                seconds=HELD_UP,
                 times=fault.number or None,
                 share=fault.share,
             )
