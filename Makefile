@@ -40,8 +40,7 @@ demo: $(READY)
 .PHONY: test
 test: $(READY)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/pytest -q $(SHARED) -m "not alone and not faults"
-	$(BIN)/pytest -q -m "alone and not faults"
+	$(BIN)/pytest -q $(SHARED) -m "not faults"
 else
 	$(BIN)/pytest $(ARGS)
 endif
@@ -53,14 +52,14 @@ unit: $(READY)
 
 .PHONY: faults
 faults: $(READY)
-	SEED=$(SEED) $(BIN)/pytest -q -n $(JOBS) -m "not alone" tests/faults $(ARGS)
+	SEED=$(SEED) $(BIN)/pytest -q -n $(JOBS) tests/faults $(ARGS)
 
 # The Spark part of the tests on the oldest Spark that pyproject.toml allows, in an environment of its own. Warnings are no
 # errors there: its PySpark leaves sockets open, and uses modules of Python and pandas that are deprecated since.
 OLDEST := .venv-spark35
 .PHONY: test-oldest-spark
 test-oldest-spark: $(OLDEST)/.ready
-	$(OLDEST)/bin/pytest -q $(SHARED) -m "not alone and not faults" \
+	$(OLDEST)/bin/pytest -q $(SHARED) -m "not faults" \
 	    -W default --disable-warnings \
 	    $(or $(ARGS),tests/spark tests/api tests/inspecting tests/ledger tests/worker/test_drain.py tests/worker/test_run.py)
 

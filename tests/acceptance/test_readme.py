@@ -14,8 +14,7 @@ import pytest
 from tests.support.tools import ROOT
 
 
-@pytest.mark.alone  # it uses the emulator's fixed ports
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(400)  # no other test may use the emulator's fixed ports
 def test_the_five_lines_of_the_readme_forward_every_message(tmp_path: Path) -> None:
     section = (ROOT / "README.md").read_text().partition("## Your first own run\n")[2]
     lines = section.partition("```sh\n")[2].partition("```")[0].strip()

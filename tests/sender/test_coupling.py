@@ -257,7 +257,6 @@ def test_a_fault_that_the_syphon_finds_is_the_pairs(paired: PairedEmulator) -> N
 # --- once for real ---
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("side", SIDES)
 def test_the_five_seconds_on_the_real_clock(paired: PairedEmulator, side: str) -> None:  # C1
     client = paired.pair(manual_clock=False)

@@ -79,7 +79,7 @@ def senders(emulator: BackgroundEmulator, api: str, record: Path) -> Iterator[No
                 process.kill()
 
 
-@pytest.mark.alone
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("api", "more"), [("sync", 2000), ("aio", 500)])
 def test_every_acknowledged_message_arrives_once_or_as_a_duplicate_that_can_be_told(
     emulator: BackgroundEmulator, api: str, more: int, tmp_path: Path
