@@ -1,4 +1,4 @@
-"""A namespace for the data source's tests, and Spark with the source registered."""
+"""A namespace for the data source's tests, Spark with the source registered, and a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.connect_server import ConnectServer, connect_server
 from tests.support.spark_source import SourceBus, source_bus
 
 if TYPE_CHECKING:
@@ -27,3 +28,10 @@ def source(spark: SparkSession) -> SparkSession:
 
     spark.dataSource.register(ServiceBusDataSource)
     return spark
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """One server for all tests on Spark Connect that leave it alive."""
+    with connect_server(tmp_path_factory.mktemp("connect")) as server:
+        yield server

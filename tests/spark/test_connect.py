@@ -27,12 +27,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as server:
-        yield server
-
-
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
     with emulated_pair(tmp_path) as pair:
@@ -123,7 +117,7 @@ def test_a_server_that_is_not_there_is_an_error_at_once(pair: EmulatedPair) -> N
 
 
 def test_a_server_that_is_killed_ends_the_drain_with_one_line_and_nothing_is_lost(
-    pair: EmulatedPair, tmp_path: Path
+    pair: EmulatedPair, server: ConnectServer, tmp_path: Path
 ) -> None:  # X6
     pair.put([aliased(number, "orders") for number in range(100)])
     with connect_server(tmp_path / "mortal") as mortal:
@@ -139,8 +133,8 @@ def test_a_server_that_is_killed_ends_the_drain_with_one_line_and_nothing_is_los
     assert result["account"]["forwarded"] > 0
     for pid in workers:  # a slot that outlives its server stops by itself
         eventually_gone(pid)
-    code, result = pair.drained()  # on a Spark of its own
-    assert code == 0, result
+    drain = pair.drain(config=config_on(pair, server))
+    assert drain.end()[0] == 0, drain.said
     assert set(pair.arrived("orders")) == {f"m{number}" for number in range(100)}
 
 

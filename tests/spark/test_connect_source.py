@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.connect_server import IS_IN_THE_PACKAGE, ConnectServer, connect_server
+from tests.support.connect_server import IS_IN_THE_PACKAGE, ConnectServer
 from tests.support.processes import EmulatedPair, aliased, emulated_pair
 from tests.support.scripts import run_script
 
@@ -82,9 +82,9 @@ class Queried:
 
 
 @pytest.fixture(scope="module")
-def queried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queried]:
+def queried(server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queried]:
     folder = tmp_path_factory.mktemp("queried")
-    with emulated_pair(folder) as pair, connect_server(folder / "server") as server:
+    with emulated_pair(folder) as pair:
         pair.put([aliased(number, "orders") for number in range(30)])
         pair.config("config.yaml")
         files = (folder / "seen").as_uri()

@@ -1,7 +1,8 @@
 """Which tests one process runs after the other, when several processes run the tests.
 
 Tests of a file stay together, because they share fixtures. Files with tests on the Spark session that all tests of a
-process share are four groups: each session takes ten seconds of the processor to start, and a gigabyte of memory.
+process share are four groups: each session takes ten seconds of the processor to start, and a gigabyte of memory. Tests
+on Spark Connect share a server.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes
 def group_of(file: str) -> str:
     """The group of a test file, by its path from the root of the project."""
     path = ROOT / file
+    if file.startswith("tests/spark/test_connect"):
+        return "on Spark Connect"
     if not path.is_file() or not USES_SPARK.search(path.read_text()):
         return file
     if path.name.startswith("test_source_"):
