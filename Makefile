@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 ARGS   ?=
 LOCKED ?=
 # More than there are cores: many tests wait for Spark, for locks, for polls.
-JOBS   ?= 6
+JOBS   ?= 8
 # Each process takes the next group of tests/support/grouping.py, in the order of tests/conftest.py: slow ones first.
 SHARED := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
