@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from syphon.cli import ExitCode
 from tests.support.cli_process import Syphon, syphon
 
