@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.connect_server import ConnectServer, connect_server
 from tests.support.spark_source import SourceBus, source_bus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.support.connect_server import ConnectServer
 
 
 @pytest.fixture(scope="module")
@@ -33,5 +34,7 @@ def source(spark: SparkSession) -> SparkSession:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     """One server for all tests on Spark Connect that leave it alive."""
+    from tests.support.connect_server import connect_server
+
     with connect_server(tmp_path_factory.mktemp("connect")) as server:
         yield server
