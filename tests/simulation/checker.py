@@ -20,7 +20,7 @@ from syphon.spark.task import Slot
 from syphon.spark.totals import Totals
 from syphon.transfer import Pump
 
-from .incident import Incident, Kind, Mode, SimulatedMessage
+from .incident import FAILOVER, OPERATION_TIMEOUT, PING, Incident, Kind, Mode, SimulatedMessage
 
 LONGEST_PAUSE = 120.0
 REJECTING = 35.0
@@ -44,8 +44,14 @@ UNHEARD = 5.0 + 2 * 3.5 + 1.0
 that it waits for meanwhile."""
 
 
+CALM = 5.0
+"""Seconds for which an incident goes on when everything has arrived: nothing more may happen to a message."""
 IN_PEACE = 75.0
-"""Seconds for which an incident goes on when all has arrived that can: longer than a lock, and than most back-offs."""
+"""The same if a fault holds up others for ever: longer than a lock, and than most back-offs."""
+PROVEN_WITHIN = 120.0
+"""Seconds within which a drain has proven that a backlog is empty."""
+RETURNED_WITHIN = FAILOVER + PING + 2 * OPERATION_TIMEOUT
+"""Seconds after the last fault within which all senders use the primary again."""
 REFUSED_WITHIN = 30.0
 """Seconds after the last fault in which a send may still fail: it began before."""
 PING_ID = "ping"
@@ -91,8 +97,7 @@ class Checker:
         self._received_by: dict[Slot, int] = {}
         """What a slot had received when the driver had not answered it for long."""
         self._renewals_work = incident.only_disturbs("contoso")
-        self._sends_arrive_from = max((f.holds_up_until for f in incident.faults if f.can_hold_up_sends), default=0.0)
-        """From when on no fault holds up what a pump sends, or hides from it how old a lock is."""
+        self._holding_up = [fault for fault in incident.faults if fault.holds_up]
         self._on_the_way = incident.latency + incident.jitter + 0.02
         """Seconds from the sending of a message to its arrival."""
         self.waiting = len(incident.messages)
@@ -102,11 +107,13 @@ class Checker:
         self._never = {name for name, quiet in self._quiet_from.items() if quiet == math.inf}
         """The messages that a fault holds up for ever."""
         self._settled_at: float | None = None
-        self._rejected_until: dict[str, float] = defaultdict(lambda: -math.inf)
+        self._last_fault = max((fault.ends_at for fault in incident.faults), default=0.0)
+        self._is_proven = incident.mode is not Mode.DRAIN or bool(self._never)
+        """Whether a drain has said that nothing is left since everything was moved, if there must be one that does."""
+        self._rejected: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for fault in incident.faults:
             if fault.kind in (Kind.MISSING, Kind.DISABLED):
-                until = fault.ends_at + REJECTING
-                self._rejected_until[fault.entity] = max(self._rejected_until[fault.entity], until)
+                self._rejected[fault.entity].append((fault.at, fault.ends_at + REJECTING))
 
     def fail(self, what: str) -> None:
         """Notes the first violation; the run ends with it. An exception would end in the emulator's log."""
@@ -141,12 +148,24 @@ class Checker:
             if story.message.destination != destination:
                 self.fail(f"unexpected: {message.message_id} arrived at {destination}, not {story.message.destination}")
             ended = story.lock_ended
-            if ended is not None and now > max(ended + BETWEEN_CHECKS, self._sends_arrive_from) + self._on_the_way:
+            if ended is not None and now > self._arrived_by(destination, ended):
                 self.fail(f"sent too late: {message.message_id}, {now - ended:.1f} s after its lock ended")
             copies = story.copies
             if copies:
                 self._judge_copy(story, copies[-1], now)
             copies.append(now)
+
+    def _arrived_by(self, destination: str, lock_ended: float) -> float:
+        """When the last send of a message arrives whose lock has ended then."""
+        latest = lock_ended + BETWEEN_CHECKS
+        for fault in self._holding_up:
+            if (
+                fault.concerns(destination)
+                and fault.at < latest
+                and fault.holds_up_until > lock_ended - self.incident.lock
+            ):
+                latest = max(latest, fault.holds_up_until)
+        return latest + self._on_the_way
 
     def _judge_copy(self, story: Story, before: float, now: float) -> None:
         """A further copy needs a failure since the copy before it, and failures must not go on for ever."""
@@ -181,7 +200,7 @@ class Checker:
 
     def dead_lettered(self, message_id: str, reason: str) -> None:
         story, now = self.stories[message_id], self._now()
-        if now > self._rejected_until[story.message.destination]:
+        if not any(begun <= now <= over for begun, over in self._rejected[story.message.destination]):
             self.fail(f"unexpected: {message_id} was dead-lettered as {reason}")
         story.dead = now
         self._left_backlog(story)
@@ -221,11 +240,11 @@ class Checker:
         if story.said and not story.in_backlog:
             self.waiting -= 1
 
-    def check_return(self, failed_over: tuple[str, ...], within: float) -> None:
+    def check_return(self, failed_over: tuple[str, ...]) -> None:
         """An entity that works returns to its senders with the next ping."""
-        last = max((fault.ends_at for fault in self.incident.faults), default=0.0)
-        if failed_over and self._now() > last + within:
-            self.fail(f"{failed_over[0]} is still failed over, {self._now() - last:.0f} s after the last fault")
+        if failed_over and self._now() > self._last_fault + RETURNED_WITHIN:
+            took = self._now() - self._last_fault
+            self.fail(f"{failed_over[0]} is still failed over, {took:.0f} s after the last fault")
 
     # --- what the process says ------------------------------------------------------------------------------------
 
@@ -280,6 +299,11 @@ class Checker:
         if left:
             self.fail(f"not empty: a drain says that {queue} is empty, and {left[0]} is in it")
 
+    def drained(self, says_empty: bool) -> None:
+        """A drain has ended, and says whether all queues are empty."""
+        if says_empty and self._settled_at is not None:
+            self._is_proven = True
+
     def check_pair(self, pair: Pair) -> None:
         """The five-second rule: a side that did not end by itself is faulted five seconds after the other (C1)."""
         for side, partner in (pair.sides, pair.sides[::-1]):
@@ -304,9 +328,7 @@ class Checker:
         if not incident.faults:
             return UNDISTURBED + self._opening_links()
         if incident.mode is not Mode.PUMP:
-            # A delivery that is lost on a connection that is alive leaves a doorbell deaf until its poll is over.
-            is_deaf = any(fault.operation == "receive" and "lose" in fault.how for fault in incident.faults)
-            return LONGEST_PAUSE + 3 * incident.lock + 30.0 + (incident.long_poll if is_deaf else 0.0)
+            return LONGEST_PAUSE + 3 * incident.lock + 30.0
         longest = max((min(fault.lasts, 60.0) for fault in incident.faults), default=0.0)
         pause = min(LONGEST_PAUSE, 45.0 + 2 * longest)
         if any(fault.how in ("lose-reply", "hang") for fault in incident.faults):
@@ -319,7 +341,8 @@ class Checker:
         if incident.max_links >= len(incident.destinations):
             return 0.0
         round_trip = 2 * (incident.latency + incident.jitter)
-        return len(incident.messages) / incident.window * len(incident.destinations) * round_trip
+        opened = len(incident.messages) / incident.window * len(incident.destinations)
+        return opened / incident.max_links * round_trip
 
     def deadline(self, story: Story) -> float:
         return self._quiet_from[story.message.id] + self._patience
@@ -327,21 +350,26 @@ class Checker:
     def end_of_run(self) -> float:
         """When every message that can arrive must have arrived."""
         deadlines = [self.deadline(story) for story in self.stories.values()]
-        return max((each for each in deadlines if each < math.inf), default=0.0)
+        last = max((each for each in deadlines if each < math.inf), default=0.0)
+        return self._calm_until(last) + (0.0 if self._is_proven else PROVEN_WITHIN) + ROUNDING
 
     def is_over(self) -> bool:
         """Whether nothing is left to wait for."""
-        if not self.waiting or self.violation is not None:
-            return True
-        return self.waiting <= len(self._never) and self._has_settled()
+        return (self.waiting <= len(self._never) and self._has_settled()) or self.violation is not None
 
     def _has_settled(self) -> bool:
-        """Whether only messages are left that a fault holds up for ever, and the others were left in peace for long."""
+        """Whether all has arrived that can, and nothing has happened since for long enough."""
         if self._settled_at is None:
             others = (story for name, story in self.stories.items() if name not in self._never)
             if all(self._is_done(story) for story in others):
                 self._settled_at = self._now()
-        return self._settled_at is not None and self._now() > self._settled_at + IN_PEACE
+        return self._is_proven and self._settled_at is not None and self._now() > self._calm_until(self._settled_at)
+
+    def _calm_until(self, settled_at: float) -> float:
+        """When an incident may end whose last message has arrived then."""
+        calm = settled_at + (IN_PEACE if self._never else CALM)
+        must_return = self.incident.mode is Mode.SENDER and self._last_fault < math.inf
+        return max(calm, self._last_fault + RETURNED_WITHIN) if must_return else calm
 
     def _is_done(self, story: Story) -> bool:
         if self.incident.mode is Mode.SENDER:
@@ -368,6 +396,8 @@ class Checker:
             elif story.copies[0] > self.deadline(story):
                 self.fail(f"late: {message.id} for {message.destination} arrived at {story.copies[0]:.0f} s")
             self._check_receives(story)
+        if not self._is_proven:
+            self.fail("no drain has proven that the backlog is empty")
         if self.violation is not None:
             raise self.violation
 

@@ -98,6 +98,7 @@ class SimulatedDrain:
         for queue in self.queues:
             self._world.checker.check_balance(queue.totals)
             self._world.note("drained", f"{queue.queue}: {queue.state} {queue.error} {queue.remaining}")
+        self._world.checker.drained(all(queue.state is DrainState.EMPTY for queue in self.queues))
         self._runner.ended(self)
 
     def crash(self, silently: bool, with_slots: bool) -> None:

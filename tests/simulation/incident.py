@@ -65,6 +65,8 @@ class Kind(StrEnum):
 
 
 EVERYTHING = "*"
+OPERATION_TIMEOUT, FAILOVER, PING = 10.0, 10.0, 15.0
+"""Seconds, in the settings of all senders."""
 HELD_UP = 2.0
 """Seconds for which a slow network holds up every byte, and a broker that delays operations each of them."""
 OF_THE_PROCESS = (Kind.CRASH, Kind.PAUSE)
@@ -98,12 +100,13 @@ class SimulatedFault:
         return self.at + self.lasts
 
     @property
-    def can_hold_up_sends(self) -> bool:
-        """Whether a message can arrive at its destination long after its lock was taken.
+    def holds_up(self) -> bool:
+        """Whether bytes arrive late because of it.
 
-        What comes from a secondary that is held up was locked a while ago, and nothing shows it.
+        Then a send may arrive after the end of a lock that lasted when it was made, and a message from the secondary
+        with a lock that is older than the pump takes it for.
         """
-        return self.side == "contoso" or self.how == "delay" or self.kind in (*OF_THE_PROCESS, Kind.STALL, Kind.SLOW)
+        return self.kind in (Kind.STALL, Kind.SLOW, Kind.PAUSE) or self.how in ("delay", "hang")
 
     @property
     def holds_up_until(self) -> float:
@@ -158,8 +161,6 @@ class Incident:
     max_links: int = 200
     lease: float | None = None
     linger: float = 0.0
-    long_poll: float = 120.0
-    """Seconds that one receive of a doorbell waits."""
     drift: float = 1.0
     """How fast the process's clock runs."""
     broker_ahead: float = 0.0

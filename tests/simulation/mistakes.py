@@ -15,6 +15,7 @@ import syphon.bus.wire
 import syphon.spark.reporter
 import syphon.spark.totals
 import syphon.transfer.destination
+import syphon.transfer.doorbell
 from syphon.bus import LinkState, Namespace, RawSender, Sent
 from syphon.bus.frame_socket import FrameSocket
 from syphon.model import Result, SyphonError
@@ -350,6 +351,12 @@ def stays_silent_after_the_primary_was_away() -> Iterator[None]:
         yield
 
 
+@mistake_in(Mode.WORKER, first=1300)
+def never_asks_whether_it_has_credit() -> Iterator[None]:
+    with replaced(syphon.transfer.doorbell, "CHECK_EVERY", math.inf):
+        yield
+
+
 @mistake_of_the_worker
 def keeps_the_message_that_rang() -> Iterator[None]:
     with replaced(Doorbell, "_release", lambda *_: None):
@@ -422,6 +429,19 @@ def takes_a_quiet_queue_for_an_empty_one() -> Iterator[None]:
             self.end(DrainState.EMPTY)
         else:
             original(self, emptiness)
+
+    with replaced(QueueDrain, "look", look):
+        yield
+
+
+@mistake_in(Mode.DRAIN)
+def takes_an_empty_queue_for_a_stuck_one() -> Iterator[None]:
+    original = QueueDrain.look
+
+    def look(self: QueueDrain, emptiness: EmptinessCheck) -> None:
+        original(self, emptiness)
+        if self.state is DrainState.EMPTY:
+            self.end(DrainState.STUCK)
 
     with replaced(QueueDrain, "look", look):
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from syphon.transfer import PumpOptions
@@ -166,6 +168,26 @@ def test_a_second_copy_needs_a_failure() -> None:
     assert found.violation is None
 
 
+def late(*faults: SimulatedFault) -> str:
+    """What is said of a message that arrives 5 s after its lock of 10 s has ended."""
+    found = checker(*faults)
+    found.stories["m00001"].lock_ended = 45.0
+    found.accepted("orders", [Copy("m00001")])
+    return str(found.violation or "")
+
+
+def test_a_send_after_the_end_of_the_lock_is_excused_only_by_what_held_it_up() -> None:
+    assert "sent too late" in late()
+    assert late(SimulatedFault(Kind.STALL, 40.0, 10.0)) == ""
+    assert late(SimulatedFault(Kind.SLOW, 40.0, 8.1, "contoso-dr")) == ""
+    assert "sent too late" in late(SimulatedFault(Kind.STALL, 40.0, 8.0))
+    assert "sent too late" in late(SimulatedFault(Kind.STALL, 47.0, 10.0))
+    assert "sent too late" in late(SimulatedFault(Kind.FULL, 40.0, 10.0, entity="orders"))
+    delay = SimulatedFault(Kind.BROKER, 40.0, 10.0, operation="send", how="delay", entity="orders")
+    assert late(delay) == ""
+    assert "sent too late" in late(replace(delay, entity="billing"))
+
+
 def test_a_dead_letter_needs_a_reason() -> None:
     found = checker()
     found.dead_lettered("m00001", "Refused")
@@ -173,3 +195,6 @@ def test_a_dead_letter_needs_a_reason() -> None:
     found = checker(SimulatedFault(Kind.MISSING, 40.0, 5.0, entity="orders"))
     found.dead_lettered("m00001", "DestinationMissing")
     assert found.violation is None
+    found = checker(SimulatedFault(Kind.MISSING, 51.0, 5.0, entity="orders"))
+    found.dead_lettered("m00001", "DestinationMissing")
+    assert "dead-lettered" in str(found.violation)

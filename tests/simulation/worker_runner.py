@@ -52,7 +52,6 @@ class SimulatedWorker:
             world.queues,
             lambda queue, ring: self.dispatcher.ring(queue, ring),
             gate=self.backoffs,
-            long_poll=incident.long_poll,
             runtime=driver.runtime,
         )
         self.dispatcher = Dispatcher(
