@@ -50,6 +50,11 @@ class MessageTransfer:
         """What tells it from all other messages."""
         return self.arrival.link.path, self.restored.stamps.sequence_number
 
+    @property
+    def is_late(self) -> bool:
+        """Whether its lock is about to run out: its completion would come too late."""
+        return self.arrival.locked_at < self.queue.locked_before
+
 
 Batch = list[MessageTransfer]
 Chosen = Callable[[MessageTransfer], bool] | None

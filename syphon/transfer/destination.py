@@ -24,7 +24,7 @@ from syphon.model import (
     Waits,
 )
 
-from .batches import Batch, Chosen, MessageTransfer, encoded
+from .batches import Batch, Chosen, MessageTransfer, encoded, split
 from .breaker import Available, BackingOff, Breaker, Rejecting, State
 from .suspicion import ENOUGH, Suspicion, Verdict
 from .unsent import Unsent
@@ -70,6 +70,8 @@ class SendResults:
     accepted: list[MessageTransfer] = field(default_factory=list)
     refused: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
     left: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
+    late: list[MessageTransfer] = field(default_factory=list)
+    """Not sent, because their locks are about to run out."""
     answers: list[Answer] = field(default_factory=list)
 
 
@@ -196,6 +198,11 @@ class Destination:
                 batch = self._next_batch(sender)
             if not batch:
                 return
+            if any(transfer.is_late for transfer in batch):  # it was under way while the process stood still
+                late, batch = split(batch, lambda transfer: transfer.is_late)
+                results.late += late
+                if not batch:
+                    continue
             size = batch[0].restored.size
             if size > sender.max_size:
                 self._handle(Sent(batch, self._too_large(size, sender.max_size)), results, now)

@@ -32,6 +32,7 @@ TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
 STOPPED_TAKING = "The pump had stopped taking messages."
 NOT_CONNECTED = "The primary is not connected."
+LOCK_ENDS = "The lock was about to run out before it could be sent."
 
 
 class Pump:
@@ -269,8 +270,8 @@ class Pump:
             except SyphonError as error:
                 self._fail(queue, error)
         # Messages whose lock is about to run out: they could not be completed after sending.
-        for transfer in self.destinations.take_unsent(lambda t: t.arrival.locked_at < t.queue.locked_before):
-            self._leave(transfer, Interrupted("The lock was about to run out before it could be sent."))
+        for transfer in self.destinations.take_unsent(lambda transfer: transfer.is_late):
+            self._leave(transfer, Interrupted(LOCK_ENDS))
 
     def _grant(self) -> None:
         for queue in self._served.values():
@@ -373,6 +374,8 @@ class Pump:
         for transfer, error in results.left:
             transfer.queue.hold_back()
             self._leave(transfer, error)
+        for transfer in results.late:
+            self._leave(transfer, Interrupted(LOCK_ENDS))
 
     # --- settling ------------------------------------------------------------------------------------------------
 

@@ -170,6 +170,20 @@ REGRESSIONS = {
         latency=0.1,
         lease=15.0,
     ),
+    # Seed 177444: what was under way to a connection that broke was sent again after the standstill, before the next
+    # look at the locks, which had ended meanwhile.
+    "a process that stands still while a connection breaks": Incident(
+        18,
+        ("orders",),
+        _messages(100, "orders"),
+        (
+            SimulatedFault(Kind.BROKER, 0.0, 1.5, operation="send", how="lose-reply-and-drop", number=1),
+            SimulatedFault(Kind.PAUSE, 0.34, 8.0),
+        ),
+        lock=5.0,
+        window=100,
+        latency=0.02,
+    ),
     # Seeds 60715, 64359 and 72997, 51363 and 59083, 900548, 66220: the checker asked for what no pump can do.
     "fewer links than destinations, over a slow network": Incident(
         14,

@@ -6,6 +6,7 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,8 @@ from syphon.transfer.destination import Destination, SendResults, WindowShare
 from syphon.transfer.pump import PERMANENT
 from tests.transfer.conftest import TwoNamespaces
 
+QUEUE = SimpleNamespace(locked_before=0.0)
+"""The queue of all messages, as far as a destination uses it."""
 SHARE = WindowShare(2000, 8 * 1024 * 1024)
 
 
@@ -44,7 +47,7 @@ class Trial:
 
     def offer(self, key: str | None, payload: bytes = data_section(b"x"), message_id: str | None = None) -> None:
         restored = Restored(payload, EntityPath.of("orders"), message_id, None, key, len(payload), BrokerStamps())
-        self.destination.offer(MessageTransfer(None, Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
+        self.destination.offer(MessageTransfer(QUEUE, Arrival(None, 0, b"", b"", 0.0, 0.0), restored, 1))  # type: ignore[arg-type]
 
     def turn(self, until: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 20
