@@ -56,6 +56,10 @@ class OutgoingMessage(MessageTransfer):
     def key(self) -> MessageKey:
         return "", self.number
 
+    @property
+    def is_late(self) -> bool:
+        return False  # it has no lock
+
 
 _ANYWHERE, _NO_STAMPS = EntityPath.of(""), BrokerStamps()
 Refused = Callable[[OutgoingMessage, SyphonError], None]
