@@ -7,8 +7,11 @@ import math
 from .incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage
 
 
-def _messages(count: int, *destinations: str) -> tuple[SimulatedMessage, ...]:
-    return tuple(SimulatedMessage(number, destinations[number % len(destinations)], 0.0) for number in range(count))
+def _messages(count: int, *destinations: str, every: float = 0.0) -> tuple[SimulatedMessage, ...]:
+    """Messages for each destination in turn, one every so many seconds, or all at once."""
+    return tuple(
+        SimulatedMessage(number, destinations[number % len(destinations)], number * every) for number in range(count)
+    )
 
 
 REGRESSIONS = {
@@ -197,7 +200,7 @@ REGRESSIONS = {
     "messages on the way whose locks end before they arrive": Incident(
         15,
         ("orders",),
-        tuple(SimulatedMessage(number, "orders", number * 0.05) for number in range(60)),
+        _messages(60, "orders", every=0.05),
         (SimulatedFault(Kind.STALL, 1.5, 8.0, "contoso-dr", how="both"),),
         lock=5.0,
         window=100,
@@ -206,7 +209,7 @@ REGRESSIONS = {
     "sends that are on the way when a slow network is fast again": Incident(
         16,
         ("orders",),
-        tuple(SimulatedMessage(number, "orders", number * 0.01) for number in range(300)),
+        _messages(300, "orders", every=0.01),
         (
             SimulatedFault(Kind.OUTAGE, 0.5, 8.0, "contoso-dr", how="busy"),
             SimulatedFault(Kind.BROKER, 0.0, 4.0, entity="orders", operation="attach", how="delay"),
