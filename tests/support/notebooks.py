@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+
+from tests.support.quick_java import quick_java
 
 CELL_WITHIN = 300
 """Seconds for one cell: the first one that uses Spark waits for its start, on a busy machine."""
@@ -33,7 +36,7 @@ def executed(file: Path, folder: Path) -> Any:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     client = NotebookClient(notebook, timeout=CELL_WITHIN, resources={"metadata": {"path": str(folder)}})
-    client.execute()
+    client.execute(env={**os.environ, **quick_java()})
     return cleaned(notebook)
 
 

@@ -1,7 +1,7 @@
 """Twenty senders under load, in their own process.
 
 `python -m tests.support.sender_load API RECORD`, with two connection strings in the environment.
-It sends until its input ends, and writes down each call: ids, when it began, when it ended.
+It sends until its input ends, and writes down each call as soon as it returns, for whoever kills this process.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
@@ -38,12 +38,19 @@ OPTIONS = PairOptions(
 
 
 @dataclass
-class Record:
-    """The result of a run."""
+class Call:
+    """A call that returned, or raised: a line of the record."""
 
-    calls: list[tuple[list[str], float, float]] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    failed_over: list[str] = field(default_factory=list)
+    identities: list[str]
+    began: float
+    ended: float
+    error: str | None = None
+
+
+def calls(record: Path) -> list[Call]:
+    """Of a process that was killed the last line may be half written: it is no call that anybody was told of."""
+    lines = record.read_text().splitlines(keepends=True)
+    return [Call(**json.loads(line)) for line in lines if line.endswith("\n")]
 
 
 def batch_of(sender: int, turn: int) -> list[ServiceBusMessage]:
@@ -56,14 +63,13 @@ def batch_of(sender: int, turn: int) -> list[ServiceBusMessage]:
     ]
 
 
-def note(record: Record, batch: list[ServiceBusMessage], began: float, error: Exception | None) -> None:
-    if error is None:
-        record.calls.append(([str(message.message_id) for message in batch], began, time.monotonic()))
-    else:
-        record.errors.append(f"{type(error).__name__}: {error}")
+def note(record: TextIO, batch: list[ServiceBusMessage], began: float, error: Exception | None) -> None:
+    identities = [str(message.message_id) for message in batch]
+    said = None if error is None else f"{type(error).__name__}: {error}"
+    record.write(json.dumps(asdict(Call(identities, began, time.monotonic(), said))) + "\n")
 
 
-def run_threads(primary: str, secondary: str, record: Record, stopping: threading.Event) -> None:
+def run_threads(primary: str, secondary: str, record: TextIO, stopping: threading.Event) -> None:
     home, away = (ServiceBusClient.from_connection_string(text, retry_total=0) for text in (primary, secondary))
 
     def work(client: Any, number: int) -> None:
@@ -84,10 +90,9 @@ def run_threads(primary: str, secondary: str, record: Record, stopping: threadin
             worker.start()
         for worker in workers:
             worker.join()
-        record.failed_over += client.failed_over
 
 
-def run_tasks(primary: str, secondary: str, record: Record, stopping: threading.Event) -> None:
+def run_tasks(primary: str, secondary: str, record: TextIO, stopping: threading.Event) -> None:
     async def work(client: aio.PairedClient, number: int) -> None:
         turn, due = 0, time.monotonic()
         async with client.get_queue_sender(DESTINATIONS[number % len(DESTINATIONS)]) as sender:
@@ -106,12 +111,11 @@ def run_tasks(primary: str, secondary: str, record: Record, stopping: threading.
         home, away = make(primary, retry_total=0), make(secondary, retry_total=0)
         async with home, away, aio.pair(home, away, OPTIONS) as client:
             await asyncio.gather(*(work(client, number) for number in range(SENDERS)))
-            record.failed_over += client.failed_over
 
     asyncio.run(run())
 
 
-APIS: dict[str, Callable[[str, str, Record, threading.Event], None]] = {"sync": run_threads, "aio": run_tasks}
+APIS: dict[str, Callable[[str, str, TextIO, threading.Event], None]] = {"sync": run_threads, "aio": run_tasks}
 
 
 def main() -> None:
@@ -123,9 +127,8 @@ def main() -> None:
         stopping.set()
 
     threading.Thread(target=until_the_input_ends, daemon=True).start()
-    record = Record()
-    APIS[api](os.environ["PRIMARY"], os.environ["SECONDARY"], record, stopping)
-    Path(path).write_text(json.dumps(asdict(record)))
+    with Path(path).open("w", buffering=1) as record:
+        APIS[api](os.environ["PRIMARY"], os.environ["SECONDARY"], record, stopping)
 
 
 if __name__ == "__main__":
