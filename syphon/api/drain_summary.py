@@ -235,6 +235,8 @@ def verdict_of(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) 
     if not remaining:
         return f"Not proven empty: the drain ended before that. A last look found no message: {moved}."
     verb = "message is" if remaining == 1 else "messages are"
+    if all(queue.state is DrainState.MORE_CAME for queue in result.queues if queue.remaining):
+        return f"{remaining:,} {verb} in the backlog that came after their queue was empty: {moved}. Drain again."
     return f"{remaining:,} {verb} still in the backlog: {moved}.{_way_out(waiting)}"
 
 

@@ -39,6 +39,8 @@ class MessageTransfer:
     size: int
     """Bytes of the message as it was received."""
     possible_duplicate: bool = False
+    came_again: bool = False
+    """The queue has delivered the message again: the lock of this delivery has ended, whatever the clocks say."""
     forwarded_at: int | None = None
     renamed_to: str | None = None
     """The entity it goes to, if that is not the one that it names."""
@@ -52,8 +54,8 @@ class MessageTransfer:
 
     @property
     def is_late(self) -> bool:
-        """Whether its lock is about to run out: its completion would come too late."""
-        return self.arrival.locked_at < self.queue.locked_before
+        """Whether its lock has run out, or is about to: its completion would come too late."""
+        return self.came_again or self.arrival.locked_at < self.queue.locked_before
 
 
 Batch = list[MessageTransfer]

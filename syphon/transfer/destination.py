@@ -198,7 +198,7 @@ class Destination:
                 batch = self._next_batch(sender)
             if not batch:
                 return
-            if any(transfer.is_late for transfer in batch):  # it was under way while the process stood still
+            if any(transfer.is_late for transfer in batch):  # the process stood still, or the message came again
                 late, batch = split(batch, lambda transfer: transfer.is_late)
                 results.late += late
                 if not batch:

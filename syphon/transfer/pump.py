@@ -32,7 +32,7 @@ TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
 STOPPED_TAKING = "The pump had stopped taking messages."
 NOT_CONNECTED = "The primary is not connected."
-LOCK_ENDS = "The lock was about to run out before it could be sent."
+LOCK_ENDS = "Its lock had run out, or was about to run out, before it could be sent."
 
 
 class Pump:
@@ -269,7 +269,7 @@ class Pump:
                 queue.check_locks(connection, now, TICK)
             except SyphonError as error:
                 self._fail(queue, error)
-        # Messages whose lock is about to run out: they could not be completed after sending.
+        # Messages whose lock has run out, or is about to: they could not be completed after sending.
         for transfer in self.destinations.take_unsent(lambda transfer: transfer.is_late):
             self._leave(transfer, Interrupted(LOCK_ENDS))
 
@@ -334,7 +334,7 @@ class Pump:
             return
         queue.locks.learn(restored.stamps.locked_until, wall)
         transfer = MessageTransfer(queue, arrival, restored, len(arrival.payload))
-        queue.unsettled.transfers[arrival] = transfer
+        queue.unsettled.forward(transfer)
         arrival.payload = b""  # it has been restored: once in memory is enough
         if not self._options.messages.matches(restored.destination, restored.stamps.enqueued_at):
             queue.leave_outside(arrival)

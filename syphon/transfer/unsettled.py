@@ -52,6 +52,8 @@ class Unsettled:
         self.counters = PumpCounters()
         self.transfers: dict[Arrival, MessageTransfer | None] = {}
         """The messages in hand, oldest first. None: the message cannot be forwarded and only waits to be settled."""
+        self._by_number: dict[int, MessageTransfer] = {}
+        """The last delivery of each message that is to be forwarded, by the number that its queue has given it."""
         self._queue = queue
         self._record = record
         self._now = now
@@ -66,6 +68,17 @@ class Unsettled:
         self.counters.bytes_in_hand += len(arrival.payload)
         self.counters.in_hand = len(self.transfers)
 
+    def forward(self, transfer: MessageTransfer) -> None:
+        """Adds what is to be forwarded of a message that was received. A message may come again while it is in hand,
+        if the network held up its first delivery for longer than the lock. Then only the last one has a lock."""
+        self.transfers[transfer.arrival] = transfer
+        number = transfer.restored.stamps.sequence_number
+        if number:  # 0: the queue has given it none
+            older = self._by_number.get(number)
+            if older is not None:
+                older.came_again = True
+            self._by_number[number] = transfer
+
     def note(self, arrival: Arrival, reason: str) -> None:
         """Keeps the reason of a settlement until the service has confirmed the settlement."""
         self._reasons[arrival] = reason
@@ -78,8 +91,12 @@ class Unsettled:
         noted = self._reasons.pop(arrival, "")
         size = len(arrival.payload) if transfer is None else transfer.size
         duplicate = possible_duplicate or (transfer is not None and transfer.possible_duplicate)
-        if transfer is not None and transfer.trace is not None:
-            self._traces.settle(transfer.trace)
+        if transfer is not None:
+            number = transfer.restored.stamps.sequence_number
+            if self._by_number.get(number) is transfer:
+                del self._by_number[number]
+            if transfer.trace is not None:
+                self._traces.settle(transfer.trace)
         counters = self.counters
         counters.in_hand = len(self.transfers)
         counters.bytes_in_hand -= size

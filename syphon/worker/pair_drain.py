@@ -72,17 +72,18 @@ class PairDrain:
     def _look_again(self) -> None:
         """Peeks into the queues that were empty: while others were drained, messages may have come into them.
 
-        When each queue has been empty once, this ends: a drain beside senders that go on must end. A queue with many
-        messages that were not asked for is left out: to peek past them costs too much.
+        When each queue has been empty once, these messages are left: a drain beside senders that go on must end. A
+        queue with many messages that were not asked for is left out: to peek past them costs too much.
         """
-        if self._is_last_round:
-            return
+        is_last_round = self._is_last_round
         for queue in self.queues:
             if queue.state is DrainState.EMPTY and (queue.others or 0) <= MOST_OTHERS:
                 try:
                     queue.look(self._emptiness)
                 except Impossible as error:  # it was empty, and must not hold up the others
                     queue.error = str(error)
+                if is_last_round and queue.state is DrainState.LOOKING:
+                    queue.end(DrainState.MORE_CAME)
 
     def look(self) -> None:
         """Peeks into every queue once. A queue that cannot be looked at now stays open."""

@@ -66,6 +66,8 @@ class DrainState(StrEnum):
     """It is empty, and the drain waits for messages that show up late."""
     EMPTY = "empty"
     """A peek has proven that no message that was asked for is left."""
+    MORE_CAME = "more came"
+    """It was empty. While others were drained to their end, messages have come into it again, and are left."""
     NOT_THERE = "not there"
     STUCK = "stuck"
     """Nothing has moved for longer than the patience of the drain."""
@@ -208,3 +210,5 @@ class QueueDrain:
             self.remaining, self.others = emptiness.count(self.queue, self._options.wants, MOST_COUNTED)
         except SyphonError as error:
             log.debug("%s could not be counted: %s", self.queue, error)
+        if self.state is DrainState.MORE_CAME and self.remaining == 0:
+            self.end(DrainState.EMPTY)  # somebody else has moved them

@@ -51,7 +51,7 @@ IN_PEACE = 75.0
 PROVEN_WITHIN = 120.0
 """Seconds within which a drain has proven that a backlog is empty."""
 RETURNED_WITHIN = FAILOVER + PING + 2 * OPERATION_TIMEOUT
-"""Seconds after the last fault within which all senders use the primary again."""
+"""Seconds after the last fault, or the last send that failed, within which all senders use the primary again."""
 REFUSED_WITHIN = 30.0
 """Seconds after the last fault in which a send may still fail: it began before."""
 PING_ID = "ping"
@@ -107,7 +107,8 @@ class Checker:
         self._never = {name for name, quiet in self._quiet_from.items() if quiet == math.inf}
         """The messages that a fault holds up for ever."""
         self._settled_at: float | None = None
-        self._last_fault = max((fault.ends_at for fault in incident.faults), default=0.0)
+        self._last_trouble = max((fault.ends_at for fault in incident.faults), default=0.0)
+        """The end of the last fault, or the last send that failed: a link may turn out later to be gone."""
         self._is_proven = incident.mode is not Mode.DRAIN or bool(self._never)
         """Whether a drain has said that nothing is left since everything was moved, if there must be one that does."""
         self._rejected: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -138,6 +139,8 @@ class Checker:
 
     def accepted(self, destination: str, messages: list[Any]) -> None:
         now = self._now()
+        if len({message.message_id for message in messages}) < len(messages):
+            self.fail(f"sent again: a message comes twice in one batch for {destination}")
         for message in messages:
             story = self.stories.get(message.message_id)
             if story is None and message.message_id == PING_ID and self.incident.mode is Mode.SENDER:
@@ -164,7 +167,10 @@ class Checker:
                 and fault.at < latest
                 and fault.holds_up_until > lock_ended - self.incident.lock
             ):
-                latest = max(latest, fault.holds_up_until)
+                # What was held up on its way from the secondary has no lock any more, and the pump cannot know it: it
+                # counts from the arrival.
+                held_up = self._on_the_way + self.incident.lock if fault.side == "contoso-dr" else 0.0
+                latest = max(latest, fault.holds_up_until + held_up)
         return latest + self._on_the_way
 
     def _judge_copy(self, story: Story, before: float, now: float) -> None:
@@ -180,7 +186,8 @@ class Checker:
         quiet = self._quiet_from[name]
         if now > quiet + self._patience:
             self.fail(f"copy {len(story.copies) + 1} of {name}, {now - quiet:.0f} s after the last fault")
-        if len(story.copies) >= MOST_COPIES and self._is_bystander(story):
+        # Each pump that receives it has to find the culprit anew.
+        if len(story.copies) >= MOST_COPIES * story.received and self._is_bystander(story):
             self.fail(f"copy {len(story.copies) + 1} of {name} for {destination}, because others fail")
 
     def _is_bystander(self, story: Story) -> bool:
@@ -225,6 +232,7 @@ class Checker:
         quiet = self._quiet_from[message_id]
         if self._now() > quiet + REFUSED_WITHIN:
             self.fail(f"the send of {message_id} failed {self._now() - quiet:.0f} s after the last fault")
+        self._last_trouble = max(self._last_trouble, self._now())
         self._said(story, "refused")
 
     def _said(self, story: Story, what: str) -> None:
@@ -242,9 +250,9 @@ class Checker:
 
     def check_return(self, failed_over: tuple[str, ...]) -> None:
         """An entity that works returns to its senders with the next ping."""
-        if failed_over and self._now() > self._last_fault + RETURNED_WITHIN:
-            took = self._now() - self._last_fault
-            self.fail(f"{failed_over[0]} is still failed over, {took:.0f} s after the last fault")
+        if failed_over and self._now() > self._last_trouble + RETURNED_WITHIN:
+            took = self._now() - self._last_trouble
+            self.fail(f"{failed_over[0]} is still failed over, {took:.0f} s after the last fault or failed send")
 
     # --- what the process says ------------------------------------------------------------------------------------
 
@@ -326,7 +334,8 @@ class Checker:
         """Seconds within which a message arrives once nothing disturbs it: a pause, a lock, and time to work."""
         incident = self.incident
         if not incident.faults:
-            return UNDISTURBED + self._opening_links()
+            # What comes into a queue that a drain has found empty may have to wait for the next drain.
+            return (2 if incident.mode is Mode.DRAIN else 1) * (UNDISTURBED + self._opening_links())
         if incident.mode is not Mode.PUMP:
             return LONGEST_PAUSE + 3 * incident.lock + 30.0
         longest = max((min(fault.lasts, 60.0) for fault in incident.faults), default=0.0)
@@ -368,8 +377,8 @@ class Checker:
     def _calm_until(self, settled_at: float) -> float:
         """When an incident may end whose last message has arrived then."""
         calm = settled_at + (IN_PEACE if self._never else CALM)
-        must_return = self.incident.mode is Mode.SENDER and self._last_fault < math.inf
-        return max(calm, self._last_fault + RETURNED_WITHIN) if must_return else calm
+        must_return = self.incident.mode is Mode.SENDER and self._last_trouble < math.inf
+        return max(calm, self._last_trouble + RETURNED_WITHIN) if must_return else calm
 
     def _is_done(self, story: Story) -> bool:
         if self.incident.mode is Mode.SENDER:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -45,8 +45,9 @@ class WatchedQueueDrain(QueueDrain):
 class DrainJobs:
     """Jobs on a simulated Spark: as much of `Jobs` as a drain uses."""
 
-    def __init__(self, spark: SimulatedSpark) -> None:
+    def __init__(self, spark: SimulatedSpark, job_ended: Callable[[], None]) -> None:
         self._spark = spark
+        self._job_ended = job_ended
         self.most_slots = spark.most_slots
 
     def run(
@@ -57,7 +58,9 @@ class DrainJobs:
         backing_off: tuple[DestinationBackoff, ...],
         __: float | None,
     ) -> JobResult:
-        return self._spark.run(tuple(queues), options, backing_off, new_job())
+        result = self._spark.run(tuple(queues), options, backing_off, new_job())
+        self._job_ended()
+        return result
 
 
 class SimulatedDrain:
@@ -72,6 +75,7 @@ class SimulatedDrain:
         backoffs = Backoffs("contoso", now=world.clock.now)
         incident = world.incident
         options = DrainOptions(lease=incident.lease or 60.0)
+        self._after_job: dict[str, set[str]] = {}
         self.queues: list[QueueDrain] = []
         for queue in world.queues:
             drain = WatchedQueueDrain(PAIR, queue, options, backoffs, None, world.clock.now)
@@ -93,13 +97,20 @@ class SimulatedDrain:
             connection.close()
 
     def _run(self) -> None:
-        self._drain._run(DrainJobs(self.spark))  # type: ignore[arg-type]  # as much of `Jobs` as a drain uses
+        jobs = DrainJobs(self.spark, self._note_messages)
+        self._drain._run(jobs)  # type: ignore[arg-type]  # as much of `Jobs` as a drain uses
         self._drain.finish()
         for queue in self.queues:
+            if queue.state is DrainState.EMPTY and not queue.error:
+                self._world.checker.proven_empty(queue.queue, self._after_job.get(queue.queue, set()))
             self._world.checker.check_balance(queue.totals)
             self._world.note("drained", f"{queue.queue}: {queue.state} {queue.error} {queue.remaining}")
         self._world.checker.drained(all(queue.state is DrainState.EMPTY for queue in self.queues))
         self._runner.ended(self)
+
+    def _note_messages(self) -> None:
+        """What is in the queues when a job has ended: a drain must look once more before it calls them empty."""
+        self._after_job = {queue.queue: self._world.messages_in(queue.queue) for queue in self.queues}
 
     def crash(self, silently: bool, with_slots: bool) -> None:
         self.control.is_gone = True

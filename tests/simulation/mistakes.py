@@ -37,6 +37,7 @@ from syphon.transfer.window import Demand, SharedWindow
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.message_counts import EmptinessCheck, PeekCount
+from syphon.worker.pair_drain import PairDrain
 from syphon.worker.queue_drain import DrainState, QueueDrain
 from syphon.worker.slot_budget import SlotBudget
 
@@ -298,6 +299,15 @@ def sends_messages_whose_lock_has_ended() -> Iterator[None]:
 
 
 @mistake
+def forwards_each_delivery_of_a_message_that_came_again() -> Iterator[None]:
+    def forward(self: Unsettled, transfer: MessageTransfer) -> None:
+        self.transfers[transfer.arrival] = transfer
+
+    with replaced(Unsettled, "forward", forward):
+        yield
+
+
+@mistake
 def waits_without_end_for_an_answer() -> Iterator[None]:
     with (
         replaced(syphon.bus.wire, "SILENCE", math.inf),
@@ -444,6 +454,12 @@ def takes_an_empty_queue_for_a_stuck_one() -> Iterator[None]:
             self.end(DrainState.STUCK)
 
     with replaced(QueueDrain, "look", look):
+        yield
+
+
+@mistake_in(Mode.DRAIN)
+def does_not_look_again_into_queues_that_were_empty() -> Iterator[None]:
+    with replaced(PairDrain, "_look_again", lambda _: None):
         yield
 
 

@@ -230,4 +230,56 @@ REGRESSIONS = {
         lock=60.0,
         window=20,
     ),
+    # Seeds 257430, 289929, 291875, 305659 and 310344: each message had been locked and delivered several times when the
+    # network went on, and each delivery was forwarded.
+    "deliveries of the same messages that arrive together": Incident(
+        19,
+        ("orders",),
+        _messages(60, "orders", every=0.05),
+        (SimulatedFault(Kind.STALL, 1.8, 17.0, "contoso-dr", how="down"),),
+        lock=5.0,
+        window=100,
+        latency=0.02,
+    ),
+    # Seed 369321: a drain said that nothing was left, and had not looked into one of the queues for half a minute.
+    "a drain beside senders that go on": Incident(
+        20,
+        ("orders",),
+        tuple(SimulatedMessage(number, "orders", number / 2, queue=number * 9 // 5 % 4) for number in range(100)),
+        mode=Mode.DRAIN,
+        queues=4,
+        slots=1,
+        lock=60.0,
+        latency=0.02,
+    ),
+    # Seeds 301071 and 313921, and 326734: again the checker was wrong.
+    "a link that turns out to be gone when it is used again": Incident(
+        21,
+        ("orders",),
+        (SimulatedMessage(0, "orders", 5.0), SimulatedMessage(1, "orders", 48.8)),
+        (SimulatedFault(Kind.OUTAGE, 14.4, 13.0, "contoso", how="hang"),),
+        mode=Mode.SENDER,
+        lock=60.0,
+        latency=0.1,
+    ),
+    "a message that cuts the connection at the end of a lease": Incident(
+        22,
+        ("orders", "billing"),
+        (
+            SimulatedMessage(0, "orders", 1.1),
+            SimulatedMessage(1, "billing", 2.0),
+            SimulatedMessage(2, "billing", 9.4),
+            SimulatedMessage(3, "orders", 15.3),
+            SimulatedMessage(4, "orders", 15.6),
+            SimulatedMessage(5, "billing", 15.7),
+            SimulatedMessage(6, "orders", 23.9),
+        ),
+        (SimulatedFault(Kind.POISON, 0.0, 21.2, "contoso", "billing", number=5),),
+        mode=Mode.WORKER,
+        slots=4,
+        lock=60.0,
+        window=20,
+        latency=0.02,
+        lease=15.0,
+    ),
 }

@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 
 from syphon.amqp import data_section
+from syphon.api.drain_summary import exit_code_of, verdict_of
 from syphon.backlog import to_backlog
 from syphon.bus import MessageState, Peeked
 from syphon.config import PairSettings
-from syphon.model import DestinationDisabled, Faulted, Interrupted, SyphonError
+from syphon.model import DestinationDisabled, ExitCode, Faulted, Interrupted, SyphonError
 from syphon.spark import HandOver, JobResult, Jobs
 from syphon.transfer import DestinationBackoff
 from syphon.worker import pair_drain, waiting
@@ -112,7 +113,25 @@ def test_a_drain_ends_beside_senders_that_go_on() -> None:  # X2
     scene = Filling({"a": 1}, *[{"b": 1}, {"a": 1}] * 50)
     scene.drain._drain(cast(Jobs, scene))
     assert len(scene.served) <= 3
-    assert [queue.state for queue in scene.queues] == [DrainState.EMPTY] * 2
+    assert sorted(queue.state for queue in scene.queues) == [DrainState.EMPTY, DrainState.MORE_CAME]
+
+
+def test_messages_that_came_after_their_queue_was_empty_are_counted_and_named() -> None:  # X2, X7
+    scene = Filling({"a": 1}, {"b": 1}, {"a": 3, "b": 2}, {})
+    scene.drain._drain(cast(Jobs, scene))
+    assert scene.left["a"] == 3, "it was empty once, and so was b"
+    for queue in scene.queues:
+        queue.count_rest(cast(Any, scene))
+    result = DrainResult(tuple(scene.queues), 1.0)
+    assert [(queue.state, queue.remaining) for queue in scene.queues] == [("more came", 3), ("empty", 0)]
+    assert exit_code_of(result, DrainOptions()) is ExitCode.LEFT
+    said = "3 messages are in the backlog that came after their queue was empty: 0 forwarded. Drain again."
+    assert verdict_of(result) == said
+
+    scene.left.clear()  # somebody else has moved them
+    for queue in scene.queues:
+        queue.count_rest(cast(Any, scene))
+    assert [(queue.state, queue.remaining) for queue in scene.queues] == [("empty", 0)] * 2
 
 
 def test_a_queue_with_messages_that_were_not_asked_for_is_looked_at_once() -> None:  # X2
