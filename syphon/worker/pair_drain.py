@@ -82,7 +82,7 @@ class PairDrain:
                     queue.look(self._emptiness)
                 except Impossible as error:  # it was empty, and must not hold up the others
                     queue.error = str(error)
-                if is_last_round and queue.state is DrainState.LOOKING:
+                if is_last_round and queue.empty_since is None:
                     queue.end(DrainState.MORE_CAME)
 
     def look(self) -> None:

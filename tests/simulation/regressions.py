@@ -252,7 +252,7 @@ REGRESSIONS = {
         lock=60.0,
         latency=0.02,
     ),
-    # Seeds 301071 and 313921, and 326734: again the checker was wrong.
+    # Seeds 301071 and 313921, and 326734, 385822 and 397050: again the checker was wrong.
     "a link that turns out to be gone when it is used again": Incident(
         21,
         ("orders",),

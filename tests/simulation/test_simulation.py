@@ -161,11 +161,19 @@ def test_a_message_that_was_never_sent_is_unexpected() -> None:
 
 def test_a_second_copy_needs_a_failure() -> None:
     found = checker()
-    found.accepted("orders", [Copy("m00001"), Copy("m00001")])
+    found.accepted("orders", [Copy("m00001")])
+    found.accepted("orders", [Copy("m00001")])
     assert "without a failure" in str(found.violation)
     found = checker(SimulatedFault(Kind.CUT, 49.0))
-    found.accepted("orders", [Copy("m00001"), Copy("m00001")])
+    found.accepted("orders", [Copy("m00001")])
+    found.accepted("orders", [Copy("m00001")])
     assert found.violation is None
+
+
+def test_one_batch_has_no_message_twice() -> None:
+    found = checker(SimulatedFault(Kind.CUT, 49.0))
+    found.accepted("orders", [Copy("m00001"), Copy("m00001")])
+    assert "twice in one batch" in str(found.violation)
 
 
 def late(*faults: SimulatedFault) -> str:
