@@ -100,8 +100,9 @@ class SimulatedDrain:
         jobs = DrainJobs(self.spark, self._note_messages)
         self._drain._run(jobs)  # type: ignore[arg-type]  # as much of `Jobs` as a drain uses
         self._drain.finish()
+        came_to_its_end = all(queue.state in (DrainState.EMPTY, DrainState.MORE_CAME) for queue in self.queues)
         for queue in self.queues:
-            if queue.state is DrainState.EMPTY and not queue.error:
+            if came_to_its_end and queue.state is DrainState.EMPTY and not queue.error:
                 self._world.checker.proven_empty(queue.queue, self._after_job.get(queue.queue, set()))
             self._world.checker.check_balance(queue.totals)
             self._world.note("drained", f"{queue.queue}: {queue.state} {queue.error} {queue.remaining}")
