@@ -176,7 +176,7 @@ def summarized(
         ledger_error=ledger_error,
         give_up=tuple(sorted(give_up)),
         # A queue that does not exist was not watched.
-        settled_for=options.settle if all(queue.state is DrainState.EMPTY for queue in result.queues) else 0.0,
+        settled_for=options.settle if all(_stayed_empty(queue) for queue in result.queues) else 0.0,
     )
 
 
@@ -192,6 +192,10 @@ def _destinations(queues: Iterable[QueueDrain]) -> tuple[DestinationResult, ...]
             if each.forwarded or each.dead_lettered
         ]
     return tuple(sorted(found, key=lambda each: (-each.forwarded - each.dead_lettered, each.pair, each.destination)))
+
+
+def _stayed_empty(queue: QueueDrain) -> bool:
+    return queue.state is DrainState.EMPTY and queue.empty_since is not None
 
 
 def exit_code_of(result: DrainResult, options: DrainOptions) -> ExitCode:
@@ -234,10 +238,11 @@ def verdict_of(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) 
         return f"Nothing that was asked for is left: {moved}." if result.others else f"Nothing is left: {moved}."
     if not remaining:
         return f"Not proven empty: the drain ended before that. A last look found no message: {moved}."
-    verb = "message is" if remaining == 1 else "messages are"
+    verb, way_out = "message is" if remaining == 1 else "messages are", _way_out(waiting)
     if all(queue.state is DrainState.MORE_CAME for queue in result.queues if queue.remaining):
-        return f"{remaining:,} {verb} in the backlog that came after their queue was empty: {moved}. Drain again."
-    return f"{remaining:,} {verb} still in the backlog: {moved}.{_way_out(waiting)}"
+        came = f"{remaining:,} {verb} in the backlog that came after their queue was empty"
+        return f"{came}: {moved}. Drain again.{way_out}"
+    return f"{remaining:,} {verb} still in the backlog: {moved}.{way_out}"
 
 
 def _way_out(waiting: Sequence[WaitingDestination]) -> str:

@@ -71,7 +71,7 @@ class SendResults:
     refused: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
     left: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
     late: list[MessageTransfer] = field(default_factory=list)
-    """Not sent, because their locks are about to run out."""
+    """Not sent, because their locks have run out, or are about to."""
     answers: list[Answer] = field(default_factory=list)
 
 

@@ -80,8 +80,12 @@ class PairDrain:
             if queue.state is DrainState.EMPTY and (queue.others or 0) <= MOST_OTHERS:
                 try:
                     queue.look(self._emptiness)
-                except Impossible as error:  # it was empty, and must not hold up the others
-                    queue.error = str(error)
+                except Faulted:
+                    raise
+                except SyphonError as error:
+                    if not (is_last_round or isinstance(error, Impossible)):
+                        raise  # an outage: look again
+                    queue.error = str(error)  # it was empty, and must not hold up the others
                 if is_last_round and queue.empty_since is None:
                     queue.end(DrainState.MORE_CAME)
 

@@ -199,16 +199,17 @@ class QueueDrain:
             self.stats.add(attempt.queue.stats)
 
     def count_rest(self, emptiness: EmptinessCheck) -> None:
-        """Counts the messages that are left, after the drain has ended. An empty queue has been counted already."""
+        """Counts the messages that are left, after the drain has ended. An empty queue has been counted already, unless
+        the last look into it failed."""
         if self.state is DrainState.NOT_THERE:
             self.remaining = self.others = 0
             return
-        if self.state is DrainState.EMPTY:
+        if self.state is DrainState.EMPTY and not self.error:
             self.remaining = 0
             return
         try:
             self.remaining, self.others = emptiness.count(self.queue, self._options.wants, MOST_COUNTED)
         except SyphonError as error:
             log.debug("%s could not be counted: %s", self.queue, error)
-        if self.state is DrainState.MORE_CAME and self.remaining == 0:
-            self.end(DrainState.EMPTY)  # somebody else has moved them
+        if self.state in (DrainState.EMPTY, DrainState.MORE_CAME) and self.remaining is not None:
+            self.end(DrainState.MORE_CAME if self.remaining else DrainState.EMPTY)

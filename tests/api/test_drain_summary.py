@@ -24,6 +24,7 @@ def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Tot
             totals=moved,
             stats=Stats(),
             remaining=0,
+            empty_since=1.0,
             others=others,
             fault=None,
         )

@@ -132,6 +132,7 @@ def test_messages_that_came_after_their_queue_was_empty_are_counted_and_named() 
     for queue in scene.queues:
         queue.count_rest(cast(Any, scene))
     assert [(queue.state, queue.remaining) for queue in scene.queues] == [("empty", 0)] * 2
+    assert not all(queue.empty_since for queue in scene.queues), "it did not stay empty"
 
 
 def test_a_queue_with_messages_that_were_not_asked_for_is_looked_at_once() -> None:  # X2
@@ -181,6 +182,26 @@ def test_an_empty_queue_that_cannot_be_looked_at_again_hides_nothing_and_holds_u
     scene.drain._run(cast(Jobs, scene))
     assert [queue.state for queue in scene.queues] == states
     assert scene.served == (["b", "a"] if isinstance(error, Interrupted) else ["b"])
+
+
+def test_an_empty_queue_that_fails_in_the_last_round_holds_up_no_other_and_is_not_called_empty() -> None:  # X2, X7
+    scene = Filling({"a": 1}, {"b": 1}, {"b": 5}, {})
+    count = scene.count
+
+    def failing(queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
+        if queue == "a" and len(scene.served) > 1:
+            raise Interrupted("No answer.")
+        return count(queue, wants, most)
+
+    cast(Any, scene).count = failing
+    scene.drain._run(cast(Jobs, scene))
+    assert scene.served == ["a", "b", "b"]
+    for queue in scene.queues:
+        queue.count_rest(cast(Any, scene))
+    assert [queue.remaining for queue in scene.queues] == [None, 0]
+    result = DrainResult(tuple(scene.queues), 1.0)
+    assert exit_code_of(result, DrainOptions()) is ExitCode.UNAVAILABLE
+    assert "could not be peeked" in verdict_of(result)
 
 
 class Settling(Scene):
