@@ -44,6 +44,8 @@ UNHEARD = 5.0 + 2 * 3.5 + 1.0
 that it waits for meanwhile."""
 
 
+UNANSWERED = 65.0
+"""Seconds until a link is closed on which an answer does not come, and everything that is under way with it."""
 CALM = 5.0
 """Seconds for which an incident goes on when everything has arrived: nothing more may happen to a message."""
 IN_PEACE = 75.0
@@ -91,7 +93,10 @@ class Checker:
         self.incident = incident
         self._now = now
         self.stories = {message.id: Story(message) for message in incident.messages}
-        self.failures = [(fault.at, fault.ends_at, fault.entity) for fault in incident.faults]
+        self.failures = [
+            (fault.at, fault.ends_at + (UNANSWERED if fault.how in ("lose-reply", "hang") else 0.0), fault.entity)
+            for fault in incident.faults
+        ]
         """When something failed that can cause a second copy: its start, its end, its destination (`*` for all)."""
         self.violation: Violation | None = None
         self._received_by: dict[Slot, int] = {}
