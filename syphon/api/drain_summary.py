@@ -195,6 +195,7 @@ def _destinations(queues: Iterable[QueueDrain]) -> tuple[DestinationResult, ...]
 
 
 def _stayed_empty(queue: QueueDrain) -> bool:
+    """Whether no look has found a message since the queue was first empty."""
     return queue.state is DrainState.EMPTY and queue.empty_since is not None
 
 

@@ -334,7 +334,7 @@ class Pump:
             return
         queue.locks.learn(restored.stamps.locked_until, wall)
         transfer = MessageTransfer(queue, arrival, restored, len(arrival.payload))
-        queue.unsettled.forward(transfer)
+        queue.unsettled.add(transfer)
         arrival.payload = b""  # it has been restored: once in memory is enough
         if not self._options.messages.matches(restored.destination, restored.stamps.enqueued_at):
             queue.leave_outside(arrival)

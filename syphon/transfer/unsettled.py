@@ -68,9 +68,12 @@ class Unsettled:
         self.counters.bytes_in_hand += len(arrival.payload)
         self.counters.in_hand = len(self.transfers)
 
-    def forward(self, transfer: MessageTransfer) -> None:
-        """Adds what is to be forwarded of a message that was received. A message may come again while it is in hand,
-        if the network held up its first delivery for longer than the lock. Then only the last one has a lock."""
+    def add(self, transfer: MessageTransfer) -> None:
+        """Adds the transfer of a message that was received and can be forwarded.
+
+        A message comes again while it is in hand if the network held up its first delivery for longer than the lock.
+        Then only the last delivery has a lock.
+        """
         self.transfers[transfer.arrival] = transfer
         number = transfer.restored.stamps.sequence_number
         if number:  # 0: the queue has given it none

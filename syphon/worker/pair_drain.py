@@ -76,18 +76,18 @@ class PairDrain:
         queue with many messages that were not asked for is left out: to peek past them costs too much.
         """
         is_last_round = self._is_last_round
+        passed_over = SyphonError if is_last_round else Impossible  # before, an outage is worth another look
         for queue in self.queues:
-            if queue.state is DrainState.EMPTY and (queue.others or 0) <= MOST_OTHERS:
-                try:
-                    queue.look(self._emptiness)
-                except Faulted:
-                    raise
-                except SyphonError as error:
-                    if not (is_last_round or isinstance(error, Impossible)):
-                        raise  # an outage: look again
-                    queue.error = str(error)  # it was empty, and must not hold up the others
-                if is_last_round and queue.empty_since is None:
-                    queue.end(DrainState.MORE_CAME)
+            if queue.state is not DrainState.EMPTY or (queue.others or 0) > MOST_OTHERS:
+                continue
+            try:
+                queue.look(self._emptiness)
+            except Faulted:
+                raise
+            except passed_over as error:  # it was empty, and must not hold up the others
+                queue.error = str(error)
+            if is_last_round and queue.empty_since is None:
+                queue.end(DrainState.MORE_CAME)
 
     def look(self) -> None:
         """Peeks into every queue once. A queue that cannot be looked at now stays open."""

@@ -199,8 +199,10 @@ class QueueDrain:
             self.stats.add(attempt.queue.stats)
 
     def count_rest(self, emptiness: EmptinessCheck) -> None:
-        """Counts the messages that are left, after the drain has ended. An empty queue has been counted already, unless
-        the last look into it failed."""
+        """Counts the messages that are left, after the drain has ended.
+
+        An empty queue has been counted already, unless the last look into it failed.
+        """
         if self.state is DrainState.NOT_THERE:
             self.remaining = self.others = 0
             return

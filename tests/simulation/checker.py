@@ -278,8 +278,10 @@ class Checker:
             self.fail(f"{outcomes} outcomes are on record, and the counters are {pump.counters}")
 
     def _credit_on_the_way(self) -> int:
-        """Messages beyond the window: credit that is taken back from one queue for another may have been used already,
-        and the more of it the longer a flow frame takes."""
+        """How many messages may come beyond the window.
+
+        Credit that is taken back from one queue for another may have been used already. On a slow network it is more.
+        """
         if self.incident.queues == 1:
             return 0
         is_held_up = any(fault.side == "contoso-dr" for fault in self._holding_up)

@@ -300,10 +300,10 @@ def sends_messages_whose_lock_has_ended() -> Iterator[None]:
 
 @mistake
 def forwards_each_delivery_of_a_message_that_came_again() -> Iterator[None]:
-    def forward(self: Unsettled, transfer: MessageTransfer) -> None:
+    def add(self: Unsettled, transfer: MessageTransfer) -> None:
         self.transfers[transfer.arrival] = transfer
 
-    with replaced(Unsettled, "forward", forward):
+    with replaced(Unsettled, "add", add):
         yield
 
 

@@ -1,7 +1,7 @@
 """Twenty senders under load, in their own process.
 
 `python -m tests.support.sender_load API RECORD`, with two connection strings in the environment.
-It sends until its input ends, and writes down each call as soon as it returns, for whoever kills this process.
+It sends until its input ends. It writes each call to RECORD when the call returns, so that the record survives a kill.
 """
 
 from __future__ import annotations
