@@ -354,14 +354,10 @@ class Destination:
         unknown = [sent for sent in sender.results if sent.unknown]
         if not unknown and sender.was_open:
             return  # it had nothing under way, so it is not the cause
-        messages = sum(len(sent.ticket) for sent in unknown)
-        verdict = self.suspicion.lost(messages, now, self.breaker.failures > 0)
-        if verdict is Verdict.DESTINATION:
+        keys = [transfer.key for sent in unknown for transfer in sent.ticket]
+        if self.suspicion.lost(keys, now, self.breaker.failures > 0) is Verdict.DESTINATION:
             self.breaker.cut_off(now)
             self._stuck_since = None
-        elif verdict is Verdict.MESSAGE:
-            (transfer,) = unknown[0].ticket
-            self.suspicion.set_aside(transfer.key, now)
 
     def _leave_waiting(self, results: SendResults, now: float) -> None:
         """Leaves messages that have cut the connection in the backlog, until it is time to try them again, alone."""
@@ -373,7 +369,7 @@ class Destination:
                 results.left.append((batch[0], because))
             else:
                 if until:
-                    self.suspicion.suspect(has_answered=True)
+                    self.suspicion.try_again(batch[0].key)
                 keep.append(batch)
         self._unsent.again = keep
 

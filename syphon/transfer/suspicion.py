@@ -4,8 +4,8 @@ concerns them all, and says nothing about its cause.
 A destination that had something under way at several losses in a row, and nothing accepted between them, is suspected.
 It is then tried alone: first with one message, then with more. Nothing else is under way during a trial, so a loss
 shows its cause, and costs the other destinations no duplicates. If two single messages are lost, the destination backs
-off. If a larger batch is lost, it is tried in halves, until the message that cuts the connection is alone: that message
-waits, and the others arrive.
+off; if it has answered during its trials, then after four. If a larger batch is lost, it is tried in halves, until the
+message that cuts the connection is alone: that message waits, and the others arrive.
 
 The next try of a destination that backed off begins with other messages than the last one: those may have been to
 blame, and not the destination. The number of its failures decides which. A new pump knows that number only while the
@@ -14,7 +14,7 @@ back-off lasts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
@@ -28,6 +28,9 @@ GROWTH = 4
 """The next trial of a destination that has answered may have so many times more messages."""
 ENOUGH = 100
 """After an answer to a trial of that size the destination is no longer suspected."""
+LOST_ALONE, LOST_ALONE_AFTER_ANSWER = 2, 4
+"""How many messages are lost alone, with no answer between them, until the destination counts as the cause. The second
+value applies if it has answered during its trials: then some of its messages are more likely to blame."""
 FIRST_WAIT, LONGEST_WAIT = 30.0, 120.0
 """Seconds for which a message waits that has cut the connection; each time doubles them."""
 
@@ -66,9 +69,13 @@ class Suspicion:
         self._unproven: list[MessageKey] = []
         """Messages that were lost alone since the last answer: they may be the cause, or the whole destination is."""
 
-    def suspect(self, has_answered: bool = False) -> None:
+    def suspect(self) -> None:
         """Tries the destination alone from now on, beginning with one message."""
-        self.limit, self._has_answered = 1, has_answered
+        self.limit, self._has_answered = 1, False
+
+    def try_again(self, key: MessageKey) -> None:
+        """Tries a message again that has waited: alone, because it may cut the connection."""
+        self.limit, self._has_answered = 1, key not in self._unproven
 
     def answered(self, has_more: bool = False) -> None:
         """Notes an answer, whatever it says: the connection is still there.
@@ -85,8 +92,8 @@ class Suspicion:
             elif not has_more:
                 self.limit = None
 
-    def lost(self, messages: int, now: float, fails: bool) -> Verdict:
-        """Notes a lost connection, and how many messages were under way to the destination (0: it was attaching).
+    def lost(self, keys: Sequence[MessageKey], now: float, fails: bool) -> Verdict:
+        """Notes a lost connection, and the messages under way to the destination (none: it was attaching).
 
         `fails` says that the destination has failed before: then it is suspected at once.
         """
@@ -98,15 +105,25 @@ class Suspicion:
         if not self.is_alone:
             return Verdict.NOTHING
         self.not_before = now + BETWEEN_HALVES
-        self.limit = max(1, messages // 2)
-        if messages > 1:
+        self.limit = max(1, len(keys) // 2)
+        if len(keys) > 1:
             return Verdict.BATCH
-        if messages and (self._has_answered or not self._unproven):
+        lost_alone = {*self._unproven, *keys}  # a message that is lost again counts once
+        if keys and len(lost_alone) < (LOST_ALONE_AFTER_ANSWER if self._has_answered else LOST_ALONE):
+            self._set_aside(keys[0], now)
             return Verdict.MESSAGE
         for key in self._unproven:
             del self.waiting[key]
         self._unproven.clear()
+        self._has_answered = False  # whatever it took before, it takes nothing now
         return Verdict.DESTINATION
+
+    def _set_aside(self, key: MessageKey, now: float) -> None:
+        """Lets a message wait that was lost alone."""
+        _, wait = self.waiting.get(key, (0.0, FIRST_WAIT))
+        self.waiting[key] = now + wait, min(2 * wait, LONGEST_WAIT)
+        if key not in self._unproven:
+            self._unproven.append(key)
 
     def first_of(self, messages: int, failures: int) -> int | None:
         """Which of so many messages is tried first, by its number; None if any will do.
@@ -117,13 +134,6 @@ class Suspicion:
         if self.limit != 1 or self._has_answered or not messages:
             return None
         return (failures + len(self._unproven) * (messages // 2)) % messages
-
-    def set_aside(self, key: MessageKey, now: float) -> None:
-        """Lets a message wait that was lost alone."""
-        _, wait = self.waiting.get(key, (0.0, FIRST_WAIT))
-        self.waiting[key] = now + wait, min(2 * wait, LONGEST_WAIT)
-        if not self._has_answered:
-            self._unproven.append(key)
 
 
 class Suspect(Protocol):

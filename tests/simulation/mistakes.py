@@ -31,7 +31,7 @@ from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
 from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import QueueTransfer
-from syphon.transfer.suspicion import Suspicion, Trials, Verdict
+from syphon.transfer.suspicion import MessageKey, Suspicion, Trials, Verdict
 from syphon.transfer.unsettled import Unsettled
 from syphon.transfer.window import Demand, SharedWindow
 from syphon.worker.backoffs import Backoffs
@@ -173,7 +173,7 @@ def takes_every_error_for_permanent() -> Iterator[None]:
 
 @mistake
 def blames_no_destination_for_a_lost_connection() -> Iterator[None]:
-    def lost(self: Suspicion, messages: int, now: float, fails: bool) -> Verdict:
+    def lost(self: Suspicion, keys: Sequence[MessageKey], now: float, fails: bool) -> Verdict:
         return Verdict.NOTHING
 
     with replaced(Suspicion, "lost", lost):

@@ -282,4 +282,31 @@ REGRESSIONS = {
         latency=0.02,
         lease=15.0,
     ),
+    # Like seed 531896: the destination had answered during its trials, so it did not back off when each of its messages
+    # cut the connection. They filled the window.
+    "a destination whose sends cut the connection again during its trials": Incident(
+        23,
+        ("orders", "cursed"),
+        _messages(200, "orders", "cursed"),
+        (
+            SimulatedFault(Kind.CUT_ON_SEND, 0.0, 2.0, "contoso", "cursed"),
+            SimulatedFault(Kind.CUT_ON_SEND, 2.3, math.inf, "contoso", "cursed"),
+        ),
+        lock=20.0,
+        window=20,
+        latency=0.02,
+        linger=30.0,
+    ),
+    # Seed 543328: once more the checker.
+    "a destination that is disabled after it has failed": Incident(
+        24,
+        ("orders",),
+        _messages(24, "orders"),
+        (
+            SimulatedFault(Kind.BROKER, 0.0, 9.9, how="error com.microsoft:timeout", operation="send", number=20),
+            SimulatedFault(Kind.DISABLED, 10.0, 3.1, "contoso", "orders"),
+        ),
+        lock=5.0,
+        window=20,
+    ),
 }

@@ -24,13 +24,14 @@ from syphon.transfer.suspicion import (
 )
 
 NOW = 1000.0
-FIRST, SECOND = ("backlog/0", 1), ("backlog/0", 2)
+MESSAGES = [("backlog/0", number) for number in range(1, 11)]
+FIRST, SECOND, THIRD, FOURTH = MESSAGES[:4]
 
 
-def suspected(has_answered: bool = False) -> Suspicion:
+def suspected() -> Suspicion:
     """A suspicion whose trial is under way, with nothing else."""
     suspicion = Suspicion()
-    suspicion.suspect(has_answered)
+    suspicion.suspect()
     suspicion.is_alone = True
     return suspicion
 
@@ -40,12 +41,12 @@ def suspected(has_answered: bool = False) -> Suspicion:
 
 def test_a_destination_is_suspected_after_two_losses_in_a_row() -> None:
     suspicion = Suspicion()
-    assert suspicion.lost(5, NOW, fails=False) is Verdict.NOTHING
+    assert suspicion.lost(MESSAGES[:5], NOW, fails=False) is Verdict.NOTHING
     assert suspicion.limit is None
     suspicion.answered()
-    assert suspicion.lost(5, NOW, fails=False) is Verdict.NOTHING
+    assert suspicion.lost(MESSAGES[:5], NOW, fails=False) is Verdict.NOTHING
     assert suspicion.limit is None
-    assert suspicion.lost(5, NOW, fails=False) is Verdict.NOTHING
+    assert suspicion.lost(MESSAGES[:5], NOW, fails=False) is Verdict.NOTHING
     assert suspicion.limit == 1
 
 
@@ -68,45 +69,76 @@ def test_a_destination_stays_suspected_while_something_is_to_be_sent_again() -> 
 def test_a_loss_during_which_others_had_something_under_way_says_nothing() -> None:
     suspicion = suspected()
     suspicion.is_alone = False
-    assert suspicion.lost(1, NOW, fails=True) is Verdict.NOTHING
+    assert suspicion.lost([FIRST], NOW, fails=True) is Verdict.NOTHING
     assert suspicion.not_before == 0.0
 
 
 def test_a_batch_that_is_lost_alone_is_tried_in_halves_with_a_pause_for_the_others() -> None:
     suspicion = suspected()
-    assert suspicion.lost(9, NOW, fails=False) is Verdict.BATCH
+    assert suspicion.lost(MESSAGES[:9], NOW, fails=False) is Verdict.BATCH
     assert (suspicion.limit, suspicion.not_before) == (4, NOW + BETWEEN_HALVES)
-    assert suspicion.lost(2, NOW, fails=False) is Verdict.BATCH
+    assert suspicion.lost(MESSAGES[:2], NOW, fails=False) is Verdict.BATCH
     assert suspicion.limit == 1
 
 
 def test_two_single_messages_that_are_lost_without_an_answer_are_the_fault_of_the_destination() -> None:
     suspicion = suspected()
-    assert suspicion.lost(1, NOW, fails=False) is Verdict.MESSAGE
-    suspicion.set_aside(FIRST, NOW)
-    assert suspicion.lost(1, NOW, fails=False) is Verdict.DESTINATION
+    assert suspicion.lost([FIRST], NOW, fails=False) is Verdict.MESSAGE
+    assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION
     assert suspicion.waiting == {}  # the message that was set aside was not the cause
 
 
+def test_a_message_that_is_lost_alone_again_says_nothing_new_about_its_destination() -> None:  # S3
+    """Otherwise one message that cuts the connection would make its destination back off, and hold up later ones."""
+    suspicion = suspected()
+    for _ in range(5):
+        assert suspicion.lost([FIRST], NOW, fails=False) is Verdict.MESSAGE
+        suspicion.try_again(FIRST)
+
+
+def test_a_message_that_has_waited_does_not_clear_a_destination_that_has_answered_nothing_since() -> None:  # S3
+    suspicion = suspected()
+    suspicion.lost([FIRST], NOW, fails=False)
+    suspicion.try_again(FIRST)
+    assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION
+
+
 def test_a_link_that_cuts_the_connection_when_it_is_attached_is_the_fault_of_the_destination() -> None:
-    assert suspected().lost(0, NOW, fails=False) is Verdict.DESTINATION
+    assert suspected().lost([], NOW, fails=False) is Verdict.DESTINATION
 
 
-def test_after_an_answer_single_messages_are_the_cause_however_many_are_lost() -> None:
+def test_after_an_answer_the_first_three_messages_that_are_lost_alone_are_the_cause() -> None:  # S3
     suspicion = suspected()
     suspicion.answered()
-    for key in (FIRST, SECOND):
-        assert suspicion.lost(1, NOW, fails=True) is Verdict.MESSAGE
-        suspicion.set_aside(key, NOW)
-    assert suspicion.waiting.keys() == {FIRST, SECOND}
+    for key in (FIRST, SECOND, THIRD):
+        assert suspicion.lost([key], NOW, fails=True) is Verdict.MESSAGE
+    assert suspicion.waiting.keys() == {FIRST, SECOND, THIRD}
+
+
+def test_a_destination_that_has_answered_backs_off_after_four_messages_that_are_lost_alone() -> None:  # S3
+    """It may have begun to cut the connection since: it must not do so once for each of its messages."""
+    suspicion = suspected()
+    suspicion.answered()
+    verdicts = [suspicion.lost([key], NOW, fails=False) for key in (FIRST, SECOND, THIRD, FOURTH)]
+    assert verdicts == [Verdict.MESSAGE] * 3 + [Verdict.DESTINATION]
+    assert suspicion.waiting == {}
+    assert suspicion.lost([FIRST], NOW, fails=False) is Verdict.MESSAGE
+    assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION  # that answer is out of date
+
+
+def test_an_answer_between_messages_that_are_lost_alone_clears_the_destination() -> None:  # S3
+    suspicion = suspected()
+    for key in MESSAGES:
+        assert suspicion.lost([key], NOW, fails=False) is Verdict.MESSAGE
+        suspicion.answered()
 
 
 def test_an_answer_proves_that_the_messages_before_it_were_the_cause() -> None:
     suspicion = suspected()
-    suspicion.set_aside(FIRST, NOW)
+    suspicion.lost([FIRST], NOW, fails=False)
     suspicion.answered()
     suspicion.suspect()
-    assert suspicion.lost(0, NOW, fails=False) is Verdict.DESTINATION
+    assert suspicion.lost([], NOW, fails=False) is Verdict.DESTINATION
     assert suspicion.waiting.keys() == {FIRST}
 
 
@@ -115,16 +147,16 @@ def test_a_suspicion_begins_without_an_answer() -> None:
     suspicion = Suspicion()
     suspicion.answered()
     for _ in range(2):
-        suspicion.lost(1, NOW, fails=False)
+        suspicion.lost([FIRST], NOW, fails=False)
     suspicion.is_alone = True
-    suspicion.set_aside(FIRST, NOW)
-    assert suspicion.lost(1, NOW, fails=False) is Verdict.DESTINATION
+    suspicion.lost([FIRST], NOW, fails=False)
+    assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION
 
 
 def test_a_message_that_cuts_the_connection_waits_twice_as_long_each_time_up_to_two_minutes() -> None:
     suspicion, waits = suspected(), []
     for _ in range(4):
-        suspicion.set_aside(FIRST, NOW)
+        suspicion.lost([FIRST], NOW, fails=False)
         waits.append(suspicion.waiting[FIRST][0] - NOW)
     assert waits == [FIRST_WAIT, 2 * FIRST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
 
@@ -137,8 +169,7 @@ def test_a_message_that_was_accepted_in_the_end_waits_no_more() -> None:
     arrival = Arrival(SimpleNamespace(path=FIRST[0]), 0, b"", b"", 0.0, 0.0)  # type: ignore[arg-type]
     transfer = MessageTransfer(None, arrival, restored, 1)  # type: ignore[arg-type]
     destination, results = Destination("orders", PERMANENT), SendResults()
-    for key in (FIRST, SECOND):
-        destination.suspicion.set_aside(key, NOW)
+    destination.suspicion.waiting = dict.fromkeys((FIRST, SECOND), (NOW, FIRST_WAIT))
     destination._handle(Sent([transfer]), results, NOW)
     assert results.accepted == [transfer]
     assert destination.suspicion.waiting.keys() == {SECOND}
@@ -149,21 +180,20 @@ def test_a_message_that_was_accepted_in_the_end_waits_no_more() -> None:
 
 def test_a_destination_that_has_failed_before_is_suspected_at_the_first_lost_connection() -> None:  # S3
     suspicion = Suspicion()
-    suspicion.lost(10, NOW, fails=True)
+    suspicion.lost(MESSAGES, NOW, fails=True)
     assert suspicion.limit == 1
 
 
 def test_one_message_that_is_lost_alone_waits_although_its_destination_has_failed_before() -> None:  # S3
     suspicion = suspected()
-    assert suspicion.lost(1, NOW, fails=True) is Verdict.MESSAGE
-    suspicion.set_aside(FIRST, NOW)
+    assert suspicion.lost([FIRST], NOW, fails=True) is Verdict.MESSAGE
     assert set(suspicion.waiting) == {FIRST}
 
 
 def test_a_trial_goes_on_with_a_message_that_is_far_from_the_lost_one() -> None:  # S3
     suspicion = suspected()
     assert suspicion.first_of(10, failures=0) == 0
-    suspicion.set_aside(FIRST, NOW)
+    suspicion.lost([FIRST], NOW, fails=False)
     assert suspicion.first_of(9, failures=0) == 4
 
 
@@ -175,7 +205,7 @@ def test_however_many_messages_are_to_blame_each_one_is_tried_first_at_some_time
 def test_once_the_destination_has_answered_its_messages_are_tried_in_their_order() -> None:  # S3
     suspicion = suspected()
     suspicion.answered()
-    suspicion.lost(2, NOW, fails=False)
+    suspicion.lost(MESSAGES[:2], NOW, fails=False)
     assert suspicion.limit == 1
     assert suspicion.first_of(10, failures=3) is None
 
