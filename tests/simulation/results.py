@@ -233,12 +233,16 @@ def table(record: Record) -> Iterator[str]:
     yield "| version | seeds | incidents | messages | copies accepted | virtual hours | broken promises |"
     yield "|---|---|--:|--:|--:|--:|--:|"
     for each in record.versions:
-        seeds = ", ".join(f"{first} to {end - 1}" for first, end in each.ranges)
-        yield f"| {each.version} | {seeds} {_sums(each.sums)}"
+        yield f"| {each.version} | {_seeds(each.ranges)} {_sums(each.sums)}"
     yield f"| **all** | {_sums(total)}"
     for each in record.versions:
         for seed, violation in sorted(each.sums.failed.items()):
             yield f"- seed {seed} ({each.version}): {violation}"
+
+
+def _seeds(ranges: list[Range]) -> str:
+    """The first and the last seed. The file has the ranges between them: two versions often ran side by side."""
+    return f"{ranges[0][0]} to {ranges[-1][1] - 1}" + (", with gaps" if len(ranges) > 1 else "")
 
 
 def _sums(sums: Summary) -> str:
