@@ -257,8 +257,11 @@ class Destination:
             sent = sender.results.popleft()
             self._messages_under_way -= len(sent.ticket)
             self._bytes_under_way -= _size(sent.ticket)
-            if not sent.unknown:
+            if sent.unknown:
+                _may_have_arrived(sent.ticket)
+            else:
                 results.answers.append(Answer(sent.ticket, sent.seconds, sent.error))
+                self.suspicion.answered(bool(self._unsent.again))
             self._handle(sent, results, now)
         if sender.state is LinkState.LOST:
             self._sender = self._stuck_since = None
@@ -283,10 +286,6 @@ class Destination:
 
     def _handle(self, sent: Sent[Batch], results: SendResults, now: float) -> None:
         batch, error = sent.ticket, sent.error
-        if sent.unknown:
-            _may_have_arrived(batch)
-        else:
-            self.suspicion.answered(bool(self._unsent.again))
         if error is None:
             if self.suspicion.waiting:
                 for transfer in batch:
@@ -369,7 +368,7 @@ class Destination:
                 results.left.append((batch[0], because))
             else:
                 if until:
-                    self.suspicion.try_again(batch[0].key)
+                    self.suspicion.try_again()
                 keep.append(batch)
         self._unsent.again = keep
 

@@ -31,6 +31,9 @@ ENOUGH = 100
 LOST_ALONE, LOST_ALONE_AFTER_ANSWER = 2, 4
 """How many messages are lost alone, with no answer between them, until the destination counts as the cause. The second
 value applies if it has answered during its trials: then some of its messages are more likely to blame."""
+FAR = 0.618
+"""The share of the messages between two that are tried one after the other. With this one the next tries are far apart
+too: at 0.62, 0.24 and 0.85 of them."""
 FIRST_WAIT, LONGEST_WAIT = 30.0, 120.0
 """Seconds for which a message waits that has cut the connection; each time doubles them."""
 
@@ -67,15 +70,17 @@ class Suspicion:
         self._losses = 0
         self._has_answered = False
         self._unproven: list[MessageKey] = []
-        """Messages that were lost alone since the last answer: they may be the cause, or the whole destination is."""
+        """Messages that were first lost alone since the last answer: they may be the cause, or the destination is."""
 
     def suspect(self) -> None:
         """Tries the destination alone from now on, beginning with one message."""
         self.limit, self._has_answered = 1, False
 
-    def try_again(self, key: MessageKey) -> None:
-        """Tries a message again that has waited: alone, because it may cut the connection."""
-        self.limit, self._has_answered = 1, key not in self._unproven
+    def try_again(self) -> None:
+        """Sends one message at a time again, because one has waited that may cut the connection."""
+        if self.limit is None:
+            self.suspect()
+        self.limit = 1
 
     def answered(self, has_more: bool = False) -> None:
         """Notes an answer, whatever it says: the connection is still there.
@@ -108,32 +113,37 @@ class Suspicion:
         self.limit = max(1, len(keys) // 2)
         if len(keys) > 1:
             return Verdict.BATCH
-        lost_alone = {*self._unproven, *keys}  # a message that is lost again counts once
-        if keys and len(lost_alone) < (LOST_ALONE_AFTER_ANSWER if self._has_answered else LOST_ALONE):
+        is_known = bool(keys) and keys[0] in self.waiting  # then its loss says nothing new about the destination
+        if keys and (is_known or len(self._unproven) + 1 < self._most_lost_alone):
             self._set_aside(keys[0], now)
+            if not is_known:
+                self._unproven.append(keys[0])
             return Verdict.MESSAGE
-        for key in self._unproven:
-            del self.waiting[key]
+        if not self._has_answered:
+            for key in self._unproven:
+                del self.waiting[key]
         self._unproven.clear()
         self._has_answered = False  # whatever it took before, it takes nothing now
         return Verdict.DESTINATION
+
+    @property
+    def _most_lost_alone(self) -> int:
+        return LOST_ALONE_AFTER_ANSWER if self._has_answered else LOST_ALONE
 
     def _set_aside(self, key: MessageKey, now: float) -> None:
         """Lets a message wait that was lost alone."""
         _, wait = self.waiting.get(key, (0.0, FIRST_WAIT))
         self.waiting[key] = now + wait, min(2 * wait, LONGEST_WAIT)
-        if key not in self._unproven:
-            self._unproven.append(key)
 
     def first_of(self, messages: int, failures: int) -> int | None:
         """Which of so many messages is tried first, by its number; None if any will do.
 
-        Until the destination has answered, each try begins with another one, and goes on with one that is far from it:
-        the first ones of the queue may all be to blame, and would be tried first again and again.
+        Until the destination has answered, each try begins with another one. After a message was lost alone, the next
+        one is far from it: its neighbours may be to blame too, and the destination must not be blamed for them.
         """
-        if self.limit != 1 or self._has_answered or not messages:
+        if self.limit != 1 or not messages or (self._has_answered and not self._unproven):
             return None
-        return (failures + len(self._unproven) * (messages // 2)) % messages
+        return (failures + int(len(self._unproven) * FAR * messages)) % messages
 
 
 class Suspect(Protocol):

@@ -297,6 +297,15 @@ REGRESSIONS = {
         latency=0.02,
         linger=30.0,
     ),
+    # A first version of the fix blamed the destination for these five, again and again.
+    "five messages that cut the connection, one after the other": Incident(
+        25,
+        ("orders",),
+        _messages(100, "orders"),
+        tuple(SimulatedFault(Kind.POISON, 0.0, math.inf, "contoso", "orders", number=number) for number in range(5)),
+        lock=60.0,
+        linger=30.0,
+    ),
     # Seed 543328: once more the checker.
     "a destination that is disabled after it has failed": Incident(
         24,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from syphon.amqp import data_section
 from syphon.backlog import BrokerStamps, Restored
 from syphon.bus import Arrival, Sent
-from syphon.model import EntityPath
+from syphon.model import EntityPath, MessageTooLarge
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.pump import PERMANENT
@@ -18,6 +18,7 @@ from syphon.transfer.suspicion import (
     FIRST_WAIT,
     LONGEST_WAIT,
     TRIAL_WITHIN,
+    MessageKey,
     Suspicion,
     Trials,
     Verdict,
@@ -34,6 +35,14 @@ def suspected() -> Suspicion:
     suspicion.suspect()
     suspicion.is_alone = True
     return suspicion
+
+
+def transfer_of(key: MessageKey) -> MessageTransfer:
+    payload, (queue, number) = data_section(b"x"), key
+    stamps = BrokerStamps(sequence_number=number)
+    restored = Restored(payload, EntityPath.of("orders"), "1", None, None, len(payload), stamps)
+    arrival = Arrival(SimpleNamespace(path=queue), 0, b"", b"", 0.0, 0.0)  # type: ignore[arg-type]
+    return MessageTransfer(None, arrival, restored, 1)  # type: ignore[arg-type]
 
 
 # --- one destination --------------------------------------------------------------------------------------------------
@@ -93,13 +102,13 @@ def test_a_message_that_is_lost_alone_again_says_nothing_new_about_its_destinati
     suspicion = suspected()
     for _ in range(5):
         assert suspicion.lost([FIRST], NOW, fails=False) is Verdict.MESSAGE
-        suspicion.try_again(FIRST)
+        suspicion.try_again()
 
 
 def test_a_message_that_has_waited_does_not_clear_a_destination_that_has_answered_nothing_since() -> None:  # S3
     suspicion = suspected()
     suspicion.lost([FIRST], NOW, fails=False)
-    suspicion.try_again(FIRST)
+    suspicion.try_again()
     assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION
 
 
@@ -121,9 +130,31 @@ def test_a_destination_that_has_answered_backs_off_after_four_messages_that_are_
     suspicion.answered()
     verdicts = [suspicion.lost([key], NOW, fails=False) for key in (FIRST, SECOND, THIRD, FOURTH)]
     assert verdicts == [Verdict.MESSAGE] * 3 + [Verdict.DESTINATION]
-    assert suspicion.waiting == {}
-    assert suspicion.lost([FIRST], NOW, fails=False) is Verdict.MESSAGE
-    assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION  # that answer is out of date
+    assert suspicion.waiting.keys() == {FIRST, SECOND, THIRD}  # they are still likely to be the cause
+    verdicts = [suspicion.lost([key], NOW, fails=False) for key in MESSAGES[4:6]]
+    assert verdicts == [Verdict.MESSAGE, Verdict.DESTINATION]  # that answer is out of date
+    assert suspicion.waiting.keys() == {FIRST, SECOND, THIRD}
+
+
+def test_messages_that_have_waited_are_no_proof_against_their_destination_however_many_are_lost_again() -> None:  # S3
+    suspicion = suspected()
+    suspicion.answered()
+    for key in (FIRST, SECOND, THIRD):
+        suspicion.lost([key], NOW, fails=False)
+    for key in (FIRST, SECOND, THIRD) * 2:
+        suspicion.try_again()
+        assert suspicion.lost([key], NOW, fails=False) is Verdict.MESSAGE
+
+
+def test_a_message_that_has_waited_is_tried_with_one_message_at_a_time() -> None:  # S3
+    working = Suspicion()
+    working.try_again()
+    assert working.limit == 1
+    suspicion = suspected()
+    suspicion.answered()
+    suspicion.try_again()
+    assert suspicion.limit == 1
+    assert suspicion.first_of(10, failures=3) is None  # it has answered, and does not begin anew
 
 
 def test_an_answer_between_messages_that_are_lost_alone_clears_the_destination() -> None:  # S3
@@ -163,16 +194,19 @@ def test_a_message_that_cuts_the_connection_waits_twice_as_long_each_time_up_to_
 
 def test_a_message_that_was_accepted_in_the_end_waits_no_more() -> None:
     """Otherwise each such message would stay in memory, and be tried alone if it ever came again."""
-    payload = data_section(b"x")
-    stamps = BrokerStamps(sequence_number=FIRST[1])
-    restored = Restored(payload, EntityPath.of("orders"), "1", None, None, len(payload), stamps)
-    arrival = Arrival(SimpleNamespace(path=FIRST[0]), 0, b"", b"", 0.0, 0.0)  # type: ignore[arg-type]
-    transfer = MessageTransfer(None, arrival, restored, 1)  # type: ignore[arg-type]
     destination, results = Destination("orders", PERMANENT), SendResults()
+    transfer = transfer_of(FIRST)
     destination.suspicion.waiting = dict.fromkeys((FIRST, SECOND), (NOW, FIRST_WAIT))
     destination._handle(Sent([transfer]), results, NOW)
     assert results.accepted == [transfer]
     assert destination.suspicion.waiting.keys() == {SECOND}
+
+
+def test_a_message_that_is_too_large_to_be_sent_is_no_answer_of_its_destination() -> None:  # S3
+    destination, results = Destination("orders", PERMANENT), SendResults()
+    destination.suspicion.suspect()
+    destination._handle(Sent([transfer_of(FIRST)], MessageTooLarge("too large")), results, NOW)
+    assert destination.suspicion.limit == 1
 
 
 # --- which message is tried first ------------------------------------------------------------------------------------
@@ -194,7 +228,20 @@ def test_a_trial_goes_on_with_a_message_that_is_far_from_the_lost_one() -> None:
     suspicion = suspected()
     assert suspicion.first_of(10, failures=0) == 0
     suspicion.lost([FIRST], NOW, fails=False)
-    assert suspicion.first_of(9, failures=0) == 4
+    assert suspicion.first_of(10, failures=0) == 6
+
+
+def test_messages_beside_one_that_was_lost_alone_are_not_tried_next_although_the_destination_has_answered() -> (
+    None
+):  # S3
+    """If five messages that cut the connection were next to each other, the destination would be blamed for them."""
+    suspicion, tried = suspected(), []
+    suspicion.answered()
+    suspicion.lost(MESSAGES[:2], NOW, fails=False)
+    for key in MESSAGES[:3]:
+        suspicion.lost([key], NOW, fails=False)
+        tried.append(suspicion.first_of(100, failures=0))
+    assert tried == [61, 23, 85]
 
 
 def test_however_many_messages_are_to_blame_each_one_is_tried_first_at_some_time() -> None:  # S3
