@@ -250,10 +250,21 @@ class Destination:
         error = sender.error
         connection_is_lost = sender.state is LinkState.LOST and sender.wire.failure is not None
         if connection_is_lost:
+            self._take_results(sender, results, now, before_loss=True)
             self._lose_connection(sender, now)
         elif sender.was_open and isinstance(error, Impossible | DestinationFailed):
             error = self._find_cause(sender, error)
-        while sender.results:
+        self._take_results(sender, results, now)
+        if sender.state is LinkState.LOST:
+            self._sender = self._stuck_since = None
+            if error is not None and isinstance(self.state, Available) and not connection_is_lost:
+                self._fail(error, now)
+
+    def _take_results(
+        self, sender: RawSender[Batch], results: SendResults, now: float, before_loss: bool = False
+    ) -> None:
+        """Handles the outcomes of batches; with `before_loss` only answers that came before the connection was lost."""
+        while sender.results and not (before_loss and sender.results[0].unknown):
             sent = sender.results.popleft()
             self._messages_under_way -= len(sent.ticket)
             self._bytes_under_way -= _size(sent.ticket)
@@ -263,10 +274,6 @@ class Destination:
                 results.answers.append(Answer(sent.ticket, sent.seconds, sent.error))
                 self.suspicion.answered(bool(self._unsent.again))
             self._handle(sent, results, now)
-        if sender.state is LinkState.LOST:
-            self._sender = self._stuck_since = None
-            if error is not None and isinstance(self.state, Available) and not connection_is_lost:
-                self._fail(error, now)
 
     def _find_cause(self, sender: RawSender[Batch], error: SyphonError) -> SyphonError | None:
         """Finds out whether one message made the service end a link that had worked.
@@ -349,7 +356,10 @@ class Destination:
     # --- what cuts the connection --------------------------------------------------------------------------------
 
     def _lose_connection(self, sender: RawSender[Batch], now: float) -> None:
-        """Notes that the connection was lost, and acts if that shows what cuts it. All else is sent again."""
+        """Tells the suspicion of the loss, and backs off if the destination is to blame.
+
+        `_handle` sends the messages again, except the ones that `_leave_waiting` leaves.
+        """
         unknown = [sent for sent in sender.results if sent.unknown]
         if not unknown and sender.was_open:
             return  # it had nothing under way, so it is not the cause

@@ -1,11 +1,12 @@
 """Finds what cuts the connection: a destination, or one message. All destinations share one connection, so each loss
 concerns them all, and says nothing about its cause.
 
-A destination that had something under way at several losses in a row, and nothing accepted between them, is suspected.
-It is then tried alone: first with one message, then with more. Nothing else is under way during a trial, so a loss
-shows its cause, and costs the other destinations no duplicates. If two single messages are lost, the destination backs
-off; if it has answered during its trials, then after four. If a larger batch is lost, it is tried in halves, until the
-message that cuts the connection is alone: that message waits, and the others arrive.
+A destination that had something under way at two losses in a row, with no answer between them, is suspected; one that
+has failed before, at the first loss. It is then tried alone: first with one message, then with more. A trial waits for
+a few seconds until nothing else is under way. Then a loss shows its cause, and costs the other destinations no
+duplicates; otherwise it shows nothing. If two single messages are lost, the destination backs off; if it has answered
+during its trials, then after four. If a larger batch is lost, it is tried in halves, until the message that cuts the
+connection is alone: that message waits, and the others arrive.
 
 The next try of a destination that backed off begins with other messages than the last one: those may have been to
 blame, and not the destination. The number of its failures decides which. A new pump knows that number only while the
@@ -19,21 +20,21 @@ from enum import Enum, auto
 from typing import Protocol
 
 LOSSES = 2
-"""How many connections in a row may be lost before a destination is suspected: connections break now and then."""
-BETWEEN_HALVES = 2.0
-"""Seconds between trials of a batch that has cut the connection: meanwhile the other destinations send."""
+"""A destination is suspected at this many losses in a row: connections break now and then."""
+BETWEEN_TRIALS = 2.0
+"""Seconds after a trial that lost the connection: meanwhile the other destinations send."""
 TRIAL_WITHIN = 5.0
-"""Seconds for which the other destinations wait for a trial."""
+"""Seconds for which a trial waits until nothing else is under way, and for which it may then last."""
 GROWTH = 4
 """The next trial of a destination that has answered may have so many times more messages."""
 ENOUGH = 100
-"""After an answer to a trial of that size the destination is no longer suspected."""
+"""When trials may be as large as that, the next answer ends the suspicion, unless something is to be sent again."""
 LOST_ALONE, LOST_ALONE_AFTER_ANSWER = 2, 4
 """How many messages are lost alone, with no answer between them, until the destination counts as the cause. The second
 value applies if it has answered during its trials: then some of its messages are more likely to blame."""
 FAR = 0.618
-"""The share of the messages between two that are tried one after the other. With this one the next tries are far apart
-too: at 0.62, 0.24 and 0.85 of them."""
+"""How far the next message to try is from the last one, as a share of all messages. Several steps of this size are far
+apart from each other, too: 0.62, 0.24, 0.85."""
 FIRST_WAIT, LONGEST_WAIT = 30.0, 120.0
 """Seconds for which a message waits that has cut the connection; each time doubles them."""
 
@@ -49,9 +50,9 @@ class Verdict(Enum):
     DESTINATION = auto()
     """The destination takes nothing: it backs off."""
     BATCH = auto()
-    """One message of the batch is the cause: it is tried in halves."""
+    """The cause is in this batch, or is the destination: it is tried in halves."""
     MESSAGE = auto()
-    """The message is the cause: it waits, and the others are sent."""
+    """The message may be the cause: it waits, and the others are sent."""
 
 
 class Suspicion:
@@ -61,7 +62,7 @@ class Suspicion:
         self.limit: int | None = None
         """The most messages of the next trial; None if the destination is not suspected."""
         self.is_alone = False
-        """A trial is under way, and nothing else."""
+        """Nothing else was under way when its trial began."""
         self.was_tried = False
         """The trial has sent something."""
         self.not_before = 0.0
@@ -70,14 +71,14 @@ class Suspicion:
         self._losses = 0
         self._has_answered = False
         self._unproven: list[MessageKey] = []
-        """Messages that were first lost alone since the last answer: they may be the cause, or the destination is."""
+        """Messages lost alone for the first time, since the last answer: they are the cause, or the destination is."""
 
     def suspect(self) -> None:
         """Tries the destination alone from now on, beginning with one message."""
         self.limit, self._has_answered = 1, False
 
     def try_again(self) -> None:
-        """Sends one message at a time again, because one has waited that may cut the connection."""
+        """Sends one message at a time again, because one that may cut the connection has waited long enough."""
         if self.limit is None:
             self.suspect()
         self.limit = 1
@@ -86,7 +87,8 @@ class Suspicion:
         """Notes an answer, whatever it says: the connection is still there.
 
         `has_more` says that something is still to be sent again. What cuts the connection may be in it, so the
-        destination stays suspected: trials may be small, whatever their limit is (one key a batch).
+        destination stays suspected. A batch has one session or partition key, so a trial may be much smaller than its
+        limit.
         """
         self._losses = 0
         self._unproven.clear()
@@ -97,24 +99,25 @@ class Suspicion:
             elif not has_more:
                 self.limit = None
 
-    def lost(self, keys: Sequence[MessageKey], now: float, fails: bool) -> Verdict:
-        """Notes a lost connection, and the messages under way to the destination (none: it was attaching).
+    def lost(self, keys: Sequence[MessageKey], now: float, has_failed: bool) -> Verdict:
+        """Notes a lost connection, and decides on the next trial. A message that was lost alone has to wait.
 
-        `fails` says that the destination has failed before: then it is suspected at once.
+        `keys` are the messages that were under way to the destination; there are none if it was attaching.
+        `has_failed` says that the destination has failed before: then it is suspected at once.
         """
         if self.limit is None:
             self._losses += 1
-            if self._losses >= LOSSES or fails:
+            if self._losses >= LOSSES or has_failed:
                 self.suspect()
             return Verdict.NOTHING
         if not self.is_alone:
             return Verdict.NOTHING
-        self.not_before = now + BETWEEN_HALVES
+        self.not_before = now + BETWEEN_TRIALS
         self.limit = max(1, len(keys) // 2)
         if len(keys) > 1:
             return Verdict.BATCH
         is_known = bool(keys) and keys[0] in self.waiting  # then its loss says nothing new about the destination
-        if keys and (is_known or len(self._unproven) + 1 < self._most_lost_alone):
+        if keys and (is_known or len(self._unproven) + 1 < self._lost_alone_to_blame):
             self._set_aside(keys[0], now)
             if not is_known:
                 self._unproven.append(keys[0])
@@ -127,7 +130,7 @@ class Suspicion:
         return Verdict.DESTINATION
 
     @property
-    def _most_lost_alone(self) -> int:
+    def _lost_alone_to_blame(self) -> int:
         return LOST_ALONE_AFTER_ANSWER if self._has_answered else LOST_ALONE
 
     def _set_aside(self, key: MessageKey, now: float) -> None:

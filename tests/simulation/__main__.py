@@ -1,4 +1,4 @@
-"""`make sim`: runs incidents from a seed on, and explains the first that breaks a promise."""
+"""`make sim`: runs incidents from a seed on, and explains the first that fails a check."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def takes_every_error_for_permanent() -> Iterator[None]:
 
 @mistake
 def blames_no_destination_for_a_lost_connection() -> Iterator[None]:
-    def lost(self: Suspicion, keys: Sequence[MessageKey], now: float, fails: bool) -> Verdict:
+    def lost(self: Suspicion, keys: Sequence[MessageKey], now: float, has_failed: bool) -> Verdict:
         return Verdict.NOTHING
 
     with replaced(Suspicion, "lost", lost):

@@ -1,4 +1,4 @@
-"""Incidents that once broke a promise. They are written out: the generator may change, and they must not."""
+"""Incidents that once failed a check. They are written out: the generator may change, and they must not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The record of many runs: one small file of sums that goes on over processes, days, machines and versions.
 
 For each version of the code it holds the ranges of seeds that were run, what they consisted of, and the seeds that
-broke a promise. A run goes on with the seeds that are in no range. Each hundred incidents are added under a lock and by
+failed a check. A run goes on with the seeds that are in no range. Each hundred incidents are added under a lock and by
 replacing the file: it can be killed at any time, and loses what it has not added. A second run may use the same file.
 """
 
@@ -230,7 +230,7 @@ def table(record: Record) -> Iterator[str]:
     for left, right in zip_longest(cells[:half], cells[half:], fillvalue="| | "):
         yield f"{left}{right}|"
     yield ""
-    yield "| version | seeds | incidents | messages | copies accepted | virtual hours | broken promises |"
+    yield "| version | seeds | incidents | messages | copies accepted | virtual hours | failed checks |"
     yield "|---|---|--:|--:|--:|--:|--:|"
     for each in record.versions:
         yield f"| {each.version} | {_seeds(each.ranges)} {_sums(each.sums)}"

@@ -1,4 +1,4 @@
-"""Runs many incidents, and reports the ones that break a promise."""
+"""Runs many incidents, and reports the ones that fail a check."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Summary:
     faults: Counter[str] = field(default_factory=Counter)
     modes: Counter[str] = field(default_factory=Counter)
     failed: dict[int, str] = field(default_factory=dict)
-    """The seeds of the incidents that broke a promise, and which one."""
+    """The seeds of the incidents that failed a check, and which one."""
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Summary:
@@ -60,7 +60,7 @@ class Summary:
         kinds = ", ".join(f"{count} × {kind}" for kind, count in self.faults.most_common())
         return (
             f"{self.runs} incidents, {self.messages} messages, {self.copies} copies accepted, "
-            f"{self.virtual_seconds / 3600:.1f} virtual hours, {len(self.failed)} broken promises\n  {kinds}"
+            f"{self.virtual_seconds / 3600:.1f} virtual hours, {len(self.failed)} failed checks\n  {kinds}"
         )
 
 
@@ -82,7 +82,7 @@ def quietly() -> Iterator[None]:
 
 
 def violation_of(incident: Incident, trace: Callable[[str], None] | None = None) -> str | None:
-    """Which promise an incident breaks; None if it breaks none."""
+    """Which check an incident fails; None if it fails none."""
     violation = _run(incident, trace)[1]
     gc.collect()
     return violation
@@ -132,14 +132,14 @@ def run_many(
 
 
 def explain(seed: int, is_to_be_shrunk: bool = True) -> Iterator[str]:
-    """The incident of a seed that breaks a promise: what it consists of, and its last steps."""
+    """The incident of a seed that fails a check: what it consists of, and its last steps."""
     incident = generate(seed)
     with quietly():
         violation = violation_of(incident)
         if violation is None:
-            yield f"seed {seed} breaks no promise"
+            yield f"seed {seed} fails no check"
             return
-        yield f"seed {seed} breaks a promise: {violation}"
+        yield f"seed {seed} fails a check: {violation}"
         if is_to_be_shrunk:
             kind = _kind(violation)
             incident = shrink(incident, lambda smaller: _kind(violation_of(smaller) or "") == kind)

@@ -1,4 +1,4 @@
-"""Shrinks an incident that breaks a promise: leaves parts of it out as long as the same promise is still broken."""
+"""Shrinks an incident that fails a check: leaves parts of it out as long as it fails the same check."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_failed_incident_is_shrunk_and_explained() -> None:
     with MISTAKES["takes an unknown outcome for accepted"].make():
         (seed,) = run_many(0, 100, mode=Mode.PUMP).failed
         lines = list(explain(seed))
-    assert lines[0].startswith(f"seed {seed} breaks a promise: lost:")
+    assert lines[0].startswith(f"seed {seed} fails a check: lost:")
     assert lines[-1].startswith("→ lost:")
 
 

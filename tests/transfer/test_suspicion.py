@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from syphon.amqp import data_section
 from syphon.backlog import BrokerStamps, Restored
-from syphon.bus import Arrival, Sent
-from syphon.model import EntityPath, MessageTooLarge
+from syphon.bus import Arrival, LinkState, Sent
+from syphon.model import EntityPath, Interrupted, MessageTooLarge
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.pump import PERMANENT
 from syphon.transfer.suspicion import (
-    BETWEEN_HALVES,
+    BETWEEN_TRIALS,
     ENOUGH,
     FIRST_WAIT,
     LONGEST_WAIT,
@@ -50,12 +51,12 @@ def transfer_of(key: MessageKey) -> MessageTransfer:
 
 def test_a_destination_is_suspected_after_two_losses_in_a_row() -> None:
     suspicion = Suspicion()
-    assert suspicion.lost(MESSAGES[:5], NOW, fails=False) is Verdict.NOTHING
+    assert suspicion.lost(MESSAGES[:5], NOW, has_failed=False) is Verdict.NOTHING
     assert suspicion.limit is None
     suspicion.answered()
-    assert suspicion.lost(MESSAGES[:5], NOW, fails=False) is Verdict.NOTHING
+    assert suspicion.lost(MESSAGES[:5], NOW, has_failed=False) is Verdict.NOTHING
     assert suspicion.limit is None
-    assert suspicion.lost(MESSAGES[:5], NOW, fails=False) is Verdict.NOTHING
+    assert suspicion.lost(MESSAGES[:5], NOW, has_failed=False) is Verdict.NOTHING
     assert suspicion.limit == 1
 
 
@@ -78,22 +79,22 @@ def test_a_destination_stays_suspected_while_something_is_to_be_sent_again() -> 
 def test_a_loss_during_which_others_had_something_under_way_says_nothing() -> None:
     suspicion = suspected()
     suspicion.is_alone = False
-    assert suspicion.lost([FIRST], NOW, fails=True) is Verdict.NOTHING
+    assert suspicion.lost([FIRST], NOW, has_failed=True) is Verdict.NOTHING
     assert suspicion.not_before == 0.0
 
 
 def test_a_batch_that_is_lost_alone_is_tried_in_halves_with_a_pause_for_the_others() -> None:
     suspicion = suspected()
-    assert suspicion.lost(MESSAGES[:9], NOW, fails=False) is Verdict.BATCH
-    assert (suspicion.limit, suspicion.not_before) == (4, NOW + BETWEEN_HALVES)
-    assert suspicion.lost(MESSAGES[:2], NOW, fails=False) is Verdict.BATCH
+    assert suspicion.lost(MESSAGES[:9], NOW, has_failed=False) is Verdict.BATCH
+    assert (suspicion.limit, suspicion.not_before) == (4, NOW + BETWEEN_TRIALS)
+    assert suspicion.lost(MESSAGES[:2], NOW, has_failed=False) is Verdict.BATCH
     assert suspicion.limit == 1
 
 
 def test_two_single_messages_that_are_lost_without_an_answer_are_the_fault_of_the_destination() -> None:
     suspicion = suspected()
-    assert suspicion.lost([FIRST], NOW, fails=False) is Verdict.MESSAGE
-    assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION
+    assert suspicion.lost([FIRST], NOW, has_failed=False) is Verdict.MESSAGE
+    assert suspicion.lost([SECOND], NOW, has_failed=False) is Verdict.DESTINATION
     assert suspicion.waiting == {}  # the message that was set aside was not the cause
 
 
@@ -101,26 +102,26 @@ def test_a_message_that_is_lost_alone_again_says_nothing_new_about_its_destinati
     """Otherwise one message that cuts the connection would make its destination back off, and hold up later ones."""
     suspicion = suspected()
     for _ in range(5):
-        assert suspicion.lost([FIRST], NOW, fails=False) is Verdict.MESSAGE
+        assert suspicion.lost([FIRST], NOW, has_failed=False) is Verdict.MESSAGE
         suspicion.try_again()
 
 
 def test_a_message_that_has_waited_does_not_clear_a_destination_that_has_answered_nothing_since() -> None:  # S3
     suspicion = suspected()
-    suspicion.lost([FIRST], NOW, fails=False)
+    suspicion.lost([FIRST], NOW, has_failed=False)
     suspicion.try_again()
-    assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION
+    assert suspicion.lost([SECOND], NOW, has_failed=False) is Verdict.DESTINATION
 
 
 def test_a_link_that_cuts_the_connection_when_it_is_attached_is_the_fault_of_the_destination() -> None:
-    assert suspected().lost([], NOW, fails=False) is Verdict.DESTINATION
+    assert suspected().lost([], NOW, has_failed=False) is Verdict.DESTINATION
 
 
 def test_after_an_answer_the_first_three_messages_that_are_lost_alone_are_the_cause() -> None:  # S3
     suspicion = suspected()
     suspicion.answered()
     for key in (FIRST, SECOND, THIRD):
-        assert suspicion.lost([key], NOW, fails=True) is Verdict.MESSAGE
+        assert suspicion.lost([key], NOW, has_failed=True) is Verdict.MESSAGE
     assert suspicion.waiting.keys() == {FIRST, SECOND, THIRD}
 
 
@@ -128,10 +129,10 @@ def test_a_destination_that_has_answered_backs_off_after_four_messages_that_are_
     """It may have begun to cut the connection since: it must not do so once for each of its messages."""
     suspicion = suspected()
     suspicion.answered()
-    verdicts = [suspicion.lost([key], NOW, fails=False) for key in (FIRST, SECOND, THIRD, FOURTH)]
+    verdicts = [suspicion.lost([key], NOW, has_failed=False) for key in (FIRST, SECOND, THIRD, FOURTH)]
     assert verdicts == [Verdict.MESSAGE] * 3 + [Verdict.DESTINATION]
     assert suspicion.waiting.keys() == {FIRST, SECOND, THIRD}  # they are still likely to be the cause
-    verdicts = [suspicion.lost([key], NOW, fails=False) for key in MESSAGES[4:6]]
+    verdicts = [suspicion.lost([key], NOW, has_failed=False) for key in MESSAGES[4:6]]
     assert verdicts == [Verdict.MESSAGE, Verdict.DESTINATION]  # that answer is out of date
     assert suspicion.waiting.keys() == {FIRST, SECOND, THIRD}
 
@@ -140,10 +141,10 @@ def test_messages_that_have_waited_are_no_proof_against_their_destination_howeve
     suspicion = suspected()
     suspicion.answered()
     for key in (FIRST, SECOND, THIRD):
-        suspicion.lost([key], NOW, fails=False)
+        suspicion.lost([key], NOW, has_failed=False)
     for key in (FIRST, SECOND, THIRD) * 2:
         suspicion.try_again()
-        assert suspicion.lost([key], NOW, fails=False) is Verdict.MESSAGE
+        assert suspicion.lost([key], NOW, has_failed=False) is Verdict.MESSAGE
 
 
 def test_a_message_that_has_waited_is_tried_with_one_message_at_a_time() -> None:  # S3
@@ -160,16 +161,16 @@ def test_a_message_that_has_waited_is_tried_with_one_message_at_a_time() -> None
 def test_an_answer_between_messages_that_are_lost_alone_clears_the_destination() -> None:  # S3
     suspicion = suspected()
     for key in MESSAGES:
-        assert suspicion.lost([key], NOW, fails=False) is Verdict.MESSAGE
+        assert suspicion.lost([key], NOW, has_failed=False) is Verdict.MESSAGE
         suspicion.answered()
 
 
 def test_an_answer_proves_that_the_messages_before_it_were_the_cause() -> None:
     suspicion = suspected()
-    suspicion.lost([FIRST], NOW, fails=False)
+    suspicion.lost([FIRST], NOW, has_failed=False)
     suspicion.answered()
     suspicion.suspect()
-    assert suspicion.lost([], NOW, fails=False) is Verdict.DESTINATION
+    assert suspicion.lost([], NOW, has_failed=False) is Verdict.DESTINATION
     assert suspicion.waiting.keys() == {FIRST}
 
 
@@ -178,16 +179,16 @@ def test_a_suspicion_begins_without_an_answer() -> None:
     suspicion = Suspicion()
     suspicion.answered()
     for _ in range(2):
-        suspicion.lost([FIRST], NOW, fails=False)
+        suspicion.lost([FIRST], NOW, has_failed=False)
     suspicion.is_alone = True
-    suspicion.lost([FIRST], NOW, fails=False)
-    assert suspicion.lost([SECOND], NOW, fails=False) is Verdict.DESTINATION
+    suspicion.lost([FIRST], NOW, has_failed=False)
+    assert suspicion.lost([SECOND], NOW, has_failed=False) is Verdict.DESTINATION
 
 
 def test_a_message_that_cuts_the_connection_waits_twice_as_long_each_time_up_to_two_minutes() -> None:
     suspicion, waits = suspected(), []
     for _ in range(4):
-        suspicion.lost([FIRST], NOW, fails=False)
+        suspicion.lost([FIRST], NOW, has_failed=False)
         waits.append(suspicion.waiting[FIRST][0] - NOW)
     assert waits == [FIRST_WAIT, 2 * FIRST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
 
@@ -209,25 +210,43 @@ def test_a_message_that_is_too_large_to_be_sent_is_no_answer_of_its_destination(
     assert destination.suspicion.limit == 1
 
 
+def test_an_answer_that_came_before_a_loss_does_not_make_up_for_it() -> None:  # S3
+    """Both are found in one look at the link. The next loss is the second one in a row."""
+    destination, results = Destination("orders", PERMANENT), SendResults()
+    accepted, unknown = transfer_of(FIRST), transfer_of(SECOND)
+    destination._sender = SimpleNamespace(  # type: ignore[assignment]
+        awaits_answer_since=lambda: None,
+        error=Interrupted(),
+        results=deque((Sent([accepted]), Sent([unknown], Interrupted(), unknown=True))),
+        state=LinkState.LOST,
+        was_open=True,
+        wire=SimpleNamespace(failure=Interrupted()),
+    )
+    destination._collect(results, NOW)
+    assert results.accepted == [accepted]
+    destination.suspicion.lost([SECOND], NOW, has_failed=False)
+    assert destination.suspicion.limit == 1
+
+
 # --- which message is tried first ------------------------------------------------------------------------------------
 
 
 def test_a_destination_that_has_failed_before_is_suspected_at_the_first_lost_connection() -> None:  # S3
     suspicion = Suspicion()
-    suspicion.lost(MESSAGES, NOW, fails=True)
+    suspicion.lost(MESSAGES, NOW, has_failed=True)
     assert suspicion.limit == 1
 
 
 def test_one_message_that_is_lost_alone_waits_although_its_destination_has_failed_before() -> None:  # S3
     suspicion = suspected()
-    assert suspicion.lost([FIRST], NOW, fails=True) is Verdict.MESSAGE
+    assert suspicion.lost([FIRST], NOW, has_failed=True) is Verdict.MESSAGE
     assert set(suspicion.waiting) == {FIRST}
 
 
 def test_a_trial_goes_on_with_a_message_that_is_far_from_the_lost_one() -> None:  # S3
     suspicion = suspected()
     assert suspicion.first_of(10, failures=0) == 0
-    suspicion.lost([FIRST], NOW, fails=False)
+    suspicion.lost([FIRST], NOW, has_failed=False)
     assert suspicion.first_of(10, failures=0) == 6
 
 
@@ -237,9 +256,9 @@ def test_messages_beside_one_that_was_lost_alone_are_not_tried_next_although_the
     """If five messages that cut the connection were next to each other, the destination would be blamed for them."""
     suspicion, tried = suspected(), []
     suspicion.answered()
-    suspicion.lost(MESSAGES[:2], NOW, fails=False)
+    suspicion.lost(MESSAGES[:2], NOW, has_failed=False)
     for key in MESSAGES[:3]:
-        suspicion.lost([key], NOW, fails=False)
+        suspicion.lost([key], NOW, has_failed=False)
         tried.append(suspicion.first_of(100, failures=0))
     assert tried == [61, 23, 85]
 
@@ -252,7 +271,7 @@ def test_however_many_messages_are_to_blame_each_one_is_tried_first_at_some_time
 def test_once_the_destination_has_answered_its_messages_are_tried_in_their_order() -> None:  # S3
     suspicion = suspected()
     suspicion.answered()
-    suspicion.lost(MESSAGES[:2], NOW, fails=False)
+    suspicion.lost(MESSAGES[:2], NOW, has_failed=False)
     assert suspicion.limit == 1
     assert suspicion.first_of(10, failures=3) is None
 
