@@ -356,8 +356,8 @@ class Checker:
         pause = min(LONGEST_PAUSE, 45.0 + 2 * longest)
         if any(fault.how in ("lose-reply", "hang") for fault in incident.faults):
             pause = LONGEST_PAUSE  # on a connection that is alive, an answer may take as long (`wire.LATEST_ANSWER`)
-        if len(incident.faults) > 1 and any(fault.kind in (Kind.MISSING, Kind.DISABLED) for fault in incident.faults):
-            pause = LONGEST_PAUSE  # the first pause is half a minute, and each failure before it has doubled it (S9)
+        if len(incident.faults) > 1 and any(fault.makes_a_long_pause for fault in incident.faults):
+            pause = LONGEST_PAUSE  # failures before it, of another kind, have doubled it several times (S9)
         return pause + 2 * incident.lock + 30.0
 
     def _opening_links(self) -> float:

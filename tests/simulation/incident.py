@@ -113,6 +113,11 @@ class SimulatedFault:
         """When the last of what it has held up arrives."""
         return self.ends_at + (HELD_UP if self.kind is Kind.SLOW or self.how == "delay" else 0.0)
 
+    @property
+    def makes_a_long_pause(self) -> bool:
+        """Whether a destination that fails for this reason backs off for ten seconds or more at the first time."""
+        return self.kind in (Kind.MISSING, Kind.DISABLED, Kind.FULL, Kind.THROTTLE) or "busy" in self.how
+
     def concerns(self, destination: str) -> bool:
         return self.entity in (EVERYTHING, destination)
 

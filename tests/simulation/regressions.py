@@ -306,7 +306,7 @@ REGRESSIONS = {
         lock=60.0,
         linger=30.0,
     ),
-    # Seed 543328: once more the checker.
+    # Seeds 543328 and 585896: once more the checker.
     "a destination that is disabled after it has failed": Incident(
         24,
         ("orders",),
