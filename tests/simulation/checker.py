@@ -56,6 +56,8 @@ RETURNED_WITHIN = FAILOVER + PING + 2 * OPERATION_TIMEOUT
 """Seconds after the last fault, or the last send that failed, within which all senders use the primary again."""
 REFUSED_WITHIN = 30.0
 """Seconds after the last fault in which a send may still fail: it began before."""
+SLOW_JITTER = 0.1
+"""Seconds of delay at random that make a network a slow one."""
 PING_ID = "ping"
 
 
@@ -285,7 +287,8 @@ class Checker:
         if self.incident.queues == 1:
             return 0
         is_held_up = any(fault.side == "contoso-dr" for fault in self._holding_up)
-        return self.incident.window // (1 if is_held_up else 2)
+        is_slow = is_held_up or self.incident.jitter >= SLOW_JITTER
+        return self.incident.window // (1 if is_slow else 2)
 
     def jobs_running(self, count: int) -> None:
         if count > self.incident.slots:
