@@ -116,9 +116,9 @@ class LockKeeper:
                 self._asked.difference_update(some)
                 error = None if reply.status == 200 else from_condition(reply.condition, reply.description)
                 if isinstance(error, LockLost) and len(some) > 1:
-                    # One lost lock makes the service refuse the whole request. Messages that were settled meanwhile
-                    # have none. If there are no such messages, ask in halves, to find the lost one.
-                    rest = [arrival for arrival in some if arrival in self._in_hand]
+                    # One lost lock makes the service refuse the whole request. Messages that were settled meanwhile, or
+                    # are being settled, have none. If there are no such messages, ask in halves, to find the lost one.
+                    rest = [arrival for arrival in some if arrival in self._in_hand and not _is_being_settled(arrival)]
                     middle = len(rest) // 2 if len(rest) == len(some) else 0
                     for part in (rest[:middle], rest[middle:]):
                         self._ask(connection, operation, body, part, on_answer)
@@ -131,3 +131,7 @@ class LockKeeper:
             self._link.ask(
                 {"operation": f"com.microsoft:{operation}"}, Map.of({**body, "lock-tokens": tokens}), answered
             )
+
+
+def _is_being_settled(arrival: Arrival) -> bool:
+    return arrival.link.settling_since(arrival) is not None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
+from syphon.bus import Arrival
 from syphon.bus.wire import LATEST_ANSWER
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcome import Result
 from syphon.transfer import Pump
+from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import ANSWER_WITHIN
 from tests.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
@@ -126,6 +130,27 @@ def test_what_was_completed_since_a_renewal_was_asked_for_is_left_out_when_it_is
         locked, asked = locked_since(pump, short), requests.struck
         finish(manual, pump, thread)
     assert (sorted(locked.values()), asked) == ([8], 1)
+
+
+def test_what_is_being_completed_is_left_out_when_a_refused_renewal_is_asked_for_again() -> None:  # S6
+    """On a slow network each new request would have another such message in it, until all locks have ended."""
+    completing: set[Arrival] = set()
+    receiver = SimpleNamespace(settling_since=lambda arrival: 1.0 if arrival in completing else None)
+    arrivals = [Arrival(receiver, number, bytes(16), b"", 0.0, 0.0) for number in range(8)]  # type: ignore[arg-type]
+    requests: list[tuple[int, Callable[[SimpleNamespace], None]]] = []
+    management = SimpleNamespace(
+        error=None,
+        work=lambda: None,
+        ask=lambda _, body, answered: requests.append((len(body.get("lock-tokens").items), answered)),
+    )
+    locks = LockKeeper("backlog", 5.0, arrivals)
+    locks._link = management  # type: ignore[assignment]
+    locks.keep(SimpleNamespace(), 2.6)  # type: ignore[arg-type]
+    completing.update(arrivals[:3])
+    ((count, answered),) = requests
+    answered(SimpleNamespace(status=410, condition="com.microsoft:message-lock-lost", description="lost"))
+    assert count == 8
+    assert [count for count, _ in requests[1:]] == [5]
 
 
 @pytest.mark.parametrize("first_window", [3, 200])
