@@ -211,7 +211,7 @@ def test_a_message_that_is_too_large_to_be_sent_is_no_answer_of_its_destination(
 
 
 def test_an_answer_that_came_before_a_loss_does_not_make_up_for_it() -> None:  # S3
-    """Both are found in one look at the link. The next loss is the second one in a row."""
+    """Both are found in one look at the link. The next loss is the second one in a row, and not the third."""
     destination, results = Destination("orders", PERMANENT), SendResults()
     accepted, unknown = transfer_of(FIRST), transfer_of(SECOND)
     destination._sender = SimpleNamespace(  # type: ignore[assignment]
@@ -222,8 +222,10 @@ def test_an_answer_that_came_before_a_loss_does_not_make_up_for_it() -> None:  #
         was_open=True,
         wire=SimpleNamespace(failure=Interrupted()),
     )
+    destination.suspicion.lost([FIRST], NOW, has_failed=False)
     destination._collect(results, NOW)
     assert results.accepted == [accepted]
+    assert destination.suspicion.limit is None  # the answer made up for the loss before it
     destination.suspicion.lost([SECOND], NOW, has_failed=False)
     assert destination.suspicion.limit == 1
 
