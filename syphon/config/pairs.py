@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, WithJsonSchema
 
 from syphon.model import (
     BadConnectionString,
@@ -224,6 +224,10 @@ def _not_boolean(value: Any) -> Any:
     return value
 
 
+AUTO = "auto"
+"""A rate that congestion control finds."""
+
+
 class PairSettings(Settings):
     """A primary, and the secondary that contains its backlog queues."""
 
@@ -233,8 +237,15 @@ class PairSettings(Settings):
     backlog_queue_count: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_not_boolean)] = 10
     destinations: Annotated[DestinationSettings, together(check_renames)] = Field(default_factory=DestinationSettings)
     time_to_live: TimeToLive = TimeToLive.RESTORE
-    rate: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_not_boolean)] | None = None
-    """Messages a second that may be taken from all backlog queues together."""
+    rate: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_not_boolean)] | None,
+        BeforeValidator(lambda value: None if value == AUTO else value),
+        WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"enum": [AUTO]}]}),
+    ] = None
+    """Messages per second that may be taken from all backlog queues together, at most. None, in the file `auto`: what
+    the service allows."""
+    rate_share: Annotated[float, Field(gt=0, le=1), BeforeValidator(_not_boolean)] = 0.8
+    """The share of what a throttled namespace accepts that syphon uses. The rest is for its other clients."""
     provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
 
     @property

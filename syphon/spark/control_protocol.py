@@ -57,6 +57,21 @@ class QueueReport(BaseModel):
     error: str = ""
 
 
+class Traffic(BaseModel):
+    """How much one namespace takes from a slot, or gives to it, and how often it has said that it is busy."""
+
+    model_config = ConfigDict(frozen=True)
+
+    per_second: float = 0.0
+    """Messages in the last second; after a busy answer, in the second before it."""
+    busy_answers: int = 0
+    """Busy answers so far."""
+    batch: int = 1
+    """The messages of the batch that was last refused."""
+    is_binding: bool = False
+    """Whether the slot's limit has held messages back in the last seconds."""
+
+
 class SlotReport(BaseModel):
     """What one attempt of a slot has done so far."""
 
@@ -79,6 +94,10 @@ class SlotReport(BaseModel):
     is_saturated: bool = False
     """Its window has been full, or it has used most of a core, for some seconds."""
     is_primary_connected: bool = False
+    sending: Traffic = Field(default_factory=Traffic)
+    """To the primary."""
+    receiving: Traffic = Field(default_factory=Traffic)
+    """From the secondary."""
     finished: bool = False
     error: str = ""
     fault: SideFault | None = None
@@ -114,7 +133,11 @@ class SlotOrder(BaseModel):
     released: tuple[str, ...] = ()
     """Queues whose service it must end: the operator has paused them."""
     rate: float | None = None
-    """Messages a second that the slot may take. None means no limit, 0 means pause."""
+    """Messages per second that the slot may receive, as the operator asked. None means no limit, 0 means pause."""
+    send_limit: float | None = None
+    """Messages per second that the primary takes from this slot, as congestion control has found. None: any number."""
+    receive_limit: float | None = None
+    """The same of the secondary, for receiving."""
     paused: tuple[str, ...] = ()
     """Destinations that the operator has paused."""
     traces: bool = False

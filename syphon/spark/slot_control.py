@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from syphon.model import Counters, QueueKey
-from syphon.transfer import BatchTrace
+from syphon.transfer import DEFAULT_SHARE, BatchTrace, Congestion
 
-from .control_protocol import AttemptKey, HandOver, SlotOrder, SlotReport
+from .control_protocol import AttemptKey, HandOver, SlotOrder, SlotReport, Traffic
 from .totals import QueueAttempt, QueueTotals
 
 FRESH = 5.0
@@ -23,6 +23,52 @@ class Traced(NamedTuple):
 
     pair: str
     trace: BatchTrace
+
+
+class RateLimit(NamedTuple):
+    """How fast messages of a pair may move now, and who has decided that."""
+
+    per_second: float | None = None
+    """None: as fast as slots and network can."""
+    set_by: str = ""
+    """`operator`, `primary` or `secondary`: the namespace that throttles. Empty if nobody has."""
+
+
+class Congested:
+    """The congestion control of one pair, for all its slots together: a namespace throttles as a whole."""
+
+    def __init__(self, share: float) -> None:
+        self.sending, self.receiving = Congestion(share), Congestion(share)
+
+    def note(self, report: SlotReport, before: SlotReport | None, others: list[SlotReport], now: float) -> None:
+        """Takes in the report of a slot. `before` is its last one, `others` are the last ones of the other slots."""
+        moved, moved_before = report.counters, before.counters if before is not None else Counters()
+        self._note(
+            self.sending,
+            moved.forwarded - moved_before.forwarded,
+            report.sending,
+            before.sending if before is not None else Traffic(),
+            [other.sending.per_second for other in others],
+            now,
+        )
+        self._note(
+            self.receiving,
+            moved.received - moved_before.received,
+            report.receiving,
+            before.receiving if before is not None else Traffic(),
+            [other.receiving.per_second for other in others],
+            now,
+        )
+
+    def _note(
+        self, congestion: Congestion, messages: int, new: Traffic, old: Traffic, others: list[float], now: float
+    ) -> None:
+        if messages > 0:
+            congestion.accepted(messages, now)
+        if new.busy_answers > old.busy_answers:
+            congestion.busy(now, new.batch, new.per_second + sum(others))
+        if new.is_binding:
+            congestion.bound(now)
 
 
 class PauseState(Protocol):
@@ -66,6 +112,7 @@ class SlotControl:
         self._stopped: set[str] = set()
         self._stopping = False
         self._rates: dict[str, float | None] = {}
+        self._congested: dict[str, Congested] = {}
         self._totals: dict[QueueKey, QueueTotals] = {}
         self._pauses = pauses or NothingPaused()
         self._traces: deque[Traced] | None = None
@@ -119,9 +166,27 @@ class SlotControl:
         self._stopping = True
         self._tell()
 
-    def set_rate(self, pair: str, rate: float | None) -> None:
-        """Sets the messages a second that all slots of a pair may take together."""
-        self._rates[pair] = rate
+    def set_rate(self, pair: str, rate: float | None, share: float = DEFAULT_SHARE) -> None:
+        """Sets the messages per second that all slots of a pair may receive together.
+
+        `share` is the share of what a throttled namespace takes that they use.
+        """
+        with self._lock:
+            self._rates[pair] = rate
+            self._congested.setdefault(pair, Congested(share))
+
+    def rate_limit(self, pair: str) -> RateLimit:
+        """How fast messages of a pair may move now, and who has decided that."""
+        with self._lock:
+            now, found = self._now(), self._congested.get(pair)
+            limits = [RateLimit(self._rates.get(pair), "operator")]
+            if found is not None:
+                limits += [
+                    RateLimit(found.sending.limit(now), "primary"),
+                    RateLimit(found.receiving.limit(now), "secondary"),
+                ]
+        set_limits = [(limit.per_second, limit) for limit in limits if limit.per_second is not None]
+        return min(set_limits)[1] if set_limits else RateLimit()
 
     def live_reports(self) -> list[SlotReport]:
         """The newest report of each attempt of the jobs that run now."""
@@ -152,24 +217,35 @@ class SlotControl:
             )
             if self._stopping or report.job not in self._jobs or report.job in self._stopped or outdated:
                 return SlotOrder(stop=True)
-            rate = self._rates.get(report.pair)
-            share = None if rate is None else rate / max(1, self._working(report.pair))
+            working, now = max(1, self._working(report.pair)), self._now()
+            congested = self._congested.get(report.pair)
+
+            def share(limit: float | None) -> float | None:
+                return None if limit is None else limit / working
+
             handed = self._jobs[report.job].values()
             paused = tuple(each.queue for each in handed if self._pauses.holds_queue(report.pair, each.queue))
             return SlotOrder(
                 queues=tuple(each for each in handed if each.queue not in paused),
                 released=paused,
-                rate=share,
+                rate=share(self._rates.get(report.pair)),
+                send_limit=share(congested.sending.limit(now)) if congested is not None else None,
+                receive_limit=share(congested.receiving.limit(now)) if congested is not None else None,
                 paused=self._pauses.destinations(report.pair),
                 traces=self._traces is not None,
             )
 
     def _working(self, pair: str) -> int:
+        return len(self._fresh(pair))
+
+    def _fresh(self, pair: str) -> list[tuple[AttemptKey, SlotReport]]:
+        """The slots of a pair that run, with their last reports."""
         now = self._now()
-        return sum(
-            report.pair == pair and not report.finished and now - self._heard.get(key, 0.0) < FRESH
+        return [
+            (key, report)
             for key, report in self._reports.items()
-        )
+            if report.pair == pair and not report.finished and now - self._heard.get(key, 0.0) < FRESH
+        ]
 
     def is_repeated(self, report: SlotReport) -> bool:
         """Whether this report, or a later one of its attempt, has been received already: somebody sends it again.
@@ -188,6 +264,9 @@ class SlotControl:
                 # Each trace is passed on once; it is no part of the totals.
                 if self._traces is not None:
                     self._traces.extend(Traced(report.pair, trace) for trace in report.traces)
+                congested = self._congested.setdefault(report.pair, Congested(DEFAULT_SHARE))
+                others = [each for key, each in self._fresh(report.pair) if key != report.key]
+                congested.note(report, self._reports.get(report.key), others, self._now())
                 self._reports[report.key] = report.model_copy(update={"traces": ()})
                 self._heard[report.key] = self._now()
                 for each in (each for key, each in self._reports.items() if key.job == report.job):

@@ -24,9 +24,9 @@ from syphon.bus import RUNTIME, NamespaceStatus, Pair, Runtime, SideFault, names
 from syphon.config import PairSettings
 from syphon.ledger import Origin, packed_file
 from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
-from syphon.transfer import DestinationBackoff, Pump, PumpOptions, QueueTransfer
+from syphon.transfer import Congestion, DestinationBackoff, Pump, PumpOptions, QueueTransfer
 
-from .control_protocol import ControlAddress, HandOver, QueueReport, SlotOrder, SlotReport
+from .control_protocol import ControlAddress, HandOver, QueueReport, SlotOrder, SlotReport, Traffic
 from .reporter import ControlClient, HttpControlClient, Reporter
 
 Task: TypeAlias = Callable[[Iterable[int]], Iterator[bytes]]
@@ -128,6 +128,15 @@ class Load:
         return self.uses_a_core or (self.full_since is not None and now - self.full_since >= SATURATED_AFTER)
 
 
+def _traffic(congestion: Congestion, now: float) -> Traffic:
+    return Traffic(
+        per_second=congestion.per_second(now),
+        busy_answers=congestion.busy_answers,
+        batch=congestion.refused_batch,
+        is_binding=congestion.is_binding(now),
+    )
+
+
 class Slot:
     """Carries out an assignment."""
 
@@ -169,7 +178,9 @@ class Slot:
         self._taken_up: dict[str, int] = {}
         """The number of the last hand-over of each queue."""
         self._paused: tuple[str, ...] = ()
+        self._obeyed: SlotOrder | None = None
         self._load = Load(runtime.now(), runtime.cpu())
+        self._sending = self._receiving = Traffic()
         self._report = SlotReport(
             pair=pair.name, job=assignment.job, slot=number, attempt=attempt, started_at=runtime.wall()
         )
@@ -229,6 +240,9 @@ class Slot:
         self._load.note(self._pump.window_is_full, now, self._runtime.cpu())
         if len(self._outcomes) - self._counted >= COUNTED_AT_ONCE or now - self._counted_at >= COUNTED_AFTER:
             self._count(now)
+            # Here and not with the report, which another thread makes.
+            self._sending = _traffic(self._pump.destinations.congestion, now)
+            self._receiving = _traffic(self._pump.source_congestion, now)
 
     def _close(self) -> None:
         for side in self._pair.sides:
@@ -239,6 +253,10 @@ class Slot:
     def _obey(self, order: SlotOrder) -> None:
         """Does what the driver ordered last. Orders come in the reporter's thread; only this one uses the pump."""
         self._pump.limit_rate(order.rate)
+        if order is not self._obeyed:
+            self._obeyed, now = order, self._runtime.now()
+            self._pump.destinations.congestion.follow(order.send_limit, now)
+            self._pump.source_congestion.follow(order.receive_limit, now)
         self._pump.traces.enable(order.traces)
         if order.stop:
             self._pump.stop()
@@ -291,6 +309,7 @@ class Slot:
         report.rejecting = tuple(pump.rejecting()[:MOST_DESTINATIONS])
         report.traces = pump.traces.take()
         report.is_accepting, report.is_primary_connected = pump.accepting, pump.is_primary_connected
+        report.sending, report.receiving = self._sending, self._receiving
         report.is_saturated = self._load.is_saturated(self._runtime.now())
         return report
 

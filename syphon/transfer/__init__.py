@@ -1,6 +1,7 @@
 """Moves messages from a queue to their destinations: pump, breakers, listener, and the replay of dead letters."""
 
 from .backoff_gate import BackoffGate
+from .congestion import DEFAULT_SHARE, Congestion
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .entity_sender import EntitySender, OutgoingMessage
@@ -16,9 +17,11 @@ from .traces import BatchTrace
 from .unsettled import Ended, PumpCounters, wall_clock
 
 __all__ = [
+    "DEFAULT_SHARE",
     "MOST_QUEUES",
     "BackoffGate",
     "BatchTrace",
+    "Congestion",
     "DestinationBackoff",
     "Doorbell",
     "Ended",

@@ -55,10 +55,12 @@ class BackoffGate:
                     self._until[EntityPath.of(destination.path).key] = until, destination
                 if len(self._until) > MOST_REMEMBERED:
                     self._until = {path: held for path, held in self._until.items() if held[0] > self._now()}
-            if known is None or known[1].reason != destination.reason:
+            if destination.is_throttled:
+                log.info("%s: destination %s is throttled by the service", self._name, destination.path)
+            elif known is None or known[1].reason != destination.reason:
                 # The first report may come before the messages are given back: then their number is not known yet.
                 log.warning(
-                    "%s: destination %s takes no messages: %s; %s stay in the backlog, next try in %.0f s",
+                    "%s: destination %s is unavailable: %s; %s stay in the backlog, next attempt in %.0f s",
                     self._name,
                     destination.path,
                     destination.reason.rstrip("."),
@@ -96,15 +98,18 @@ class BackoffGate:
         return None if named is None else self.renames.actual(named)
 
     def can_move(self, destination: str) -> bool:
-        """Whether a destination (the key of its path) does not back off."""
+        """Whether a destination (the key of its path) does not back off.
+
+        A throttled one counts as available: a pump keeps its messages in flight for the ten seconds.
+        """
         with self._lock:
             known = self._until.get(destination)
-            return known is None or known[0] <= self._now()
+            return known is None or known[0] <= self._now() or known[1].is_throttled
 
 
 def _next_failure(known: DestinationBackoff, reported: DestinationBackoff) -> DestinationBackoff:
     """The report of a pump that may not know how often the destination has failed before."""
-    if reported.failures > known.failures:
+    if reported.failures > known.failures or reported.is_throttled:
         return reported
     missing = known.failures + 1 - reported.failures
     seconds = max(reported.seconds, min(reported.seconds * 2.0 ** min(missing, 10), LONGEST_PAUSE))

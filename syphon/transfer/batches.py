@@ -86,7 +86,7 @@ class PendingMessages:
         queue.append(transfer)
         self._count += 1
 
-    def next_batch(self, sender: RawSender[Batch]) -> Batch:
+    def next_batch(self, sender: RawSender[Batch], most: int) -> Batch:
         """The next messages of one key that fit into a batch; the keys take turns. Empty if waiting for more is better.
 
         A message that is too large for the link comes alone.
@@ -98,7 +98,8 @@ class PendingMessages:
             return []
         room = sender.max_batch - ENVELOPE
         batch: Batch = []
-        while queue and len(batch) < self.batch_limit:
+        most = min(most, self.batch_limit)
+        while queue and len(batch) < most:
             size = queue[0].restored.size + SECTION
             if batch and size > room:
                 break

@@ -1,7 +1,10 @@
 """One destination: its link, its pending messages, its batches under way, and what its answers mean.
 
 A destination never holds up another. While it backs off, its messages stay in the backlog under their locks: the lock
-is the timer. A batch that is refused is split until the faulty message is alone; the other messages arrive once.
+is the timer. While the service throttles it, its messages stay in flight, with renewed locks: they are sent ten seconds
+later. A timeout for one session or partition key backs off that key alone: a partitioned entity has sixteen fragments,
+and one of them may be unavailable. A batch that is refused is split until the faulty message is alone; the other
+messages arrive once.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import NamedTuple
 
 from syphon.bus import Connection, LinkState, RawSender, Sent
 from syphon.model import (
+    DestinationBusy,
     DestinationDisabled,
     DestinationFailed,
     DestinationMissing,
@@ -24,8 +28,8 @@ from syphon.model import (
     Waits,
 )
 
-from .batches import Batch, Chosen, MessageTransfer, encoded, split
-from .breaker import Available, BackingOff, Breaker, Rejecting, State
+from .batches import MOST, NO_KEY, Batch, Chosen, Key, MessageTransfer, encoded, split
+from .breaker import LONGEST_PAUSE, Available, BackingOff, Breaker, Rejecting, State
 from .suspicion import ENOUGH, Suspicion, Verdict
 from .unsent import Unsent
 
@@ -40,11 +44,19 @@ FAILED_SINGLES = 3
 """How many single messages in a row may fail before the destination counts as failed."""
 
 
+MOST_THROTTLED = 0.5
+"""The share of the window that messages of throttled destinations may fill. The rest is for other destinations."""
+FAILED_KEYS = 4
+"""How many different keys in a row may time out before the destination counts as unavailable."""
+
+
 class WindowShare(NamedTuple):
     """How much may be under way to one destination: its share of the pump's window. One batch is always allowed."""
 
     messages: int
     bytes: int
+    held: int = 0
+    """How many of its messages may stay in flight while it is throttled."""
 
 
 NO_LINK = WindowShare(0, 0)
@@ -71,7 +83,12 @@ class SendResults:
     refused: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
     left: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
     late: list[MessageTransfer] = field(default_factory=list)
-    """Not sent, because their locks have run out, or are about to."""
+    """Not sent, because their locks have expired, or are about to."""
+    sent: int = 0
+    """Messages that were sent in this round."""
+    busy: int = 0
+    """The messages of the largest batch that the service refused with busy, 1 if it refused a link. 0: it did not, or
+    for this entity alone."""
     answers: list[Answer] = field(default_factory=list)
 
 
@@ -95,6 +112,9 @@ class Destination:
         """A message that is to be sent again may have caused a failure: send one batch at a time, to find it."""
         self._refused_batches = 0
         self._failed_singles = 0
+        self._keys = FailingKeys()
+        self._busy = 0
+        """The messages of the largest batch since the last round that the service refused with busy."""
 
     @property
     def state(self) -> State:
@@ -118,6 +138,10 @@ class Destination:
         return bool(
             self._unsent or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
         )
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
 
     def has_link(self) -> bool:
         return self._sender is not None
@@ -145,15 +169,26 @@ class Destination:
 
     # --- a round of work -----------------------------------------------------------------------------------------
 
-    def work(self, connection: Connection | None, now: float, share: WindowShare) -> SendResults:
-        """Sends what can be sent, and returns the answers that have arrived."""
+    def work(
+        self, connection: Connection | None, now: float, share: WindowShare, room: int | None = None
+    ) -> SendResults:
+        """Sends what can be sent, and returns the answers that have arrived.
+
+        `room` is how many messages the congestion control allows now; None means any number.
+        """
         results = SendResults()
         self._collect(results, now)
         if self.suspicion.waiting:
             self._leave_waiting(results, now)
+        if self._keys:
+            self._leave_failing_keys(results, now)
         state = self.breaker.state_at(now)
         if self.is_paused:
             self._leave_all(results, PausedByOperator())
+        elif isinstance(state, BackingOff) and self.breaker.is_throttled:
+            if self.breaker.busy_in_a_row > 1:  # it may take longer, and other destinations need the window
+                self._leave_excess(results, state.because, share.held)
+            self._stuck_since = None
         elif isinstance(state, BackingOff):
             self._leave_all(results, state.because)
             self._stuck_since = None  # the next try gets the full time
@@ -163,9 +198,10 @@ class Destination:
             self._make_room(results, now)
         elif connection is not None and self._unsent:
             self.used_at = now
-            self._send(connection, results, now, share)
+            self._send(connection, results, now, share, room)
             self._leave_if_stuck(results, now)
         self.left += len(results.left)
+        results.busy, self._busy = self._busy, 0
         return results
 
     def _leave_if_stuck(self, results: SendResults, now: float) -> None:
@@ -179,7 +215,9 @@ class Destination:
             if self._sender is None:
                 self._stuck_since = None  # the next link gets the full time
 
-    def _send(self, connection: Connection, results: SendResults, now: float, share: WindowShare) -> None:
+    def _send(
+        self, connection: Connection, results: SendResults, now: float, share: WindowShare, room: int | None
+    ) -> None:
         try:
             if self._sender is None:
                 if share is NO_LINK or not connection.tokens.allow(self.path):
@@ -191,11 +229,15 @@ class Destination:
         sender = self._sender
         if not self._unsent.again and not sender.under_way:
             self._careful = False
+        most = MOST if room is None else room
         while sender.has_room() and self._may_send(sender, share):
+            if most <= 0:
+                self._stuck_since = None  # it waits for the congestion control, and the destination is not to blame
+                return
             if self.suspicion.limit is not None:
-                batch = self._next_for_trial(sender, self.suspicion.limit)
+                batch = self._next_for_trial(sender, min(most, self.suspicion.limit))
             else:
-                batch = self._next_batch(sender)
+                batch = self._next_batch(sender, 1 if self.breaker.busy_in_a_row else most)
             if not batch:
                 return
             if any(transfer.is_late for transfer in batch):  # the process stood still, or the message came again
@@ -213,22 +255,25 @@ class Destination:
             self._messages_under_way += len(batch)
             self._bytes_under_way += _size(batch)
             self._stuck_since = None
+            results.sent += len(batch)
+            if room is not None:
+                most -= len(batch)
 
     def _may_send(self, sender: RawSender[Batch], share: WindowShare) -> bool:
         """Whether another batch may be sent now. After a failure only one is under way, to see whether it arrives."""
         if not sender.under_way:
             return True
-        if self.breaker.failures or self._careful or self.suspicion.limit is not None:
+        if self.breaker.attempts or self._careful or self.suspicion.limit is not None:
             return False
         return self._messages_under_way < share.messages and self._bytes_under_way < share.bytes
 
-    def _next_batch(self, sender: RawSender[Batch]) -> Batch:
-        """The next messages to send together.
+    def _next_batch(self, sender: RawSender[Batch], most: int) -> Batch:
+        """The next messages to send together, at most so many.
 
         After a single message has failed it is one message from the middle of the largest batch: it shows whether the
         destination takes anything at all. The messages next to the failed one may have the same fault.
         """
-        return self._unsent.next_batch(sender, from_the_middle=self._failed_singles > 0)
+        return self._unsent.next_batch(sender, most, from_the_middle=self._failed_singles > 0)
 
     def _too_large(self, size: int, limit: int) -> MessageTooLarge:
         return MessageTooLarge(
@@ -298,6 +343,8 @@ class Destination:
                 for transfer in batch:
                     self.suspicion.waiting.pop(transfer.key, None)
             self.breaker.worked()
+            if self._keys:
+                self._keys.worked(_key(batch))
             self.left = self._failed_singles = 0
             self._stuck_since = None
             if len(batch) > 1:
@@ -309,6 +356,13 @@ class Destination:
                 self._unsent.again.append(batch)
             else:
                 self._unsent.again.appendleft(batch)  # the cause may be in it
+        elif isinstance(error, DestinationBusy):
+            self._fail(error, now)
+            if self._busy:
+                self._busy = max(self._busy, len(batch))
+            self._unsent.again.appendleft(batch)
+        elif isinstance(error, DestinationSilent) and self._is_one_key_to_blame(batch, now):
+            results.left += [(transfer, error) for transfer in batch]
         elif not isinstance(error, Impossible | DestinationFailed):
             self._fail(error, now)
             results.left += [(transfer, error) for transfer in batch]
@@ -352,6 +406,21 @@ class Destination:
     def _fail(self, error: SyphonError, now: float) -> None:
         self.breaker.failed(error, now)
         self._stuck_since = None
+        if isinstance(error, DestinationBusy) and self.breaker.busy_in_a_row == 1:
+            self._busy = max(self._busy, 1)  # later ones say nothing new about the namespace: only this entity is busy
+
+    # --- one key -------------------------------------------------------------------------------------------------
+
+    def _is_one_key_to_blame(self, batch: Batch, now: float) -> bool:
+        """Whether a timeout concerns one session or partition key, as far as is known. Then that key backs off."""
+        key = _key(batch)
+        return key != NO_KEY and self._keys.failed(key, now) < FAILED_KEYS
+
+    def _leave_failing_keys(self, results: SendResults, now: float) -> None:
+        """Leaves the messages of keys that back off."""
+        because = DestinationSilent(f"'{self.path}' does not answer for the session or partition key of this message.")
+        for transfer in self.take_unsent(lambda transfer: self._keys.back_off(_key([transfer]), now)):
+            results.left.append((transfer, because))
 
     # --- what cuts the connection --------------------------------------------------------------------------------
 
@@ -396,12 +465,17 @@ class Destination:
         first = self.suspicion.first_of(len(self._unsent), self.breaker.failures)
         if first is not None:
             return self._unsent.take_number(first)
-        return self._unsent.for_trial(self._next_batch(sender), limit)
+        return self._unsent.first_part(self._next_batch(sender, limit), limit)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
     def _leave_all(self, results: SendResults, because: SyphonError) -> None:
         results.left += [(transfer, because) for transfer in self.take_unsent()]
+
+    def _leave_excess(self, results: SendResults, because: SyphonError, most: int) -> None:
+        """Leaves the messages of a throttled destination that do not fit into its share of the window."""
+        if most and len(self._unsent) > most:
+            results.left += [(transfer, because) for transfer in self._unsent.take_pending_after(most)]
 
     def _refuse_all(self, results: SendResults, because: SyphonError) -> None:
         results.refused += [(transfer, because) for transfer in self.take_unsent()]
@@ -419,6 +493,39 @@ class Destination:
                     _may_have_arrived(sent.ticket)
             self._sender = self._stuck_since = None
             self._messages_under_way = self._bytes_under_way = 0
+
+
+class FailingKeys:
+    """The session and partition keys of one destination that time out. Each backs off alone, longer each time."""
+
+    def __init__(self) -> None:
+        self._until: dict[Key, tuple[float, float]] = {}
+        """When each may be tried again, and for how long it then backs off."""
+        self._in_a_row: set[Key] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._until)
+
+    def failed(self, key: Key, now: float) -> int:
+        """Notes a timeout. Returns how many different keys have timed out in a row."""
+        _, pause = self._until.get(key, (0.0, Waits.retry_after))
+        self._until[key] = now + pause, min(2 * pause, LONGEST_PAUSE)
+        self._in_a_row.add(key)
+        return len(self._in_a_row)
+
+    def worked(self, key: Key) -> None:
+        """A message with this key was accepted."""
+        self._until.pop(key, None)
+        self._in_a_row.clear()
+
+    def back_off(self, key: Key, now: float) -> bool:
+        """Whether a key backs off now."""
+        return key in self._until and now < self._until[key][0]
+
+
+def _key(batch: Batch) -> Key:
+    first = batch[0].restored
+    return first.session_id, first.partition_key
 
 
 def _size(batch: Batch) -> int:

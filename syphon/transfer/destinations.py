@@ -6,18 +6,22 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from syphon.bus import Connection
-from syphon.model import Durations, EntityPath, Renames, error_named
+from syphon.model import DestinationBusy, Durations, EntityPath, Renames, error_named
 
 from .batches import Chosen, MessageTransfer
-from .breaker import BackingOff, Rejecting
-from .destination import HELD, NO_LINK, Destination, SendResults, WindowShare
+from .breaker import BUSY_IN_A_ROW, BackingOff, Rejecting
+from .congestion import Congestion
+from .destination import HELD, MOST_THROTTLED, NO_LINK, Destination, SendResults, WindowShare
 from .options import PumpOptions
 from .suspicion import Trials
 from .traces import Traces
+from .window import RateLimiter
 
 UNDER_WAY = 0.75
 """The share of the window that may be under way to all destinations together."""
 
+BURST = 0.1
+"""Seconds of messages that may be sent at once while the service throttles: it counts by the second."""
 LOOK_AT_ALL = 0.5
 """Seconds between looks at destinations that get no link: there may be hundreds, with little to do for them."""
 
@@ -35,6 +39,11 @@ class DestinationBackoff(NamedTuple):
     """How often in a row it has failed: each failure doubles the next wait."""
     error: str = ""
     """The class of the error, as in DestinationMissing: what programs read where people read `reason`."""
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the service answered busy, and is expected to accept messages soon: they stay in flight."""
+        return self.error == DestinationBusy.__name__ and self.failures <= BUSY_IN_A_ROW
 
 
 class Destinations:
@@ -58,6 +67,9 @@ class Destinations:
         self._paused: frozenset[EntityPath] = frozenset()
         self._next_look_at_all = 0.0
         self._trials = Trials()
+        self.congestion = Congestion(options.rate_share)
+        """What the namespace takes from us."""
+        self._pace = RateLimiter(0.0, BURST)
         self.send_times = Durations()
         """How long the destinations took to answer."""
 
@@ -97,6 +109,8 @@ class Destinations:
     def work(self, connection: Connection | None, now: float) -> Iterator[tuple[Destination, SendResults]]:
         """Does a round of work for every destination that has some, and yields the results."""
         share, room_for_links = self._share(), self._room_for_links()
+        limit = self.congestion.limit(now)
+        room = self._pace.room(limit, now)
         is_time_for_all = now >= self._next_look_at_all
         if is_time_for_all:
             self._next_look_at_all = now + LOOK_AT_ALL
@@ -109,11 +123,23 @@ class Destinations:
             if not gets_one and not is_time_for_all:
                 continue
             may_send = self._trials.may_send(destination)
-            results = destination.work(connection, now, (share if gets_one else NO_LINK) if may_send else HELD)
+            results = destination.work(connection, now, (share if gets_one else NO_LINK) if may_send else HELD, room)
             room_for_links += had_link - destination.has_link()
             for answer in results.answers:
                 self.send_times.note(answer.seconds)
                 self._traces.note(destination.path, answer, now)
+            if results.accepted:
+                self.congestion.accepted(len(results.accepted), now)
+            if results.busy:
+                self.congestion.busy(now, results.busy)
+            if room is not None:
+                self._pace.spend(results.sent)
+                room -= results.sent
+                if room <= 0:
+                    self.congestion.bound(now)
+                if results.sent:  # the others come first in the next round: a small room is shared by taking turns
+                    del self._busy[key]
+                    self._busy[key] = destination
             yield destination, results
             if not destination.has_work():
                 del self._busy[key]
@@ -123,7 +149,8 @@ class Destinations:
     def _share(self) -> WindowShare:
         """Shares most of the window equally: a destination that does not answer must leave room for others."""
         share = UNDER_WAY / max(1, len(self._busy))
-        return WindowShare(int(share * self._options.window), int(share * self._options.window_bytes))
+        held = int(MOST_THROTTLED * self._options.window / max(1, len(self._busy)))
+        return WindowShare(int(share * self._options.window), int(share * self._options.window_bytes), max(1, held))
 
     def _room_for_links(self) -> int:
         """How many more links may be opened, at least. Takes idle links from destinations if others need one."""
@@ -143,6 +170,11 @@ class Destinations:
         """Removes and yields the messages that were not sent: all, or the chosen ones."""
         for destination in self._busy.values():
             yield from destination.take_unsent(chosen)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether a message waits to be sent."""
+        return any(destination.has_unsent for destination in self._busy.values())
 
     def backing_off(self, now: float) -> list[DestinationBackoff]:
         """The destinations that back off now. Another thread may ask."""
@@ -164,7 +196,7 @@ class Destinations:
                         seconds,
                         str(state.because),
                         destination.left,
-                        destination.breaker.failures,
+                        destination.breaker.attempts,
                         type(state.because).__name__,
                     )
                 )

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from syphon.bus import Arrival, Backoff, Connection, LinkState, Namespace, RawReceiver, Settled, wait_for_traffic
-from syphon.model import NotAuthorized, Waits
+from syphon.model import DestinationBusy, NotAuthorized, Waits
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,15 @@ RELEASE_TURN = 0.2
 class Intake:
     """Receives the messages of one queue."""
 
-    def __init__(self, path: str, namespace: Namespace, quiet: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        path: str,
+        namespace: Namespace,
+        quiet: float,
+        now: Callable[[], float],
+        on_busy: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_busy` is called when the service answers busy."""
         self.last_arrival = now()
         self.trouble: Waits | None = None
         """Why the queue cannot be received from now, if it cannot."""
@@ -34,6 +42,7 @@ class Intake:
         self._namespace = namespace
         self._quiet = quiet
         self._now = now
+        self._on_busy = on_busy
         self._receiver: RawReceiver | None = None
         self._releasing: RawReceiver | None = None
         """The link, while it may still deliver messages that were locked long ago: they are released."""
@@ -201,4 +210,6 @@ class Intake:
     def _wait(self, error: Waits) -> None:
         log.warning("%s cannot be received from: %s Next try in %.0f s", self._path, error, error.retry_after)
         self.trouble = error
+        if isinstance(error, DestinationBusy):
+            self._on_busy()
         self._again_at = self._now() + error.retry_after

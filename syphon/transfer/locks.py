@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from syphon.amqp import Array, Map, Value
 from syphon.bus import Arrival, Connection, ManagementReply, RequestLink
-from syphon.model import LockLost, SyphonError, from_condition
+from syphon.model import DestinationBusy, LockLost, SyphonError, from_condition
 
 TOKENS_PER_REQUEST = 100
 UUIDS = 0x98
@@ -25,14 +25,20 @@ OnAnswer = Callable[[Arrival, SyphonError | None], None]
 class LockKeeper:
     """The locks that one pump holds on one queue, at the queue's management node."""
 
-    def __init__(self, queue: str, lock: float, in_hand: Collection[Arrival]) -> None:
-        """`in_hand` are the messages whose locks are kept. The owner adds and removes them."""
+    def __init__(
+        self, queue: str, lock: float, in_hand: Collection[Arrival], on_busy: Callable[[], None] = lambda: None
+    ) -> None:
+        """`in_hand` are the messages whose locks are kept. The owner adds and removes them.
+
+        `on_busy` is called when the service answers busy.
+        """
         self.seconds = lock
         """How long a lock lasts, as far as is known."""
         self.shortest = SHORTEST
         """How long a lock lasts at least: in any queue, until a message has shown how long it is in this one."""
         self._queue = queue
         self._in_hand = in_hand
+        self._on_busy = on_busy
         self._link: RequestLink | None = None
         self._asked: set[Arrival] = set()
 
@@ -123,6 +129,8 @@ class LockKeeper:
                     for part in (rest[:middle], rest[middle:]):
                         self._ask(connection, operation, body, part, on_answer)
                     return
+                if isinstance(error, DestinationBusy):
+                    self._on_busy()
                 for arrival in some:
                     on_answer(arrival, error)
 

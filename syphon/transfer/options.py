@@ -16,6 +16,8 @@ from syphon.model import (
     SyphonError,
 )
 
+from .congestion import DEFAULT_SHARE
+
 PERMANENT: frozenset[type[SyphonError]] = frozenset((MessageTooLarge, NotAllowedByEntity))
 """The errors after which a message is dead-lettered (S4), unless the operator configures others. Messages for a
 destination that is missing or disabled wait: the sender failed over because of exactly that."""
@@ -59,6 +61,8 @@ class PumpOptions:
     rename: Renames = field(default_factory=Renames)
     """Where messages go instead of the destinations that they name. `allow` is about what they name."""
     permanent: frozenset[type[SyphonError]] = PERMANENT
+    rate_share: float = DEFAULT_SHARE
+    """The share of what a throttled namespace takes that the pump uses."""
     limit: int | None = None
     """Messages to receive from all queues, at most."""
     messages: MessageFilter = field(default_factory=MessageFilter)
@@ -73,6 +77,7 @@ class PumpOptions:
                 "allow": pair.destinations.allowed,
                 "rename": pair.destinations.renames,
                 "permanent": pair.destinations.permanent(),
+                "rate_share": pair.rate_share,
                 **options,
             }
         )

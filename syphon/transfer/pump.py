@@ -13,15 +13,25 @@ from typing import ClassVar
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
 from syphon.bus import Arrival, Connection, Namespace, Wait, wait_for_traffic
-from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, SyphonError, Waits
+from syphon.model import (
+    DESTINATION_NOT_ALLOWED,
+    DestinationBusy,
+    EntityPath,
+    Faulted,
+    Interrupted,
+    Outcome,
+    SyphonError,
+    Waits,
+)
 
 from .batches import MessageTransfer
+from .congestion import Congestion
 from .destination import Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
 from .options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
-from .sides import Sides
+from .sides import TURN, Sides
 from .traces import Traces
 from .unsettled import Ended, PumpCounters, wall_clock
 from .window import RateLimiter, ReceiveLimit, SharedWindow
@@ -30,6 +40,12 @@ __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "Destina
 
 TICK = 0.5
 """Seconds between looks at heartbeats, tokens and locks."""
+PACED_TURN = 0.05
+"""Seconds for which the pump waits for traffic while the congestion control holds messages back."""
+SECONDS_IN_FLIGHT = 2.0
+"""Seconds of messages that may be in flight while the service throttles: the pump receives what it can send soon."""
+LEAST_IN_FLIGHT = 20
+"""Messages that may be in flight however much the service throttles."""
 STOPPED_TAKING = "The pump had stopped taking messages."
 NOT_CONNECTED = "The primary is not connected."
 LOCK_ENDS = "Its lock had run out, or was about to run out, before it could be sent."
@@ -73,6 +89,8 @@ class Pump:
         route = route or from_backlog(self._options.ttl, self._options.allow, self._options.rename)
         self._restore, self._ttl, self._renames = route.restore, route.ttl, bool(route.rename.texts)
         self.destinations = Destinations(self._options, self.traces, route.objection, route.rename)
+        self.source_congestion = Congestion(self._options.rate_share)
+        """What the namespace of the queues lets us receive. That of the destinations is theirs."""
         self._window = SharedWindow(self._options.window, self._options.window_bytes)
         self._limit = ReceiveLimit(self._options.limit)
         self._started = self._idle_since = now()
@@ -225,8 +243,16 @@ class Pump:
 
     @property
     def window_is_full(self) -> bool:
-        """Whether a queue has used up its share of the window: more messages wait than this pump can take."""
-        return self._window.is_full
+        """Whether a queue has used up its share of the window: more messages wait than this pump can take.
+
+        Not while the service throttles: another pump would only get its share of the same limit.
+        """
+        return self._window.is_full and self.destinations.congestion.limit(self._now()) is None
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether messages wait for the congestion control: then the next turn comes soon."""
+        return self.destinations.congestion.limit(self._now()) is not None and self.destinations.has_unsent
 
     def back_off(self, known: DestinationBackoff) -> None:
         """Makes a destination back off because another pump found that it takes nothing. Only between turns."""
@@ -247,7 +273,8 @@ class Pump:
     # --- traffic -------------------------------------------------------------------------------------------------
 
     def _wait_for_traffic(self) -> list[Connection]:
-        connections, late_since = self._sides.wait_for_traffic(), self._sides.late_since
+        connections = self._sides.wait_for_traffic(PACED_TURN if self.is_paced else TURN)
+        late_since = self._sides.late_since
         if late_since is not None:  # the process stood still, or was busy
             for queue in self._served.values():
                 queue.came_late(late_since)
@@ -269,6 +296,8 @@ class Pump:
                 queue.check_locks(connection, now, TICK)
             except SyphonError as error:
                 self._fail(queue, error)
+            if queue.take_busy():
+                self.source_congestion.busy(now)
         # Messages whose lock has run out, or is about to: they could not be completed after sending.
         for transfer in self.destinations.take_unsent(lambda transfer: transfer.is_late):
             self._leave(transfer, Interrupted(LOCK_ENDS))
@@ -282,7 +311,7 @@ class Pump:
         open_queues = [queue for queue in self._served.values() if queue.ended is None]
         if self.is_primary_connected:
             demands = [queue.demand() for queue in open_queues]
-            credits = self._window.credits(demands, self._limiter.room(self.rate, self._now()))
+            credits = self._window.credits(demands, self._room_to_receive())
         else:  # what is received now could not be sent (D16)
             credits = [0] * len(open_queues)
         for queue, credit in zip(open_queues, credits, strict=True):
@@ -292,11 +321,31 @@ class Pump:
             except SyphonError as error:
                 self._fail(queue, error)
 
+    def _room_to_receive(self) -> int | None:
+        """How many messages may arrive now: what the rate allows, and what can be sent soon. None means any number."""
+        now = self._now()
+        rates = [rate for rate in (self.rate, self.source_congestion.limit(now)) if rate is not None]
+        room = self._limiter.room(min(rates, default=None), now)
+        if rates and not room:
+            self.source_congestion.bound(now)
+        limit = self.destinations.congestion.limit(now)
+        if limit is None:
+            return room
+        most = max(LEAST_IN_FLIGHT, int(SECONDS_IN_FLIGHT * limit))
+        in_flight = sum(queue.counters.in_hand for queue in self._served.values())
+        return max(0, most - in_flight if room is None else min(room, most - in_flight))
+
     def _lose_link(self, queue: QueueTransfer) -> None:
-        """Leaves the unsent messages, which return when their locks end. `Completions` completes the others."""
+        """Leaves the unsent messages: they are redelivered when their locks expire. `Completions` completes the others.
+
+        If the link was lost because the service is busy, the messages stay in flight: their locks are kept, and they
+        are completed over the management node.
+        """
         queue.take_settlements()
         link = queue.intake.detach()
         error = link.error if link is not None else None
+        if isinstance(error, DestinationBusy):
+            return
         for transfer in self.destinations.take_unsent(lambda transfer: transfer.queue is queue):
             self._leave(transfer, error or Interrupted())
         if error is not None and not isinstance(error, Interrupted | Waits):
@@ -322,6 +371,8 @@ class Pump:
                 else:
                     self._route(queue, arrival, wall)
         self._limiter.spend(arrived)
+        if arrived:
+            self.source_congestion.accepted(arrived, self._now())
 
     def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:
         """Restored → its destination, or → dead letters with a reason."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from syphon.backlog import stamps_of
 from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled
-from syphon.model import Outcome, Result, SyphonError
+from syphon.model import DestinationBusy, Outcome, Result, SyphonError
 
 from .batches import MessageTransfer
 from .completions import Completions
@@ -53,9 +53,11 @@ class QueueTransfer:
         self.has_accepted = False
         """Whether a destination has accepted a message since the service began."""
         self.unsettled = Unsettled(queue, record, now, traces, wall)
-        self.intake = Intake(source, namespace, options.quiet, now)
-        self.locks = LockKeeper(source, options.lock, self.unsettled.transfers)
+        self.intake = Intake(source, namespace, options.quiet, now, self._note_busy)
+        self.locks = LockKeeper(source, options.lock, self.unsettled.transfers, self._note_busy)
         self.completions = Completions(source, self.unsettled, self.locks, now)
+        self._was_busy = False
+        """The service of the queue has answered busy since the pump last asked."""
         self.locked_before = 0.0
         """A message that was last locked before then must not be sent any more."""
         self._options = options
@@ -117,6 +119,14 @@ class QueueTransfer:
         self.intake.close()
         self.locks.close()
         self.is_served = False
+
+    def take_busy(self) -> bool:
+        """Whether the service of the queue has answered busy since the last call."""
+        was_busy, self._was_busy = self._was_busy, False
+        return was_busy
+
+    def _note_busy(self) -> None:
+        self._was_busy = True
 
     # --- its part of the window ----------------------------------------------------------------------------------
 
@@ -212,6 +222,7 @@ class QueueTransfer:
         if settled.error is None:
             self.unsettled.finish(arrival, SETTLED_AS[settled.outcome])
         elif forwarded:
+            self._was_busy = self._was_busy or isinstance(settled.error, DestinationBusy)
             self.completions.refused(settled, settled.error)
         else:
             self.unsettled.finish(arrival, Result.LEFT, str(settled.error))

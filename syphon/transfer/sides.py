@@ -52,10 +52,10 @@ class Sides:
             return False
         return now - self._connected_at > (AWAY_AFTER if self.primary.error is not None else OPENED_WITHIN)
 
-    def wait_for_traffic(self) -> list[Connection]:
+    def wait_for_traffic(self, at_most: float = TURN) -> list[Connection]:
         """Waits until there is traffic, and reads it. Returns the open connections."""
         sides = self.secondary.connection(), self.primary_connection()
-        turn = OPENING_TURN if None in sides else TURN
+        turn = OPENING_TURN if None in sides else at_most
         # A replay into the backlog has one connection for both sides.
         connections = [connection for connection in dict.fromkeys(sides) if connection is not None]
         self._wait([connection.wire for connection in connections], turn)

@@ -24,15 +24,15 @@ class Unsent:
     def __len__(self) -> int:
         return len(self.pending) + sum(map(len, self.again))
 
-    def next_batch(self, sender: RawSender[Batch], from_the_middle: bool = False) -> Batch:
-        """The next messages to send together; empty if waiting for more is better.
+    def next_batch(self, sender: RawSender[Batch], most: int, from_the_middle: bool = False) -> Batch:
+        """The next messages to send together, at most so many; empty if waiting for more is better.
 
         With `from_the_middle` a batch to send again gives only one message, which is from the middle of the largest.
         """
         if not self.again:
-            return self.pending.next_batch(sender)
+            return self.pending.next_batch(sender, most)
         if not from_the_middle:
-            return self.again.popleft()
+            return self.first_part(self.again.popleft(), most)
         largest = max(self.again, key=len)
         self.again.remove(largest)
         one = largest.pop(len(largest) // 2)
@@ -40,8 +40,8 @@ class Unsent:
             self.again.appendleft(largest)
         return [one]
 
-    def for_trial(self, batch: Batch, limit: int) -> Batch:
-        """The part of a batch that is tried now; the rest is sent later."""
+    def first_part(self, batch: Batch, limit: int) -> Batch:
+        """The part of a batch that is sent now; the rest is sent next."""
         if len(batch) > limit:
             self.again.appendleft(batch[limit:])
         return batch[:limit]

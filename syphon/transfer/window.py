@@ -146,10 +146,11 @@ class ReceiveLimit:
 
 
 class RateLimiter:
-    """A token bucket: it fills with time, holds the messages of one second at most, and each message takes one."""
+    """A token bucket: it fills with time, holds the messages of `burst` seconds at most, and each message takes one."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, burst: float = 1.0) -> None:
         self._at = now
+        self._burst = burst
         self._tokens = 0.0
 
     def room(self, rate: float | None, now: float) -> int | None:
@@ -158,7 +159,7 @@ class RateLimiter:
         if not rate:
             self._tokens = 0.0
             return None if rate is None else 0
-        self._tokens = min(self._tokens + passed * rate, max(1.0, rate))
+        self._tokens = min(self._tokens + passed * rate, max(1.0, self._burst * rate))
         return max(0, int(self._tokens))
 
     def spend(self, messages: int) -> None:

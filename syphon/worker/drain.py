@@ -105,7 +105,7 @@ class Drain:
         if self._stopping.is_set():
             self.stop()  # it was told to while Spark started
         for pair in self._pairs:
-            engine.control_server.set_rate(pair.pair.name, self._options.rate)
+            engine.control_server.set_rate(pair.pair.name, self._options.rate, pair.pair.rate_share)
             pair.start(engine.jobs)
         while not self._is_over and engine.ending.left_for(Step.SLOTS) > 0.0:
             show(self.progress())

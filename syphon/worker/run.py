@@ -97,7 +97,7 @@ class Worker:
         for pair in self.pairs:
             settings = fresh.get(pair.settings.name, pair.settings)
             pair.reload(settings)
-            self._control_server.set_rate(settings.name, settings.rate)
+            self._control_server.set_rate(settings.name, settings.rate, settings.rate_share)
 
     # --- ending --------------------------------------------------------------------------------------------------
 

@@ -30,8 +30,8 @@ def holds(pump: Pump, lock_token: bytes) -> bool:
 
 
 def next_look(pump: Pump) -> Callable[[], float]:
-    """When a pump next looks at its locks and connections: without traffic it has nothing to do before."""
-    return lambda: pump._ticked_at + TICK
+    """When a pump next has something to do without traffic: a message may be sent, or locks have to be checked."""
+    return lambda: 0.0 if pump.is_paced else pump._ticked_at + TICK
 
 
 class PumpRunner:

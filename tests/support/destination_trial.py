@@ -43,7 +43,8 @@ class Trial:
         self.turn(lambda: self.answered() > before)
 
     def answered(self) -> int:
-        return len(self.results.accepted) + len(self.results.left) + len(self.results.refused)
+        results = self.results
+        return len(results.accepted) + len(results.left) + len(results.refused) + len(results.answers)
 
     def offer(self, key: str | None, payload: bytes = data_section(b"x"), message_id: str | None = None) -> None:
         restored = Restored(payload, EntityPath.of("orders"), message_id, None, key, len(payload), BrokerStamps())

@@ -27,7 +27,7 @@ __all__ = ["trial"]
 @pytest.mark.parametrize(
     ("condition", "pauses"),
     [
-        ("com.microsoft:server-busy", [10, 20, 40, 80, 120, 120]),
+        ("com.microsoft:server-busy", [10, 10, 10, 10, 20, 40, 80, 120, 120]),
         ("com.microsoft:timeout", [1, 2, 4, 8, 16, 32, 64, 120, 120]),
         ("com.microsoft:operation-cancelled", [1, 2, 4]),
         ("amqp:resource-locked", [1, 2, 4]),
@@ -44,35 +44,59 @@ def test_each_failure_in_a_row_doubles_the_wait_up_to_two_minutes(  # S4, S5, S9
 
 
 def test_a_success_starts_over(trial: Trial) -> None:  # S9
-    busy = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy")
-    trial.namespaces.fault(busy)
-    assert [trial.pause(), trial.pause()] == [10, 20]
+    full = Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:resource-limit-exceeded")
+    trial.namespaces.fault(full)
+    assert [trial.pause(), trial.pause()] == [30, 60]
     trial.namespaces.emulator.call(trial.namespaces.primary.faults.clear)
     trial.send()
     assert len(trial.results.accepted) == 1
     assert isinstance(trial.destination.state, Available)
-    trial.namespaces.fault(busy)
+    trial.namespaces.fault(full)
+    assert trial.pause() == 30
+
+
+def test_messages_of_a_throttled_destination_stay_in_flight_and_are_sent_after_ten_seconds(trial: Trial) -> None:  # S5
+    trial.namespaces.fault(
+        Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy", times=1)
+    )
     assert trial.pause() == 10
+    trial.now -= 0.1
+    trial.turn_once()
+    assert (trial.results.left, trial.results.accepted) == ([], [])
+    trial.now += 0.1
+    trial.turn(lambda: len(trial.results.accepted) == 1)
+    assert not trial.results.accepted[0].possible_duplicate
+
+
+def test_the_messages_of_a_destination_that_is_busy_four_times_in_a_row_are_left(trial: Trial) -> None:  # S5, S7
+    trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
+    for _ in range(3):
+        trial.pause()
+        assert not trial.results.left
+    trial.pause()
+    assert len(trial.results.left) == 4
 
 
 def test_after_a_failure_one_batch_goes_ahead_and_the_others_wait_for_its_answer(trial: Trial) -> None:  # S5
-    busy = trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
+    full = Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:resource-limit-exceeded")
+    trial.namespaces.fault(full)
     trial.pause()
     for number in range(50):
         trial.offer(f"key {number}")  # fifty keys are fifty batches
     trial.turn(lambda: len(trial.results.left) == 51)
-    assert busy.struck == 2
+    assert full.struck == 2
 
 
 def test_many_batches_that_fail_together_are_one_failure(trial: Trial) -> None:  # S5, S9
     busy = trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
     for number in range(10):
         trial.offer(f"key {number}")
-    trial.turn(lambda: len(trial.results.left) == 10)
+    trial.turn(lambda: len(trial.results.answers) == 10)
     assert busy.struck == 10
     state = trial.destination.state
     assert isinstance(state, BackingOff)
-    assert (state.until - trial.now, trial.destination.breaker.failures) == (10, 1)
+    breaker = trial.destination.breaker
+    assert (state.until - trial.now, breaker.busy_in_a_row, breaker.failures) == (10, 1, 0)
 
 
 def test_what_fails_beside_it_does_not_shorten_the_wait_of_a_busy_one(trial: Trial) -> None:  # S5
@@ -80,10 +104,33 @@ def test_what_fails_beside_it_does_not_shorten_the_wait_of_a_busy_one(trial: Tri
         trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition, times=1))
     trial.offer("first")
     trial.offer("second")
-    trial.turn(lambda: len(trial.results.left) == 2)
+    trial.turn(lambda: len(trial.results.answers) == 2)
     state = trial.destination.state
     assert isinstance(state, BackingOff)
     assert (state.until - trial.now, type(state.because)) == (10, DestinationBusy)
+
+
+def test_a_timeout_for_one_key_backs_off_that_key_and_not_the_destination(trial: Trial) -> None:  # S3, S8
+    fault = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout", times=1)
+    trial.namespaces.fault(fault)
+    trial.offer("in a fragment that is down")
+    trial.turn(lambda: len(trial.results.left) == 1)
+    assert isinstance(trial.destination.state, Available)
+    trial.offer("another key")
+    trial.offer("in a fragment that is down")
+    trial.turn(lambda: len(trial.results.accepted) == 1 and len(trial.results.left) == 2)
+    trial.now += 1.0
+    trial.offer("in a fragment that is down")
+    trial.turn(lambda: len(trial.results.accepted) == 2)
+
+
+def test_when_several_keys_in_a_row_time_out_the_destination_backs_off(trial: Trial) -> None:  # S4
+    trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout"))
+    for key in range(4):
+        assert isinstance(trial.destination.state, Available)
+        trial.offer(f"key {key}")
+        trial.turn(lambda: len(trial.results.left) == key + 1)  # noqa: B023  it is used at once
+    assert isinstance(trial.destination.state, BackingOff)
 
 
 def test_a_pump_without_the_right_to_send_tries_again_in_a_minute(trial: Trial) -> None:  # S4: no word about a message

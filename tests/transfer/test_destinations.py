@@ -200,7 +200,7 @@ def test_a_disabled_destination_is_waited_for_when_a_link_says_it_too(namespaces
 
 def test_a_destination_that_has_failed_for_days_still_has_two_minutes_to_wait() -> None:  # S9
     breaker = Breaker("orders", PERMANENT)
-    breaker.failures = 5000
+    breaker.failures = breaker.busy_in_a_row = 5000
     breaker.failed(DestinationBusy(), 0.0)
     assert isinstance(breaker.state, BackingOff)
     assert breaker.state.until == 120.0
@@ -225,7 +225,7 @@ def test_nine_of_ten_messages_are_for_destinations_that_do_not_work_and_the_tent
     paths = [bad[i % 7] if i % 10 else "good" for i in range(210)]
     namespaces.put(*(aliased("x", path, message_id=f"{i}") for i, path in enumerate(paths)))
     with namespaces.running(replace(PATIENT, grace=0.5)) as (pump, outcomes, _):
-        in_hand = 2 * 27  # the messages for the slow and the silent destination
+        in_hand = 3 * 27  # the messages for the slow, the silent and the throttled destination
         namespaces.wait(lambda: pump.counters.received == 210 and pump.counters.in_hand <= in_hand)
         namespaces.wait(lambda: pump.counters.forwarded == 21)
 
