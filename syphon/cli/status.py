@@ -122,7 +122,12 @@ def _show_whole(found: WorkerStatus, folded: bool = False) -> None:
 def _how_it_goes(found: WorkerStatus) -> str:
     """The numbers that an operator asks for first. What is not known is not shown as zero."""
     outlook = found.outlook
-    parts = [f"{sum(pair.per_second for pair in found.pairs):,.0f} a second"]
+    parts = [f"{sum(pair.per_second for pair in found.pairs):,.0f} per second"]
+    parts += [
+        f"{pair.name} limited to {pair.rate_limit:,.0f} per second, the {pair.rate_limit_set_by} is throttled"
+        for pair in found.pairs
+        if pair.rate_limit is not None and pair.rate_limit_set_by in ("primary", "secondary")
+    ]
     if outlook.left is not None:
         parts.append(f"{outlook.left:,} left")
     if outlook.stuck:

@@ -164,6 +164,14 @@ DESTINATION_WAITING = Metric(
     "DestinationFull, …); there may be more. Absent in the other states.",
     ("pair", "destination", "error"),
 )
+RATE_LIMIT = Metric(
+    "syphon.rate_limit",
+    MetricKind.GAUGE,
+    "{message}",
+    "Messages per second that may move, by who has decided that: operator, primary or secondary (the namespace that is "
+    "throttled). Absent while nothing limits them.",
+    ("pair", "set_by"),
+)
 LAST_SUCCESS = Metric(
     "syphon.last_success.timestamp",
     MetricKind.GAUGE,
@@ -205,6 +213,7 @@ OWN = (
     DESTINATION_STATE,
     DESTINATION_BACKING_OFF,
     DESTINATION_WAITING,
+    RATE_LIMIT,
     LAST_SUCCESS,
     SIDE_CONNECTED,
     LEDGER_FAILING,

@@ -17,7 +17,7 @@ from syphon.bus import Namespace
 from syphon.config import Config, PairSettings
 from syphon.ledger import LedgerWriter
 from syphon.model import QueueKey, SyphonError, earliest
-from syphon.spark import ControlServer, QueueTotals, Totals
+from syphon.spark import ControlServer, QueueTotals, RateLimit, Totals
 from syphon.worker import PairWorker, Pauses, TurnedAway, Worker
 
 from .backlog_counts import BacklogCounts, QueueActivity
@@ -156,7 +156,9 @@ class Observer:
 
     def _look_at(self, view: PairView, worker: PairWorker | None) -> PairStatus:
         queue_totals = {key: totals for key, totals in self.queue_totals.items() if key.pair == view.name}
-        return view.look(worker, queue_totals, self._pauses, self.backlog_counts)
+        observed = self._observed
+        limit = observed.control_server.rate_limit(view.name) if observed is not None else None
+        return view.look(worker, queue_totals, self._pauses, self.backlog_counts, limit)
 
     def _activity(self) -> dict[QueueKey, QueueActivity]:
         """What the worker has done with each queue, once it knows which queues there are."""
@@ -210,6 +212,7 @@ class PairView:
         queue_totals: Mapping[QueueKey, QueueTotals],
         pauses: Pauses,
         backlog_counts: BacklogCounts,
+        limit: RateLimit | None = None,
     ) -> PairStatus:
         wall, totals = self._wall(), _totals(queue_totals)
         if totals.forwarded > self._forwarded:
@@ -235,7 +238,8 @@ class PairView:
             primary=primary,
             secondary=self._side("secondary", worker),
             paused=pauses.holds_pair(self.name),
-            rate_limit=(worker.settings if worker else self._settings).rate,
+            rate_limit=self._settings.rate if limit is None else limit.per_second,
+            rate_limit_set_by=None if limit is None else limit.set_by,
             per_second=round(sum(queue.per_second for queue in queues), 1),
             dead_lettered_per_second=round(self._dead_letter_rate.at(totals.dead_lettered), 1),
             last_success=None if last_success is None else moment(last_success),

@@ -81,6 +81,7 @@ class _Table:
         notes = [
             f"  {queue.queue}: {queue.error}" for queue in progress.queues if queue.error and not queue.state.is_final
         ]
+        notes += [f"  {pair}: at most {limit}" for pair, limit in progress.limits.items() if limit.is_throttled]
         notes += [
             f"  {destination.path} backs off for {destination.seconds:.0f} s: {destination.reason}"
             for destination in progress.backing_off
@@ -145,6 +146,10 @@ class _Lines:
             "left": progress.left,
             "per_second": round(rate, 1),
             "eta": eta(progress.left, rate),
+            "limits": [
+                {"pair": pair, "per_second": round(limit.per_second or 0.0, 1), "set_by": limit.set_by}
+                for pair, limit in progress.limits.items()
+            ],
             "queues": [
                 {
                     "pair": queue.pair,

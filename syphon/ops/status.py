@@ -143,6 +143,9 @@ class PairStatus(StatusModel):
     secondary: SideStatus
     paused: bool
     rate_limit: float | None
+    """Messages per second that may move now, whoever has decided that. Null: as fast as slots and network can."""
+    rate_limit_set_by: Literal["operator", "primary", "secondary"] | None = None
+    """Who has set the limit: the operator, or the namespace that is throttled."""
     per_second: float
     """Messages forwarded, over the last ten seconds."""
     dead_lettered_per_second: float = 0.0

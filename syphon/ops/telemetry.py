@@ -180,6 +180,11 @@ class Telemetry:
                     labels = {"pair": pair.name, "destination": destination.path, "error": destination.error or ""}
                     yield destination.left, labels
 
+    def _rate_limit(self) -> Observations:
+        for pair in self._pairs:
+            if pair.rate_limit is not None:
+                yield pair.rate_limit, {"pair": pair.name, "set_by": pair.rate_limit_set_by or "operator"}
+
     def _last_success(self) -> Observations:
         for pair in self._pairs:
             yield (pair.last_success or self._observer.status.started).timestamp(), {"pair": pair.name}
@@ -231,6 +236,7 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.DESTINATION_STATE: Telemetry._destination_state,
     metric_names.DESTINATION_BACKING_OFF: Telemetry._destination_backing_off,
     metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
+    metric_names.RATE_LIMIT: Telemetry._rate_limit,
     metric_names.LAST_SUCCESS: Telemetry._last_success,
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
     metric_names.LEDGER_FAILING: Telemetry._ledger_failing,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .master import CONNECT, cores_of, shown_master
     from .session import active_session, check_session, session_for_queries, spark_session
     from .session_access import SparkAccess, access_to, is_connect
-    from .slot_control import SlotControl, Traced
+    from .slot_control import RateLimit, SlotControl, Traced
     from .source.data_source import ServiceBusDataSource, SparkTooOld
     from .source.registration import register_source
     from .spark_watch import SparkLost, SparkWatch
@@ -73,6 +73,7 @@ _MODULES = {
         "spark_session",
     ),
     "slot_control": (
+        "RateLimit",
         "SlotControl",
         "Traced",
     ),
@@ -99,6 +100,7 @@ __all__ = [
     "QueueAttempt",
     "QueueReport",
     "QueueTotals",
+    "RateLimit",
     "STOPPED",
     "ServiceBusDataSource",
     "Shares",

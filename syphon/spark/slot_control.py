@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from syphon.model import Counters, QueueKey
 from syphon.transfer import DEFAULT_SHARE, BatchTrace, Congestion
@@ -25,13 +25,27 @@ class Traced(NamedTuple):
     trace: BatchTrace
 
 
+LimitedBy = Literal["operator", "primary", "secondary"]
+
+
 class RateLimit(NamedTuple):
     """How fast messages of a pair may move now, and who has decided that."""
 
     per_second: float | None = None
     """None: as fast as slots and network can."""
-    set_by: str = ""
-    """`operator`, `primary` or `secondary`: the namespace that throttles. Empty if nobody has."""
+    set_by: LimitedBy | None = None
+    """The operator, or the namespace that is throttled; None if nobody has."""
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the service has set it."""
+        return self.set_by in ("primary", "secondary")
+
+    def __str__(self) -> str:
+        if self.per_second is None:
+            return "as fast as slots and network can"
+        rate = f"{self.per_second:,.0f} messages per second"
+        return f"{rate}, the {self.set_by} is throttled" if self.is_throttled else f"{rate}, set by you"
 
 
 class Congested:

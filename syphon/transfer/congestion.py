@@ -6,8 +6,9 @@ requests to that entity. So each busy answer is expensive, and the controller wa
 - Until the first busy answer there is no limit: a service that does not throttle is used at full speed.
 - A busy answer shows the *ceiling*: the rate at which the service said no. The rate falls to half of it, and rises
   within ten seconds to `rate_share` of it. The rest is head-room for the other clients of the namespace.
-- It stays there for a minute, then probes: it raises the ceiling by 5 %, 10 %, 20 %, … every five seconds, until the
-  service says no again (and the next probe comes later, ten minutes at most) or the limit no longer holds anybody back.
+- It stays there for a minute (20 s after the first busy answer), then probes: it raises the ceiling by 5 %, 10 %,
+  20 %, … every five seconds, until the service says no again (and the next probe comes later, ten minutes at most) or
+  the limit no longer holds anybody back.
 
 This is additive-increase/multiplicative-decrease with the plateau of TCP CUBIC. Plain AIMD probes all the time, and
 with ten seconds of silence for each probe that fails it would stand still for a tenth of the time and disturb the live
@@ -33,8 +34,9 @@ LARGEST_FALL, SMALLEST_FALL, MEASURABLE = 0.5, 0.8, 50.0
 """The new ceiling is at least so much of the rate before: the first value from `MEASURABLE` messages per second on."""
 RAMP = 10.0
 """Seconds from half of the ceiling to the share of it that is used."""
-FIRST_HOLD, LONGEST_HOLD = 60.0, 600.0
-"""Seconds before the first probe; each probe that fails doubles them."""
+SECOND_LOOK, FIRST_HOLD, LONGEST_HOLD = 20.0, 60.0, 600.0
+"""Seconds before a probe: after the first busy answer, when the ceiling was found at full speed and is not exact; after
+the next ones; and the most, because each probe that fails doubles them."""
 PROBE_EVERY = 5.0
 """Seconds between two steps of a probe."""
 FIRST_STEP, LARGEST_STEP = 0.05, 1.0
@@ -87,6 +89,8 @@ class Congestion:
         self._cut_at = -SAME_EPISODE
         self._resumed_at: float | None = None
         """When the first message was accepted after the last cut; None before that."""
+        self._is_first = False
+        """Whether the last cut was the first one, from full speed."""
         self._first_rate = 0.0
         """The limit before the first step of the probe."""
         self._hold = FIRST_HOLD
@@ -111,25 +115,31 @@ class Congestion:
         """
         self.busy_answers += 1
         self.refused_batch = batch
+        found = self._meter.per_second(now) if per_second is None else per_second
         if now - self._cut_at < SAME_EPISODE:
+            if self._is_first and found > (self._ceiling or found):
+                self._set_ceiling(found)  # the report of another slot, which had accepted more than was known
             return
-        self._cut_at = now
-        found = self._refused_at_rate = self._meter.per_second(now) if per_second is None else per_second
+        self._cut_at, self._refused_at_rate = now, found
         if self._resumed_at is None:
             return  # nothing was accepted since the last cut: an outage, which says nothing about a rate
+        self._is_first = self._rate is None
         if self._rate is None:
-            self._hold = FIRST_HOLD if found >= max(FIRST_CEILING, EXACT * batch) else 0.0
-            self._ceiling = max(found, FIRST_CEILING)
+            self._hold = SECOND_LOOK if found >= max(FIRST_CEILING, EXACT * batch) else 0.0
+            self._set_ceiling(max(found, FIRST_CEILING))
         else:
             has_probed_in_vain = self._step > FIRST_STEP and self._rate < 1.5 * self._first_rate
-            self._hold = min(2 * self._hold, LONGEST_HOLD) if has_probed_in_vain and self._hold else FIRST_HOLD
+            self._hold = max(FIRST_HOLD, min(2 * self._hold, LONGEST_HOLD) if has_probed_in_vain else 0.0)
             # If less was accepted, others have used the namespace, or a second is too short to count few messages. One
             # answer must not take everything from us.
             least = self._rate * (LARGEST_FALL if self._rate >= MEASURABLE else SMALLEST_FALL)
-            self._ceiling = max(SLOWEST, min(max(found, least), self._rate))
-        self._rate = max(SLOWEST, self._ceiling / 2)
-        self._first_rate = max(SLOWEST, self._share * self._ceiling)
+            self._set_ceiling(max(SLOWEST, min(max(found, least), self._rate)))
         self._resumed_at, self._step = None, FIRST_STEP
+
+    def _set_ceiling(self, ceiling: float) -> None:
+        self._ceiling = ceiling
+        self._rate = max(SLOWEST, ceiling / 2)
+        self._first_rate = max(SLOWEST, self._share * ceiling)
 
     def bound(self, now: float) -> None:
         """The limit has just held a message back."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from syphon.backlog import SelectedQueue, by_pair
 from syphon.bus import SideFault
-from syphon.spark import FAULTED, STOPPED, QueueAttempt, Shares, SparkLost, Step, Totals
+from syphon.spark import FAULTED, STOPPED, QueueAttempt, RateLimit, Shares, SparkLost, Step, Totals
 
 from .backoffs import Backoffs
 from .drain_progress import DrainProgress, QueueProgress
@@ -177,12 +177,22 @@ class Drain:
     def progress(self) -> DrainProgress:
         """How far it is, with the jobs that run now."""
         backing_off = tuple(known for pair in self._pairs for known in pair.backoffs.now())
-        return DrainProgress(tuple(map(self._progress_of, self.queues)), backing_off, self.is_stopping)
+        limits = self._limits()
+        queues = tuple(self._progress_of(queue, limits.get(queue.pair.name, RateLimit())) for queue in self.queues)
+        return DrainProgress(queues, backing_off, limits, self.is_stopping)
 
-    def _progress_of(self, queue: QueueDrain) -> QueueProgress:
+    def _limits(self) -> dict[str, RateLimit]:
+        if self._engine is None:
+            return {}
+        found = {pair.pair.name: self._engine.control_server.rate_limit(pair.pair.name) for pair in self._pairs}
+        return {name: limit for name, limit in found.items() if limit.per_second is not None}
+
+    def _progress_of(self, queue: QueueDrain, limit: RateLimit) -> QueueProgress:
         totals = queue.totals.with_live(self._live(queue))
         counts = (totals.moved, totals.in_hand, totals.dead_lettered)
-        return QueueProgress(queue.pair.name, queue.queue, queue.state, queue.error, queue.expected, *counts)
+        is_throttled = queue.state is DrainState.MOVING and limit.is_throttled
+        state = DrainState.THROTTLED if is_throttled else queue.state
+        return QueueProgress(queue.pair.name, queue.queue, state, queue.error, queue.expected, *counts)
 
     def _live(self, queue: QueueDrain) -> list[QueueAttempt]:
         reports = self._engine.control_server.live_reports() if self._engine is not None else []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from syphon.model import plural
+from syphon.spark import RateLimit
 from syphon.transfer import DestinationBackoff
 
 from .queue_drain import DrainState
@@ -37,7 +39,9 @@ class DrainProgress:
 
     queues: tuple[QueueProgress, ...]
     backing_off: tuple[DestinationBackoff, ...] = ()
-    """Destinations that accept nothing now."""
+    """Destinations that are currently unavailable."""
+    limits: Mapping[str, RateLimit] = field(default_factory=dict)
+    """How fast messages may move, by pair, and who has decided that: only where somebody has."""
     is_stopping: bool = False
 
     @property

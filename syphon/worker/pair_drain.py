@@ -11,7 +11,15 @@ from collections.abc import Callable
 
 from syphon.bus import Peeked, SideFault
 from syphon.config import PairSettings
-from syphon.model import DestinationDisabled, DestinationMissing, EntityPath, Faulted, Impossible, SyphonError
+from syphon.model import (
+    DestinationBusy,
+    DestinationDisabled,
+    DestinationMissing,
+    EntityPath,
+    Faulted,
+    Impossible,
+    SyphonError,
+)
 from syphon.spark import HandOver, JobResult, Jobs
 from syphon.transfer import MOST_QUEUES
 
@@ -28,6 +36,9 @@ SETTLING_LOOK = 5.0
 """Seconds between peeks into queues that are empty and may not stay so."""
 MOST_OTHERS = 250
 """Messages that were not asked for, in a queue that is looked at again: as many as one peek finds."""
+LEAST_ATTEMPTS = 3
+"""How often a destination must have been tried in vain before its messages count as stuck. A back-off may be as long as
+the patience, and waiting is no attempt."""
 SHORTEST_REST, LONGEST_REST = 2.0, 15.0
 """Seconds between jobs on queues whose messages are locked, or whose destinations back off."""
 
@@ -139,7 +150,8 @@ class PairDrain:
             if result.fault is not None:
                 return self._fail(result.fault)
             for queue in self._queues_to_serve:
-                if (queue.tries and queue.is_stuck) or (not result.counters.moved and self._only_waits(queue)):
+                is_stuck = queue.tries and queue.is_stuck and self._has_tried_enough()
+                if is_stuck or (not result.counters.moved and self._only_waits(queue)):
                     queue.end(DrainState.STUCK)
             if not result.has_more:
                 self._rest(result)
@@ -160,10 +172,17 @@ class PairDrain:
             except SyphonError as error:
                 if self._stopping.is_set() or all(queue.is_stuck for queue in self.open_queues):
                     raise
+                rest = error.retry_after if isinstance(error, DestinationBusy) else SHORTEST_REST
                 for queue in self.open_queues:
                     queue.state, queue.error = DrainState.WAITING, str(error)
-                self._stopping.wait(SHORTEST_REST)
+                    if isinstance(error, DestinationBusy):
+                        queue.sit_out(rest)  # the service asked for it
+                self._stopping.wait(rest)
         return False
+
+    def _has_tried_enough(self) -> bool:
+        """Whether each destination that backs off was tried several times: to wait alone is no reason to give up."""
+        return all(known.failures >= LEAST_ATTEMPTS for known in self.backoffs.known())
 
     def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
         by_tries = sorted(self._queues_to_serve, key=lambda queue: queue.tries)

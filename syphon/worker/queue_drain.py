@@ -40,7 +40,7 @@ class DrainOptions:
     rate: float | None = None
     timeout: float | None = None
     patience: float = 120.0
-    """Seconds that a drain continues while nothing moves."""
+    """Seconds that a drain continues while nothing moves. What the service asked to wait for does not count."""
     settle: float = 0.0
     """Seconds for which a queue must stay empty: Service Bus may show a message late (S11)."""
     lease: float = 60.0
@@ -61,6 +61,8 @@ class DrainState(StrEnum):
 
     LOOKING = "looking"
     MOVING = "moving"
+    THROTTLED = "throttled"
+    """It moves as fast as a throttled namespace allows."""
     WAITING = "waiting"
     SETTLING = "settling"
     """It is empty, and the drain waits for messages that show up late."""
@@ -77,7 +79,13 @@ class DrainState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self not in (DrainState.LOOKING, DrainState.MOVING, DrainState.WAITING, DrainState.SETTLING)
+        return self not in (
+            DrainState.LOOKING,
+            DrainState.MOVING,
+            DrainState.THROTTLED,
+            DrainState.WAITING,
+            DrainState.SETTLING,
+        )
 
 
 class QueueDrain:
