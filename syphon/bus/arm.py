@@ -131,7 +131,7 @@ class ArmAdministration(Administration):
             queue = self._find(self._client.queues.get, name, task)
             if queue is not None:
                 return duplicate_detection(queue, [queue])
-            # Its subscriptions are not asked for: Resource Manager has the backlog queues, and these forward to nothing.
+            # Without its subscriptions: Resource Manager is asked about backlog queues, and never about destinations.
             topic = self._find(self._client.topics.get, name, task)
             return None if topic is None else duplicate_detection(topic)
 

@@ -14,16 +14,26 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from datetime import datetime
 from itertools import groupby
 
 from pydantic import BaseModel, ConfigDict
 
-from syphon.backlog import DeadLetter, DeadLetterFilter, DeadLetterSearch, Group, SelectedQueue, grouped, select_queues
+from syphon.backlog import (
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterSearch,
+    DuplicateWindows,
+    Group,
+    SelectedQueue,
+    grouped,
+    select_queues,
+)
 from syphon.bus import connected
 from syphon.config import PairSettings
-from syphon.model import SyphonError
-from syphon.transfer import Replay, ReplayResult, route_to_backlog
+from syphon.model import EntityPath, SyphonError
+from syphon.transfer import DuplicateGuard, Replay, ReplayResult, route_to_backlog
 
 from .destination_history import moment
 from .status import StatusModel
@@ -231,15 +241,22 @@ class _Replaying:
     def _carry_out(self) -> None:
         wanted = DeadLetterFilter(glob.escape(self._request.reason), glob.escape(self._request.destination or ""))
         search = DeadLetterSearch(select_queues([self._pair], (), ()), wanted)
-        for selected, numbers in list(_by_queue(search)):  # the search ends before anything changes
-            with connected(selected.pair.secondary, selected.queue) as connection:
-                replay = Replay(selected.queue, numbers, connection, connection, route_to_backlog(selected.queue))
-                with self._lock:
-                    if self._is_stopped:
-                        return
-                    self._current = replay
-                    self._done.append(replay.result)
-                replay.carry_out()
+        found = list(_by_queue(search))  # the search ends before anything changes
+        with closing(DuplicateWindows.of_backlog(self._pair)) as windows:
+            guard = DuplicateGuard(windows, by_age=True)
+            for selected, numbers in found:
+                windows.of(EntityPath.of(selected.queue))  # before the first lock: it may take seconds
+                route = guard.on(route_to_backlog(selected.queue))
+                with connected(selected.pair.secondary, selected.queue) as connection:
+                    replay = Replay(selected.queue, numbers, connection, connection, route)
+                    with self._lock:
+                        if self._is_stopped:
+                            return
+                        self._current = replay
+                        self._done.append(replay.result)
+                    replay.carry_out()
+        if windows.trouble is not None:
+            self._errors.append(f"Whether duplicates are detected is not known: {windows.trouble}")
         self._errors += [f"{selected.queue}: {error}" for selected, error in search.unreachable]
 
 
