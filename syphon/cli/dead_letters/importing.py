@@ -73,6 +73,8 @@ def import_letters(
       syphon dead-letters import -c config.yaml letters.jsonl --to destination --yes
       syphon dead-letters import -c config.yaml letters.jsonl --to backlog --lines 38-
 
+    A message that its queue or topic might drop as a duplicate is not sent; --new-ids sends it under a new message id.
+
     If some messages cannot be sent, the summary names the lines of the file in three groups: sent, not sent, and
     without an answer, which may have been sent. Use --lines to import lines again.
 

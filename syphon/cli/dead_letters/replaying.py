@@ -67,7 +67,10 @@ def replay(
 
     --edit sets a property in each: NAME=VALUE is a string, NAME:TYPE=VALUE has a type of AMQP (int, long, boolean,
     double, timestamp, timespan, uuid, binary, …). The aliases x-ms-… are application properties; properties.subject and
-    the like are the properties of AMQP. --unset removes one. The message id stays.
+    the like are the properties of AMQP. --unset removes one. The message id stays, except with --new-ids.
+
+    A queue or topic that detects duplicates accepts a message whose id it knows, and drops it. A message for which this
+    may happen stays; --new-ids sends it under a new message id, and the summary has both ids.
 
     \b
     Exit codes: 0 all were put back · 1 some stay · 2 usage · 69 a namespace is out of reach ·
