@@ -32,8 +32,8 @@ from syphon.backlog import (
 )
 from syphon.bus import connected
 from syphon.config import PairSettings
-from syphon.model import EntityPath, SyphonError
-from syphon.transfer import DuplicateGuard, Replay, ReplayResult, route_to_backlog
+from syphon.model import SyphonError
+from syphon.transfer import DuplicateGuard, Replay, ReplayResult, route_to_backlog, wall_clock
 
 from .destination_history import moment
 from .status import StatusModel
@@ -241,11 +241,9 @@ class _Replaying:
     def _carry_out(self) -> None:
         wanted = DeadLetterFilter(glob.escape(self._request.reason), glob.escape(self._request.destination or ""))
         search = DeadLetterSearch(select_queues([self._pair], (), ()), wanted)
-        found = list(_by_queue(search))  # the search ends before anything changes
         with closing(DuplicateWindows.of_backlog(self._pair)) as windows:
             guard = DuplicateGuard(windows, by_age=True)
-            for selected, numbers in found:
-                windows.of(EntityPath.of(selected.queue))  # before the first lock: it may take seconds
+            for selected, numbers in list(_by_queue(search, guard)):  # the search ends before anything changes
                 route = guard.on(route_to_backlog(selected.queue))
                 with connected(selected.pair.secondary, selected.queue) as connection:
                     replay = Replay(selected.queue, numbers, connection, connection, route)
@@ -288,7 +286,11 @@ def _as_listed(pair: str, group: Group) -> DeadLetterGroup:
     )
 
 
-def _by_queue(search: DeadLetterSearch) -> Iterator[tuple[SelectedQueue, frozenset[int]]]:
-    """The sequence numbers of the dead letters that were found, queue by queue."""
+def _by_queue(search: DeadLetterSearch, guard: DuplicateGuard) -> Iterator[tuple[SelectedQueue, set[int]]]:
+    """The sequence numbers of the dead letters that were found, queue by queue. The guard sees each of them."""
     for selected, found in groupby(search, key=lambda item: item[0]):
-        yield selected, frozenset(letter.sequence_number for _, letter in found)
+        route, numbers = guard.on(route_to_backlog(selected.queue)), set[int]()
+        for _, letter in found:
+            route.preview(letter.payload, wall_clock())
+            numbers.add(letter.sequence_number)
+        yield selected, numbers

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from syphon.amqp import Malformed
 from syphon.backlog import (
@@ -49,6 +49,9 @@ class DuplicateGuard:
     """Messages that might be dropped get a new message id."""
     assumes_none: bool = False
     """An entity whose window is not known detects no duplicates: the operator says so."""
+    enqueued_at: dict[tuple[EntityPath, str], int] = field(default_factory=dict)
+    """When each id last came into its entity, as far as was seen. Different messages may have the same id, so all
+    messages are looked at before the first one is sent."""
 
     def on(self, route: Route) -> Route:
         """The route for one pass over the messages: it sends nothing that might be dropped."""
@@ -72,7 +75,7 @@ class DuplicateGuard:
             if found is None:
                 return made
             message_id = str(found)
-            if self._is_forgotten(window, made.stamps, now):
+            if self._is_forgotten((entity, message_id), window, made.stamps, now):
                 if (entity, message_id) not in sent:
                     sent.add((entity, message_id))
                     return made
@@ -88,13 +91,16 @@ class DuplicateGuard:
 
         return dataclasses.replace(route, restore=restore, replaced_ids=replaced)
 
-    def _is_forgotten(self, window: int | None, stamps: BrokerStamps, now: int) -> bool:
-        """Whether the entity has forgotten the id by now, even if its window is the longest that the service allows."""
+    def _is_forgotten(
+        self, identity: tuple[EntityPath, str], window: int | None, stamps: BrokerStamps, now: int
+    ) -> bool:
+        """Whether the entity has forgotten the id by now; a window that is not known is as long as one can be."""
         if not self.by_age or not stamps.enqueued_at:
             return False
+        last = self.enqueued_at[identity] = max(self.enqueued_at.get(identity, 0), stamps.enqueued_at)
         # The lock ends by the service's clock, at most 5 minutes from now: our own clock may be hours ahead.
         by_now = min(now, stamps.locked_until or now)
-        return by_now > stamps.enqueued_at + (LONGEST_WINDOW if window is None else window) + MARGIN
+        return by_now > last + (LONGEST_WINDOW if window is None else window) + MARGIN
 
 
 def _may_be_known(entity: EntityPath, window: int, by_age: bool) -> str:

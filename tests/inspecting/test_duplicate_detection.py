@@ -150,6 +150,18 @@ def test_of_two_dead_letters_with_one_id_only_the_first_is_put_back(
     assert bodies(active + dead) == Counter(["one", "two"])
 
 
+def test_an_id_that_came_again_in_a_younger_dead_letter_is_not_forgotten(
+    bench: Bench, clock: ShiftedClock, tmp_path: Path
+) -> None:  # S2
+    for hours, body in ((-2, "one"), (0, "two")):
+        clock.ahead = hours * HOUR
+        dead_letter(bench, (body, "same"))
+    code, result, _ = replay(bench, tmp_path, "backlog")
+    assert (code, result["replayed"], result["left"]) == (1, 0, 2)
+    assert replay(bench, tmp_path, "backlog", "--new-ids")[0] == 0
+    assert bodies(bench.take(FIRST, 2, "contoso-dr")) == Counter(["one", "two"])
+
+
 def test_a_clock_of_ours_that_is_ahead_makes_no_message_older(
     bench: Bench, clock: ShiftedClock, tmp_path: Path
 ) -> None:  # S2

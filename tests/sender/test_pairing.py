@@ -146,7 +146,7 @@ def test_queues_that_detect_duplicates_are_used_and_the_consequence_is_told_once
 ) -> None:  # P3, F1
     make_queue(policies, QUEUE_0, requires_duplicate_detection=True)
     make_queue(policies, QUEUE_1)
-    sides = [policies[name].connection_string for name in ("contoso", "contoso-dr")]
+    sides = policies["contoso"].connection_string, policies["contoso-dr"].connection_string
 
     def warnings() -> list[str]:
         return [text for text in caplog.messages if "different messages with the same message id become one" in text]

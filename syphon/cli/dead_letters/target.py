@@ -10,7 +10,7 @@ import click
 from syphon.model import printable
 
 if TYPE_CHECKING:
-    from syphon.backlog import DuplicateWindows, LetterEdit, SelectedQueue
+    from syphon.backlog import LetterEdit, SelectedQueue
     from syphon.config import PairSettings
     from syphon.transfer import DuplicateGuard, Route
 
@@ -110,7 +110,7 @@ class Routes:
         self._target, self._edit, self._ttl = target, edit, ttl
         self._by_age = is_replay and target == "backlog"
         self._new_ids, self._assumes_none = new_ids, assumes_none
-        self._windows: dict[str, DuplicateWindows] = {}
+        self._guards: dict[str, DuplicateGuard] = {}
         """By the name of the pair."""
         self._routes: dict[tuple[str, str], Route] = {}
 
@@ -127,23 +127,23 @@ class Routes:
 
     def warn(self) -> None:
         """Says on stderr where it could not be found out whether duplicates are detected."""
-        for windows in self._windows.values():
-            if windows.trouble is not None:
-                click.echo(f"Whether duplicates are detected is not known: {printable(str(windows.trouble))}", err=True)
+        for guard in self._guards.values():
+            if (trouble := guard.windows.trouble) is not None:
+                click.echo(f"Whether duplicates are detected is not known: {printable(str(trouble))}", err=True)
 
     def close(self) -> None:
-        for windows in self._windows.values():
-            windows.close()
+        for guard in self._guards.values():
+            guard.windows.close()
 
     def _guard(self, pair: PairSettings) -> DuplicateGuard:
         from syphon.backlog import DuplicateWindows
         from syphon.transfer import DuplicateGuard
 
-        if pair.name not in self._windows:
+        if pair.name not in self._guards:
             is_backlog = self._target == "backlog"
             make = DuplicateWindows.of_backlog if is_backlog else DuplicateWindows.of_destinations
-            self._windows[pair.name] = make(pair)
-        return DuplicateGuard(self._windows[pair.name], self._by_age, self._new_ids, self._assumes_none)
+            self._guards[pair.name] = DuplicateGuard(make(pair), self._by_age, self._new_ids, self._assumes_none)
+        return self._guards[pair.name]
 
     def _plain(self, selected: SelectedQueue) -> Route:
         from syphon.backlog import Ttl
