@@ -14,7 +14,8 @@ from .dead_letters import (
     put_back,
     read_dead_letters,
 )
-from .letter_edit import NO_EDIT, BadEdit, LetterEdit
+from .duplicate_windows import LONGEST_WINDOW, DuplicateWindows
+from .letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
 from .letter_file import BadLine, FiledLetter, fingerprint, letter_line, read_line
 from .preflight import Finding, PreflightCheck, preflight_checks, secondary_administration
 from .preview import MessagePreview, PreviewRules, preview_message
@@ -40,6 +41,7 @@ __all__ = [
     "BadEdit",
     "BadLine",
     "FiledLetter",
+    "LONGEST_WINDOW",
     "LetterEdit",
     "NO_EDIT",
     "BacklogQueue",
@@ -50,6 +52,7 @@ __all__ = [
     "DeadLetterSearch",
     "Difference",
     "Dropped",
+    "DuplicateWindows",
     "FOREVER",
     "Finding",
     "Found",
@@ -82,6 +85,7 @@ __all__ = [
     "grouped",
     "letter_line",
     "iso_duration",
+    "message_id_of",
     "not_allowed",
     "not_allowed_text",
     "parse_queue_name",
@@ -100,4 +104,5 @@ __all__ = [
     "stamps_of",
     "to_backlog",
     "trace_context",
+    "with_message_id",
 ]

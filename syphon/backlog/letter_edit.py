@@ -1,8 +1,8 @@
 """Edits of a dead letter before it is put back: its destination, its properties, its application properties.
 
 A dead letter often lacks one thing: a path, or an alias whose value makes sense. The operator writes the edit as text,
-`NAME=VALUE` or `NAME:TYPE=VALUE`. Everything that is not edited keeps its bytes. The message id cannot be edited:
-duplicate detection depends on it.
+`NAME=VALUE` or `NAME:TYPE=VALUE`. Everything that is not edited keeps its bytes. The operator cannot choose a message
+id: duplicate detection depends on it. A message gets a new one where its own might be taken for a duplicate.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from syphon.amqp import Int, Long, Symbol, Timestamp, UInt, ULong, Value, encode
+from syphon.amqp import Int, Long, Malformed, Section, Symbol, Timestamp, UInt, ULong, Value, encode
 from syphon.model import SyphonError
 
 from .aliases import PATH
-from .section_edit import NULL
+from .section_edit import NULL, field, outline, value_at, with_fields
 from .times import InvalidValue, moment, timespan, timespan_bytes, whole_millis
 
 OF_PROPERTIES = "properties."
@@ -76,6 +76,26 @@ class LetterEdit:
 
 
 NO_EDIT = LetterEdit()
+_MESSAGE_ID = 0
+"""The place of the message id in the properties section."""
+
+
+def message_id_of(payload: bytes) -> Value:
+    """The message id; None if the message has none, and its bytes if they are no value. Raises Malformed."""
+    properties = outline(payload).properties
+    raw = None if properties is None else field(payload, properties, _MESSAGE_ID)
+    try:
+        return None if raw is None else value_at(raw, 0, len(raw))
+    except Malformed:
+        return raw
+
+
+def with_message_id(payload: bytes, message_id: str) -> bytes:
+    """The message with another id; all its other bytes stay. Raises Malformed."""
+    properties = outline(payload).properties
+    assert properties is not None  # only a message that has an id gets another one
+    changed = with_fields(payload, properties, Section.PROPERTIES, {_MESSAGE_ID: encode(message_id)})
+    return payload[: properties.start] + changed + payload[properties.end :]
 
 
 def _parts(text: str) -> tuple[str, str | None, str]:

@@ -136,6 +136,11 @@ _LEFT_TO_THE_SERVICE: dict[str, str] = {
     "status": "Active",
 }
 """The defaults of the service. A queue that requires sessions or forwards its messages cannot be a backlog queue."""
+_CONSEQUENCES = {
+    "requires_duplicate_detection": "different messages with the same message id become one, without an error, and a "
+    "dead letter can be put back only after the queue has forgotten its id, or under a new id",
+}
+"""What follows from a difference, where its name does not say it."""
 
 
 def differences(existing: QueueInfo) -> tuple[Difference, ...]:
@@ -143,7 +148,7 @@ def differences(existing: QueueInfo) -> tuple[Difference, ...]:
     described = (field.name for field in dataclasses.fields(BacklogQueueDescription))
     found = BacklogQueueDescription(**{name: getattr(existing, name) for name in described})
     others = (
-        Difference(name, _written(getattr(existing, name)), usual)
+        Difference(name, _written(getattr(existing, name)), usual, _CONSEQUENCES.get(name))
         for name, usual in _LEFT_TO_THE_SERVICE.items()
         if _written(getattr(existing, name)) != usual
     )

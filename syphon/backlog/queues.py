@@ -77,9 +77,12 @@ class Difference:
     property: str
     found: str
     documented: str
+    consequence: str | None = None
+    """What follows from it, if that is not obvious."""
 
     def __str__(self) -> str:
-        return f"{self.property} is {self.found}, documented is {self.documented}"
+        consequence = "" if self.consequence is None else f" ({self.consequence})"
+        return f"{self.property} is {self.found}, documented is {self.documented}{consequence}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ class UnrestorableReason(StrEnum):
     BAD_ALIAS = "BadAlias"
     EXPIRED = "Expired"
     MALFORMED = "MalformedMessage"
+    DUPLICATE_DETECTION = "DuplicateDetection"
+    """Only where dead letters are put back: the entity might accept the message and drop it."""
 
 
 class Restored(NamedTuple):

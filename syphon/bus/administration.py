@@ -6,6 +6,7 @@ same errors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -88,11 +89,39 @@ class Administration(Protocol):
     def exists(self, entity: str) -> bool:
         """Whether there is a queue or topic of that name."""
 
+    def duplicate_window(self, entity: str) -> int:
+        """For how many milliseconds a queue or topic drops messages whose id it knows; 0 if it detects no duplicates.
+
+        What it forwards to counts as well. An entity that does not exist has no window.
+        """
+
     def queue_counts(self, queue: str) -> QueueCounts | None:
         """The queue's own message counts, which may be wrong. None if there is no such queue, or it has no counts."""
 
     def close(self) -> None:
         """Closes the connections."""
+
+
+class DuplicateDetection(NamedTuple):
+    """What an entity says about duplicates, and where its messages go on to."""
+
+    window: int
+    """Milliseconds; 0 if it detects no duplicates."""
+    forwards_to: tuple[str, ...] = ()
+    """The entities that it, or a subscription of the topic, forwards messages to."""
+
+
+def longest_window(entity: str, look: Callable[[str], DuplicateDetection | None]) -> int:
+    """The longest window of an entity and of all that it forwards to, in milliseconds: each may drop a duplicate."""
+    longest = 0
+    seen, ahead = set[str](), [entity]
+    while ahead:
+        name = ahead.pop()
+        if name.lower() not in seen and (found := look(name)) is not None:
+            longest = max(longest, found.window)
+            ahead += found.forwards_to
+        seen.add(name.lower())
+    return longest
 
 
 class AdministrationFailed(SyphonError):

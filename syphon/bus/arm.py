@@ -15,10 +15,19 @@ from azure.mgmt.servicebus import ServiceBusManagementClient
 
 from syphon.model import NamespaceGone, NotAuthorized, SyphonError, is_this_machine
 
-from .administration import OPERATION_TIMEOUT, Administration, NewQueue, QueueCounts, QueueInfo
+from .administration import (
+    OPERATION_TIMEOUT,
+    Administration,
+    DuplicateDetection,
+    NewQueue,
+    QueueCounts,
+    QueueInfo,
+    longest_window,
+)
 from .management_http import (
     ManagementTransport,
     answer,
+    duplicate_detection,
     failure,
     found,
     is_unauthenticated,
@@ -115,6 +124,18 @@ class ArmAdministration(Administration):
         return any(
             self._find(get, entity, task) is not None for get in (self._client.queues.get, self._client.topics.get)
         )
+
+    def duplicate_window(self, entity: str) -> int:
+        def look(name: str) -> DuplicateDetection | None:
+            task = f"look whether '{name}' detects duplicates"
+            queue = self._find(self._client.queues.get, name, task)
+            if queue is not None:
+                return duplicate_detection(queue, [queue])
+            # Without its subscriptions: Resource Manager is asked about backlog queues, and never about destinations.
+            topic = self._find(self._client.topics.get, name, task)
+            return None if topic is None else duplicate_detection(topic)
+
+        return longest_window(entity, look)
 
     def queue_counts(self, queue: str) -> QueueCounts | None:
         entity = self._find(self._client.queues.get, queue, f"count the messages of '{queue}'")

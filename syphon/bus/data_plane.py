@@ -13,11 +13,20 @@ from azure.servicebus.management import QueueProperties, ServiceBusAdministratio
 
 from syphon.model import SyphonError
 
-from .administration import OPERATION_TIMEOUT, Administration, NewQueue, QueueCounts, QueueInfo
+from .administration import (
+    OPERATION_TIMEOUT,
+    Administration,
+    DuplicateDetection,
+    NewQueue,
+    QueueCounts,
+    QueueInfo,
+    longest_window,
+)
 from .management_http import (
     ManagementTransport,
     answer,
     cause_of,
+    duplicate_detection,
     failure,
     is_unauthenticated,
     queue_info,
@@ -129,6 +138,16 @@ class DataPlaneAdministration(Administration):
         """Whether a queue or topic is partitioned; None if there is none of that name."""
         found = self._find(entity, f"look for '{entity}'")
         return None if found is None else bool(found.enable_partitioning)
+
+    def duplicate_window(self, entity: str) -> int:
+        def look(name: str) -> DuplicateDetection | None:
+            task = f"look whether '{name}' detects duplicates"
+            found = self._find(name, task)
+            if not isinstance(found, TopicProperties):
+                return None if found is None else duplicate_detection(found, [found])
+            return duplicate_detection(found, self._ask(task, lambda: list(self._client.list_subscriptions(name))))
+
+        return longest_window(entity, look)
 
     def queue_counts(self, queue: str) -> QueueCounts | None:
         def count() -> QueueCounts | None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import requests
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
@@ -21,6 +22,7 @@ from .administration import (
     AdministrationRefused,
     AdministrationUnavailable,
     AdministrationUnreachable,
+    DuplicateDetection,
     EntityConflict,
     NewQueue,
     QueueInfo,
@@ -201,6 +203,14 @@ def queue_info(queue: Any) -> QueueInfo:
         forward_dead_lettered_messages_to=queue.forward_dead_lettered_messages_to or None,
         status=str(getattr(queue.status, "value", queue.status)),
     )
+
+
+def duplicate_detection(entity: Any, forwarding: Iterable[Any] = ()) -> DuplicateDetection:
+    """What a queue or topic does with duplicates; `forwarding` is the queue itself, or the topic's subscriptions."""
+    window = _millis(entity.duplicate_detection_history_time_window) if entity.requires_duplicate_detection else 0
+    # The namespace writes an address, sb://contoso.servicebus.windows.net/billing/eu, Resource Manager a name.
+    targets = (urlsplit(one.forward_to).path.strip("/").replace("~", "/") for one in forwarding if one.forward_to)
+    return DuplicateDetection(window, tuple(targets))
 
 
 def _span(millis: int) -> timedelta:

@@ -137,6 +137,11 @@ def _queue(queue: Found | Missing | Unknown | Made | Dropped) -> dict[str, Any]:
     return {"name": queue.name, "state": state, "differences": differences, "error": error}
 
 
+def _difference(difference: dict[str, Any]) -> str:
+    text = "{property} is {found}, not {documented}".format_map(difference)
+    return text if difference["consequence"] is None else f"{text} ({difference['consequence']})"
+
+
 _TEXTS = {"there": "exists, as documented", "missing": "would be created", "made": "created"}
 
 
@@ -146,8 +151,7 @@ def _findings(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
     for queue in result["queues"]:
         name, state = queue["name"], queue["state"]
         if state == "differs":
-            differing = "; ".join("{property} is {found}, not {documented}".format_map(d) for d in queue["differences"])
-            yield state, name, f"left as it is: {differing}"
+            yield state, name, f"left as it is: {'; '.join(map(_difference, queue['differences']))}"
         else:
             yield state, name, _TEXTS.get(state) or queue["error"].replace(f" '{name}'", "")
     for name in result["extra"]:

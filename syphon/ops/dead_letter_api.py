@@ -14,16 +14,26 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from datetime import datetime
 from itertools import groupby
 
 from pydantic import BaseModel, ConfigDict
 
-from syphon.backlog import DeadLetter, DeadLetterFilter, DeadLetterSearch, Group, SelectedQueue, grouped, select_queues
+from syphon.backlog import (
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterSearch,
+    DuplicateWindows,
+    Group,
+    SelectedQueue,
+    grouped,
+    select_queues,
+)
 from syphon.bus import connected
 from syphon.config import PairSettings
 from syphon.model import SyphonError
-from syphon.transfer import Replay, ReplayResult, route_to_backlog
+from syphon.transfer import DuplicateGuard, Replay, ReplayResult, route_to_backlog, wall_clock
 
 from .destination_history import moment
 from .status import StatusModel
@@ -231,15 +241,20 @@ class _Replaying:
     def _carry_out(self) -> None:
         wanted = DeadLetterFilter(glob.escape(self._request.reason), glob.escape(self._request.destination or ""))
         search = DeadLetterSearch(select_queues([self._pair], (), ()), wanted)
-        for selected, numbers in list(_by_queue(search)):  # the search ends before anything changes
-            with connected(selected.pair.secondary, selected.queue) as connection:
-                replay = Replay(selected.queue, numbers, connection, connection, route_to_backlog(selected.queue))
-                with self._lock:
-                    if self._is_stopped:
-                        return
-                    self._current = replay
-                    self._done.append(replay.result)
-                replay.carry_out()
+        with closing(DuplicateWindows.of_backlog(self._pair)) as windows:
+            guard = DuplicateGuard(windows, by_age=True)
+            for selected, numbers in list(_by_queue(search, guard)):  # the search ends before anything changes
+                route = guard.on(route_to_backlog(selected.queue))
+                with connected(selected.pair.secondary, selected.queue) as connection:
+                    replay = Replay(selected.queue, numbers, connection, connection, route)
+                    with self._lock:
+                        if self._is_stopped:
+                            return
+                        self._current = replay
+                        self._done.append(replay.result)
+                    replay.carry_out()
+        if windows.trouble is not None:
+            self._errors.append(f"Whether duplicates are detected is not known: {windows.trouble}")
         self._errors += [f"{selected.queue}: {error}" for selected, error in search.unreachable]
 
 
@@ -271,7 +286,11 @@ def _as_listed(pair: str, group: Group) -> DeadLetterGroup:
     )
 
 
-def _by_queue(search: DeadLetterSearch) -> Iterator[tuple[SelectedQueue, frozenset[int]]]:
-    """The sequence numbers of the dead letters that were found, queue by queue."""
+def _by_queue(search: DeadLetterSearch, guard: DuplicateGuard) -> Iterator[tuple[SelectedQueue, set[int]]]:
+    """The sequence numbers of the dead letters that were found, queue by queue. The guard sees each of them."""
     for selected, found in groupby(search, key=lambda item: item[0]):
-        yield selected, frozenset(letter.sequence_number for _, letter in found)
+        route, numbers = guard.on(route_to_backlog(selected.queue)), set[int]()
+        for _, letter in found:
+            route.preview(letter.payload, wall_clock())
+            numbers.add(letter.sequence_number)
+        yield selected, numbers

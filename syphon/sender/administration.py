@@ -13,7 +13,7 @@ from typing import Any
 
 from azure.servicebus import ServiceBusClient
 
-from syphon.backlog import Dropped, Found, NoBacklogQueue, Provisioned, QueueName
+from syphon.backlog import Dropped, Found, NoBacklogQueue, Provisioned, QueueName, plan
 from syphon.bus import (
     AdministrationFailed,
     Connection,
@@ -106,7 +106,24 @@ def find_queues(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Prov
     found = Provisioned(host, tuple(Found(name) for name in names if name not in missing), dropped)
     for warning in found.warnings():
         log.warning(warning)
+    _warn_of_merging(connection_details(secondary), found.names)
     return found
+
+
+def _warn_of_merging(secondary: ConnectionDetails, names: Sequence[QueueName]) -> None:
+    """Logs a warning for each queue that detects duplicates (P3). Asks in a thread: only the Manage claim allows it."""
+
+    def look() -> None:
+        try:
+            with administration_with(secondary) as administration:
+                for queue in plan(administration, names).different:
+                    for difference in queue.differences:
+                        if difference.property == "requires_duplicate_detection":
+                            log.warning("%s: queue %s is used as it is, but %s", secondary.host, queue.name, difference)
+        except Exception as error:  # an application that provisions nothing need not have the claim
+            log.info("Whether the backlog queues of %s detect duplicates is not known: %s", secondary.host, error)
+
+    threading.Thread(target=look, name=f"look at {secondary.host}", daemon=True).start()
 
 
 def _missing(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Iterator[QueueName]:

@@ -4,6 +4,7 @@ from .backoff_gate import BackoffGate
 from .congestion import DEFAULT_SHARE, Congestion
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
+from .duplicate_guard import DuplicateGuard
 from .entity_sender import EntitySender, OutgoingMessage
 from .letter_import import ImportMessage, ImportResult, LetterImport
 from .listener import Listener
@@ -11,7 +12,7 @@ from .options import MOST_QUEUES, PumpOptions
 from .peek_watch import Gate, OpenGate, Ring, Waiting
 from .pump import Pump
 from .queue_transfer import QueueTransfer
-from .replay import Removal, Replay, ReplayResult
+from .replay import NewId, Removal, Replay, ReplayResult
 from .route import Route, route_to_backlog, route_to_destination
 from .traces import BatchTrace
 from .unsettled import Ended, PumpCounters, wall_clock
@@ -24,6 +25,7 @@ __all__ = [
     "Congestion",
     "DestinationBackoff",
     "Doorbell",
+    "DuplicateGuard",
     "Ended",
     "EntitySender",
     "Gate",
@@ -31,6 +33,7 @@ __all__ = [
     "ImportResult",
     "LetterImport",
     "Listener",
+    "NewId",
     "OpenGate",
     "OutgoingMessage",
     "Pump",

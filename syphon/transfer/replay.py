@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from syphon.backlog import dead_letter_path, fingerprint, stamps_of
 from syphon.bus import Arrival, Connection, Namespace
@@ -46,6 +46,16 @@ RELEASE_WITHIN = 5.0
 """Seconds to release the messages that were not put back."""
 
 
+class NewId(NamedTuple):
+    """A message that got a new message id: its own might have been taken for a duplicate."""
+
+    sequence_number: int
+    """In the dead-letter queue."""
+    message_id: str
+    new_message_id: str | None
+    """None in a dry run: an id is made when the message is sent."""
+
+
 @dataclass(slots=True)
 class ReplayResult:
     """What became of the chosen dead letters: chosen = completed + left."""
@@ -57,6 +67,8 @@ class ReplayResult:
     uncertain: int = 0
     """Messages left by a removal that may be gone: their completion was asked for and not confirmed."""
     why_left: Counter[str] = field(default_factory=Counter)
+    new_ids: list[NewId] = field(default_factory=list)
+    """The messages that were sent, or may have been sent, under a new message id."""
 
     @property
     def left(self) -> int:
@@ -129,6 +141,7 @@ class Replay(Pump):
         )
         super().__init__(secondary, primary, self._record, options, now, route=route)
         self.result = ReplayResult(len(chosen))
+        self._replaced_ids = route.replaced_ids
         self.was_stopped = False
         """Whether `stop` was called. A lost connection stops a replay, too."""
         self._missing = set(chosen)
@@ -166,6 +179,9 @@ class Replay(Pump):
 
     def _record(self, outcome: Outcome) -> None:
         self.result.possible_duplicates += outcome.possible_duplicate
+        replaced = self._replaced_ids.get(outcome.message_id)
+        if replaced is not None and (outcome.result is Result.FORWARDED or outcome.possible_duplicate):
+            self.result.new_ids.append(NewId(outcome.sequence_number, replaced, outcome.message_id))
         if outcome.result is Result.FORWARDED:
             self.result.completed += 1
         else:

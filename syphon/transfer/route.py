@@ -6,7 +6,7 @@ destination (X4).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,18 +44,27 @@ class Route:
     ttl: Ttl = Ttl.RESTORE
     rename: Renames = field(default_factory=Renames)
     """Where messages go instead of the destinations that they name."""
+    replaced_ids: Mapping[str, str] = field(default_factory=dict)
+    """The message ids that this route has replaced, by the new ones."""
 
     def why_not(self, payload: bytes, now: int) -> str | None:
         """Why a message cannot take this route; None if it can. For a look beforehand: nothing is sent."""
+        restored = self.preview(payload, now)
+        return restored if isinstance(restored, str) else None
+
+    def preview(self, payload: bytes, now: int) -> Restored | str:
+        """What would be sent for a message, or why it cannot take this route. Nothing is sent."""
         restored = self.restore(payload, enqueued_at=None, now=now, ttl=self.ttl)
         if isinstance(restored, Unrestorable):
             return f"{restored.reason.value}: {restored.description}"
         objection = self.objection(restored.destination)
-        return (
-            None
-            if objection is None
-            else f"{DESTINATION_NOT_ALLOWED}: {not_allowed_text(restored.destination, objection)}"
-        )
+        if objection is None:
+            return restored
+        return f"{DESTINATION_NOT_ALLOWED}: {not_allowed_text(restored.destination, objection)}"
+
+    def replaced_id(self, restored: Restored) -> str | None:
+        """The message id that a message had, if this route has given it a new one."""
+        return self.replaced_ids.get(str(restored.message_id))
 
 
 def from_backlog(ttl: Ttl, allow: PathPatterns, rename: Renames) -> Route:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
-from syphon.amqp import Int, Long, Message, Symbol, Timestamp, Value, in_order
-from syphon.backlog import BadEdit, LetterEdit, put_back, to_backlog
+from syphon.amqp import (
+    Int,
+    Long,
+    Message,
+    Properties,
+    Section,
+    Symbol,
+    Timestamp,
+    ULong,
+    Value,
+    data_section,
+    in_order,
+    properties_bytes,
+)
+from syphon.backlog import BadEdit, LetterEdit, message_id_of, put_back, to_backlog, with_message_id
 from syphon.backlog.section_edit import extract, keys, outline
 from syphon.backlog.times import timespan
 from tests.backlog.test_dead_letters import dead
@@ -99,6 +113,24 @@ def test_everything_else_keeps_its_bytes(sent: Sent, path: str) -> None:  # M2, 
     pairs = extract(changed, after.application, keys(["a-new-one"]))
     assert list(pairs.found) == ["a-new-one"]
     assert pairs.remaining(changed) == extract(plain, before.application, keys(())).remaining(plain)
+
+
+@pytest.mark.parametrize("message_id", ["m1", "", uuid.UUID(int=7), ULong(7), b"\xff"])
+def test_a_new_message_id_changes_no_other_byte(message_id: Value) -> None:  # M2, X4
+    letter = to_backlog(properties_bytes(Properties(message_id=message_id, subject="s")) + data_section(b"x"), "orders")
+    assert message_id_of(letter) == message_id
+    changed = with_message_id(letter, "new")
+    assert message_id_of(changed) == "new"
+    assert with_message_id(changed, "m1") == with_message_id(letter, "m1")
+    before, after = Message(letter), Message(changed)
+    assert after.properties() == replace(before.properties(), message_id="new")
+    assert after.raw(Section.APPLICATION_PROPERTIES) == before.raw(Section.APPLICATION_PROPERTIES)
+    assert changed.endswith(data_section(b"x"))
+
+
+def test_a_message_can_have_no_id() -> None:
+    assert message_id_of(data_section(b"x")) is None
+    assert message_id_of(properties_bytes(Properties(subject="s")) + data_section(b"x")) is None
 
 
 def test_sections_in_another_order_are_put_into_order() -> None:  # M8

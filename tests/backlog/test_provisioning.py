@@ -186,6 +186,8 @@ def test_all_that_makes_a_queue_unfit_for_a_backlog_is_a_difference(
         "forward_to",
         "status",
     ]
+    (merging,) = (one for one in found.differences if one.property == "requires_duplicate_detection")
+    assert "different messages with the same message id become one" in str(merging)
 
 
 def test_queues_beyond_the_count_are_extra(here: Site, administration: Administration) -> None:  # P4

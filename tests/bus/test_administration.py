@@ -30,7 +30,12 @@ from syphon.bus.administration import (
 from syphon.bus.arm import ArmAdministration
 from syphon.bus.data_plane import DataPlaneAdministration
 from syphon.bus.management_http import FOREVER, FOREVER_TEXT, ManagementTransport, cause_of
-from syphon.emulator.broker.descriptions import EntityStatus, QueueDescription, TopicDescription
+from syphon.emulator.broker.descriptions import (
+    EntityStatus,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from syphon.emulator.broker.faults import Action, Fault, Operation, Outage
 from syphon.model.errors import NamespaceGone, NotAuthorized, SyphonError
 from tests.support.administrations import (
@@ -143,6 +148,29 @@ def test_settings_that_we_do_not_set_are_returned_too(here: Site, administration
     # The namespace writes an address, Resource Manager a name.
     assert str(facts.forward_dead_lettered_messages_to).endswith("other")
     assert str(onward.forward_to).endswith("other")
+
+
+def test_the_window_of_duplicate_detection_is_that_of_an_entity_and_of_what_it_forwards_to(
+    here: Site, administration: Administration
+) -> None:
+    detects: dict[str, Any] = {"requires_duplicate_detection": True}
+    here.do(
+        lambda space: space.create_queue(QueueDescription("plain")),
+        lambda space: space.create_queue(QueueDescription("once", **detects)),
+        lambda space: space.create_queue(
+            QueueDescription("a/hour", **detects, duplicate_detection_history_time_window=3_600_000)
+        ),
+        lambda space: space.create_queue(QueueDescription("onward", forward_to="a/hour")),
+        lambda space: space.create_topic(TopicDescription("news", **detects)),
+        lambda space: space.create_topic(TopicDescription("fan")),
+        lambda space: space.create_subscription(SubscriptionDescription("fan", "quiet")),
+        lambda space: space.create_subscription(SubscriptionDescription("fan", "loud", forward_to="onward")),
+    )
+    windows = {name: administration.duplicate_window(name) for name in ("plain", "once", "a/hour", "onward", "news")}
+    assert windows == {"plain": 0, "once": 600_000, "a/hour": 3_600_000, "onward": 3_600_000, "news": 600_000}
+    if isinstance(administration, DataPlaneAdministration):  # Resource Manager is asked for backlog queues only
+        assert administration.duplicate_window("fan") == 3_600_000
+    assert administration.duplicate_window("missing") == 0
 
 
 def test_a_queue_that_is_not_there_is_none(here: Site, administration: Administration) -> None:  # P3

@@ -217,6 +217,23 @@ def test_provision_reports_once_which_queues_stay_as_they_are(
     assert "  extra        contoso/x-servicebus-transfer/7: " in done.stdout
 
 
+def test_check_and_provision_tell_what_follows_from_a_backlog_queue_that_detects_duplicates(
+    emulator: BackgroundEmulator, tmp_path: Path
+) -> None:  # P3
+    merging = QueueDescription("contoso/x-servicebus-transfer/0", requires_duplicate_detection=True)
+    emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(merging))
+    file = write(tmp_path, *strings(emulator))
+    consequence = "different messages with the same message id become one"
+    (finding,) = (
+        f for f in json.loads(syphon("check", "-c", file, "--json").stdout)["findings"] if consequence in f["text"]
+    )
+    assert (finding["entity"], finding["level"]) == (merging.name, "warning")
+    done = syphon("provision", "-c", file)
+    assert (done.returncode, consequence in " ".join(done.stdout.split())) == (0, True)
+    (pair,) = json.loads(syphon("provision", "-c", file, "--json").stdout)["pairs"]
+    assert consequence in pair["queues"][0]["differences"][-1]["consequence"]
+
+
 def test_resource_manager_is_not_replaced_by_another_way_in(emulator: BackgroundEmulator, tmp_path: Path) -> None:  # P6
     done = syphon("provision", "--via", "arm", "-c", write(tmp_path, *strings(emulator)))
     assert done.returncode == 78

@@ -26,7 +26,7 @@ from syphon.backlog.queue_selection import SelectedQueue, select_queues
 from syphon.bus.connection import Connection
 from syphon.cli import main
 from syphon.config import DestinationSettings, PairSettings, SideSettings, TimeToLive
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, PolicySettings, QueueDescription
+from syphon.emulator import BackgroundEmulator, Claim, EmulatorSettings, PolicySettings, QueueDescription
 from syphon.emulator import NamespaceSettings as Local
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import BrokerNamespace as Namespace
@@ -106,11 +106,15 @@ class Bench:
     def bury(self, *messages: bytes, reason: str, description: str = "", queue: str = FIRST) -> None:
         """Messages into the dead letters of a backlog queue that was empty, the way the broker does it."""
         self.put(*messages, queue=queue)
+        self.reject(len(messages), reason, description, queue)
+
+    def reject(self, count: int, reason: str, description: str = "", queue: str = FIRST) -> None:
+        """The first messages of a backlog queue become dead letters."""
         said: dict[str, Value] = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
 
         def bury() -> None:
             line = self.secondary.message_queue(queue)
-            undertaker = _Undertaker(len(messages))
+            undertaker = _Undertaker(count)
             line.feed(undertaker)
             line.leave(undertaker)
             for token in undertaker.tokens:
@@ -234,7 +238,11 @@ class _Undertaker:
 
 @contextmanager
 def running(clock: Any = None) -> Iterator[Bench]:
-    policies = [PolicySettings(name="owner", key=SecretStr(KEY))]
+    claims = frozenset({Claim.SEND, Claim.LISTEN})
+    policies = [
+        PolicySettings(name="owner", key=SecretStr(KEY)),
+        PolicySettings(name="worker", key=SecretStr(KEY), claims=claims),
+    ]
     namespaces = [Local(name=name, policies=policies) for name in ("contoso", "contoso-dr")]
     with BackgroundEmulator(EmulatorSettings(namespaces=namespaces), clock=clock) as emulator:
         bench = Bench(emulator)

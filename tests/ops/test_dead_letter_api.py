@@ -12,9 +12,18 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient
+from pydantic import SecretStr
 
 from syphon.config import PairSettings
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
+from syphon.emulator import (
+    BackgroundEmulator,
+    Claim,
+    EmulatorSettings,
+    NamespaceSettings,
+    Outage,
+    PolicySettings,
+    QueueDescription,
+)
 from syphon.ops import dead_letter_api
 from syphon.ops import server as server_module
 from syphon.ops.dead_letter_api import DeadLetterApi, DeadLetterList, ReplayProgress, ReplayRequest, ReplayRuns
@@ -113,6 +122,44 @@ def test_dead_letters_are_listed_by_reason_and_one_line_of_the_list_is_put_back(
         assert (progress.chosen, progress.replayed, progress.why_left) == (5, 5, {})
         assert counted(after) == {("MessageTooLarge", "orders"): 1, ("DestinationMissing", "news"): 1}
         assert (active(emulator, FIRST).total(), active(emulator, SECOND).total()) == (3, 2)
+
+
+def test_dead_letters_that_their_queue_would_drop_as_duplicates_stay_and_the_page_is_told(
+    emulator: BackgroundEmulator,
+) -> None:  # S2, X4
+    backlog = emulator["contoso-dr"].namespace
+    emulator.call(lambda: backlog.delete(FIRST))
+    emulator.call(lambda: backlog.create_queue(QueueDescription(FIRST, requires_duplicate_detection=True)))
+    for queue in (FIRST, SECOND):
+        dead_letter(emulator, queue, "orders", "DestinationMissing", 3)
+    with server(emulator) as running:
+        chosen = {"pair": "contoso", "reason": "DestinationMissing", "destination": "orders"}
+        assert running.ask("/dead-letters/replay", "POST", json.dumps(chosen), **SHOWN).status == 202
+        after, progress = replayed(running)
+        assert (progress.chosen, progress.replayed, progress.errors) == (6, 3, [])
+        ((why, count),) = progress.why_left.items()
+        assert (count, "--new-ids" in why) == (3, True)
+        assert counted(after) == {("DestinationMissing", "orders"): 3}
+        assert (active(emulator, FIRST).total(), active(emulator, SECOND).total()) == (0, 3)
+
+
+def test_without_the_manage_claim_the_page_puts_nothing_back_and_says_why() -> None:  # S2, P5
+    root = PolicySettings(name="root", key=SecretStr("a-key-of-root"))
+    worker = PolicySettings(name="worker", key=SecretStr("a-key"), claims=frozenset({Claim.SEND, Claim.LISTEN}))
+    spaces = [NamespaceSettings(name=name, policies=[root, worker]) for name in ("contoso", "contoso-dr")]
+    with BackgroundEmulator(EmulatorSettings(namespaces=spaces)) as emulator:
+        backlog = emulator["contoso-dr"].namespace
+        emulator.call(lambda: [backlog.create_queue(QueueDescription(queue)) for queue in (FIRST, SECOND)])
+        dead_letter(emulator, FIRST, "orders", "DestinationMissing", 3)
+        pair = pair_of(emulator)
+        pair["secondary"] = {"connection_string": emulator["contoso-dr"].connection_string_for("worker")}
+        with served(token=TOKEN, pairs=[pair]) as running:
+            chosen = {"pair": "contoso", "reason": "DestinationMissing", "destination": "orders"}
+            assert running.ask("/dead-letters/replay", "POST", json.dumps(chosen), **SHOWN).status == 202
+            after, progress = replayed(running)
+        assert (progress.chosen, progress.replayed, sum(progress.why_left.values())) == (3, 0, 3)
+        assert "Manage" in progress.errors[0]
+        assert counted(after) == {("DestinationMissing", "orders"): 3}
 
 
 def test_a_list_that_was_cut_short_says_so(emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch) -> None:  # X7

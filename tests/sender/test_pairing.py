@@ -140,6 +140,23 @@ def test_a_sender_without_the_manage_claim_uses_the_queues_that_others_have_made
     client.close()
 
 
+@pytest.mark.parametrize("provisions", [True, False])
+def test_queues_that_detect_duplicates_are_used_and_the_consequence_is_told_once_for_each(
+    policies: BackgroundEmulator, caplog: pytest.LogCaptureFixture, provisions: bool
+) -> None:  # P3, F1
+    make_queue(policies, QUEUE_0, requires_duplicate_detection=True)
+    make_queue(policies, QUEUE_1)
+    sides = policies["contoso"].connection_string, policies["contoso-dr"].connection_string
+
+    def warnings() -> list[str]:
+        return [text for text in caplog.messages if "different messages with the same message id become one" in text]
+
+    with pair(*sides, OPTIONS, provision=provisions) as client:
+        assert client.backlog_queue_count == 2
+        (warning,) = eventually(warnings)
+    assert QUEUE_0 in warning
+
+
 def test_queues_that_are_not_there_are_left_out_and_named(
     policies: BackgroundEmulator, caplog: pytest.LogCaptureFixture
 ) -> None:  # F1
@@ -206,8 +223,8 @@ def test_an_administration_that_makes_no_sense_is_refused_without_its_secrets(po
         assert "c2VjcmV0" not in str(caught.value)
 
 
-def make_queue(emulator: BackgroundEmulator, name: str) -> None:
-    emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(name)))
+def make_queue(emulator: BackgroundEmulator, name: str, **options: Any) -> None:
+    emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(name, **options)))
 
 
 # --- partitioned entities ---

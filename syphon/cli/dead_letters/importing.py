@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +22,11 @@ from ..options import config_option, load_settings
 from ..signals import stop_on_signal
 from .line_numbers import LineNumbers, Spans, line_ranges
 from .listing import show_groups
-from .replaying import show_reasons
-from .target import edit_options, route_of, target_options, the_edit
+from .replaying import show_new_ids, show_reasons
+from .target import Routes, edit_options, target_options, the_edit
 
 if TYPE_CHECKING:
-    from syphon.backlog import DeadLetter, FiledLetter, Group, LetterEdit, SelectedQueue
+    from syphon.backlog import DeadLetter, FiledLetter, Group, Restored, SelectedQueue
     from syphon.config import Config, PairSettings
     from syphon.transfer import ImportMessage, ImportResult
 
@@ -53,6 +54,8 @@ def import_letters(
     queue: str | None,
     lines: Spans | None,
     target: str,
+    new_ids: bool,
+    assumes_none: bool,
     path: str | None,
     edits: tuple[str, ...],
     unset: tuple[str, ...],
@@ -70,6 +73,8 @@ def import_letters(
       syphon dead-letters import -c config.yaml letters.jsonl --to destination --yes
       syphon dead-letters import -c config.yaml letters.jsonl --to backlog --lines 38-
 
+    A message that its queue or topic might drop as a duplicate is not sent; --new-ids sends it under a new message id.
+
     If some messages cannot be sent, the summary names the lines of the file in three groups: sent, not sent, and
     without an answer, which may have been sent. Use --lines to import lines again.
 
@@ -85,16 +90,20 @@ def import_letters(
     config = load_settings(config_file)
     set_up_logging(LogLevel.ERROR, config.log.format)
     chosen = _places(config, file, lines, pair_name, queue)
-    job = _Import(file, chosen, target, the_edit(list(chosen.values()), edits, unset, path), ttl)
-    job.look()
-    if not as_json:
-        show_groups(job.groups)
-    if not dry_run and job.chosen and (yes or click.confirm(f"\nSend {job.chosen:,}, to the {target}?", err=True)):
-        try:
-            job.carry_out()
-        except BaseException:  # any error: the operator must know what was sent
-            _tell(job, dry_run, as_json)
-            raise
+    edit = the_edit(list(chosen.values()), edits, unset, path)
+    routes = Routes(target, edit, ttl, is_replay=False, new_ids=new_ids, assumes_none=assumes_none)
+    job = _Import(file, chosen, target, routes)
+    with closing(routes):
+        job.look()
+        routes.warn()
+        if not as_json:
+            show_groups(job.groups)
+        if not dry_run and job.chosen and (yes or click.confirm(f"\nSend {job.chosen:,}, to the {target}?", err=True)):
+            try:
+                job.carry_out()
+            except BaseException:  # any error: the operator must know what was sent
+                _tell(job, dry_run, as_json)
+                raise
     _tell(job, dry_run, as_json)
     left = not dry_run and len(job.sent) < job.chosen
     raise SystemExit(max(exit_code_for_queues(job.unreachable), ExitCode.LEFT if left else ExitCode.OK))
@@ -168,11 +177,12 @@ class _Import:
     file: Path
     places: dict[int, SelectedQueue]
     target: str
-    edit: LetterEdit
-    ttl: str | None
+    routes: Routes
     groups: list[Group] = field(default_factory=list)
     would_stay: dict[int, str] = field(default_factory=dict)
     """Lines that cannot be sent, whatever the namespaces say, and why."""
+    new_ids: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Lines whose messages get a new message id: their own, and the new one."""
     is_done: bool = False
     sent: list[int] = field(default_factory=list)
     left: dict[int, str] = field(default_factory=dict)
@@ -191,10 +201,11 @@ class _Import:
 
         def noted() -> Iterator[DeadLetter]:
             for number, filed in self._letters():
-                route = route_of(self.target, self.places[number], self.edit, self.ttl)
-                why_not = route.why_not(filed.letter.payload, wall_clock())
-                if why_not is not None:
-                    self.would_stay[number] = why_not
+                made = self.routes.of(self.places[number]).preview(filed.letter.payload, wall_clock())
+                if isinstance(made, str):
+                    self.would_stay[number] = made
+                else:
+                    self._note_new_id(number, made)
                 yield filed.letter
 
         self.groups = grouped(noted())
@@ -222,6 +233,7 @@ class _Import:
         from syphon.transfer import LetterImport
 
         self.left |= self.would_stay
+        self.routes.start_over()
         by_name = {place.pair.name: place for place in self.places.values()}
         is_stopped = False
         for name, place in by_name.items():
@@ -255,12 +267,23 @@ class _Import:
 
         for number, filed in self._letters(pair):
             if number not in self.would_stay:
-                route = route_of(self.target, self.places[number], self.edit, self.ttl)
+                route = self.routes.of(self.places[number])
                 made = route.restore(filed.letter.payload, enqueued_at=None, now=wall_clock(), ttl=route.ttl)
                 if isinstance(made, Unrestorable):
                     self.left[number] = f"{made.reason.value}: {made.description}"
                 else:
+                    self._note_new_id(number, made)
                     yield ImportMessage(number, made)
+
+    def _note_new_id(self, line: int, made: Restored) -> None:
+        replaced = self.routes.of(self.places[line]).replaced_id(made)
+        if replaced is not None:
+            self.new_ids[line] = replaced, str(made.message_id)
+
+    def _with_new_ids(self, dry_run: bool) -> dict[int, tuple[str, str]]:
+        """The lines that were sent, may have been sent, or after a dry run would be sent under a new message id."""
+        sent = self.new_ids.keys() if dry_run else {*self.sent, *self.uncertain}
+        return {line: ids for line, ids in sorted(self.new_ids.items()) if line in sent}
 
     def _note(self, result: ImportResult) -> None:
         self.sent += result.sent
@@ -284,6 +307,10 @@ class _Import:
             "uncertain_lines": line_ranges(self.uncertain),
             "possible_duplicates": self.possible_duplicates,
             "why_left": [{"why": why, "messages": n} for why, n in Counter(left.values()).most_common()],
+            "new_ids": [
+                {"line": line, "message_id": old, "new_message_id": None if dry_run else new}
+                for line, (old, new) in self._with_new_ids(dry_run).items()
+            ],
         }
 
     def show(self, dry_run: bool) -> None:
@@ -291,6 +318,8 @@ class _Import:
             able = self.chosen - len(self.would_stay)
             click.echo(f"\n{able:,} of {self.chosen:,} would be sent, to the {self.target}. Nothing was sent.")
             show_reasons("would stay", Counter(self.would_stay.values()))
+            if self.new_ids:
+                click.echo(f"  {len(self.new_ids):,} would get a new message id.")
             return
         if not self.is_done:
             click.echo("Nothing was sent.")
@@ -307,6 +336,7 @@ class _Import:
             click.echo(
                 f"  {self.possible_duplicates:,} of those sent may have arrived twice, under the same message id."
             )
+        show_new_ids(self._with_new_ids(dry_run).values())
 
 
 def _chained(first: ImportMessage, rest: Iterator[ImportMessage]) -> Iterator[ImportMessage]:

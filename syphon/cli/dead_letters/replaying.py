@@ -6,8 +6,8 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,11 @@ from ..options import load_settings
 from ..signals import stop_on_signal
 from .finding import filter_options, wanted
 from .listing import as_record, show_groups
-from .target import edit_options, route_of, target_options, the_edit
+from .target import Routes, edit_options, target_options, the_edit
 
 if TYPE_CHECKING:
     from syphon.backlog import DeadLetterSearch, Group, LetterEdit, SelectedQueue
-    from syphon.transfer import ReplayResult, Route
+    from syphon.transfer import NewId, ReplayResult
 
     from ..backlog_queues import UnreachableQueue
 
@@ -44,6 +44,8 @@ def replay(
     queues: tuple[str, ...],
     limit: int | None,
     target: str,
+    new_ids: bool,
+    assumes_none: bool,
     path: str | None,
     edits: tuple[str, ...],
     unset: tuple[str, ...],
@@ -65,7 +67,10 @@ def replay(
 
     --edit sets a property in each: NAME=VALUE is a string, NAME:TYPE=VALUE has a type of AMQP (int, long, boolean,
     double, timestamp, timespan, uuid, binary, …). The aliases x-ms-… are application properties; properties.subject and
-    the like are the properties of AMQP. --unset removes one. The message id stays.
+    the like are the properties of AMQP. --unset removes one. The message id stays, except with --new-ids.
+
+    A queue or topic that detects duplicates accepts a message whose id it knows, and drops it. A message for which this
+    may happen stays; --new-ids sends it under a new message id, and the summary has both ids.
 
     \b
     Exit codes: 0 all were put back · 1 some stay · 2 usage · 69 a namespace is out of reach ·
@@ -81,13 +86,16 @@ def replay(
     set_up_logging(LogLevel.ERROR, config.log.format)  # the summary says which messages stay, and why
     chosen = selected_queues(config, pairs, queues)
     edit = the_edit(chosen, edits, unset, path)
-    plan = _Plan(target, edit, ttl)
+    routes = Routes(target, edit, ttl, is_replay=True, new_ids=new_ids, assumes_none=assumes_none)
+    plan = _Plan(target, edit, routes)
     search = DeadLetterSearch(chosen, wanted(**filters), limit)
-    plan.look(search)
-    if not as_json:
-        show_groups(plan.groups, len(search.unreachable))
-    if not dry_run and plan.chosen and (yes or _agreed(plan)):
-        plan.carry_out()
+    with closing(routes):
+        plan.look(search)
+        routes.warn()
+        if not as_json:
+            show_groups(plan.groups, len(search.unreachable))
+        if not dry_run and plan.chosen and (yes or _agreed(plan)):
+            plan.carry_out()
     unreachable = [*search.unreachable, *plan.unreachable]
     records = report_unreachable(unreachable)
     if as_json:
@@ -108,11 +116,13 @@ class _Plan:
 
     target: str
     edit: LetterEdit
-    ttl: str | None
+    routes: Routes
     groups: list[Group] = field(default_factory=list)
     work: list[tuple[SelectedQueue, set[int]]] = field(default_factory=list)
     """The queues, each with the sequence numbers of the selected messages."""
     would_stay: Counter[str] = field(default_factory=Counter)
+    would_change: list[tuple[SelectedQueue, NewId]] = field(default_factory=list)
+    """Messages that would get a new message id."""
     results: list[tuple[SelectedQueue, ReplayResult]] = field(default_factory=list)
     unreachable: list[UnreachableQueue] = field(default_factory=list)
 
@@ -127,28 +137,29 @@ class _Plan:
     def look(self, search: DeadLetterSearch) -> None:
         """Notes the sequence numbers of the selected dead letters, and finds out which could not be put back."""
         from syphon.backlog import DeadLetter, grouped
-        from syphon.transfer import wall_clock
+        from syphon.transfer import NewId, wall_clock
 
         def noted() -> Iterator[DeadLetter]:
             for assignment, letter in search:
                 if not self.work or self.work[-1][0] is not assignment:
                     self.work.append((assignment, set()))
                 self.work[-1][1].add(letter.sequence_number)
-                why_not = self._route(assignment).why_not(letter.payload, wall_clock())
-                if why_not is not None:
-                    self.would_stay[why_not] += 1
+                route = self.routes.of(assignment)
+                made = route.preview(letter.payload, wall_clock())
+                if isinstance(made, str):
+                    self.would_stay[made] += 1
+                elif (replaced := route.replaced_id(made)) is not None:
+                    self.would_change.append((assignment, NewId(letter.sequence_number, replaced, None)))
                 yield letter
 
         self.groups = grouped(noted())
-
-    def _route(self, assignment: SelectedQueue) -> Route:
-        return route_of(self.target, assignment, self.edit, self.ttl)
 
     def carry_out(self) -> None:
         from syphon.bus import connected
         from syphon.model import SyphonError
         from syphon.transfer import Replay
 
+        self.routes.start_over()
         for assignment, numbers in self.work:
             try:
                 with ExitStack() as stack:
@@ -156,7 +167,7 @@ class _Plan:
                     target = source
                     if self.target == "destination":
                         target = stack.enter_context(connected(assignment.pair.primary, self._first(assignment)))
-                    replay = Replay(assignment.queue, numbers, source, target, self._route(assignment))
+                    replay = Replay(assignment.queue, numbers, source, target, self.routes.of(assignment))
                     stop_on_signal(
                         replay.stop, "Stopping: the command finishes or releases the messages it has received."
                     )
@@ -186,8 +197,14 @@ class _Plan:
             "left": self.chosen - replayed,
             "possible_duplicates": sum(result.possible_duplicates for _, result in self.results),
             "why_left": [{"why": why, "messages": count} for why, count in stay.most_common()],
+            "new_ids": [{"queue": assignment.queue, **new._asdict()} for assignment, new in self._new_ids(dry_run)],
             "groups": [as_record(group) for group in self.groups],
         }
+
+    def _new_ids(self, dry_run: bool) -> list[tuple[SelectedQueue, NewId]]:
+        if dry_run:
+            return self.would_change
+        return [(assignment, new) for assignment, result in self.results for new in result.new_ids]
 
     def _why_left(self) -> Counter[str]:
         return sum((result.why_left for _, result in self.results), Counter())
@@ -199,18 +216,31 @@ class _Plan:
             able = self.chosen - self.would_stay.total()
             click.echo(f"\n{able:,} of {self.chosen:,} would be put back, to the {self.target}. Nothing was changed.")
             show_reasons("would stay", self.would_stay)
+            if self.would_change:
+                click.echo(f"  {len(self.would_change):,} would get a new message id.")
             return
         left = self.chosen - self.replayed
         click.echo(f"\n{self.chosen:,} chosen = {self.replayed:,} put back + {left:,} left.")
         doubtful = sum(result.possible_duplicates for _, result in self.results)
+        new_ids = self._new_ids(dry_run)
         if doubtful:
-            click.echo(f"{doubtful:,} of them may exist twice, under the same message id.")
+            under = "the same message id, or an old and a new one" if new_ids else "the same message id"
+            click.echo(f"{doubtful:,} of them may exist twice, under {under}.")
         show_reasons("left", self._why_left())
+        show_new_ids([(new.message_id, str(new.new_message_id)) for _, new in new_ids])
 
 
 def show_reasons(what: str, reasons: Counter[str]) -> None:
     for why, count in reasons.most_common():
         click.echo(f"  {count:,} {what}: {printable(why)}")
+
+
+def show_new_ids(ids: Collection[tuple[str, str]]) -> None:
+    """Prints the old and the new message id of each message that got one. All of them: there is no other record."""
+    if ids:
+        click.echo(f"  {len(ids):,} got a new message id:")
+    for old, new in ids:
+        click.echo(f"    {printable(old)} -> {new}")
 
 
 class _Progress:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from syphon.model import printable
+
 if TYPE_CHECKING:
     from syphon.backlog import LetterEdit, SelectedQueue
-    from syphon.transfer import Route
+    from syphon.config import PairSettings
+    from syphon.transfer import DuplicateGuard, Route
 
 _EDITS = (
     click.option(
@@ -33,13 +36,33 @@ _EDITS = (
     ),
 )
 
-target_options = click.option(
-    "--to",
-    "target",
-    required=True,
-    type=click.Choice(["backlog", "destination"]),
-    help="Put them into the backlog queue again, or straight into the primary's queue or topic.",
+_TARGET = (
+    click.option(
+        "--to",
+        "target",
+        required=True,
+        type=click.Choice(["backlog", "destination"]),
+        help="Put them into the backlog queue again, or straight into the primary's queue or topic.",
+    ),
+    click.option(
+        "--new-ids",
+        is_flag=True,
+        help="Give a new message id to each that the queue or topic might drop as a duplicate; without it, those stay.",
+    ),
+    click.option(
+        "--assume-no-duplicate-detection",
+        "assumes_none",
+        is_flag=True,
+        help="Where only the Manage claim could tell whether duplicates are detected: they are not.",
+    ),
 )
+
+
+def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--to`, and what to do about duplicate detection there."""
+    for option in reversed(_TARGET):
+        command = option(command)
+    return command
 
 
 def edit_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,11 +98,57 @@ def the_edit(
     return edit
 
 
-def route_of(target: str, selected: SelectedQueue, edit: LetterEdit, ttl: str | None) -> Route:
-    """How a dead letter of a queue gets to its target."""
-    from syphon.backlog import Ttl
-    from syphon.transfer import route_to_backlog, route_to_destination
+class Routes:
+    """How messages get to their target, and none where it might be dropped as a duplicate.
 
-    if target == "backlog":
-        return route_to_backlog(selected.queue, edit)
-    return route_to_destination(selected.pair, Ttl(ttl or selected.pair.time_to_live.value), edit)
+    `is_replay`: the messages lie in the queues that they belong to, and not in a file.
+    """
+
+    def __init__(
+        self, target: str, edit: LetterEdit, ttl: str | None, *, is_replay: bool, new_ids: bool, assumes_none: bool
+    ) -> None:
+        self._target, self._edit, self._ttl = target, edit, ttl
+        self._by_age = is_replay and target == "backlog"
+        self._new_ids, self._assumes_none = new_ids, assumes_none
+        self._guards: dict[str, DuplicateGuard] = {}
+        """By the name of the pair."""
+        self._routes: dict[tuple[str, str], Route] = {}
+
+    def of(self, selected: SelectedQueue) -> Route:
+        """The route of the messages of a queue."""
+        key = selected.pair.name, selected.queue
+        if key not in self._routes:
+            self._routes[key] = self._guard(selected.pair).on(self._plain(selected))
+        return self._routes[key]
+
+    def start_over(self) -> None:
+        """Begins the next pass over the same messages: they were only looked at so far."""
+        self._routes.clear()
+
+    def warn(self) -> None:
+        """Says on stderr where it could not be found out whether duplicates are detected."""
+        for guard in self._guards.values():
+            if (trouble := guard.windows.trouble) is not None:
+                click.echo(f"Whether duplicates are detected is not known: {printable(str(trouble))}", err=True)
+
+    def close(self) -> None:
+        for guard in self._guards.values():
+            guard.windows.close()
+
+    def _guard(self, pair: PairSettings) -> DuplicateGuard:
+        from syphon.backlog import DuplicateWindows
+        from syphon.transfer import DuplicateGuard
+
+        if pair.name not in self._guards:
+            is_backlog = self._target == "backlog"
+            make = DuplicateWindows.of_backlog if is_backlog else DuplicateWindows.of_destinations
+            self._guards[pair.name] = DuplicateGuard(make(pair), self._by_age, self._new_ids, self._assumes_none)
+        return self._guards[pair.name]
+
+    def _plain(self, selected: SelectedQueue) -> Route:
+        from syphon.backlog import Ttl
+        from syphon.transfer import route_to_backlog, route_to_destination
+
+        if self._target == "backlog":
+            return route_to_backlog(selected.queue, self._edit)
+        return route_to_destination(selected.pair, Ttl(self._ttl or selected.pair.time_to_live.value), self._edit)
