@@ -58,6 +58,10 @@ REFUSED_WITHIN = 30.0
 """Seconds after the last fault in which a send may still fail: it began before."""
 SLOW_JITTER = 0.1
 """Seconds of delay at random that make a network a slow one."""
+LEAST_SHARE = 0.55
+"""The share of what a throttled namespace leaves that must be used in the mean, the probes included."""
+DISCOVERY = 90.0
+"""Seconds in which the limit of a throttled namespace is found."""
 PING_ID = "ping"
 
 
@@ -373,6 +377,9 @@ class Checker:
         return opened / incident.max_links * round_trip
 
     def deadline(self, story: Story) -> float:
+        rate = self.incident.allowed_rate
+        if rate is not None:
+            return DISCOVERY + 60.0 + 4 * len(self.stories) / rate  # `_check_throughput` says when it is late
         return self._quiet_from[story.message.id] + self._patience
 
     def end_of_run(self) -> float:
@@ -424,10 +431,35 @@ class Checker:
             elif story.copies[0] > self.deadline(story):
                 self.fail(f"late: {message.id} for {message.destination} arrived at {story.copies[0]:.0f} s")
             self._check_receives(story)
+        self._check_throughput()
+        self._check_isolation()
         if not self._is_proven:
             self.fail("no drain has proven that the backlog is empty")
         if self.violation is not None:
             raise self.violation
+
+    def _check_throughput(self) -> None:
+        """A throttled primary is used: each message arrives when it must, and is received about once."""
+        rate, stories = self.incident.allowed_rate, list(self.stories.values())
+        if rate is None:
+            return
+        last = max((story.copies[0] for story in stories if story.copies), default=math.inf)
+        if last > (most := DISCOVERY + len(stories) / (LEAST_SHARE * rate)):
+            self.fail(f"slow: {len(stories)} messages at {rate:.0f}/s took {last:.0f} s, and {most:.0f} are enough")
+        receives = sum(story.received for story in stories)
+        # At the end of a lease a slot gives back what is in flight: the messages of two seconds, and the first window.
+        leases = 1 + last / 60.0
+        if receives > 1.1 * len(stories) + leases * self.incident.slots * max(3 * rate, 400):
+            self.fail(f"received again: {receives} receives of {len(stories)} messages")
+
+    def _check_isolation(self) -> None:
+        """One fragment of a destination that is down does not delay the messages of the others."""
+        for fault in self.incident.faults:
+            if fault.kind is Kind.FRAGMENT and len(self.incident.faults) == 1:
+                for story in self.stories.values():
+                    took = (story.copies[0] if story.copies else math.inf) - story.message.at
+                    if not fault.is_fragment_of(story.message) and took > UNDISTURBED:
+                        self.fail(f"not isolated: {story.message.id} took {took:.0f} s, and its fragment is available")
 
     def _check_receives(self, story: Story) -> None:
         ended = story.completed if story.completed is not None else self._now()

@@ -7,9 +7,11 @@ and the shrinker can leave parts of it out.
 from __future__ import annotations
 
 import random
+import zlib
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from syphon.emulator.broker.admission import FRAGMENTS
 from syphon.transfer import PumpOptions
 
 from .network import GIVE_UP_AFTER
@@ -41,7 +43,10 @@ class Kind(StrEnum):
     # a whole namespace
     OUTAGE = "outage"
     THROTTLE = "throttle"
+    FOREIGN = "foreign traffic"
+    """Another client uses so many credits per second of a namespace (`number`), as far as the service lets it."""
     # one entity or operation, in the emulator
+    FRAGMENT = "fragment down"
     BROKER = "broker fault"
     MISSING = "destination missing"
     DISABLED = "destination disabled"
@@ -74,7 +79,9 @@ OF_SPARK = (Kind.SLOT_KILLED, Kind.SLOT_LOST, Kind.JOB_GIVEN_UP, Kind.SPARK_FULL
 OF_CONTROL = (Kind.REPORTS_LOST, Kind.ANSWERS_LOST, Kind.REPORTS_LATE)
 OF_THE_WORKER = (*OF_SPARK, *OF_CONTROL, Kind.KEY_REFUSED)
 """Faults that a pump alone does not have."""
-OF_THE_PUMP = tuple(kind for kind in Kind if kind not in OF_THE_WORKER)
+OF_THROTTLED_INCIDENTS = (Kind.FOREIGN, Kind.FRAGMENT)
+"""Faults that have a generator of their own."""
+OF_THE_PUMP = tuple(kind for kind in Kind if kind not in (*OF_THE_WORKER, *OF_THROTTLED_INCIDENTS))
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,10 @@ class SimulatedFault:
     def makes_a_long_pause(self) -> bool:
         """Whether a destination that fails for this reason backs off for ten seconds or more at the first time."""
         return self.kind in (Kind.MISSING, Kind.DISABLED, Kind.FULL, Kind.THROTTLE) or "busy" in self.how
+
+    def is_fragment_of(self, message: SimulatedMessage) -> bool:
+        """Whether a message belongs into the fragment that is down."""
+        return message.session is not None and zlib.crc32(message.session.encode()) % FRAGMENTS == self.number
 
     def concerns(self, destination: str) -> bool:
         return self.entity in (EVERYTHING, destination)
@@ -171,6 +182,16 @@ class Incident:
     broker_ahead: float = 0.0
     """Seconds that the brokers' clocks are ahead of the process's."""
     detects_duplicates: frozenset[str] = field(default_factory=frozenset)
+    partitioned: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def allowed_rate(self) -> float | None:
+        """Messages per second that a throttled primary leaves for syphon, if nothing else disturbs it; else None."""
+        throttles = [fault for fault in self.faults if fault.kind is Kind.THROTTLE]
+        if not throttles or any(fault.kind not in (Kind.THROTTLE, Kind.FOREIGN) for fault in self.faults):
+            return None
+        used = sum(fault.number for fault in self.faults if fault.kind is Kind.FOREIGN)
+        return min(fault.number for fault in throttles) - used
 
     def undisturbed_from(self, message: SimulatedMessage) -> float:
         """When the last fault that concerns a message is over; `inf` if that never happens.
@@ -181,6 +202,8 @@ class Incident:
         for fault in self.faults:
             if fault.kind is Kind.POISON:
                 last = max(last, fault.ends_at if fault.number == message.number else fault.at)
+            elif fault.kind is Kind.FOREIGN or (fault.kind is Kind.FRAGMENT and not fault.is_fragment_of(message)):
+                continue
             elif fault.kind is Kind.CUT_ON_SEND and fault.entity != message.destination:
                 last = max(last, fault.at)
             elif fault.concerns(message.destination):
@@ -253,7 +276,60 @@ def generate(seed: int) -> Incident:
         return _of_a_worker(seed, rng)
     if chosen < 0.8:
         return _of_a_pump(seed, rng)
-    return _of_a_drain(seed, rng) if chosen < 0.92 else _of_senders(seed, rng)
+    if chosen < 0.92:
+        return _of_a_drain(seed, rng)
+    if chosen < 0.98:
+        return _of_senders(seed, rng)
+    return _throttled(seed, rng) if chosen < 0.99 else _with_a_fragment_down(seed, rng)
+
+
+def _throttled(seed: int, rng: random.Random) -> Incident:
+    """A namespace that throttles from the beginning and for ever, with or without other clients."""
+    number = rng.choice((10, 30, 100, 300, 1000, 5000))
+    destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3))))
+    queues, count = rng.choice((1, 4)), min(6000, 20 * number + rng.choice((50, 200, 1000)))
+    messages = tuple(
+        SimulatedMessage(number, rng.choice(destinations), 0.0, queue=rng.randrange(queues)) for number in range(count)
+    )
+    faults = [SimulatedFault(Kind.THROTTLE, 0.0, 10_000.0, "contoso", number=number)]
+    if rng.random() < 0.3:
+        faults.append(SimulatedFault(Kind.THROTTLE, 0.0, 10_000.0, "contoso-dr", number=2 * number))
+    if rng.random() < 0.3:
+        faults.append(SimulatedFault(Kind.FOREIGN, 0.0, 10_000.0, "contoso", number=number // 2))
+    return Incident(
+        seed,
+        destinations,
+        messages,
+        tuple(faults),
+        mode=rng.choice((Mode.PUMP, Mode.WORKER, Mode.DRAIN)),
+        queues=queues,
+        slots=rng.choice((1, 2)),
+        lock=60.0,
+        window=PumpOptions().window,
+        latency=rng.choice(LATENCIES[:3]),
+        linger=5.0,
+    )
+
+
+def _with_a_fragment_down(seed: int, rng: random.Random) -> Incident:
+    """A partitioned destination of whose sixteen fragments one does not answer for a while."""
+    count = rng.choice((200, 500))
+    messages = tuple(
+        SimulatedMessage(number, "d0", 5.0 * rng.random(), session=f"s{rng.randrange(60)}") for number in range(count)
+    )
+    fault = SimulatedFault(Kind.FRAGMENT, 0.0, 30 + 60 * rng.random(), "contoso", "d0", number=rng.randrange(FRAGMENTS))
+    return Incident(
+        seed,
+        ("d0",),
+        messages,
+        (fault,),
+        mode=rng.choice((Mode.PUMP, Mode.WORKER)),
+        lock=60.0,
+        window=400,
+        latency=rng.choice(LATENCIES[:3]),
+        linger=5.0,
+        partitioned=frozenset(("d0",)),
+    )
 
 
 def _of_a_pump(seed: int, rng: random.Random) -> Incident:

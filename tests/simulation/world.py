@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from syphon.emulator.broker import (
     Outage,
     Policy,
     QueueDescription,
+    Refusal,
     Tier,
 )
 
@@ -214,7 +215,12 @@ class World:
         return broker.entity(description.name)
 
     def _create_destination(self, path: str) -> None:
-        description = QueueDescription(path, requires_duplicate_detection=path in self.incident.detects_duplicates)
+        incident = self.incident
+        description = QueueDescription(
+            path,
+            requires_duplicate_detection=path in incident.detects_duplicates,
+            enable_partitioning=path in incident.partitioned,
+        )
         entity = self._create(PRIMARY, description)
         submit, checker = entity.submit, self.checker
 
@@ -327,6 +333,13 @@ class World:
         if kind is Kind.THROTTLE:
             faults.set_throttle(fault.number)
             return partial(faults.set_throttle, None)
+        if kind is Kind.FOREIGN:
+            self._use_credits(fault, site)
+            return None
+        if kind is Kind.FRAGMENT:
+            down = broker_queue(site.broker, fault.entity).down_fragments
+            down.add(fault.number)
+            return partial(down.discard, fault.number)
         if kind in (Kind.MISSING, Kind.DISABLED, Kind.FULL):
             return self._take_destination_away(fault, site)
         if kind is Kind.CUT_ON_SEND:
@@ -347,6 +360,12 @@ class World:
             )
         number = faults.add(armed)
         return partial(faults.clear, number)
+
+    def _use_credits(self, fault: SimulatedFault, site: Site) -> None:
+        """Another client sends a tenth of its messages every tenth of a second. It does not wait when it is refused."""
+        with suppress(Refusal):
+            site.broker.faults.charge(max(1, fault.number // 10))
+        self.time.call_later(0.1 * max(1, fault.number // 10) / (fault.number / 10), self._use_credits, fault, site)
 
     def _take_destination_away(self, fault: SimulatedFault, site: Site) -> Callable[[], None]:
         path, broker = fault.entity, site.broker
@@ -373,6 +392,11 @@ class World:
         broker = self.sites[PRIMARY].broker
         if path in broker._queues:
             broker.update_queue(replace(broker._queues[path].description, status=status))
+
+
+def broker_queue(broker: BrokerNamespace, path: str) -> Any:
+    """The message queue of an entity."""
+    return broker._queues[path].main
 
 
 @lru_cache(50_000)

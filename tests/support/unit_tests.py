@@ -66,6 +66,7 @@ UNIT_TESTS = frozenset(
         "spark/test_source_options.py",
         "spark/test_totals.py",
         "transfer/test_route.py",
+        "transfer/test_congestion.py",
         "transfer/test_suspicion.py",
         "transfer/test_window.py",
         "worker/test_backoffs.py",
