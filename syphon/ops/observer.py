@@ -352,14 +352,18 @@ def _as_unknown(destination: DestinationStatus) -> DestinationStatus:
 
 def _not_ready(pairs: Sequence[PairStatus]) -> list[str]:
     """Why no pair works; empty if one does. The others have their own status, metrics and alerts."""
-    reasons = [not_connected(pair) for pair in pairs]
-    return [why for each in reasons for why in each] if all(reasons) else []
+    works = any(pair.primary.connected and pair.secondary.connected for pair in pairs)
+    return [] if works else not_connected(pairs)
 
 
-def not_connected(pair: PairStatus) -> list[str]:
-    """The sides of a pair that are not connected, and why."""
-    sides = (("primary", pair.primary), ("secondary", pair.secondary))
-    return [f"{pair.name}: {role} {side.host}: {side.reason}" for role, side in sides if not side.connected]
+def not_connected(pairs: Sequence[PairStatus]) -> list[str]:
+    """The sides that are not connected, and why."""
+    return [
+        f"{pair.name}: {role} {side.host}: {side.reason}"
+        for pair in pairs
+        for role, side in (("primary", pair.primary), ("secondary", pair.secondary))
+        if not side.connected
+    ]
 
 
 def _closed(role: str, fault: PairFault) -> tuple[SideState, str]:

@@ -105,7 +105,7 @@ def _status_line(status: WorkerStatus) -> str:
     if status.state is WorkerState.STOPPING:
         return STOPPING
     faults = [f"{pair.name}: {pair.fault.side}: {pair.fault.reason}" for pair in status.pairs if pair.fault is not None]
-    away = status.not_ready or [why for pair in status.pairs for why in not_connected(pair)]
+    away = status.not_ready or not_connected(status.pairs)
     if faults or away:
         return f"{'faulted' if faults else 'out of reach'}: {'; '.join(faults or away)}"[:300]
     rate = sum(pair.per_second for pair in status.pairs)

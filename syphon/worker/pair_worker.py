@@ -45,7 +45,7 @@ PROVEN = 10.0
 namespace may accept a key and refuse what it is used for a moment later."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class PairFault:
     """Why a pair is closed, and when it is set up again. Times are those of the monotonic clock."""
 
@@ -53,8 +53,9 @@ class PairFault:
     since: float
     """When it faulted; attempts to set it up again that failed do not count."""
     retry: float
-    """Seconds from the last attempt to the next."""
+    """Seconds from the last attempt to the next, unless a reload hurries it."""
     next_set_up: float
+    """In the past: the pair is being set up."""
 
 
 class PairWorker:
@@ -224,13 +225,14 @@ class PairWorker:
 
         It goes on until the slots have ended in any case: those of the next set-up would share the queues with them.
         """
-        dispatcher = self._dispatcher
-        while not self._over.is_set():
-            is_due = self._hurry.is_set() or self.fault is None or time.monotonic() >= self.fault.next_set_up
+        dispatcher, fault = self._dispatcher, self.fault
+        while fault is not None and not self._over.is_set():
+            if self._hurry.is_set():
+                fault.next_set_up = min(fault.next_set_up, time.monotonic())
             if dispatcher is not None and dispatcher.is_working:
                 dispatcher.turn()
                 dispatcher.news.wait(TURN)
-            elif is_due or self._stopping.is_set():
+            elif time.monotonic() >= fault.next_set_up or self._stopping.is_set():
                 return
             else:
                 self._hurry.wait(TURN)
@@ -249,6 +251,7 @@ class PairWorker:
                 self.trouble = None
                 return None
             except Faulted as error:
+                self.trouble = None
                 return SideFault.of("secondary", error)
             except SyphonError as error:
                 self.trouble = error
