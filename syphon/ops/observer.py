@@ -272,12 +272,12 @@ class PairView:
         return found
 
     def _side(self, role: Literal["primary", "secondary"], worker: PairWorker | None) -> SideStatus:
-        listener = worker.listener if worker is not None else None
+        listener, fault = (worker.listener, worker.fault) if worker is not None else (None, None)
         # Until its queues are known, the worker asks the secondary's administration, and does not ask the primary.
         trouble = worker.trouble if role == "secondary" and worker is not None else None
         not_yet = STARTING_SPARK if worker is None else STARTING_QUEUES if listener is None else NOT_YET
         side = getattr(listener.pair, role) if listener is not None else None
-        closed = _closed(role, worker.fault) if worker is not None and worker.fault is not None else None
+        closed = _closed(role, fault) if fault is not None else None
         return self._sides[role].look(getattr(self._settings, role).host, side, closed, trouble, not_yet, self._wall())
 
     def _queue(
@@ -293,10 +293,11 @@ class PairView:
         totals = _status_totals(found.totals)
         queue = worker.queues.get(key.queue) if worker is not None else None
         trouble = queue.trouble if queue is not None else ""
-        if worker is not None and worker.listener is not None:
-            trouble = trouble or worker.listener.trouble(key.queue)
-        elif worker is not None and worker.fault is not None:
-            trouble = f"the pair has faulted: {worker.fault.cause.text}"
+        listener, fault = (worker.listener, worker.fault) if worker is not None else (None, None)
+        if listener is not None:
+            trouble = trouble or listener.trouble(key.queue)
+        elif fault is not None:
+            trouble = f"the pair has faulted: {fault.cause.text}"
         state = BacklogQueueState.LISTENING
         if pauses.holds_queue(*key):
             state = BacklogQueueState.PAUSED

@@ -74,7 +74,8 @@ class PairWorker:
     ) -> None:
         self.settings = settings
         self.listener: Listener | None = None
-        """None until the backlog queues are known to exist."""
+        """None until the backlog queues are known to exist, and while the pair is closed after a fault. Only the thread
+        of the pair sets it; other threads take it once, because it may be None a moment later."""
         self.trouble: SyphonError | None = None
         """Why the backlog queues are not known yet."""
         self.fault: PairFault | None = None
@@ -135,8 +136,8 @@ class PairWorker:
         self.backoffs.renames = settings.destinations.renames
         if changed and self._dispatcher is not None:
             self._dispatcher.renew()
-        if renamed and self.listener is not None:
-            self.listener.look_again()
+        if renamed and (listener := self.listener) is not None:
+            listener.look_again()
 
     def set_up_now(self) -> None:
         """Sets the pair up again without further delay, if it is faulted: the operator may have removed the cause."""
@@ -144,16 +145,16 @@ class PairWorker:
 
     def silence(self) -> None:
         """Stops listening, so that no job begins."""
-        if self.listener is not None:
-            self.listener.silence()
+        if (listener := self.listener) is not None:
+            listener.silence()
         if self._dispatcher is not None:
             self._dispatcher.stop()
 
     def stop(self) -> None:
         """Ends the listener, and closes both sides of the pair."""
         self._over.set()
-        if self.listener is not None:
-            self.listener.stop()
+        if (listener := self.listener) is not None:
+            listener.stop()
 
     # --- its thread ----------------------------------------------------------------------------------------------
 
@@ -207,7 +208,7 @@ class PairWorker:
             log.info("%s: the pair works again, after %s", self.settings.name, lasted)
 
     def _close(self) -> None:
-        """Stops the slots of the pair, and then closes the other side: it is faulted after five seconds (C1, C2)."""
+        """Stops the slots of the pair, then closes the other side. The listener faults it after five seconds (C1)."""
         listener, dispatcher = self.listener, self._dispatcher
         if listener is None or dispatcher is None:
             return
