@@ -44,6 +44,10 @@ def has_arrived(pair: EmulatedPair, path: str, message: str) -> bool:
     return message in pair.arrived(path)
 
 
+def have_arrived(pair: EmulatedPair, messages: set[str]) -> bool:
+    return set(pair.arrived("orders")) == messages
+
+
 def is_dead(pair: EmulatedPair, message: str) -> bool:
     return message in pair.in_backlog(0, dead=True)
 
@@ -166,6 +170,33 @@ def test_a_pair_with_a_wrong_key_is_faulted_alone_and_is_set_up_again(pair: Emul
         eventually(lambda: fault_of("two", url) is None)
         assert worker.stop()[0] == 0
         assert "Traceback" not in worker.said
+
+
+def test_a_pair_that_is_refused_while_it_works_loses_nothing_and_disturbs_no_other(
+    pair: EmulatedPair,
+) -> None:  # C1, C2, X1
+    with emulated_pair(pair.folder / "other", queues=1) as other:
+        settings = [{**settings_of(name, each), "rate": 20} for name, each in (("one", pair), ("two", other))]
+        worker = pair.worker(config=pair.config(pairs=settings))
+        messages = [aliased(number, "orders") for number in range(300)]
+        for each in (pair, other):
+            each.put(messages)
+        for each in (pair, other):
+            eventually(partial(each.arrived, "orders"), what=lambda: worker.said)
+        refusal = {"action": "error", "operation": "attach", "condition": "amqp:unauthorized-access"}
+        for name in ("contoso", "contoso-dr"):
+            other.control(name, "POST", "faults", refusal)
+            other.control(name, "PUT", "outage", {"kind": "drop"})
+            other.control(name, "DELETE", "outage")
+        worker.until("The pair two has faulted")
+        for name in ("contoso", "contoso-dr"):
+            other.control(name, "DELETE", "faults")
+        os.kill(worker.process.pid, signal.SIGHUP)
+        every = {f"m{number}" for number in range(300)}
+        for each in (pair, other):
+            eventually(partial(have_arrived, each, every), what=lambda: worker.said)
+        assert pair.arrived("orders") == Counter(every), "the other pair was not disturbed"
+        assert worker.stop()[0] == 0
 
 
 def with_wrong_key(connection_string: str) -> str:
