@@ -340,8 +340,11 @@ def test_a_pair_that_waited_for_a_slot_does_not_keep_one_from_others_when_it_fau
         eventually(lambda: found.works("one") and found.works("two"))
         pair, listener = found.pair("two"), found.pair("two").listener
         assert listener is not None
-        pair._budget.ask("two")
+        budget = pair._budget
+        assert all(budget.take("one") for _ in range(SlotsInThreads.most_slots))
+        found.put("two", "a")
+        eventually(lambda: "two" in budget._waiting)
         listener.pair.primary.fault(NotAuthorized("The key was revoked."))
         eventually(lambda: pair.listener is None)
-        assert pair._budget.take("one")
-        assert pair._budget.take("one"), "both slots are free for the other pair"
+        budget.give_back("one")
+        assert budget.take("one"), "the free slot is not kept for a pair that is closed"
