@@ -40,6 +40,7 @@ from .sdk_clients import (
     is_shut_down,
     message_limit,
     payloads_of,
+    refuse_use,
     release_sockets,
     watch_close,
 )
@@ -95,6 +96,7 @@ __all__ = [
     "peek",
     "peek_pages",
     "disable_retries",
+    "refuse_use",
     "release_sockets",
     "sequence_bounds",
     "try_receiver",

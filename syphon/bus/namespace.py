@@ -72,6 +72,8 @@ class Namespace:
         self.status = NamespaceStatus.OPENED
         self.has_ended = False
         """Whether it is closed or faulted: its status as a flag, which every turn of every pump asks for."""
+        self.has_been_connected = False
+        """Whether it has ever accepted our credentials."""
         self.since = now()
         self.reason: SyphonError | None = None
         """Why the namespace is faulted."""
@@ -140,7 +142,7 @@ class Namespace:
         opened, self._opened = self._opened, None
         if isinstance(opened, Connection):
             self._connection, self.error, self._opened_at = opened, None, self.now()
-            self._reached_at = None
+            self._reached_at, self.has_been_connected = None, True
         elif isinstance(opened, Faulted):
             self.fault(opened)
             raise opened

@@ -62,8 +62,26 @@ class Pair:
     @property
     def fault(self) -> SyphonError | None:
         """Why the pair is faulted, if it is: the reason of the side that faulted first."""
+        first = self._first_faulted
+        return None if first is None else first.reason
+
+    @property
+    def side_fault(self) -> SideFault | None:
+        """The same with the name of that side."""
+        first = self._first_faulted
+        if first is None or first.reason is None:
+            return None
+        return SideFault.of("primary" if first is self.primary else "secondary", first.reason)
+
+    @property
+    def _first_faulted(self) -> Namespace | None:
         faulted = [side for side in self.sides if side.status is NamespaceStatus.FAULTED]
-        return min(faulted, key=lambda side: side.since).reason if faulted else None
+        return min(faulted, key=lambda side: side.since, default=None)
+
+    @property
+    def has_been_connected(self) -> bool:
+        """Whether both sides have accepted our credentials."""
+        return self.primary.has_been_connected and self.secondary.has_been_connected
 
     def deadline(self) -> float | None:
         """When the five seconds end, if one side has ended and the other has not."""

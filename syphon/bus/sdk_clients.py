@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, NoReturn
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, TransportType
 from azure.servicebus.amqp import AmqpAnnotatedMessage
@@ -203,6 +203,37 @@ class AioCloseWatch(CloseWatch):
 def watch_close(client: Any, on_close: Callable[[], None]) -> CloseWatch:
     """Watches an SDK client, sync or async."""
     return (AioCloseWatch if iscoroutinefunction(client.close) else CloseWatch)(client, on_close)
+
+
+MAKERS = ("get_queue_sender", "get_topic_sender", "get_queue_receiver", "get_subscription_receiver")
+"""The methods of a client that make senders and receivers."""
+
+
+def refuse_use(client: Any, error: Callable[[], Exception]) -> list[Any]:
+    """Lets an SDK client, sync or async, and all senders and receivers that it has made, raise an error when they are
+    used. Returns these for the caller to close.
+
+    `client.close` is not enough: a closed client makes new senders as if nothing had happened, and its old ones do not
+    say why they do not work. It also must not run twice at the same time, and the application may call it just now.
+    """
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise error()
+
+    for name in MAKERS:
+        setattr(client, name, refuse)
+    handlers = [handler for handler in _handlers_of(client) if not isinstance(handler, CloseWatch)]
+    for handler in handlers:
+        handler._check_live = refuse
+    return handlers
+
+
+def _handlers_of(client: Any) -> list[Any]:
+    while True:
+        try:
+            return list(client._handlers)
+        except RuntimeError:  # another thread has just changed the set
+            continue
 
 
 async def _close_with_socket_async(handler: Any, close: Callable[[], Awaitable[None]]) -> None:

@@ -42,7 +42,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus._pyamqp._transport:WebSocketTransport": ("sock",),
     "azure.servicebus._base_handler:ServiceBusSharedKeyCredential": ("policy", "key", "token_type"),
     "azure.servicebus._base_handler:ServiceBusSASTokenCredential": ("token", "token_type"),
-    "azure.servicebus._base_handler:BaseHandler": ("_config", "_shutdown"),
+    "azure.servicebus._base_handler:BaseHandler": ("_check_live", "_config", "_shutdown"),
     "azure.servicebus._common._configuration:Configuration": (
         "retry_mode",
         "retry_total",
@@ -59,7 +59,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "azure.servicebus.aio:ServiceBusClient": ("_config", "_credential", "_custom_endpoint_address", "_handlers"),
     "azure.servicebus.aio:ServiceBusSender": ("_max_message_size_on_link", "_create_handler", "_handler"),
     "azure.servicebus._pyamqp.aio._client_async:AMQPClientAsync": ("close_async", "_connection"),
-    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_config", "_shutdown"),
+    "azure.servicebus.aio._base_handler_async:BaseHandler": ("_check_live", "_config", "_shutdown"),
 }
 """The private names in use, by module and class."""
 

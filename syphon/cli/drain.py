@@ -220,7 +220,7 @@ def _show(summary: DrainSummary) -> None:
     show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
     for destination in summary.waiting:
         state = word_for(destination.error)
-        text = f"{destination.path} {f'is {state}' if state else 'takes no messages'}: {destination.reason}"
+        text = f"{destination.path} {f'is {state}' if state else 'is unavailable'}: {destination.reason}"
         verb = "waits" if destination.left == 1 else "wait"
         say(printable(f"{plural(destination.left, 'message')} {verb}: {text}"), "  ", fg="yellow")
     click.echo()

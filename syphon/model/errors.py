@@ -5,7 +5,8 @@
 - `Impossible`: the destination does not accept this message as things are. If the operator counts the error as
   permanent, the message is dead-lettered with the reason; otherwise it waits (S4). By default a message that is too
   large or not allowed is dead-lettered, and one for a missing or disabled destination waits.
-- `Faulted`: a namespace cannot be used any more. The pair ends (C3), and the worker with it.
+- `Faulted`: a namespace cannot be used any more. The pair ends (C3). A worker sets it up again later; a worker without
+  another pair ends.
 - `InvalidSettings`, `InvalidOption`: what the caller has asked for makes no sense. To try again does not help.
 - `Interrupted`: the connection or link was lost. It is opened again; deliveries in flight have unknown outcomes (D10).
 """

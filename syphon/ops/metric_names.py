@@ -186,6 +186,13 @@ SIDE_CONNECTED = Metric(
     "1 while the primary or secondary namespace can be reached and accepts the worker's credentials, else 0.",
     ("pair", "side"),
 )
+PAIR_FAULTED = Metric(
+    "syphon.pair.faulted",
+    MetricKind.GAUGE,
+    "1",
+    "1 from the moment a pair faults because of its primary or secondary until it works again, else 0.",
+    ("pair", "side"),
+)
 LEDGER_FAILING = Metric(
     "syphon.ledger.failing",
     MetricKind.GAUGE,
@@ -216,6 +223,7 @@ OWN = (
     RATE_LIMIT,
     LAST_SUCCESS,
     SIDE_CONNECTED,
+    PAIR_FAULTED,
     LEDGER_FAILING,
     STARTED,
 )

@@ -7,7 +7,7 @@ ask.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,7 +18,7 @@ from syphon.config import Config, PairSettings
 from syphon.ledger import LedgerWriter
 from syphon.model import QueueKey, SyphonError, earliest
 from syphon.spark import ControlServer, QueueTotals, RateLimit, Totals
-from syphon.worker import PairWorker, Pauses, TurnedAway, Worker
+from syphon.worker import PairFault, PairWorker, Pauses, TurnedAway, Worker
 
 from .backlog_counts import BacklogCounts, QueueActivity
 from .destination_history import DestinationHistory, moment
@@ -29,6 +29,7 @@ from .status import (
     BacklogQueueState,
     DestinationState,
     DestinationStatus,
+    FaultStatus,
     PairStatus,
     QueueStatus,
     SideState,
@@ -79,7 +80,7 @@ class Observer:
         self._started = wall()
         self._history = ThroughputHistory(self._started)
         self.last_success = last_success or LastSuccess()
-        self._pairs = [PairView(pair, self.last_success, wall) for pair in config.pairs]
+        self._pairs = [PairView(pair, self.last_success, wall, now) for pair in config.pairs]
         self._observed: ObservedWorker | None = None
         self._began = self._turned_at = self._looked_at = now()
         self.queue_totals: Mapping[QueueKey, QueueTotals] = {}
@@ -116,7 +117,8 @@ class Observer:
         if now - self._turned_at > HUNG:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
         for pair in worker.pairs:
-            silent = 0.0 if pair.listener is None or worker.is_stopping else now - pair.listener.heard_at
+            listener = None if pair.fault is not None or worker.is_stopping else pair.listener
+            silent = 0.0 if listener is None else now - listener.heard_at
             if silent > HUNG:
                 return f"the listener of {pair.settings.name} has not turned for {silent:.0f} s"
         return ""
@@ -139,7 +141,7 @@ class Observer:
             at=moment(at),
             outlook=summary,
             problems=problems(pairs, ledger_error, moment(at)),
-            not_ready=[why for pair in pairs for why in _not_ready(pair)] if observed else [STARTING_SPARK],
+            not_ready=_not_ready(pairs) if observed else [STARTING_SPARK],
             ledger=self._config.pipeline.ledger,
             ledger_error=ledger_error,
             paused=self._pauses.all(),
@@ -178,12 +180,22 @@ class SideView:
     since: float = field(default_factory=time.time)
 
     def look(
-        self, host: str, side: Namespace | None, trouble: SyphonError | None, not_yet: str, wall: float
+        self,
+        host: str,
+        side: Namespace | None,
+        closed: tuple[SideState, str] | None,
+        trouble: SyphonError | None,
+        not_yet: str,
+        wall: float,
     ) -> SideStatus:
+        """`closed` is the state of a side that has no namespace because its pair has faulted, with the reason."""
+        connected, error = False, trouble
         if side is not None:
             state, connected, error = SideState(side.status), side.is_reachable, side.reason or side.error
+        elif closed is not None:
+            (state, not_yet), error = closed, None
         else:
-            state, connected, error = SideState.STARTING if trouble is None else SideState.OPENED, False, trouble
+            state = SideState.STARTING if trouble is None else SideState.OPENED
         if (state, connected) != self.seen:
             self.seen, self.since = (state, connected), wall
         reason = None if connected else str(error) if error is not None else not_yet
@@ -193,8 +205,11 @@ class SideView:
 class PairView:
     """Looks at one pair again and again, and remembers what a single look cannot show."""
 
-    def __init__(self, settings: PairSettings, last_success: LastSuccess, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, settings: PairSettings, last_success: LastSuccess, wall: Callable[[], float], now: Callable[[], float]
+    ) -> None:
         self.name = settings.name
+        self._now = now
         self._settings = settings
         self._last_success = last_success
         self._wall = wall
@@ -237,6 +252,7 @@ class PairView:
             name=self.name,
             primary=primary,
             secondary=self._side("secondary", worker),
+            fault=None if worker is None else _fault(worker.fault, wall, self._now()),
             paused=pauses.holds_pair(self.name),
             rate_limit=self._settings.rate if limit is None else limit.per_second,
             rate_limit_set_by=None if limit is None else limit.set_by,
@@ -260,12 +276,13 @@ class PairView:
         return found
 
     def _side(self, role: Literal["primary", "secondary"], worker: PairWorker | None) -> SideStatus:
-        listener = worker.listener if worker is not None else None
+        listener, fault = (worker.listener, worker.fault) if worker is not None else (None, None)
         # Until its queues are known, the worker asks the secondary's administration, and does not ask the primary.
         trouble = worker.trouble if role == "secondary" and worker is not None else None
         not_yet = STARTING_SPARK if worker is None else STARTING_QUEUES if listener is None else NOT_YET
         side = getattr(listener.pair, role) if listener is not None else None
-        return self._sides[role].look(getattr(self._settings, role).host, side, trouble, not_yet, self._wall())
+        closed = _closed(role, fault) if fault is not None else None
+        return self._sides[role].look(getattr(self._settings, role).host, side, closed, trouble, not_yet, self._wall())
 
     def _queue(
         self,
@@ -280,8 +297,11 @@ class PairView:
         totals = _status_totals(found.totals)
         queue = worker.queues.get(key.queue) if worker is not None else None
         trouble = queue.trouble if queue is not None else ""
-        if worker is not None and worker.listener is not None:
-            trouble = trouble or worker.listener.trouble(key.queue)
+        listener, fault = (worker.listener, worker.fault) if worker is not None else (None, None)
+        if listener is not None:
+            trouble = trouble or listener.trouble(key.queue)
+        elif fault is not None:
+            trouble = f"the pair has faulted: {fault.cause.text}"
         state = BacklogQueueState.LISTENING
         if pauses.holds_queue(*key):
             state = BacklogQueueState.PAUSED
@@ -335,9 +355,38 @@ def _as_unknown(destination: DestinationStatus) -> DestinationStatus:
     return destination.model_copy(update={"state": DestinationState.UNKNOWN, "reason": "the primary is out of reach"})
 
 
-def _not_ready(pair: PairStatus) -> list[str]:
-    sides = (("primary", pair.primary), ("secondary", pair.secondary))
-    return [f"{pair.name}: {role} {side.host}: {side.reason}" for role, side in sides if not side.connected]
+def _not_ready(pairs: Sequence[PairStatus]) -> list[str]:
+    """Why no pair works; empty if one does. The others have their own status, metrics and alerts."""
+    works = any(pair.primary.connected and pair.secondary.connected for pair in pairs)
+    return [] if works else not_connected(pairs)
+
+
+def not_connected(pairs: Sequence[PairStatus]) -> list[str]:
+    """The sides that are not connected, and why."""
+    return [
+        f"{pair.name}: {role} {side.host}: {side.reason}"
+        for pair in pairs
+        for role, side in (("primary", pair.primary), ("secondary", pair.secondary))
+        if not side.connected
+    ]
+
+
+def _closed(role: str, fault: PairFault) -> tuple[SideState, str]:
+    """The state of a side of a faulted pair, as long as the pair is not set up again."""
+    if role == fault.cause.side:
+        return SideState.FAULTED, fault.cause.text
+    return SideState.CLOSED, f"closed, because the {fault.cause.side} has faulted"
+
+
+def _fault(fault: PairFault | None, wall: float, now: float) -> FaultStatus | None:
+    if fault is None:
+        return None
+    return FaultStatus(
+        side=fault.cause.side,
+        reason=fault.cause.text,
+        since=moment(wall - (now - fault.since)),
+        next_try=moment(wall + fault.next_set_up - now) if fault.next_set_up > now else None,
+    )
 
 
 def _totals(queue_totals: Mapping[QueueKey, QueueTotals]) -> StatusTotals:

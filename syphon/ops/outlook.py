@@ -181,6 +181,16 @@ def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
 
 
 def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
+    if pair.fault is not None:
+        fault = pair.fault
+        when = "now" if fault.next_try is None else f"at {fault.next_try:%H:%M:%S} UTC"
+        yield _problem(
+            Severity.CRITICAL,
+            f"{pair.name} has faulted {_since(fault.since, at)} ago, its {fault.side} cannot be used: {fault.reason}",
+            f"Nothing is lost: messages wait in the backlog. syphon check says what is wrong. syphon sets the pair up "
+            f"again {when}; SIGHUP does it at once. Other pairs go on.",
+        )
+        return
     if pair.primary.state is not SideState.STARTING and not pair.primary.connected:
         yield _problem(
             Severity.CRITICAL,

@@ -14,7 +14,7 @@ from syphon.worker import Pauses, Worker
 from .dead_letter_api import DeadLetterApi
 from .last_success import LastSuccess
 from .logs import RecentEvents
-from .observer import Observer
+from .observer import Observer, not_connected
 from .pause_api import PauseApi
 from .server import StatusServer
 from .status import WorkerState, WorkerStatus
@@ -104,7 +104,9 @@ def _status_line(status: WorkerStatus) -> str:
     """One line for `systemctl status`."""
     if status.state is WorkerState.STOPPING:
         return STOPPING
-    if status.not_ready:
-        return f"out of reach: {'; '.join(status.not_ready)}"[:300]
+    faults = [f"{pair.name}: {pair.fault.side}: {pair.fault.reason}" for pair in status.pairs if pair.fault is not None]
+    away = status.not_ready or not_connected(status.pairs)
+    if faults or away:
+        return f"{'faulted' if faults else 'out of reach'}: {'; '.join(faults or away)}"[:300]
     rate = sum(pair.per_second for pair in status.pairs)
     return f"{status.totals.forwarded:,} forwarded, {status.totals.dead_lettered:,} dead-lettered, {rate:,.0f} a second"

@@ -26,7 +26,7 @@ from syphon.model import SyphonError
 
 from .access import AccessDenied, AccessRules
 from .dead_letter_api import DeadLetterApi, ReplayRequest, ReplayRuns, UnknownPair
-from .observer import Observer
+from .observer import Observer, not_connected
 from .pause_api import PauseApi, PauseRequest, UnknownTarget
 
 LARGEST_REQUEST = 4096
@@ -179,8 +179,10 @@ class StatusServer:
         return _text(trouble or "ok", HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK)
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        reasons = self._observer.current().not_ready
-        return _text("\n".join(reasons) or "ok", HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
+        status = self._observer.current()
+        if status.not_ready:
+            return _text("\n".join(status.not_ready), HTTPStatus.SERVICE_UNAVAILABLE)
+        return _text("\n".join(["ok", *not_connected(status.pairs)]), HTTPStatus.OK)
 
     async def _status(self, _: web.Request) -> web.Response:
         return web.Response(text=self._observer.current().model_dump_json(), content_type="application/json")

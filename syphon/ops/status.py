@@ -72,7 +72,8 @@ class BacklogQueueState(StrEnum):
     WORKING = "working"
     """A job forwards its messages."""
     TROUBLED = "troubled"
-    """The worker cannot listen to it, or its last job failed; `reason` says why. The worker tries again."""
+    """The worker cannot listen to it, its last job failed, or its pair has faulted; `reason` says why. The worker tries
+    again."""
     PAUSED = "paused"
     """The operator has paused the queue or its pair."""
 
@@ -135,12 +136,26 @@ class DestinationStatus(StatusModel):
     """How many of its messages the worker has seen in the backlog; there may be more."""
 
 
+class FaultStatus(StatusModel):
+    """The fault of a pair: one of its sides cannot be used any more, and the pair is closed."""
+
+    side: Literal["primary", "secondary"]
+    """The side that faulted first."""
+    reason: str
+    since: datetime
+    """Since when the pair has not worked, attempts to set it up again included."""
+    next_try: datetime | None
+    """When the worker sets the pair up again. Null: it is doing so now."""
+
+
 class PairStatus(StatusModel):
     """A primary namespace, and the secondary that holds its backlog queues."""
 
     name: str
     primary: SideStatus
     secondary: SideStatus
+    fault: FaultStatus | None = None
+    """Set from the moment the pair faults until it works again."""
     paused: bool
     rate_limit: float | None
     """Messages per second that may move now, whoever has decided that. Null: as fast as slots and network can."""
@@ -253,7 +268,8 @@ class WorkerStatus(StatusModel):
     problems: list[OperatorProblem]
     """The worst first. Empty: nothing that the worker knows of needs a person."""
     not_ready: list[str]
-    """Why /readyz answers 503: which side of which pair is out of reach, and why. Empty: it answers 200."""
+    """Why /readyz answers 503: no pair works, and why: the sides that are faulted or out of reach. Empty: it answers
+    200, because both sides of at least one pair are connected."""
     ledger: str
     ledger_error: str | None
     paused: list[Pause]

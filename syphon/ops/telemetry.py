@@ -194,6 +194,12 @@ class Telemetry:
             yield int(pair.primary.connected), {"pair": pair.name, "side": "primary"}
             yield int(pair.secondary.connected), {"pair": pair.name, "side": "secondary"}
 
+    def _pair_faulted(self) -> Observations:
+        for pair in self._pairs:
+            for side in ("primary", "secondary"):
+                is_faulted = pair.fault is not None and pair.fault.side == side
+                yield int(is_faulted), {"pair": pair.name, "side": side}
+
     def _ledger_failing(self) -> Observations:
         yield int(self._observer.status.ledger_error is not None), {}
 
@@ -239,6 +245,7 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.RATE_LIMIT: Telemetry._rate_limit,
     metric_names.LAST_SUCCESS: Telemetry._last_success,
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
+    metric_names.PAIR_FAULTED: Telemetry._pair_faulted,
     metric_names.LEDGER_FAILING: Telemetry._ledger_failing,
     metric_names.STARTED: Telemetry._started,
 }

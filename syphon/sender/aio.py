@@ -169,6 +169,10 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
             with contextlib.suppress(RuntimeError):  # the loop was closed, and the application has ended
                 self._loop.call_soon_threadsafe(work)
 
+    def _close_all(self, handlers: list[Any]) -> None:
+        for handler in handlers:
+            self.close_later(handler)
+
     def _start_grace(self) -> None:
         _start_task(self._wait_for_partner(), self._watchers)
 

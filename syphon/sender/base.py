@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import Provisioned, QueueName
-from syphon.bus import ConnectionDetails
+from syphon.bus import ConnectionDetails, NamespaceStatus, refuse_use
 
 from .administration import warn_if_partitioned
 from .coupling import FindFault, PairCoupling
@@ -181,9 +181,21 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         has_ended = self.coupling.pair.has_ended
         if not has_ended:
             self._start_grace()
+        else:
+            self._end_clients()
         self.failover.report(SideEnded(state))
         if has_ended:
             self.closing.set()
+
+    def _end_clients(self) -> None:
+        """Ends the clients of the sides that are faulted: the application's own senders and receivers raise, too (C1).
+
+        A pair whose two sides have not both ended keeps its clients: messages in flight have the five seconds.
+        """
+        state = self.coupling.state()
+        for side, client in ((state.primary, self.primary), (state.secondary, self.secondary)):
+            if side.status is NamespaceStatus.FAULTED:
+                self._close_all(refuse_use(client, self.closed_error))
 
     @abstractmethod
     def _primary_details(self) -> ConnectionDetails:
@@ -192,6 +204,10 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
     @abstractmethod
     def _call_soon(self, work: Callable[[], None]) -> None:
         """Calls a function where `closing` may be set: in this thread, or on the event loop."""
+
+    @abstractmethod
+    def _close_all(self, handlers: list[Any]) -> None:
+        """Closes senders and receivers of the SDK in the background."""
 
     @abstractmethod
     def _start_grace(self) -> None:

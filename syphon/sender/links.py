@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from azure.servicebus import ServiceBusSender
+from azure.servicebus import ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.bus import RetryPolicy, disable_retries, is_shut_down, message_limit, release_sockets
@@ -109,7 +109,7 @@ class SenderLink(SenderLinkState[ServiceBusSender]):
         """Stops using the present sender, and closes it in another thread: that may take half a second."""
         sender, self._sender = self._sender, None
         if sender is not None:
-            threading.Thread(target=_close, args=(sender,), name="close sender", daemon=True).start()
+            threading.Thread(target=close_quietly, args=(sender,), name="close sender", daemon=True).start()
 
     def close(self) -> None:
         """Closes the link. Any thread may call it: the use of the link by another thread then fails."""
@@ -117,7 +117,7 @@ class SenderLink(SenderLinkState[ServiceBusSender]):
             self._opening.give_up()
         sender, self._sender = self._sender, None
         if sender is not None:
-            _close(sender)
+            close_quietly(sender)
 
 
 class _Opening:
@@ -141,7 +141,7 @@ class _Opening:
         with self._lock:
             self._is_over.set()
         if self._is_given_up:
-            _close(self._sender)
+            close_quietly(self._sender)
 
     def give_up(self) -> None:
         """Ends the waiting. If the sender opens later, its thread closes it."""
@@ -166,6 +166,6 @@ def _left(until: float) -> float:
     return left
 
 
-def _close(sender: ServiceBusSender) -> None:
+def close_quietly(sender: ServiceBusSender | ServiceBusReceiver) -> None:
     with contextlib.suppress(Exception):  # the sender is not used again; the SDK may fail on a broken connection
         sender.close()

@@ -22,7 +22,7 @@ from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_sy
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
 from .entities import PrimaryEntity
 from .error_classes import SenderClosed
-from .links import SenderLink
+from .links import SenderLink, close_quietly
 from .messages import ping_message
 from .pair_state import Side
 from .pairing import NamespaceClient, PairOptions, find_fault, set_up
@@ -121,6 +121,10 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
 
     def _call_soon(self, work: Callable[[], None]) -> None:
         work()
+
+    def _close_all(self, handlers: list[Any]) -> None:
+        for handler in handlers:
+            threading.Thread(target=close_quietly, args=(handler,), name="close faulted", daemon=True).start()
 
     def _start_grace(self) -> None:
         threading.Thread(target=self._wait_for_partner, name="five seconds", daemon=True).start()

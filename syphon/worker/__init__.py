@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .drain_progress import DrainProgress, QueueProgress
     from .engine import Engine, running_engine
     from .message_counts import counts_of
-    from .pair_worker import PairWorker
+    from .pair_worker import PairFault, PairWorker
     from .pauses import BY_THE_OPERATOR, Pause, Pauses, StateUnreadable
     from .queue_drain import DrainOptions, DrainState, QueueDrain
     from .run import Worker
@@ -31,7 +31,7 @@ _MODULES = {
         "running_engine",
     ),
     "message_counts": ("counts_of",),
-    "pair_worker": ("PairWorker",),
+    "pair_worker": ("PairFault", "PairWorker"),
     "pauses": (
         "BY_THE_OPERATOR",
         "Pause",
@@ -56,6 +56,7 @@ __all__ = [
     "DrainResult",
     "DrainState",
     "Engine",
+    "PairFault",
     "PairWorker",
     "Pause",
     "Pauses",

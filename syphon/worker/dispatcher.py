@@ -104,6 +104,11 @@ class Dispatcher:
         """Starts no more jobs."""
         self._is_stopping = True
 
+    def end(self) -> None:
+        """Starts no more jobs, and stops the slots that run."""
+        self.stop()
+        self.renew()
+
     @property
     def is_working(self) -> bool:
         return bool(self._slots)
@@ -132,6 +137,8 @@ class Dispatcher:
         if slot.began_at is None:
             slot.began_at = self._now()
         self._learn(report)
+        if report.fault is not None:  # before the slot has given back what it has in hand
+            self._listening.fault(report.fault)
         if report.is_primary_connected:
             slot.misses_primary = False
             self._listening.reached_primary()

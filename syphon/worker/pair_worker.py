@@ -2,18 +2,23 @@
 
 The listener hears that a queue has messages and rings. The dispatcher hands the queue to a slot, which serves it until
 it is quiet. Then the doorbell of the queue is armed again.
+
+A pair that faults is closed (C1, C2), and set up again after a while, with a new listener and a new dispatcher. Other
+pairs do not notice.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from syphon.backlog import plan, provision, queue_names, secondary_administration
-from syphon.bus import Administration, Pair, namespace_of
+from syphon.bus import Administration, Pair, SideFault, namespace_of
 from syphon.config import PairSettings, PipelineSettings
-from syphon.model import Faulted, SyphonError
+from syphon.model import Faulted, SyphonError, duration
 from syphon.spark import ControlServer, HandOver, JobResult, Jobs
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 
@@ -33,6 +38,24 @@ BACKSTOP = 30.0
 """Seconds beyond its lease after which a slot ends by itself, whatever the driver does."""
 MOST_OUTCOMES = 200_000
 """Outcomes after which a slot ends: they wait in its memory until then."""
+FIRST_SET_UP, LONGEST_SET_UP = 30.0, 300.0
+"""Seconds until a faulted pair is set up again: they double from the first to the longest."""
+PROVEN = 10.0
+"""Seconds for which a pair that was set up again must have had both connections before it counts as working: a
+namespace may accept a key and refuse what it is used for a moment later."""
+
+
+@dataclass(slots=True, eq=False)
+class PairFault:
+    """Why a pair is closed, and when it is set up again. Times are those of the monotonic clock."""
+
+    cause: SideFault
+    since: float
+    """When it faulted; attempts to set it up again that failed do not count."""
+    retry: float
+    """Seconds from the last attempt to the next, unless a reload hurries it."""
+    next_set_up: float
+    """In the past: the pair is being set up."""
 
 
 class PairWorker:
@@ -51,9 +74,14 @@ class PairWorker:
     ) -> None:
         self.settings = settings
         self.listener: Listener | None = None
-        """None until the backlog queues are known to exist."""
+        """None until the backlog queues are known to exist, and while the pair is closed after a fault. Only the thread
+        of the pair sets it; other threads take it once, because it may be None a moment later."""
         self.trouble: SyphonError | None = None
         """Why the backlog queues are not known yet."""
+        self.fault: PairFault | None = None
+        """The fault of the pair, until it works again."""
+        self.has_worked = False
+        """Whether both sides have ever accepted our credentials."""
         self.backoffs = Backoffs(settings.name, pauses)
         self.backoffs.renames = settings.destinations.renames
         self._dispatcher: Dispatcher | None = None
@@ -66,6 +94,8 @@ class PairWorker:
         self._makes_queues = makes_queues
         self._pauses = pauses
         self._over = threading.Event()
+        self._hurry = threading.Event()
+        self._retry = FIRST_SET_UP
         self._thread = threading.Thread(target=self._run, name=f"pair {settings.name}", daemon=True)
 
     @property
@@ -79,7 +109,7 @@ class PairWorker:
 
     @property
     def failure(self) -> SyphonError | None:
-        """The error that must end the worker: a refused namespace, a faulted pair, or a thread of ours that died."""
+        """The error that must end the worker, whatever other pairs do: Spark is lost, or a thread of ours died."""
         listener, dispatcher = self.listener, self._dispatcher
         causes = [self._failure]
         if listener is not None:
@@ -89,8 +119,6 @@ class PairWorker:
         for cause in causes:
             if cause is not None:
                 return cause if isinstance(cause, SyphonError) else SyphonError(f"{type(cause).__name__}: {cause}")
-        if listener is not None and any(side.has_ended for side in listener.pair.sides):
-            return Faulted(f"The pair {listener.name} has faulted, and the worker ends with it: {listener.pair.fault}")
         return None
 
     def start(self) -> None:
@@ -108,31 +136,37 @@ class PairWorker:
         self.backoffs.renames = settings.destinations.renames
         if changed and self._dispatcher is not None:
             self._dispatcher.renew()
-        if renamed and self.listener is not None:
-            self.listener.look_again()
+        if renamed and (listener := self.listener) is not None:
+            listener.look_again()
+
+    def set_up_now(self) -> None:
+        """Sets the pair up again without further delay, if it is faulted: the operator may have removed the cause."""
+        self._hurry.set()
 
     def silence(self) -> None:
         """Stops listening, so that no job begins."""
-        if self.listener is not None:
-            self.listener.silence()
+        if (listener := self.listener) is not None:
+            listener.silence()
         if self._dispatcher is not None:
             self._dispatcher.stop()
 
     def stop(self) -> None:
         """Ends the listener, and closes both sides of the pair."""
         self._over.set()
-        if self.listener is not None:
-            self.listener.stop()
+        if (listener := self.listener) is not None:
+            listener.stop()
 
     # --- its thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._open()
-            dispatcher = self._dispatcher
-            while dispatcher is not None and not self._over.is_set():
-                dispatcher.turn()
-                dispatcher.news.wait(TURN)
+            while not self._stopping.is_set():
+                cause = self._open() or self._serve()
+                if cause is None:
+                    return
+                self._note_fault(cause)
+                self._close()
+                self._wait_for_set_up()
         except BaseException as error:
             self._failure = error
             log.debug("the thread of the pair %s", self.settings.name, exc_info=True)
@@ -144,24 +178,88 @@ class PairWorker:
         options = PumpOptions.for_pair(self.settings, lease=lease, linger=LINGER, most_outcomes=MOST_OUTCOMES)
         return self._jobs.run(self.settings, queues, [options], backing_off, self.settings.rate, job)
 
+    def _serve(self) -> SideFault | None:
+        """Turns the dispatcher until the pair faults, or the worker has stopped: then it returns None."""
+        listener, dispatcher, connected_at = self.listener, self._dispatcher, None
+        while listener is not None and dispatcher is not None and not self._over.is_set():
+            dispatcher.turn()
+            if listener.pair.has_been_connected:
+                self.has_worked = True
+                connected_at = connected_at or time.monotonic()
+            if (cause := listener.pair.side_fault) is not None:
+                return cause
+            if connected_at is not None and time.monotonic() >= connected_at + PROVEN:
+                self._note_success()
+            dispatcher.news.wait(TURN)
+        return None
+
+    # --- a fault -------------------------------------------------------------------------------------------------
+
+    def _note_fault(self, cause: SideFault) -> None:
+        now, before = time.monotonic(), self.fault
+        self.fault = PairFault(cause, before.since if before else now, self._retry, now + self._retry)
+        self._retry = min(2 * self._retry, LONGEST_SET_UP)
+        self._hurry.clear()
+
+    def _note_success(self) -> None:
+        fault, self.fault, self._retry = self.fault, None, FIRST_SET_UP
+        if fault is not None:
+            lasted = duration(round(time.monotonic() - fault.since))
+            log.info("%s: the pair works again, after %s", self.settings.name, lasted)
+
+    def _close(self) -> None:
+        """Stops the slots of the pair, then closes the other side. The listener faults it after five seconds (C1)."""
+        listener, dispatcher = self.listener, self._dispatcher
+        if listener is None or dispatcher is None:
+            return
+        listener.silence()
+        dispatcher.end()
+        self._budget.withdraw(self.settings.name)  # it may wait for a slot of another pair
+        while dispatcher.is_working and not listener.pair.has_ended and not self._over.is_set():
+            dispatcher.turn()
+            dispatcher.news.wait(TURN)
+        listener.stop()
+        self.listener = None
+
+    def _wait_for_set_up(self) -> None:
+        """Waits until the pair is to be set up again, or the worker stops.
+
+        It goes on until the slots have ended in any case: those of the next set-up would share the queues with them.
+        """
+        dispatcher, fault = self._dispatcher, self.fault
+        while fault is not None and not self._over.is_set():
+            if self._hurry.is_set():
+                fault.next_set_up = min(fault.next_set_up, time.monotonic())
+            if dispatcher is not None and dispatcher.is_working:
+                dispatcher.turn()
+                dispatcher.news.wait(TURN)
+            elif time.monotonic() >= fault.next_set_up or self._stopping.is_set():
+                return
+            else:
+                self._hurry.wait(TURN)
+
     # --- opening -------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        """Finds or creates the backlog queues, however long it takes: an outage is no reason to give up (C3)."""
+    def _open(self) -> SideFault | None:
+        """Finds or creates the backlog queues, however long it takes: an outage is no reason to give up (C3).
+
+        Returns the fault if the secondary cannot be used.
+        """
         retry = FIRST_RETRY
         while not self._stopping.is_set():
             try:
                 self._listen_to(self._queues())
                 self.trouble = None
-                return
+                return None
             except Faulted as error:
-                self._failure = error
-                return
+                self.trouble = None
+                return SideFault.of("secondary", error)
             except SyphonError as error:
                 self.trouble = error
                 log.warning("%s: %s; next try in %.0f s", self.settings.name, error, retry)
                 self._stopping.wait(retry)
                 retry = min(2 * retry, LONGEST_RETRY)
+        return None
 
     def _queues(self) -> Sequence[str]:
         if not self._makes_queues:

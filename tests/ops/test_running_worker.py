@@ -160,7 +160,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         site.put([aliased(FIRST + 500, "")])
         eventually(lambda: found.has_arrived("orders", 30), what=lambda: worker.said)
         eventually(lambda: found.has_arrived("news", 20), what=lambda: worker.said)
-        worker.until("destination full takes no messages")
+        worker.until("destination full is unavailable")
         eventually(lambda: found.forwarded("orders") == 30, what=lambda: found.ask("/status"))
         eventually(lambda: found.forwarded("news") == 20, what=lambda: found.ask("/status"))
         eventually(lambda: found.status().totals.dead_lettered == 7, what=lambda: found.ask("/status"))
@@ -188,7 +188,7 @@ def test_status_shows_the_work_of_tasks_by_queue_and_by_destination(stage: Stage
     assert pair.totals.forwarded == sum(queue.totals.forwarded for queue in pair.queues) >= 50
     assert pair.queues[1].oldest is not None
     assert sum(status.throughput.forwarded) == status.totals.forwarded
-    eventually(lambda: any("destination full takes no messages" in event.text for event in stage.status().events))
+    eventually(lambda: any("destination full is unavailable" in event.text for event in stage.status().events))
 
 
 def test_the_worker_exports_exactly_the_metrics_of_the_list(stage: Stage) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from syphon.bus import NamespaceStatus
 from syphon.emulator import Action, Fault, Operation, Outage
 from syphon.emulator.broker.access import Policy
 from syphon.sender import PairFaulted, SideEnded
-from tests.sender.conftest import PairedEmulator, leftovers
+from tests.sender.conftest import QUEUE_0, PairedEmulator, leftovers
 from tests.support.sender_apis import in_thread
 from tests.support.waiting import eventually
 
@@ -225,6 +226,64 @@ def test_a_namespace_whose_name_is_gone_is_faulted(
     eventually(lambda: 5.0 in paired.clock.waits())
     paired.clock.advance(5)
     eventually(lambda: client.state.secondary.status is NamespaceStatus.FAULTED)
+
+
+# --- the application's own senders and receivers ---
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_senders_and_receivers_of_a_faulted_client_raise_an_error_that_names_both_sides(
+    paired: PairedEmulator, side: str
+) -> None:  # C1
+    """They are the application's own, made from its own client, and in use when the other client is closed."""
+    client, run = paired.pair(), paired.api.run
+    path = "orders" if side == "primary" else QUEUE_0
+    faulted = getattr(client, side)
+    receiver, sender = faulted.get_queue_receiver(path), faulted.get_queue_sender(path)
+    run(lambda: sender.send_messages(ServiceBusMessage("before")))
+    assert len(run(lambda: receiver.receive_messages(max_wait_time=20))) == 1
+    paired.api.close(getattr(client, other_than(side)))
+    eventually(paired.clock.waits)
+    paired.clock.advance(4.999)
+    run(lambda: sender.send_messages(ServiceBusMessage("in the five seconds")))
+    paired.clock.advance(0.001)
+    eventually(client.closing.is_set)
+    for use in (
+        lambda: sender.send_messages(ServiceBusMessage("after")),
+        lambda: receiver.receive_messages(max_wait_time=1),
+        lambda: receiver.peek_messages(),
+        lambda: faulted.get_queue_sender(path),
+        lambda: faulted.get_queue_receiver(path),
+        lambda: faulted.get_subscription_receiver("news", "all"),
+    ):
+        with pytest.raises(PairFaulted) as caught:
+            run(use)
+        for namespace in (client.primary, client.secondary):
+            assert namespace.fully_qualified_namespace in str(caught.value)
+    eventually(lambda: sender._shutdown.is_set() and receiver._shutdown.is_set())
+    paired.api.close(faulted)  # the application may close its client as always
+
+
+def test_a_receive_that_waits_for_messages_ends_when_its_side_is_faulted(paired: PairedEmulator) -> None:  # C1
+    client, run = paired.pair(manual_clock=False), paired.api.run
+    receiver = client.primary.get_queue_receiver("orders")
+    run(lambda: receiver.peek_messages())
+    with in_thread(lambda: run(lambda: receiver.receive_messages(max_wait_time=50))) as waiting:
+        began = time.monotonic()
+        paired.api.close(client.secondary)
+        with suppress(ServiceBusError, ValueError):  # what the SDK says when its link is closed during a call
+            assert waiting() == []
+        assert 4.9 <= time.monotonic() - began < 30.0
+    with pytest.raises(PairFaulted):
+        run(lambda: receiver.receive_messages(max_wait_time=1))
+
+
+def test_clients_whose_sides_were_closed_in_time_are_left_alone(paired: PairedEmulator) -> None:  # C1
+    client = paired.pair()
+    for side in SIDES:
+        paired.api.close(getattr(client, side))
+    eventually(client.closing.is_set)
+    client.primary.get_queue_sender("orders")  # it is the application's: it may open it again
 
 
 # --- the embedded syphon ---

@@ -80,9 +80,6 @@ class SimulatedWorker:
                 raise dispatcher.failure
             if self.listener.failure is not None:
                 raise self.listener.failure
-            for report in control.live_reports():
-                if report.fault is not None:
-                    self.listener.fault(report.fault)
             if self.is_stopping and until is None:
                 until = self._world.clock.now() + STOPPING
                 control.stop_all()

@@ -79,6 +79,10 @@ class SyncApi:
     def close(self, thing: Any) -> None:
         thing.close()
 
+    def run(self, make: Callable[[], Any], within: float = 60) -> Any:
+        """Calls a method of the SDK, and waits for its result."""
+        return make()
+
     def stop(self) -> None:
         pass
 

@@ -29,15 +29,15 @@ def test_a_destination_that_waits_again_for_the_same_reason_is_said_once(caplog:
         backoffs.learn([waits("orders")])
         now[0] += 60
     backoffs.learn([waits("orders", "throttled")])
-    assert [record.getMessage().count("takes no messages: full") for record in caplog.records] == [1, 0]
+    assert [record.getMessage().count("is unavailable: full") for record in caplog.records] == [1, 0]
 
 
 def test_messages_that_are_not_counted_yet_are_not_called_none(caplog: pytest.LogCaptureFixture) -> None:  # X7
     backoffs = Backoffs("contoso")
     backoffs.learn([waits("orders")._replace(left=0), waits("billing")._replace(left=1200)])
     assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [
-        "its messages stay in the backlog, next try in 10 s",
-        "at least 1,200 stay in the backlog, next try in 10 s",
+        "its messages stay in the backlog, next attempt in 10 s",
+        "at least 1,200 stay in the backlog, next attempt in 10 s",
     ]
 
 

@@ -389,6 +389,24 @@ def test_the_success_of_a_slot_is_a_success_of_the_side(scene: Scene) -> None:  
     assert scene.listening.times_reached == 1
 
 
+def test_a_fault_is_passed_on_before_its_slot_has_ended(scene: Scene) -> None:  # C1, X9
+    scene.rings(FIRST)
+    fault = SideFault("primary", True, "The key was refused.")
+    scene.jobs[0].reports(fault=fault)
+    assert (scene.listening.faults, scene.dispatcher.is_working) == ([fault], True)
+
+
+def test_a_dispatcher_that_ends_stops_its_slots_and_starts_none(scene: Scene) -> None:  # C2
+    scene.rings(FIRST)
+    (slot,) = scene.jobs
+    slot.reports()
+    scene.dispatcher.end()
+    scene.rings(SECOND)
+    assert (slot.is_told_to_stop, scene.jobs) == (True, [slot])
+    slot.ends(ended=Ended.STOPPED)
+    assert (scene.dispatcher.is_working, scene.jobs) == (False, [])
+
+
 def test_without_the_primary_a_queue_is_listened_to_again_soon_and_not_at_once(scene: Scene) -> None:  # D16
     scene.rings(FIRST)
     scene.jobs[0].reports()

@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 
 from syphon.backlog import QueueName, SelectedQueue
-from syphon.bus import Peeked
+from syphon.bus import Peeked, SideFault
 from syphon.config import Config
-from syphon.model import Faulted, SyphonError
 from syphon.spark import FAULTED, STOPPED, ControlServer, Ending, JobResult, SparkLost, SparkWatch
 from syphon.spark.slot_control import SlotControl
 from syphon.worker import drain, run
@@ -21,7 +20,7 @@ from syphon.worker.drain import Drain
 from syphon.worker.drain_progress import DrainProgress
 from syphon.worker.engine import Engine
 from syphon.worker.message_counts import PeekCount
-from syphon.worker.pair_worker import PairWorker
+from syphon.worker.pair_worker import PairFault, PairWorker
 from syphon.worker.queue_drain import DrainOptions
 from syphon.worker.run import TURN, Worker
 from tests.worker.test_pair_drain import PAIR
@@ -72,11 +71,11 @@ class Watch(SparkWatch):
 class StubPair:
     """A pair, as far as a worker that leaves looks at it."""
 
-    settings, listener = PAIR, None
+    settings, listener, failure, has_worked = PAIR, None, None, True
 
-    def __init__(self, clock: Clock, is_working: bool, failure: SyphonError | None = None) -> None:
+    def __init__(self, clock: Clock, is_working: bool, fault: SideFault | None = None) -> None:
         self.is_working = is_working
-        self.failure = failure
+        self.fault = None if fault is None else PairFault(fault, 0.0, 30.0, 30.0)
         self.silenced = self.stopped = inf
         """How many seconds after the start it was told so."""
         self._clock = clock
@@ -120,9 +119,9 @@ def test_a_worker_that_is_stopped_waits_for_its_slots_as_long_as_their_share(clo
 
 
 def test_a_worker_with_a_fault_waits_for_its_slots_as_long_as_their_share(clock: Clock) -> None:  # C1, X9
-    refused = Faulted("The credentials are refused.")
-    pair = StubPair(clock, is_working=True, failure=refused)
-    assert worker_of(pair, clock).run() is refused
+    pair = StubPair(clock, is_working=True, fault=SideFault("primary", True, "The credentials are refused."))
+    reason = worker_of(pair, clock).run()
+    assert str(reason).endswith("and the worker ends: the primary of contoso: The credentials are refused.")
     assert pair.silenced == pytest.approx(TURN)
     assert pair.stopped == pytest.approx(TURN + FAULTED.slots, abs=TURN)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from syphon.bus import SideFault
 from syphon.config import PairSettings, PipelineSettings, SideSettings
 from syphon.model import Faulted, Interrupted, SyphonError
 from syphon.worker import pair_worker
@@ -39,7 +40,7 @@ class Opening(threading.Event):
         self.worker = worker_of_pair(self)
         monkeypatch.setattr(self.worker, "_queues", self.queues)
         monkeypatch.setattr(self.worker, "_listen_to", self.listen_to)
-        self.worker._open()
+        self.fault = self.worker._open()
 
     def queues(self) -> Sequence[str]:
         if self.failures:
@@ -60,16 +61,16 @@ def test_an_outage_is_told_while_it_lasts_and_does_not_end_the_worker(monkeypatc
     away = Interrupted("The secondary cannot be reached.")
     opening = Opening(*[away] * 9, monkeypatch=monkeypatch)
     assert opening.said == [away] * 9
-    assert (opening.worker.trouble, opening.worker.failure) == (None, None)
+    assert (opening.worker.trouble, opening.fault) == (None, None)
     assert opening.listens_to == ["backlog"]
     assert opening.pauses[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
     assert max(opening.pauses) == opening.pauses[-1] == LONGEST_RETRY
 
 
-def test_a_namespace_that_cannot_be_used_ends_the_worker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:  # C3
+def test_a_namespace_that_cannot_be_used_is_a_fault_at_once(monkeypatch: pytest.MonkeyPatch) -> None:  # C3
     refused = Faulted("The credentials are refused.")
     opening = Opening(refused, monkeypatch=monkeypatch)
-    assert opening.worker.failure is refused
+    assert opening.fault == SideFault("secondary", False, "The credentials are refused.")
     assert (opening.pauses, opening.listens_to) == ([], None)
 
 

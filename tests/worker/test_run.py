@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.processes import DESTINATIONS, FAULTED_WITHIN, EmulatedPair, Running, aliased, emulated_pair
+from tests.support.processes import (
+    DESTINATIONS,
+    FAULTED_WITHIN,
+    EmulatedPair,
+    Running,
+    aliased,
+    command_here,
+    emulated_pair,
+)
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
@@ -33,6 +42,10 @@ def attempts(pair: EmulatedPair) -> int:
 
 def has_arrived(pair: EmulatedPair, path: str, message: str) -> bool:
     return message in pair.arrived(path)
+
+
+def have_arrived(pair: EmulatedPair, messages: set[str]) -> bool:
+    return set(pair.arrived("orders")) == messages
 
 
 def is_dead(pair: EmulatedPair, message: str) -> bool:
@@ -74,7 +87,7 @@ def test_a_destination_that_is_down_does_not_start_job_after_job_and_delays_no_o
     pair.control("contoso", "PUT", "quota", {"entity": "spare", "bytes": 0})
     before = attempts(pair)
     pair.put([aliased(number, "spare") for number in range(400, 420)])
-    worker.until("destination spare takes no messages")
+    worker.until("destination spare is unavailable")
     # each of these rings: the stuck ones before them do not stand in the way
     for number in range(500, 503):
         pair.put([aliased(number, "news")])
@@ -137,11 +150,105 @@ def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(pair: Em
         assert worker.stop()[0] == 0
 
 
+def test_a_pair_with_a_wrong_key_is_faulted_alone_and_is_set_up_again(pair: EmulatedPair) -> None:  # C1, C3, X1
+    with emulated_pair(pair.folder / "other", queues=1) as other:
+        key = pair.folder / "key"
+        key.write_text(with_wrong_key(other.primary))
+        worker = pair.worker(config=pair.config(pairs=[settings_of("one", pair), settings_of("two", other, key)]))
+        url = worker.until("status on http").rpartition(" ")[2]
+        for each in (pair, other):
+            each.put([aliased(1, "orders"), aliased(2, "orders")])
+        worker.until("The pair two has faulted, its primary cannot be used")
+        eventually(lambda: pair.arrived("orders") == Counter(["m1", "m2"]), what=lambda: worker.said)
+        eventually(lambda: fault_of("two", url), what=lambda: worker.said)
+        assert (fault_of("one", url), other.arrived("orders")) == (None, Counter())
+        assert (worker.process.poll(), "d3Jvbmc" in worker.said) == (None, False)
+        key.write_text(other.primary)
+        os.kill(worker.process.pid, signal.SIGHUP)
+        eventually(lambda: other.arrived("orders") == Counter(["m1", "m2"]), what=lambda: worker.said)
+        worker.until("two: the pair works again")
+        eventually(lambda: fault_of("two", url) is None)
+        assert worker.stop()[0] == 0
+        assert "Traceback" not in worker.said
+
+
+def test_a_pair_that_is_refused_while_it_works_loses_nothing_and_disturbs_no_other(
+    pair: EmulatedPair,
+) -> None:  # C1, C2, X1
+    with emulated_pair(pair.folder / "other", queues=1) as other:
+        settings = [{**settings_of(name, each), "rate": 20} for name, each in (("one", pair), ("two", other))]
+        worker = pair.worker(config=pair.config(pairs=settings))
+        messages = [aliased(number, "orders") for number in range(300)]
+        for each in (pair, other):
+            each.put(messages)
+        for each in (pair, other):
+            eventually(partial(each.arrived, "orders"), what=lambda: worker.said)
+        refusal = {"action": "error", "operation": "attach", "condition": "amqp:unauthorized-access"}
+        for name in ("contoso", "contoso-dr"):
+            other.control(name, "POST", "faults", refusal)
+            other.control(name, "PUT", "outage", {"kind": "drop"})
+            other.control(name, "DELETE", "outage")
+        worker.until("The pair two has faulted")
+        for name in ("contoso", "contoso-dr"):
+            other.control(name, "DELETE", "faults")
+        os.kill(worker.process.pid, signal.SIGHUP)
+        every = {f"m{number}" for number in range(300)}
+        for each in (pair, other):
+            eventually(partial(have_arrived, each, every), what=lambda: worker.said)
+        assert pair.arrived("orders") == Counter(every), "the other pair was not disturbed"
+        assert worker.stop()[0] == 0
+
+
+def with_wrong_key(connection_string: str) -> str:
+    return connection_string.replace("SharedAccessKey=", "SharedAccessKey=d3Jvbmc")
+
+
+def settings_of(name: str, pair: EmulatedPair, primary_key: Path | None = None) -> dict[str, Any]:
+    primary = pair.primary if primary_key is None else f"${{file:{primary_key}}}"
+    return {
+        "name": name,
+        "primary": {"connection_string": primary, "name": "contoso"},
+        "secondary": {"connection_string": pair.secondary},
+        "backlog_queue_count": 1,
+    }
+
+
+def fault_of(name: str, url: str) -> dict[str, Any] | None:
+    """The fault of a pair, as `syphon status` shows it."""
+    status = json.loads(command_here("status", "--url", url, "--json")[1])
+    found: dict[str, Any] | None = next(pair["fault"] for pair in status["pairs"] if pair["name"] == name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pairs", "wrong", "options"),
+    [
+        (1, "primary", ()),
+        (1, "primary", ("--no-provision",)),
+        (1, "secondary", ("--no-provision",)),
+        (2, "primary", ()),
+        (2, "secondary", ()),
+    ],
+)
+def test_a_worker_none_of_whose_pairs_is_let_in_ends_with_exit_code_77(
+    pair: EmulatedPair, pairs: int, wrong: str, options: tuple[str, ...]
+) -> None:  # C3, D12
+    found = [settings_of(f"pair-{number}", pair) for number in range(pairs)]
+    for number, each in enumerate(found):
+        each["primary"]["name"] = f"contoso-{number}"
+        each[wrong]["connection_string"] = with_wrong_key(each[wrong]["connection_string"])
+    worker = pair.start("run", "-c", str(pair.config(pairs=found)), *options)
+    code, _ = worker.end()
+    assert code == 77, worker.said
+    assert all(f"the {wrong} of pair-{number}" in worker.lines[-1] for number in range(pairs)), worker.said
+    assert "d3Jvbmc" not in worker.said
+
+
 def test_credentials_that_are_refused_end_the_worker_with_exit_code_77_at_its_start(
     pair: EmulatedPair,
 ) -> None:  # P5, D12
-    wrong = pair.secondary.replace("SharedAccessKey=", "SharedAccessKey=d3Jvbmc")
-    worker = pair.start("run", "-c", str(pair.config(pair={"secondary": {"connection_string": wrong}})))
+    wrong = {"secondary": {"connection_string": with_wrong_key(pair.secondary)}}
+    worker = pair.start("run", "-c", str(pair.config(pair=wrong)))
     code, _ = worker.end()
     assert code == 77, worker.said
     assert "Manage claim" in worker.said
