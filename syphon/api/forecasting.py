@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, not_allowed
-from syphon.bus import connected, largest_accepted
-from syphon.config import Config
+from syphon.bus import NamespaceTier, administration_of, connected, largest_accepted
+from syphon.config import Config, PairSettings, Via
 from syphon.cost import PricingTier, drain_cost, load_prices
 from syphon.model import EntityPath, ExitCode, MessageTooLarge, SyphonError, html_line, html_table, plural, volume
 from syphon.spark import (
@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 Answers = dict[tuple[str, str], int | SyphonError]
 
 STANDARD_RATE = 1000.0
-"""Messages a second that a Standard namespace accepts before it throttles: it has 1,000 credits a second."""
+"""Messages per second that a Standard namespace accepts before it throttles: it has 1,000 credits per second."""
+PREMIUM_BYTES = 4_000_000.0
+"""Bytes per second that one messaging unit of a Premium namespace accepts, about."""
+FULL_SPEED = 5_000.0
+"""Messages per second that a drain of two slots reaches where nothing throttles it, about (docs/performance.md)."""
+TIER_WITHIN = 10.0
+"""Seconds for the answer to the question which tier the primary has."""
 MOST_TRIED = 200
 """Destinations that are checked: a backlog with more is rare, and each check costs a round trip."""
 
@@ -97,6 +103,8 @@ class DryRun:
     give_up: tuple[str, ...]
     seconds: float
     per_second: float
+    assumed: tuple[str, ...]
+    """What the time is based on, for each pair."""
     operations: int
     cost: CostForecast
 
@@ -192,7 +200,9 @@ def forecast(
     dead_letters = (*seen.refused, *(found.dead_letter() for found in given_up))
     no_match = not wanted and others and options.messages.needs_destination
     is_left = dead_letters or waiting or no_match or count < wanted
-    pace = min(options.rate or STANDARD_RATE, STANDARD_RATE)
+    paces = _paces(chosen, options, seen.destinations)
+    total = max(1, sum(pace.messages for pace in paces))
+    seconds = max((count * pace.messages / total / pace.per_second for pace in paces), default=0.0)
     prices = load_prices()
     charge = drain_cost(count, prices, PricingTier.STANDARD)
     return DryRun(
@@ -204,11 +214,55 @@ def forecast(
         dead_letters=dead_letters,
         waiting=tuple(found.waiting() for found in waiting),
         give_up=tuple(sorted(give_up)),
-        seconds=round(count / pace, 1),
-        per_second=pace,
+        seconds=round(seconds, 1),
+        per_second=round(count / seconds, 1) if seconds else STANDARD_RATE,
+        assumed=tuple(pace.assumed for pace in paces),
         operations=charge.operations,
         cost=CostForecast(charge.least, charge.most, prices.currency, prices.as_of),
     )
+
+
+class Pace(NamedTuple):
+    """How fast the messages of one pair would move, and why."""
+
+    messages: int
+    per_second: float
+    assumed: str
+
+
+def _paces(chosen: list[SelectedQueue], options: DrainOptions, found: list[DestinationSummary]) -> list[Pace]:
+    """The pace of each pair that has messages: what its primary accepts by its tier, and no more than the rate."""
+    paces = []
+    for pair, _ in by_pair(chosen):
+        ours = [each for each in found if each.pair == pair.name]
+        messages, size = sum(each.messages for each in ours), sum(each.bytes for each in ours)
+        if messages:
+            per_second, assumed = _accepted_by(pair, size / messages)
+            if options.rate is not None and options.rate < per_second:
+                per_second, assumed = options.rate, f"your rate of {options.rate:,.0f} messages per second"
+            paces.append(Pace(messages, per_second, f"{pair.name}: {assumed}"))
+    return paces
+
+
+def _accepted_by(pair: PairSettings, size: float) -> tuple[float, str]:
+    """Messages of this mean size per second that a primary is expected to accept from syphon, and why."""
+    share = pair.rate_share
+    try:
+        administration = administration_of(pair.primary, Via.ADMIN, "", TIER_WITHIN)
+        try:
+            tier, source = administration.tier(), "as the namespace says"
+        finally:
+            administration.close()
+    except SyphonError:
+        tier, source = NamespaceTier("Standard"), "assumed: to ask needs the Manage claim on the primary"
+    if tier.name.lower() == "premium":
+        found = min(FULL_SPEED, share * PREMIUM_BYTES * tier.units / max(1.0, size))
+        return found, (
+            f"{share:.0%} of about {tier.units * PREMIUM_BYTES / 1e6:,.0f} MB/s of a Premium namespace with "
+            f"{plural(tier.units, 'messaging unit')} ({source}), at most {FULL_SPEED:,.0f} messages per second"
+        )
+    name = tier.name or "Standard"
+    return share * STANDARD_RATE, f"{share:.0%} of the {STANDARD_RATE:,.0f}/s of a {name} namespace ({source})"
 
 
 class Seen(NamedTuple):

@@ -7,6 +7,7 @@ from .administration import (
     AdministrationUnavailable,
     AdministrationUnreachable,
     EntityConflict,
+    NamespaceTier,
     QueueCounts,
     QueueInfo,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "Settled",
     "SideFault",
     "NamespaceStatus",
+    "NamespaceTier",
     "AdministrationUnavailable",
     "AdministrationUnreachable",
     "ConnectionDetails",

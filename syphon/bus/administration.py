@@ -63,6 +63,13 @@ class QueueCounts(NamedTuple):
     dead_letters: int
 
 
+class NamespaceTier(NamedTuple):
+    """The tier of a namespace: Basic, Standard or Premium, and how many messaging units a Premium one has."""
+
+    name: str
+    units: int = 1
+
+
 class Administration(Protocol):
     """The port: tells what is in a namespace, and makes queues there.
 
@@ -94,6 +101,9 @@ class Administration(Protocol):
 
         What it forwards to counts as well. An entity that does not exist has no window.
         """
+
+    def tier(self) -> NamespaceTier:
+        """What kind of namespace it is."""
 
     def queue_counts(self, queue: str) -> QueueCounts | None:
         """The queue's own message counts, which may be wrong. None if there is no such queue, or it has no counts."""

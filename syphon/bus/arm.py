@@ -19,6 +19,7 @@ from .administration import (
     OPERATION_TIMEOUT,
     Administration,
     DuplicateDetection,
+    NamespaceTier,
     NewQueue,
     QueueCounts,
     QueueInfo,
@@ -136,6 +137,11 @@ class ArmAdministration(Administration):
             return None if topic is None else duplicate_detection(topic)
 
         return longest_window(entity, look)
+
+    def tier(self) -> NamespaceTier:
+        found = self._ask("look for the tier", "namespaces/read", lambda: self._client.namespaces.get(*self._place))
+        sku = found.sku
+        return NamespaceTier("" if sku is None else str(sku.name), 1 if sku is None else sku.capacity or 1)
 
     def queue_counts(self, queue: str) -> QueueCounts | None:
         entity = self._find(self._client.queues.get, queue, f"count the messages of '{queue}'")

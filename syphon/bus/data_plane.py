@@ -17,6 +17,7 @@ from .administration import (
     OPERATION_TIMEOUT,
     Administration,
     DuplicateDetection,
+    NamespaceTier,
     NewQueue,
     QueueCounts,
     QueueInfo,
@@ -148,6 +149,10 @@ class DataPlaneAdministration(Administration):
             return duplicate_detection(found, self._ask(task, lambda: list(self._client.list_subscriptions(name))))
 
         return longest_window(entity, look)
+
+    def tier(self) -> NamespaceTier:
+        found = self._ask("look for the tier of the namespace", self._client.get_namespace_properties)
+        return NamespaceTier(str(found.messaging_sku or ""), found.messaging_units or 1)
 
     def queue_counts(self, queue: str) -> QueueCounts | None:
         def count() -> QueueCounts | None:

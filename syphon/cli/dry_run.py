@@ -65,10 +65,12 @@ def _show(result: DryRun) -> None:
     click.echo()
     say(
         f"{plural(result.messages, 'message')}, {volume(result.bytes)}: "
-        f"about {_lasting(result.seconds)} at {result.per_second:,.0f} messages a second; "
+        f"about {_lasting(result.seconds)} at {result.per_second:,.0f} messages per second; "
         f"{result.operations:,} operations, "
         f"{cost.least:,.2f} to {cost.most:,.2f} {cost.currency} by the Standard list prices of {cost.as_of}"
     )
+    for assumed in result.assumed:
+        say(f"That is {assumed}.", "  ")
     if result.others:
         verb = "is" if result.others == 1 else "are"
         if not result.messages:

@@ -37,8 +37,8 @@ SETTLING_LOOK = 5.0
 MOST_OTHERS = 250
 """Messages that were not asked for, in a queue that is looked at again: as many as one peek finds."""
 LEAST_ATTEMPTS = 3
-"""How often a destination must have been tried in vain before its messages count as stuck. A back-off may be as long as
-the patience, and waiting is no attempt."""
+"""How often a destination must have answered busy before its messages count as stuck: to wait as long as the service
+asks for is no attempt."""
 SHORTEST_REST, LONGEST_REST = 2.0, 15.0
 """Seconds between jobs on queues whose messages are locked, or whose destinations back off."""
 
@@ -181,8 +181,9 @@ class PairDrain:
         return False
 
     def _has_tried_enough(self) -> bool:
-        """Whether each destination that backs off was tried several times: to wait alone is no reason to give up."""
-        return all(known.failures >= LEAST_ATTEMPTS for known in self.backoffs.known())
+        """Whether each destination that is throttled was tried several times: to wait alone is no reason to give up."""
+        throttled = [known for known in self.backoffs.known() if known.error == DestinationBusy.__name__]
+        return all(known.failures >= LEAST_ATTEMPTS for known in throttled)
 
     def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
         by_tries = sorted(self._queues_to_serve, key=lambda queue: queue.tries)

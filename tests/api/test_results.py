@@ -51,6 +51,7 @@ DRY_RUN = DryRun(
     give_up=(),
     seconds=0.0,
     per_second=1000.0,
+    assumed=(HOSTILE,),
     operations=12,
     cost=CostForecast(0.0, 0.1, "USD", "2026"),
 )

@@ -472,3 +472,7 @@ def _fault(
     if kind in (Kind.JOB_GIVEN_UP, Kind.STOPPED, Kind.SLOT_LOST):
         return SimulatedFault(kind, at)
     return SimulatedFault(kind, at, min(lasts, 8.0) if kind is Kind.PAUSE else lasts, side)
+
+
+GENERATORS = {Kind.THROTTLE: _throttled, Kind.FRAGMENT: _with_a_fragment_down}
+"""The generators of incidents that are about one kind of fault."""

@@ -16,6 +16,7 @@ import syphon.spark.reporter
 import syphon.spark.totals
 import syphon.transfer.destination
 import syphon.transfer.doorbell
+import syphon.transfer.pump
 from syphon.bus import LinkState, Namespace, RawSender, Sent
 from syphon.bus.frame_socket import FrameSocket
 from syphon.model import Result, SyphonError
@@ -23,7 +24,7 @@ from syphon.sender.entities import PrimaryEntity
 from syphon.sender.send_flow import SendFlow
 from syphon.spark.slot_control import SlotControl
 from syphon.spark.totals import QueueAttempt, Totals
-from syphon.transfer import Doorbell, Listener
+from syphon.transfer import Congestion, Doorbell, Listener
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import Breaker, State
 from syphon.transfer.destination import Destination, SendResults
@@ -41,7 +42,7 @@ from syphon.worker.pair_drain import PairDrain
 from syphon.worker.queue_drain import DrainState, QueueDrain
 from syphon.worker.slot_budget import SlotBudget
 
-from .incident import Mode
+from .incident import Kind, Mode
 
 Mistake = Callable[[], AbstractContextManager[None]]
 
@@ -53,16 +54,20 @@ class Known(NamedTuple):
     mode: Mode
     first: int
     """The seed of the first incident. It is not 0 for mistakes that few incidents show: the test should be quick."""
+    kind: Kind | None = None
+    """The fault whose own generator makes the incidents; None: the usual generator."""
 
 
 MISTAKES: dict[str, Known] = {}
 
 
-def mistake_in(mode: Mode, first: int = 0) -> Callable[[Callable[[], Iterator[None]]], Mistake]:
+def mistake_in(
+    mode: Mode, first: int = 0, kind: Kind | None = None
+) -> Callable[[Callable[[], Iterator[None]]], Mistake]:
     def register(make: Callable[[], Iterator[None]]) -> Mistake:
         """Registers a mistake under its name."""
         made = contextmanager(make)
-        MISTAKES[make.__name__.replace("_", " ")] = Known(made, mode, first)
+        MISTAKES[make.__name__.replace("_", " ")] = Known(made, mode, first, kind)
         return made
 
     return register
@@ -483,4 +488,32 @@ def stays_failed_over_although_a_ping_arrived() -> Iterator[None]:
         return original(self, error or OSError("taken for failed"), *times)
 
     with replaced(PrimaryEntity, "pinged", pinged):
+        yield
+
+
+# --- a throttled service ----------------------------------------------------------------------------------------------
+
+
+@mistake_in(Mode.PUMP, kind=Kind.THROTTLE)
+def does_not_lower_the_rate_when_the_service_is_busy() -> Iterator[None]:
+    with replaced(Congestion, "busy", lambda *_: None):
+        yield
+
+
+@mistake_in(Mode.WORKER, kind=Kind.THROTTLE)
+def leaves_the_messages_of_a_throttled_destination_to_their_locks() -> Iterator[None]:
+    with replaced(Breaker, "is_throttled", property(lambda _: False)):
+        yield
+
+
+@mistake_in(Mode.DRAIN, kind=Kind.THROTTLE)
+def receives_at_full_speed_while_it_sends_slowly() -> Iterator[None]:
+    """And then gives back everything at the end of each lease."""
+    with replaced(syphon.transfer.pump, "SECONDS_IN_FLIGHT", 1e6):
+        yield
+
+
+@mistake_in(Mode.PUMP, kind=Kind.FRAGMENT)
+def backs_off_from_a_destination_because_of_one_key() -> Iterator[None]:
+    with replaced(Destination, "_is_one_key_to_blame", lambda *_: False):
         yield

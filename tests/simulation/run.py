@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .checker import Violation
-from .incident import Incident, Mode, generate
+from .incident import GENERATORS, Incident, Kind, Mode, generate
 from .shrink import shrink
 from .world import World
 
@@ -100,16 +101,21 @@ def _run(incident: Incident, trace: Callable[[str], None] | None = None) -> tupl
 
 
 def run_many(
-    first: int, runs: int | None, seconds: float | None = None, most_failures: int = 1, mode: Mode | None = None
+    first: int,
+    runs: int | None,
+    seconds: float | None = None,
+    most_failures: int = 1,
+    mode: Mode | None = None,
+    kind: Kind | None = None,
 ) -> Summary:
     """Runs the incidents of consecutive seeds, until there were so many, the time is over, or enough have failed.
 
-    With a mode, only the incidents of this mode are run.
+    With a mode, only the incidents of this mode are run; with a kind, only those of the generator of this fault.
     """
     summary, began, seed = Summary(), time.monotonic(), first
     with quietly():
         while (runs is None or summary.runs < runs) and (seconds is None or time.monotonic() - began < seconds):
-            incident = generate(seed)
+            incident = generate(seed) if kind is None else GENERATORS[kind](seed, random.Random(seed))
             if mode is not None and incident.mode is not mode:
                 seed += 1
                 continue

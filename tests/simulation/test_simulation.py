@@ -34,7 +34,7 @@ def test_an_incident_that_once_failed_breaks_no_promise_any_more(name: str) -> N
 def test_a_deliberate_mistake_is_found_within_2000_runs(name: str) -> None:
     known = MISTAKES[name]
     with known.make():
-        assert run_many(known.first, 2000, mode=known.mode).failed
+        assert run_many(known.first, 2000, mode=known.mode, kind=known.kind).failed
 
 
 def test_messages_for_others_arrive_at_most_three_times_beside_a_destination_that_cuts_the_connection() -> None:  # S3

@@ -57,6 +57,21 @@ def test_an_empty_backlog_is_proven_without_spark(pair: EmulatedPair) -> None:  
     assert "Starting Spark" not in drain.said
 
 
+def test_a_drain_goes_as_fast_as_a_throttled_primary_allows_and_says_so(pair: EmulatedPair) -> None:  # S5, X7
+    """Before, it left messages to their locks, received them again and again, and gave up."""
+    pair.put([aliased(number, "orders") for number in range(500)])
+    pair.control("contoso", "PUT", "throttle", {"credits_per_second": 50})
+    drain = pair.drain("--json")
+    drain.until('"state": "throttled"')
+    drain.until('"set_by": "primary"')
+    pair.control("contoso", "PUT", "throttle", {"credits_per_second": 400})
+    code, out = drain.end()
+    pair.control("contoso", "DELETE", "throttle")
+    assert code == 0, drain.said
+    assert json.loads(out)["account"]["received"] == 500
+    assert pair.arrived("orders") == ids(range(500))
+
+
 @on_shared_spark
 def test_what_can_never_arrive_is_dead_lettered_and_said(pair: EmulatedPair) -> None:  # M4, S4, D12
     pair.put([aliased(1, "orders"), aliased(2, "$nowhere"), aliased(3, "")])

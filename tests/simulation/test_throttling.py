@@ -1,0 +1,129 @@
+"""A throttled service, in virtual time: how much of it is used, what it costs, and who is not disturbed."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect
+
+import pytest
+
+from syphon.transfer import PumpOptions
+from tests.simulation.incident import GENERATORS, Incident, Kind, Mode, SimulatedFault, SimulatedMessage
+from tests.simulation.run import quietly, violation_of
+from tests.simulation.world import World
+
+FOREVER = 100_000.0
+SHARE = 0.8
+
+
+def throttled(
+    mode: Mode,
+    limit: int,
+    messages: int,
+    destinations: int = 1,
+    *,
+    both: bool = False,
+    foreign: int = 0,
+) -> Incident:
+    names, rng = tuple(f"d{number}" for number in range(destinations)), random.Random(1)
+    queues = 1 if mode is Mode.PUMP else 10
+    faults = [SimulatedFault(Kind.THROTTLE, 0.0, FOREVER, "contoso", number=limit)]
+    if both:
+        faults.append(SimulatedFault(Kind.THROTTLE, 0.0, FOREVER, "contoso-dr", number=2 * limit))
+    if foreign:
+        faults.append(SimulatedFault(Kind.FOREIGN, 0.0, FOREVER, "contoso", number=foreign))
+    return Incident(
+        1,
+        names,
+        tuple(
+            SimulatedMessage(number, rng.choice(names), 0.0, queue=rng.randrange(queues)) for number in range(messages)
+        ),
+        tuple(faults),
+        mode=mode,
+        queues=queues,
+        lock=60.0,
+        window=PumpOptions().window,
+        linger=5.0,
+    )
+
+
+def run(incident: Incident) -> tuple[list[float], int]:
+    """When each message arrived, in order, and how many receives there were."""
+    world = World(incident)
+    with quietly():
+        world.run()
+    stories = world.checker.stories.values()
+    return sorted(story.copies[0] for story in stories), sum(story.received for story in stories)
+
+
+def steady_rate(arrivals: list[float], seconds: float = 15.0) -> float:
+    """The best rate that lasted for some seconds."""
+    return max(bisect(arrivals, at + seconds) - number for number, at in enumerate(arrivals)) / seconds
+
+
+@pytest.mark.parametrize(
+    ("mode", "limit", "messages", "destinations"),
+    [
+        (Mode.DRAIN, 100, 4000, 1),
+        (Mode.DRAIN, 1000, 20_000, 3),
+        (Mode.DRAIN, 5000, 60_000, 1),
+        (Mode.WORKER, 100, 4000, 3),
+        (Mode.WORKER, 1000, 20_000, 1),
+    ],
+)
+def test_most_of_what_a_throttled_primary_leaves_is_used(  # S5
+    mode: Mode, limit: int, messages: int, destinations: int
+) -> None:
+    arrivals, receives = run(throttled(mode, limit, messages, destinations))
+    assert len(arrivals) == messages
+    assert steady_rate(arrivals) >= 0.85 * SHARE * limit
+    assert receives <= 1.1 * messages
+
+
+@pytest.mark.parametrize("mode", [Mode.DRAIN, Mode.WORKER])
+def test_both_sides_may_be_throttled(mode: Mode) -> None:
+    arrivals, receives = run(throttled(mode, 300, 6000, both=True))
+    assert steady_rate(arrivals) >= 0.85 * SHARE * 300
+    assert receives <= 1.1 * 6000
+
+
+def test_half_is_left_beside_a_client_that_uses_the_other_half() -> None:
+    arrivals, receives = run(throttled(Mode.DRAIN, 1000, 10_000, foreign=500))
+    assert steady_rate(arrivals) >= 0.85 * SHARE * 500
+    assert receives <= 1.1 * 10_000
+
+
+@pytest.mark.parametrize("mode", [Mode.PUMP, Mode.WORKER, Mode.DRAIN])
+def test_one_busy_answer_delays_its_messages_by_ten_to_twelve_seconds(mode: Mode) -> None:  # S5
+    busy = SimulatedFault(
+        Kind.BROKER, 0.0, FOREVER, "contoso", "d0", "error com.microsoft:server-busy", operation="send", number=1
+    )
+    messages = tuple(SimulatedMessage(number, "d0", 0.0) for number in range(3))
+    arrivals, receives = run(Incident(1, ("d0",), messages, (busy,), mode=mode, lock=60.0, window=4000, linger=5.0))
+    assert arrivals[0] >= 10.0
+    assert arrivals[-1] <= 12.5  # and the start of a slot
+    assert receives <= 3 + (mode is Mode.WORKER)
+
+
+def test_messages_for_the_fragments_that_are_available_arrive_as_usual() -> None:  # S3, S8
+    """One of sixteen is down. Each message has a session of its own, as in a busy system."""
+    down = SimulatedFault(Kind.FRAGMENT, 0.0, 200.0, "contoso", "d0", number=3)
+    messages = tuple(SimulatedMessage(number, "d0", 0.0, session=f"s{number}") for number in range(2000))
+    usual, _ = run(Incident(1, ("d0",), messages, lock=60.0, window=4000, partitioned=frozenset(("d0",)), linger=5.0))
+    incident = Incident(
+        1, ("d0",), messages, (down,), lock=60.0, window=4000, partitioned=frozenset(("d0",)), linger=5.0
+    )
+    world = World(incident)
+    with quietly():
+        world.run()
+    others = [story for story in world.checker.stories.values() if not down.is_fragment_of(story.message)]
+    last = max(story.copies[0] for story in others)
+    assert len(others) < len(messages)
+    assert last <= usual[-1] / 0.8 + 2.0  # a key that timed out is tried again after a second
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_no_such_incident_breaks_a_promise(kind: Kind) -> None:
+    with quietly():
+        for seed in range(12):
+            assert violation_of(GENERATORS[kind](seed, random.Random(seed))) is None, seed
