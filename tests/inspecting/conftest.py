@@ -103,14 +103,29 @@ class Bench:
 
         self.emulator.call(put)
 
-    def bury(self, *messages: bytes, reason: str, description: str = "", queue: str = FIRST) -> None:
-        """Messages into the dead letters of a backlog queue that was empty, the way the broker does it."""
+    def put_spread(self, *messages: bytes, queue: str = FIRST) -> None:
+        """Messages into a partitioned queue, one by one: each goes to a random partition."""
+
+        def put() -> None:
+            entity = self.secondary.target(queue)
+            for message in messages:
+                entity.submit([_brokered(message)])
+
+        self.emulator.call(put)
+
+    def partition(self, queue: str = FIRST) -> None:
+        """Replaces a backlog queue by a partitioned one."""
+        self.emulator.call(lambda: self.secondary.delete(queue))
+        self.queue(queue, "contoso-dr", max_delivery_count=2**31 - 1, enable_partitioning=True)
+
+    def bury(self, *messages: bytes, reason: str, description: str = "", queue: str = FIRST, taken: int = 0) -> None:
+        """Messages into the dead letters of a backlog queue, the way the broker does it; `taken` of them are in it."""
         self.put(*messages, queue=queue)
         said: dict[str, Value] = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
 
         def bury() -> None:
             line = self.secondary.message_queue(queue)
-            undertaker = _Undertaker(len(messages))
+            undertaker = _Undertaker(taken + len(messages))
             line.feed(undertaker)
             line.leave(undertaker)
             for token in undertaker.tokens:
