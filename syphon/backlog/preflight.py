@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from syphon.bus import (
@@ -19,6 +20,7 @@ from syphon.bus import (
     Connection,
     administration_of,
     client_of,
+    peek_pages,
     try_receiver,
     try_sender,
 )
@@ -37,6 +39,7 @@ from syphon.model import (
     never_a_destination,
 )
 
+from .preview import PreviewRules, leaving_warning, preview_message
 from .provisioning import Found, Missing, Plan, plan
 from .queue_selection import queue_names
 from .queues import QueueName, primary_label
@@ -144,6 +147,7 @@ class PreflightCheck:
                         )
                     else:
                         yield self._link(connection, path)
+                yield from self._messages(connection, deadline)
         except DestinationUnreachable as error:
             usual = "443" if self.settings.transport is Transport.WEBSOCKETS else "5671"
             port = self.settings.host.rpartition("]")[2].partition(":")[2] or usual
@@ -155,6 +159,10 @@ class PreflightCheck:
     def _link(self, connection: Connection, path: str) -> Finding:
         raise NotImplementedError
 
+    def _messages(self, connection: Connection, deadline: float) -> Iterator[Finding]:  # noqa: ARG002
+        """What the messages of this side tell, if they are looked at."""
+        yield from ()
+
 
 class _Secondary(PreflightCheck):
     """Checks that the backlog queues exist as documented (P2), and that the worker may listen."""
@@ -164,9 +172,11 @@ class _Secondary(PreflightCheck):
     def __init__(self, pair: PairSettings, makes_queues: bool) -> None:
         super().__init__(pair)
         self._makes_queues = makes_queues
+        self._existing = queue_names(pair)
+        """The queues that exist, as far as is known."""
 
     def findings(self) -> Iterator[Finding]:
-        names = queue_names(self.pair)
+        names = self._existing
         if self._makes_queues:
             missing: set[str] = set()
             for finding in self._described(names):
@@ -174,8 +184,23 @@ class _Secondary(PreflightCheck):
                     missing.add(finding.entity)
                 yield finding
             # One queue is enough to check the Listen claim of the namespace; the administration has found the queues.
-            names = [name for name in names if name not in missing][:1]
+            self._existing = [name for name in names if name not in missing]
+            names = self._existing[:1]
         yield from self._links(names)
+
+    def _messages(self, connection: Connection, deadline: float) -> Iterator[Finding]:
+        """Peeks at the first messages of each queue, and warns about those that expire in the backlog (M9)."""
+        moments: list[int] = []
+        with suppress(SyphonError):  # the checks of the links say what is wrong; this one is about messages it can see
+            for name in self._existing:
+                if time.monotonic() > deadline:
+                    break
+                page = next(peek_pages(connection, name, answer_within=ANSWER_WITHIN, ahead=False), [])
+                previews = (preview_message(message.payload, 0, PreviewRules()) for message in page)
+                moments += [found.leaves_backlog_at for found in previews if found.leaves_backlog_at is not None]
+        if moments:
+            first = f"{datetime.fromtimestamp(min(moments) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+            yield self._finding(Level.WARNING, f"at least {leaving_warning(len(moments), first)}")
 
     def _described(self, names: Sequence[QueueName]) -> Iterator[Finding]:
         try:

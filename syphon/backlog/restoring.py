@@ -21,6 +21,7 @@ from syphon.amqp import (
     UInt,
     Value,
     compound,
+    decode,
     encode,
     in_order,
     split,
@@ -47,7 +48,7 @@ from .aliases import (
 from .broker_stamps import BrokerStamps, Stamps, deliveries, stamps_at
 from .layout_cache import Layout, layout_of
 from .section_edit import NULL, SHORT_MAP, ByteRange, extract, field, fields, keys, value_at, with_fields, with_pairs
-from .times import A_MOMENT, A_TIMESPAN, EARLIEST, LONGEST, InvalidValue, moment, timespan_at, whole_millis
+from .times import A_MOMENT, A_TIME_TO_LIVE, EARLIEST, LONGEST, InvalidValue, moment, time_to_live_at, whole_millis
 
 _SCHEDULED_KEY = encode(Symbol(SCHEDULED))
 _UINT_MAX = 2**32 - 1
@@ -143,11 +144,13 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
 
     ttl = None
     if TIME_TO_LIVE in aliases:
-        ttl = _time_to_live(data, *aliases[TIME_TO_LIVE])
+        ttl = alias = _time_to_live(data, *aliases[TIME_TO_LIVE])
         if ttl is not None and rule is Ttl.REMAINING:
             ttl = _remaining(ttl, enqueued_at or stamps[1] or now, scheduled, now)
-        if ttl is not None and ttl > _UINT_MAX:
-            changes |= _long_life(data, properties, ttl, now)
+        if ttl is not None and alias is not None:
+            lifespan = _lifespan(data, layout)
+            if (lifespan is None and ttl > _UINT_MAX) or (lifespan not in (None, alias) and _has_ttl(data, header)):
+                changes |= {EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), CREATION: encode(Timestamp(now))}
 
     new_header, delivery_count = _header(data, header, ttl, layout.lacks_durable)
     parts = [new_header]
@@ -237,10 +240,10 @@ def _scheduled(value: Value) -> int:
 def _time_to_live(data: bytes, start: int, end: int) -> int | None:
     """Milliseconds; None for .NET's "never"."""
     try:
-        ticks = timespan_at(data, start, end)
+        ticks = time_to_live_at(data, start, end)
     except InvalidValue as error:
         value = shown(value_at(data, start, end))
-        text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIMESPAN}."
+        text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIME_TO_LIVE}."
         raise _Refused(UnrestorableReason.BAD_ALIAS, text) from None
     return whole_millis(ticks) if ticks < LONGEST else None
 
@@ -257,13 +260,26 @@ def _remaining(ttl: int, enqueued_at: int, scheduled: int | None, now: int) -> i
     return left
 
 
-def _long_life(data: bytes, properties: Span | None, ttl: int, now: int) -> dict[int, bytes]:
-    """Writes a time to live that is longer than the 49 days of a header as .NET does: expiry minus creation time."""
-    if properties is not None and (
-        field(data, properties, EXPIRY) is not None or field(data, properties, CREATION) is not None
-    ):
-        return {}  # the sender has written it
-    return {EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), CREATION: encode(Timestamp(now))}
+def _lifespan(data: bytes, layout: Layout) -> int | None:
+    """Expiry minus creation time, which .NET writes beside a time to live; None if the sender has written neither.
+
+    If there is only one of them, or it is no time, no time to live agrees with it.
+    """
+    starts = layout.fields
+    raw = [data[starts[i] : starts[i + 1]] if i + 1 < len(starts) else NULL for i in (EXPIRY, CREATION)]
+    if raw == [NULL, NULL]:
+        return None
+    expiry, creation = (decode(value)[0] for value in raw)
+    return expiry - creation if isinstance(expiry, Timestamp) and isinstance(creation, Timestamp) else -1
+
+
+def _has_ttl(data: bytes, header: Span | None) -> bool:
+    """Whether the header has a time to live beside the alias (M9).
+
+    The retired SDK leaves one there, of 18 days, and with it an expiry in the year 9999: neither is the application's.
+    Where the header has none, creation and expiry time are the application's own, whatever they say.
+    """
+    return header is not None and field(data, header, TTL) is not None
 
 
 def _header(data: bytes, header: Span | None, ttl: int | None, lacks_durable: bool) -> tuple[bytes, int]:
