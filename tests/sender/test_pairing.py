@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -328,7 +329,7 @@ def test_the_defaults_are_those_of_the_paired_namespaces_of_the_dotnet_sdk() -> 
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("backlog_queue_count", [1, 500], [0, -1]),
+        ("backlog_queue_count", [1, 500], [0, -1, 10_001, 2.5, "10", True]),
         ("failover_interval", [timedelta(0), timedelta(minutes=60)], [timedelta(-1), timedelta(minutes=61)]),
         (
             "ping_primary_interval",
@@ -336,7 +337,9 @@ def test_the_defaults_are_those_of_the_paired_namespaces_of_the_dotnet_sdk() -> 
             [timedelta(0), timedelta(minutes=31)],
         ),
         ("operation_timeout", [timedelta(seconds=1), timedelta(minutes=60)], [timedelta(0), timedelta(hours=2)]),
-        ("primary_name", ["contoso"], ["", " ", "a/b"]),
+        ("primary_name", ["contoso"], ["", " ", "a/b", 7]),
+        ("enable_syphon", [True], ["no", 1]),
+        ("on_change", [print], ["print"]),
     ],
 )
 def test_each_option_has_its_range(name: str, good: list[object], bad: list[object]) -> None:  # F1
@@ -345,6 +348,20 @@ def test_each_option_has_its_range(name: str, good: list[object], bad: list[obje
     for value in bad:
         with pytest.raises(BadOptions, match=name):
             PairOptions(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["failover_interval", "ping_primary_interval", "operation_timeout"])
+def test_a_number_is_a_duration_in_seconds(name: str) -> None:  # F1
+    for number in (60, 60.0, 90.5):
+        assert getattr(PairOptions(**{name: number}), name) == timedelta(seconds=number)  # type: ignore[arg-type]
+    wrong: list[object] = [-1, 3601, float("nan"), float("inf"), 1e300, "1m", None, True, [60]]
+    for value in wrong:
+        with pytest.raises(BadOptions, match=rf"{name} is {re.escape(repr(value))}: it may be \d+ to \d+ seconds"):
+            PairOptions(**{name: value})  # type: ignore[arg-type]
+
+
+def test_zero_seconds_fail_over_at_the_first_failure() -> None:  # F1, F2
+    assert PairOptions(failover_interval=0).failover_interval == timedelta(0)
 
 
 def test_all_mistakes_are_told_at_once() -> None:
