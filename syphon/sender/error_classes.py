@@ -132,8 +132,8 @@ BY_ERROR_CLASS: Mapping[type[SyphonError], FailureClass] = {
     NotAllowedByEntity: FailureClass.INVALID,
 }
 """All other classes count, by the rule of Microsoft's articles: an entity that is missing, disabled or full is as
-unavailable as one that cannot be reached. (The retired .NET SDK did otherwise: it counted timeouts and transient errors,
-server busy included, and did not count missing, disabled or full.)"""
+unavailable as one that cannot be reached. (The retired .NET SDK did otherwise: it counted timeouts and transient
+errors, server busy included, and did not count missing, disabled or full.)"""
 
 BY_SDK_ERROR: tuple[tuple[type[Exception], FailureClass], ...] = (
     (ServiceBusServerBusyError, FailureClass.BUSY),

@@ -23,7 +23,7 @@ from syphon.backlog import Provisioned, backlog_queues, plan, primary_label, pro
 from syphon.bus import Connection, ConnectionDetails, check_contract, connection_details
 from syphon.model import BadConnectionString, ConnectionString, Faulted, NotAuthorized
 
-from .administration import administration_with, find_queues
+from .administration import LEAST_TIMEOUT, administration_with, find_queues
 from .events import Change
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,8 @@ class PairOptions:
     """Move the backlog to the primary from inside this process. For small deployments: otherwise run `syphon`."""
     operation_timeout: Duration = _MINUTE
     """How long the primary, and then each backlog queue, may take for a call without a timeout of its own."""
+    allow_short_timeouts: bool = False
+    """Allow an operation timeout below 15 seconds, in which a partitioned entity may not find another partition."""
     primary_name: str | None = None
     """The primary's part in the names of its backlog queues; by default the first label of its host name."""
     on_change: Callable[[Change], None] | None = None
@@ -91,8 +93,15 @@ class PairOptions:
             duration = _duration(value)
             if duration is None or not least <= seconds(duration) <= most:
                 yield f"{name} is {_shown(value)}: it may be {least} to {most} seconds, as a number or a timedelta"
-        if not isinstance(self.enable_syphon, bool):
-            yield f"enable_syphon is {self.enable_syphon!r}: it may be True or False"
+        timeout = _duration(self.operation_timeout)
+        if timeout is not None and 1 <= seconds(timeout) < LEAST_TIMEOUT and not self.allow_short_timeouts:
+            yield (
+                f"operation_timeout is {_shown(self.operation_timeout)}: a partitioned entity may need "
+                f"{LEAST_TIMEOUT:g} seconds; set it to that or more, or set allow_short_timeouts"
+            )
+        for name in ("enable_syphon", "allow_short_timeouts"):
+            if not isinstance(getattr(self, name), bool):
+                yield f"{name} is {getattr(self, name)!r}: it may be True or False"
         prefix: object = self.primary_name
         if prefix is not None and (not isinstance(prefix, str) or not prefix.strip() or "/" in prefix):
             yield f"primary_name is {prefix!r}: it is one part of a queue's name, without a slash"
