@@ -37,12 +37,13 @@ from syphon.model import (
     SyphonError,
     Waits,
     never_a_destination,
+    volume,
 )
 
 from .preview import PreviewRules, leaving_warning, preview_message
 from .provisioning import Found, Missing, Plan, plan
 from .queue_selection import queue_names
-from .queues import QueueName, primary_label
+from .queues import BacklogQueueDescription, QueueName, primary_label
 
 ANSWER_WITHIN = 15.0
 """Seconds for an answer. A worker waits longer, but a person waits for this one."""
@@ -147,7 +148,7 @@ class PreflightCheck:
                         )
                     else:
                         yield self._link(connection, path)
-                yield from self._messages(connection, deadline)
+                yield from self._once_connected(connection, deadline)
         except DestinationUnreachable as error:
             usual = "443" if self.settings.transport is Transport.WEBSOCKETS else "5671"
             port = self.settings.host.rpartition("]")[2].partition(":")[2] or usual
@@ -159,8 +160,8 @@ class PreflightCheck:
     def _link(self, connection: Connection, path: str) -> Finding:
         raise NotImplementedError
 
-    def _messages(self, connection: Connection, deadline: float) -> Iterator[Finding]:  # noqa: ARG002
-        """What the messages of this side tell, if they are looked at."""
+    def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:  # noqa: ARG002
+        """What else is to be said about a side that can be reached."""
         yield from ()
 
 
@@ -174,6 +175,8 @@ class _Secondary(PreflightCheck):
         self._makes_queues = makes_queues
         self._existing = queue_names(pair)
         """The queues that exist, as far as is known."""
+        self._megabytes = dict.fromkeys(self._existing, BacklogQueueDescription().max_size_in_megabytes)
+        """The size of each queue: the documented one, unless a queue is found to have another."""
 
     def findings(self) -> Iterator[Finding]:
         names = self._existing
@@ -188,15 +191,31 @@ class _Secondary(PreflightCheck):
             names = self._existing[:1]
         yield from self._links(names)
 
-    def _messages(self, connection: Connection, deadline: float) -> Iterator[Finding]:
+    def _capacity(self) -> Finding:
+        """How much an outage may bring before senders fail, and the risk of a single queue."""
+        count = len(self._megabytes)
+        room = f"room for {volume(sum(self._megabytes.values()) * 2**20)}"
+        if count > 1:
+            text = f"{room} in {count} backlog queues: what is sent in the longest outage has to fit"
+            return self._finding(Level.FINE, text)
+        only = f"{room} in a single backlog queue: when it fails or is full, senders have no other"
+        return self._finding(Level.WARNING, f"{only}; set backlog_queue_count to 2 or more (10 is the default)")
+
+    def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:
+        yield self._capacity()
+        yield from self._expiring(connection, deadline)
+
+    def _expiring(self, connection: Connection, deadline: float) -> Iterator[Finding]:
         """Peeks at the first messages of each queue, and warns about those that expire in the backlog (M9)."""
         moments: list[int] = []
-        with suppress(SyphonError):  # the checks of the links say what is wrong; this one is about messages it can see
-            for name in self._existing:
-                if time.monotonic() > deadline:
-                    break
-                page = next(peek_pages(connection, name, answer_within=ANSWER_WITHIN, ahead=False), [])
-                previews = (preview_message(message.payload, 0, PreviewRules()) for message in page)
+        for name in self._existing:
+            if time.monotonic() > deadline:
+                break
+            with (
+                suppress(SyphonError),  # another check says what is wrong; this one is about messages that it can see
+                closing(peek_pages(connection, name, answer_within=ANSWER_WITHIN, ahead=False)) as pages,
+            ):
+                previews = (preview_message(message.payload, 0, PreviewRules()) for message in next(pages, []))
                 moments += [found.leaves_backlog_at for found in previews if found.leaves_backlog_at is not None]
         if moments:
             first = f"{datetime.fromtimestamp(min(moments) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
@@ -220,6 +239,9 @@ class _Secondary(PreflightCheck):
             if isinstance(queue, Missing):
                 yield self._finding(Level.PROBLEM, "missing; to be made with `syphon provision`", queue.name)
             elif isinstance(queue, Found) and queue.differences:
+                for difference in queue.differences:
+                    if difference.property == "max_size_in_megabytes":
+                        self._megabytes[queue.name] = int(difference.found)
                 differing = "; ".join(map(str, queue.differences))
                 if _UNUSABLE_IF.isdisjoint(difference.property for difference in queue.differences):
                     yield self._finding(Level.WARNING, f"there, and used as it is, but {differing}", queue.name)

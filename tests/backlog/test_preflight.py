@@ -182,8 +182,27 @@ def names_port(text: str, port: int) -> bool:
     return re.search(rf"\b{port}\b", text) is not None
 
 
+def test_the_room_of_all_queues_is_told(emulator: BackgroundEmulator) -> None:
+    small = replace(DOCUMENTED, name=f"{PREFIX}/1", max_size_in_megabytes=1024)
+    make(emulator, "contoso-dr", DOCUMENTED, small)
+    told = "room for 11.0 GB in 3 backlog queues: what is sent in the longest outage has to fit"
+    assert (FINE, told) in about(found(pair(emulator, backlog_queue_count=3)), None)
+    # Without the Manage claim the sizes are not known.
+    told = "room for 15.0 GB in 3 backlog queues: what is sent in the longest outage has to fit"
+    assert (FINE, told) in about(found(pair(emulator, "worker", backlog_queue_count=3), False), None)
+
+
+def test_a_single_queue_is_a_risk(emulator: BackgroundEmulator) -> None:
+    make(emulator, "contoso-dr", DOCUMENTED)
+    (text,) = (text for level, text in about(found(pair(emulator)), None) if level is WARNING)
+    assert text.startswith(
+        "room for 5.0 GB in a single backlog queue: when it fails or is full, senders have no other;"
+    )
+    assert "set backlog_queue_count to 2 or more" in text
+
+
 def test_messages_that_expire_in_the_backlog_are_warned_about(emulator: BackgroundEmulator) -> None:  # M9
-    make(emulator, "contoso-dr", DOCUMENTED, replace(DOCUMENTED, name=f"{PREFIX}/1"))
+    make(emulator, "contoso-dr", replace(DOCUMENTED, name=f"{PREFIX}/1"))  # and the other one is missing
     message = header_bytes(Header(ttl=UInt(1_566_804_069))) + data_section(b"x")
     line = emulator["contoso-dr"].namespace.message_queue(f"{PREFIX}/1")
     emulator.call(lambda: line.enqueue([BrokeredMessage.parse(message)]))
