@@ -67,7 +67,8 @@ class PairOptions:
     ping_primary_interval: Duration = _MINUTE
     """How often an entity that is failed over is tried again."""
     enable_syphon: bool = False
-    """Move the backlog to the primary from inside this process. For small deployments: otherwise run `syphon`."""
+    """Move the backlog to the primary from inside this process. In one process, not in every sender: each syphon polls
+    all backlog queues, and each poll is billed. For small deployments: otherwise run `syphon`."""
     operation_timeout: Duration = _MINUTE
     """How long the primary, and then each backlog queue, may take for a call without a timeout of its own."""
     allow_short_timeouts: bool = False
