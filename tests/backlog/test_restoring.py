@@ -43,6 +43,7 @@ from syphon.amqp import (
 )
 from syphon.backlog import Restored, Ttl, Unrestorable, UnrestorableReason, restore, stamps_of, to_backlog
 from syphon.backlog.restoring import _usual_header
+from syphon.emulator.broker.message import BrokeredMessage
 from tests.support.amqp_strategies import examples, mutated, noise, values
 from tests.support.backlog_messages import NOW, sent
 
@@ -425,6 +426,14 @@ def test_what_the_retired_sdk_wrote_beside_a_time_to_live_is_corrected(sample: d
         group_id=sample["session"],
     )
     assert after.raw(Section.VALUE) == before.raw(Section.VALUE)
+
+
+@pytest.mark.parametrize("sample", SDK_MESSAGES, ids=lambda sample: f"{sample['sdk']}-{sample['name']}")
+def test_it_is_corrected_behind_a_broker_too(sample: dict[str, Any]) -> None:  # M9
+    delivered = BrokeredMessage.parse(bytes.fromhex(sample["hex"])).to_bytes()
+    after = Message(off(delivered).payload)
+    assert after.header().ttl == min(sample["ttl"], 2**32 - 1)
+    assert after.properties().absolute_expiry_time == Timestamp(NOW + sample["ttl"])
 
 
 def test_what_is_left_of_a_time_to_live_counts_for_the_expiry_time() -> None:  # M5, M9
