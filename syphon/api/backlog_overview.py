@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
+from syphon.backlog import leaving_warning
 from syphon.model import ExitCode, html_line, html_table, plural, volume
 from syphon.spark import DeadLetterPreview, DestinationSummary
 
@@ -35,6 +37,13 @@ class BacklogOverview:
     @property
     def bytes(self) -> int:
         return sum(found.bytes for found in self.destinations)
+
+    @property
+    def expiry_warning(self) -> str:
+        """A warning about messages that expire in the backlog (M9); empty if there are none."""
+        leaving = sum(found.leaving for found in self.destinations)
+        first = min((found.first_leaves for found in self.destinations if found.first_leaves), default=None)
+        return leaving_warning(leaving, f"{first:%Y-%m-%d %H:%M} UTC") if first is not None else ""
 
     def as_json(self, limit: int | None = None) -> dict[str, Any]:
         """The overview in its documented form for programs (docs/commands.md)."""
@@ -69,6 +78,8 @@ class BacklogOverview:
                 for found in self.destinations
             ]
             parts.append(html_table((*titles, "would be dead-lettered"), rows))
+        if self.expiry_warning:
+            parts.append(html_line(self.expiry_warning))
         if self.dead_letters:
             refused = [
                 (found.pair, found.destination or "(none)", found.reason, found.messages, found.example)
@@ -81,8 +92,10 @@ class BacklogOverview:
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    oldest = record.get("oldest")
-    return {**record, "oldest": oldest.isoformat(timespec="milliseconds")} if oldest is not None else record
+    return {
+        name: value.isoformat(timespec="milliseconds") if isinstance(value, datetime) else value
+        for name, value in record.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

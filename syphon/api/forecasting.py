@@ -61,6 +61,9 @@ class DestinationForecast:
     """Messages that would be dead-lettered, for whatever reason."""
     waiting: int
     """Messages that would wait for the destination."""
+    leaving: int = 0
+    """Messages that will expire in the backlog unless they are drained before (M9)."""
+    first_leaves: datetime | None = None
     renamed_to: str | None = None
     """The entity that they would go to, if the operator has renamed the destination."""
 
@@ -111,7 +114,7 @@ class DryRun:
     def as_json(self) -> dict[str, Any]:
         """The forecast in its documented form for programs (docs/commands.md)."""
         destinations = [
-            asdict(each) | {"oldest": None if each.oldest is None else each.oldest.isoformat(timespec="seconds")}
+            asdict(each) | {"oldest": _text(each.oldest), "first_leaves": _text(each.first_leaves)}
             for each in self.destinations
         ]
         lists = {"destinations": destinations, "give_up": list(self.give_up)}
@@ -342,6 +345,10 @@ def _answers(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> Answ
             for path in paths:
                 found[pair.name, path] = largest_accepted(connection, actual[path])
     return found
+
+
+def _text(when: datetime | None) -> str | None:
+    return None if when is None else when.isoformat(timespec="seconds")
 
 
 def _destination(found: DestinationSummary, given_up: list[Stopped], waiting: list[Stopped]) -> DestinationForecast:

@@ -66,8 +66,9 @@ def _aliased(data: bytes, path: str) -> bytes:
 
     if header is not None and (raw := field(data, header, TTL)) is not None:
         ttl = decode(raw)[0]
-        if not isinstance(ttl, UInt):
-            raise InvalidValue(f"the time to live (header ttl) is {shown(ttl)}, expected is a uint of milliseconds")
+        if not isinstance(ttl, UInt) or not ttl:  # zero would be refused when the message is restored (M4)
+            expected = "a uint of milliseconds, 1 or more"
+            raise InvalidValue(f"the time to live (header ttl) is {shown(ttl)}, expected is {expected}")
         aliases.append(_KEY[TIME_TO_LIVE] + timespan_bytes(ttl))
         edits.append((header.start, header.end, with_fields(data, header, Section.HEADER, {TTL: NULL})))
 

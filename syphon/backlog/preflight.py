@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from syphon.bus import (
@@ -19,6 +20,7 @@ from syphon.bus import (
     Connection,
     administration_of,
     client_of,
+    peek_pages,
     try_receiver,
     try_sender,
 )
@@ -35,11 +37,13 @@ from syphon.model import (
     SyphonError,
     Waits,
     never_a_destination,
+    volume,
 )
 
+from .preview import PreviewRules, leaving_warning, preview_message
 from .provisioning import Found, Missing, Plan, plan
 from .queue_selection import queue_names
-from .queues import QueueName, primary_label
+from .queues import BacklogQueueDescription, QueueName, primary_label
 
 ANSWER_WITHIN = 15.0
 """Seconds for an answer. A worker waits longer, but a person waits for this one."""
@@ -144,6 +148,7 @@ class PreflightCheck:
                         )
                     else:
                         yield self._link(connection, path)
+                yield from self._once_connected(connection, deadline)
         except DestinationUnreachable as error:
             usual = "443" if self.settings.transport is Transport.WEBSOCKETS else "5671"
             port = self.settings.host.rpartition("]")[2].partition(":")[2] or usual
@@ -155,6 +160,10 @@ class PreflightCheck:
     def _link(self, connection: Connection, path: str) -> Finding:
         raise NotImplementedError
 
+    def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:  # noqa: ARG002
+        """What else is to be said about a side that can be reached."""
+        yield from ()
+
 
 class _Secondary(PreflightCheck):
     """Checks that the backlog queues exist as documented (P2), and that the worker may listen."""
@@ -164,9 +173,13 @@ class _Secondary(PreflightCheck):
     def __init__(self, pair: PairSettings, makes_queues: bool) -> None:
         super().__init__(pair)
         self._makes_queues = makes_queues
+        self._existing = queue_names(pair)
+        """The queues that exist, as far as is known."""
+        self._megabytes = dict.fromkeys(self._existing, BacklogQueueDescription().max_size_in_megabytes)
+        """The size of each queue: the documented one, unless a queue is found to have another."""
 
     def findings(self) -> Iterator[Finding]:
-        names = queue_names(self.pair)
+        names = self._existing
         if self._makes_queues:
             missing: set[str] = set()
             for finding in self._described(names):
@@ -174,8 +187,39 @@ class _Secondary(PreflightCheck):
                     missing.add(finding.entity)
                 yield finding
             # One queue is enough to check the Listen claim of the namespace; the administration has found the queues.
-            names = [name for name in names if name not in missing][:1]
+            self._existing = [name for name in names if name not in missing]
+            names = self._existing[:1]
         yield from self._links(names)
+
+    def _capacity(self) -> Finding:
+        """How much an outage may bring before senders fail, and the risk of a single queue."""
+        count = len(self._megabytes)
+        room = f"room for {volume(sum(self._megabytes.values()) * 2**20)}"
+        if count > 1:
+            text = f"{room} in {count} backlog queues: what is sent in the longest outage has to fit"
+            return self._finding(Level.FINE, text)
+        only = f"{room} in a single backlog queue: when it fails or is full, senders have no other"
+        return self._finding(Level.WARNING, f"{only}; set backlog_queue_count to 2 or more (10 is the default)")
+
+    def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:
+        yield self._capacity()
+        yield from self._expiring(connection, deadline)
+
+    def _expiring(self, connection: Connection, deadline: float) -> Iterator[Finding]:
+        """Peeks at the first messages of each queue, and warns about those that expire in the backlog (M9)."""
+        moments: list[int] = []
+        for name in self._existing:
+            if time.monotonic() > deadline:
+                break
+            with (
+                suppress(SyphonError),  # another check says what is wrong; this one is about messages that it can see
+                closing(peek_pages(connection, name, answer_within=ANSWER_WITHIN, ahead=False)) as pages,
+            ):
+                previews = (preview_message(message.payload, 0, PreviewRules()) for message in next(pages, []))
+                moments += [found.leaves_backlog_at for found in previews if found.leaves_backlog_at is not None]
+        if moments:
+            first = f"{datetime.fromtimestamp(min(moments) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+            yield self._finding(Level.WARNING, f"at least {leaving_warning(len(moments), first)}")
 
     def _described(self, names: Sequence[QueueName]) -> Iterator[Finding]:
         try:
@@ -195,6 +239,9 @@ class _Secondary(PreflightCheck):
             if isinstance(queue, Missing):
                 yield self._finding(Level.PROBLEM, "missing; to be made with `syphon provision`", queue.name)
             elif isinstance(queue, Found) and queue.differences:
+                for difference in queue.differences:
+                    if difference.property == "max_size_in_megabytes":
+                        self._megabytes[queue.name] = int(difference.found)
                 differing = "; ".join(map(str, queue.differences))
                 if _UNUSABLE_IF.isdisjoint(difference.property for difference in queue.differences):
                     yield self._finding(Level.WARNING, f"there, and used as it is, but {differing}", queue.name)

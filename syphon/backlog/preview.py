@@ -16,7 +16,7 @@ from .layout_cache import layout_of
 from .queues import not_allowed, not_allowed_text
 from .restoring import Restored, Ttl, Unrestorable, restore
 from .section_edit import ByteRange, field, value_at
-from .times import FOREVER, InvalidValue, moment, timespan, whole_millis
+from .times import FOREVER, InvalidValue, moment, time_to_live, whole_millis
 
 _NO_LIMIT = 2**32 - 1
 """The time to live of a header that means "no limit"."""
@@ -39,6 +39,9 @@ class MessagePreview(NamedTuple):
     scheduled_for: int | None
     expires_at: int | None
     """When the time to live of the sender ends (M5)."""
+    leaves_backlog_at: int | None
+    """When Service Bus moves it to the dead letters of the backlog queue, because its header has a time to live. The
+    retired .NET SDK leaves one of 18 days there (M9)."""
     size: int
     delivery_count: int
     reason: str | None = None
@@ -53,7 +56,7 @@ def preview_message(payload: bytes, now: int, rules: PreviewRules) -> MessagePre
     found = restore(payload, enqueued_at=None, now=now)
     stamps = found.stamps if isinstance(found, Restored) else stamps_of(payload)
     sender = _quickly_read(payload) if isinstance(found, Restored) else _read(payload)
-    scheduled_for, expires_at = _times(sender, stamps.enqueued_at)
+    scheduled_for, expires_at, leaves_backlog_at = _times(sender, stamps.enqueued_at)
     reason, description = _objection(payload, found, now, rules)
     return MessagePreview(
         message_id=None if sender.message_id is None else str(sender.message_id),
@@ -62,6 +65,7 @@ def preview_message(payload: bytes, now: int, rules: PreviewRules) -> MessagePre
         enqueued_at=stamps.enqueued_at or None,
         scheduled_for=scheduled_for,
         expires_at=expires_at,
+        leaves_backlog_at=leaves_backlog_at,
         size=len(payload),
         delivery_count=stamps.delivery_count,
         reason=reason,
@@ -82,6 +86,15 @@ def _objection(
     if forbidden is not None:
         return DESTINATION_NOT_ALLOWED, not_allowed_text(found.destination, forbidden)
     return None, None
+
+
+def leaving_warning(messages: int, first: str) -> str:
+    """Warns about messages that expire in the backlog, the first at this time (M9)."""
+    expire = "message expires in the backlog and goes" if messages == 1 else "messages expire in the backlog and go"
+    return (
+        f"{messages:,} {expire} to its dead letters, the first at {first}: drain before that. The retired .NET SDK "
+        "gives a message that has a time to live 18.13 days in the backlog"
+    )
 
 
 class _Sender(NamedTuple):
@@ -131,20 +144,21 @@ def _read(payload: bytes) -> _Sender:
         return _Sender()
 
 
-def _times(sender: _Sender, enqueued_at: int) -> tuple[int | None, int | None]:
-    """When the message is due, and when its time to live ends."""
+def _times(sender: _Sender, enqueued_at: int) -> tuple[int | None, int | None, int | None]:
+    """When the message is due, when its time to live ends, and when it expires in the backlog."""
     due, life, ttl_of_header = sender.due, sender.life, sender.ttl
+    # The sender's failover clears it. The retired SDK leaves one, and so may a person who put the message here.
+    lives = [int(ttl_of_header)] if isinstance(ttl_of_header, int) and ttl_of_header < _NO_LIMIT else []
+    leaves_backlog_at = enqueued_at + lives[0] if lives and enqueued_at else None
     try:
         scheduled_for = None if due is None else int(moment(due))
-        lives = [] if life is None else [whole_millis(timespan(life))]
+        if life is not None:
+            lives.append(whole_millis(time_to_live(life)))
     except InvalidValue:
-        return None, None  # the reason says already that the message cannot be restored
-    # A message that a person put here may have a time to live of its own, and can expire in the backlog.
-    if isinstance(ttl_of_header, int) and ttl_of_header < _NO_LIMIT:
-        lives.append(int(ttl_of_header))
+        return None, None, leaves_backlog_at  # the reason says already that the message cannot be restored
     born = max(enqueued_at, scheduled_for or 0)
     ttl = min(lives, default=FOREVER)
-    return scheduled_for, born + ttl if born and ttl < FOREVER else None
+    return scheduled_for, born + ttl if born and ttl < FOREVER else None, leaves_backlog_at
 
 
 def _text(value: Value) -> str | None:

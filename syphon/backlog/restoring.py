@@ -21,6 +21,7 @@ from syphon.amqp import (
     UInt,
     Value,
     compound,
+    decode,
     encode,
     in_order,
     split,
@@ -47,7 +48,7 @@ from .aliases import (
 from .broker_stamps import BrokerStamps, Stamps, deliveries, stamps_at
 from .layout_cache import Layout, layout_of
 from .section_edit import NULL, SHORT_MAP, ByteRange, extract, field, fields, keys, value_at, with_fields, with_pairs
-from .times import A_MOMENT, A_TIMESPAN, EARLIEST, LONGEST, InvalidValue, moment, timespan_at, whole_millis
+from .times import A_MOMENT, A_TIME_TO_LIVE, EARLIEST, LONGEST, InvalidValue, moment, time_to_live_at, whole_millis
 
 _SCHEDULED_KEY = encode(Symbol(SCHEDULED))
 _UINT_MAX = 2**32 - 1
@@ -143,15 +144,17 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: Ttl) -> Rest
         annotated += _SCHEDULED_KEY + encode(Timestamp(scheduled))
         count += 1
 
-    ttl = None
+    ttl = alias = None
     if TIME_TO_LIVE in aliases:
-        ttl = _time_to_live(data, *aliases[TIME_TO_LIVE])
+        ttl = alias = _time_to_live(data, *aliases[TIME_TO_LIVE])
         if ttl is not None and rule is Ttl.REMAINING:
             ttl = _remaining(ttl, enqueued_at or stamps[1] or now, scheduled, now)
-        if ttl is not None and ttl > _UINT_MAX:
-            changes |= _long_life(data, properties, ttl, now)
+    new_header, delivery_count, had_ttl = _header(data, header, ttl, layout.lacks_durable)
+    if ttl is not None and (had_ttl or ttl > _UINT_MAX):
+        lifespan = _lifespan(data, layout)
+        if (lifespan is None and ttl > _UINT_MAX) or (lifespan not in (None, alias) and had_ttl):
+            changes |= {EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), CREATION: encode(Timestamp(now))}
 
-    new_header, delivery_count = _header(data, header, ttl, layout.lacks_durable)
     parts = [new_header]
     after_header = header.end if header is not None else 0
     following = annotations or properties or application
@@ -239,10 +242,10 @@ def _scheduled(value: Value) -> int:
 def _time_to_live(data: bytes, start: int, end: int) -> int | None:
     """Milliseconds; None for .NET's "never"."""
     try:
-        ticks = timespan_at(data, start, end)
+        ticks = time_to_live_at(data, start, end)
     except InvalidValue as error:
         value = shown(value_at(data, start, end))
-        text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIMESPAN}."
+        text = f"{TIME_TO_LIVE} is {value}, which {error}; expected is {A_TIME_TO_LIVE}."
         raise _Refused(UnrestorableReason.BAD_ALIAS, text) from None
     return whole_millis(ticks) if ticks < LONGEST else None
 
@@ -259,31 +262,38 @@ def _remaining(ttl: int, enqueued_at: int, scheduled: int | None, now: int) -> i
     return left
 
 
-def _long_life(data: bytes, properties: Span | None, ttl: int, now: int) -> dict[int, bytes]:
-    """Writes a time to live that is longer than the 49 days of a header as .NET does: expiry minus creation time."""
-    if properties is not None and (
-        field(data, properties, EXPIRY) is not None or field(data, properties, CREATION) is not None
-    ):
-        return {}  # the sender has written it
-    return {EXPIRY: encode(Timestamp(min(now + ttl, _LATEST_EXPIRY))), CREATION: encode(Timestamp(now))}
+def _lifespan(data: bytes, layout: Layout) -> int | None:
+    """Expiry minus creation time, which .NET writes beside a time to live; None if the sender has written neither.
+
+    If there is only one of them, or it is no time, no time to live agrees with it. The retired SDK writes an expiry in
+    the year 9999, and leaves a time to live of 18 days in the header: neither is the application's (M9). Where the
+    header has none, both times are the application's own, whatever they say.
+    """
+    starts = layout.fields
+    raw = [data[starts[i] : starts[i + 1]] if i + 1 < len(starts) else NULL for i in (EXPIRY, CREATION)]
+    if raw == [NULL, NULL]:
+        return None
+    expiry, creation = (decode(value)[0] for value in raw)
+    return expiry - creation if isinstance(expiry, Timestamp) and isinstance(creation, Timestamp) else -1
 
 
-def _header(data: bytes, header: Span | None, ttl: int | None, lacks_durable: bool) -> tuple[bytes, int]:
-    """The header with this time to live, and how often the broker delivered the message before."""
+def _header(data: bytes, header: Span | None, ttl: int | None, lacks_durable: bool) -> tuple[bytes, int, bool]:
+    """The header with this time to live, how often the broker delivered the message before, and whether it had a time
+    to live in the backlog."""
     raw = data[header.start : header.end] if header is not None else b""
     return (_usual_header if len(raw) < _USUAL else _new_header)(raw, ttl, lacks_durable)
 
 
-def _new_header(raw: bytes, ttl: int | None, lacks_durable: bool = False) -> tuple[bytes, int]:
+def _new_header(raw: bytes, ttl: int | None, lacks_durable: bool = False) -> tuple[bytes, int, bool]:
     """Keeps the sender's durable and priority, and sets the time to live. The other fields are the broker's.
 
     `lacks_durable`: the sender's message had no such field, so the value is the broker's as well.
     """
     parts: list[bytes] = []
-    delivered = 0
+    delivered, had_ttl = 0, False
     if raw:
         (span,) = split(raw)
-        delivered = deliveries(raw, span)
+        delivered, had_ttl = deliveries(raw, span), field(raw, span, TTL) is not None
         parts = [raw[start:end] for start, end in pairwise(fields(raw, span))][: PRIORITY + 1]
         if lacks_durable and parts:
             parts[DURABLE] = NULL
@@ -292,7 +302,8 @@ def _new_header(raw: bytes, ttl: int | None, lacks_durable: bool = False) -> tup
         parts.append(encode(UInt(min(ttl, _UINT_MAX))))
     while parts and parts[-1] == NULL:
         parts.pop()
-    return b"\x00\x53\x70" + compound(0xC0, len(parts), b"".join(parts)) if parts else b"", delivered
+    written = b"\x00\x53\x70" + compound(0xC0, len(parts), b"".join(parts)) if parts else b""
+    return written, delivered, had_ttl
 
 
 def _delivery_annotations(data: bytes, start: int, end: int) -> bytes:

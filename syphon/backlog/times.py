@@ -28,7 +28,9 @@ FOREVER = LONGEST // TICKS_PER_MILLISECOND
 EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999
 """The first and the last millisecond a .NET DateTime can name: the years 1 to 9999."""
 
-A_TIMESPAN = "com.microsoft:timespan, whole milliseconds, an ISO-8601 duration or d.hh:mm:ss.fffffff"
+A_TIME_TO_LIVE = (
+    "com.microsoft:timespan, whole milliseconds, an ISO-8601 duration or d.hh:mm:ss.fffffff, longer than zero"
+)
 A_MOMENT = "a timestamp, com.microsoft:datetime-offset, whole milliseconds since 1970 or an ISO-8601 time"
 """What is expected, for the description of a dead letter."""
 
@@ -89,11 +91,21 @@ def _written_timespan(text: str) -> int:
     return -ticks if sign else ticks
 
 
-def timespan_at(data: bytes, start: int, end: int) -> Ticks:
+def time_to_live(value: Value) -> Ticks:
+    """A time span that a message can live for: zero is refused as well (M4). Raises InvalidValue."""
+    ticks = timespan(value)
+    if not ticks:
+        raise InvalidValue("is zero")
+    return ticks
+
+
+def time_to_live_at(data: bytes, start: int, end: int) -> Ticks:
     """The same for the bytes of a value. The form that .NET writes is read without decoding."""
     if data[start : end - 8] == _PLAIN_TIMESPAN and data[end - 8] < 0x80:
-        return Ticks(int.from_bytes(data[end - 8 : end], "big"))
-    return timespan(value_at(data, start, end))
+        ticks = int.from_bytes(data[end - 8 : end], "big")
+        if ticks:
+            return Ticks(ticks)
+    return time_to_live(value_at(data, start, end))
 
 
 def timespan_bytes(millis: int) -> bytes:

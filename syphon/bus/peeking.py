@@ -2,6 +2,12 @@
 
 Messages come as bytes, in pages. The next page is requested when the last one is used up, so that a queue of any depth
 needs the memory of one page. Locked messages are returned like other active ones (D4).
+
+A partitioned entity numbers the messages of each partition separately, with the partition in the upper 16 bits of the
+number. Service Bus documents that repeated peeks enumerate all messages from the lowest number to the highest, and that
+a page may be short although there are more. Whether it interleaves partitions is not documented. So a walk continues
+after the *last* message of a page, not after the highest number, ends with an empty page only, and returns no message
+twice (`_Walk`).
 """
 
 from __future__ import annotations
@@ -58,7 +64,7 @@ def peek(
     answer_within: float = ANSWER_WITHIN,
     busy_pause: float = DestinationBusy.retry_after,
 ) -> Iterator[Peeked]:
-    """Every message of an entity from a sequence number on, in order, `most` to a page.
+    """Every message of an entity from a sequence number on, each once, in the service's order, `most` to a page.
 
     Blocks for up to `answer_within` seconds a page; raises if the entity cannot be peeked at. If the namespace is
     throttled, it waits as long as Service Bus asks for (S5), once for each page: a deep queue has more messages than a
@@ -89,12 +95,14 @@ def peek_pages(
     works. A caller that stops early has then peeked one page in vain.
     """
     peeker = Peeker(connection, path, most=most, answer_within=answer_within)
+    walk = _Walk()
     try:
         while stop is None or start <= stop:
-            page = _wait_for_page(peeker, start, busy_pause, stop)
+            answer = _wait_for_page(peeker, start, busy_pause, stop)
+            page = walk.unseen(answer)
             if not page:
                 return
-            start = max(message.sequence_number for message in page) + 1
+            start = answer[-1].sequence_number + 1
             if stop is not None and start > stop:
                 page = [message for message in page if message.sequence_number <= stop]
             elif ahead:
@@ -104,6 +112,23 @@ def peek_pages(
     finally:
         peeker.close()
         connection.wire.flush()
+
+
+class _Walk:
+    """The messages that a walk over an entity has returned: the highest number of each partition."""
+
+    def __init__(self) -> None:
+        self._highest: dict[int, int] = {}
+
+    def unseen(self, page: list[Peeked]) -> list[Peeked]:
+        """The messages of a page that the walk has not returned yet. Each partition answers in order."""
+        new = []
+        for message in page:
+            partition = message.sequence_number // FIRST_OF_PARTITION
+            if message.sequence_number > self._highest.get(partition, -1):
+                self._highest[partition] = message.sequence_number
+                new.append(message)
+        return new
 
 
 def sequence_bounds(connection: Connection, path: str, after: int = 0) -> tuple[int, int] | None:

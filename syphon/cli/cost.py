@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from syphon.model import plural, volume
+
 from .exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -35,6 +37,28 @@ BELL = "receive by a doorbell"
     type=click.FloatRange(min=0, min_open=True),
     metavar="HOURS",
     help="Also estimate an outage: of the primary, and of one destination.",
+)
+@click.option(
+    "--entities",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Queues and topics that are failed over in the outage: each is pinged.",
+)
+@click.option(
+    "--senders",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Processes that send with failover: each of them pings.",
+)
+@click.option(
+    "--ping-interval",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=1, max=1800),
+    metavar="SECONDS",
+    help="The senders' `ping_primary_interval`.",
 )
 @click.option(
     "--size",
@@ -67,6 +91,9 @@ def cost(
     rings: int | None,
     workers: int,
     outage: float | None,
+    entities: int,
+    senders: int,
+    ping_interval: float,
     message_bytes: int,
     tier: str,
     units: int,
@@ -75,12 +102,14 @@ def cost(
 ) -> None:
     """Calculate, from list prices or your own, what it costs to wait for messages and to forward them.
 
-    The command does not ask Azure: it calculates with a dated price file.
+    The command does not ask Azure: it calculates with a dated price file. With `--outage` it adds the pings of the
+    senders and the bandwidth between the two regions, and says what it assumes.
 
     \b
       syphon cost                                    ten idle queues, a month
       syphon cost --messages 1000000                 and the transfer of a million messages
       syphon cost --messages 2500 --outage 8         and what waiting costs in an outage of eight hours
+      syphon cost --outage 8 --entities 20 --senders 4   and the pings of four processes for twenty entities
       syphon cost --workers 2
       syphon cost --tier premium --units 2
       syphon cost --prices our-prices.yaml --json
@@ -94,7 +123,20 @@ def cost(
     except SettingsError as error:
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.CONFIG) from None
-    inputs = CostInputs(queues, days, workers, messages, rings, message_bytes, outage, PricingTier(tier), units)
+    inputs = CostInputs(
+        queues=queues,
+        days=days,
+        workers=workers,
+        messages=messages,
+        rings=rings,
+        message_bytes=message_bytes,
+        outage=outage,
+        entities=entities,
+        senders=senders,
+        ping_interval=ping_interval,
+        tier=PricingTier(tier),
+        units=units,
+    )
     estimate = _estimate(inputs, prices)
     if as_json:
         sources = {"as_of": prices.as_of, "currency": prices.currency, "file": str(file)}
@@ -118,6 +160,9 @@ class CostInputs(NamedTuple):
     rings: int | None
     message_bytes: int
     outage: float | None
+    entities: int
+    senders: int
+    ping_interval: float
     tier: PricingTier
     units: int
 
@@ -148,17 +193,26 @@ class Estimate(NamedTuple):
     """What that costs."""
     away: Charge | None
     """What the absence of the primary costs, if there is an outage."""
+    pings: Charge | None
+    """What the pings of the senders cost, if there is an outage."""
+    crossing: int
+    """Bytes that cross between the regions of the two namespaces."""
+    bandwidth: float | None
+    """What these cost, if the price file says it."""
 
 
 def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
     from syphon.cost import (
         BILLED_OPERATIONS,
+        bandwidth_cost,
         charge_of,
+        crossing_bytes,
         dead_destination,
         drain_cost,
         drain_operations,
         idle_cost,
         namespace_cost,
+        pings_within,
         ring_receives,
     )
 
@@ -168,6 +222,8 @@ def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
         if inputs.outage is None
         else dead_destination(inputs.queues, inputs.waiting, inputs.outage, inputs.workers)
     )
+    pings = pings_within(inputs.outage or 0, inputs.entities, inputs.senders, inputs.ping_interval)
+    crossing = crossing_bytes(inputs.waiting, inputs.message_bytes)
     return Estimate(
         namespace=namespace_cost(inputs.days, prices, inputs.tier, inputs.units),
         idle=idle_cost(inputs.queues, inputs.days, prices, inputs.tier, workers=inputs.workers),
@@ -179,6 +235,9 @@ def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
         dead=dead,
         silence=None if dead is None else charge_of(dead.operations, prices, inputs.tier),
         away=None if dead is None else charge_of(0, prices, inputs.tier),
+        pings=None if dead is None else charge_of(pings, prices, inputs.tier),
+        crossing=crossing,
+        bandwidth=bandwidth_cost(crossing, prices),
     )
 
 
@@ -195,12 +254,15 @@ def _as_json(inputs: CostInputs, estimate: Estimate) -> dict[str, Any]:
             "rings": inputs.rung,
             "shares": [*shares, {"what": BELL, "whose": "syphon", "operations": estimate.bells}],
         }
-    if estimate.dead is not None and estimate.silence is not None and estimate.away is not None:
+    if estimate.dead and estimate.silence and estimate.away and estimate.pings:
+        pings = {"entities": inputs.entities, "senders": inputs.senders, "interval": inputs.ping_interval}
         outage = {
             "hours": inputs.outage,
             "messages": inputs.waiting,
             "primary_away": asdict(estimate.away),
             "dead_destination": {**asdict(estimate.silence), **asdict(estimate.dead)},
+            "pings": {**pings, **asdict(estimate.pings)},
+            "bandwidth": {"bytes": estimate.crossing, "cost": estimate.bandwidth},
         }
     return {
         "tier": inputs.tier.value,
@@ -233,7 +295,7 @@ def _show_drain(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
 
 def _show_outage(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
     dead, hours = estimate.dead, inputs.outage
-    if dead is None or estimate.silence is None:
+    if dead is None or estimate.silence is None or estimate.pings is None:
         return
     _title(f"\nThe primary is out of reach for {hours:g} hours")
     click.echo(f"  {0:>15,}  operations: nothing is received until it is back")
@@ -246,6 +308,18 @@ def _show_outage(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None
         (2 * dead.tries, "receives and sends, to try the destination with one message"),
     ):
         click.echo(f"  {number:>15,}  {what}")
+    entities = "1 entity" if inputs.entities == 1 else f"{inputs.entities:,} entities"
+    senders = plural(inputs.senders, "sender")
+    _title(f"\nPings in {hours:g} hours: {entities} failed over, {senders}, every {inputs.ping_interval:g} seconds")
+    _show(estimate.pings, prices, inputs.tier)
+    click.echo("  At most: a ping that does not reach Service Bus is not billed.")
+    _title(f"\nBandwidth of {inputs.waiting:,} messages of {inputs.message_bytes:,} bytes through the backlog")
+    cost = "no price in the file" if estimate.bandwidth is None else f"{estimate.bandwidth:,.2f} {prices.currency}"
+    click.echo(f"  {cost:>15}  {volume(estimate.crossing)} between two regions")
+    click.echo(
+        "  Assumed: sender and primary in one region, the secondary in another on the same continent, so that each"
+    )
+    click.echo("  message crosses twice, wherever syphon runs; without the overhead of AMQP. In one region it is free.")
 
 
 def _show_namespaces(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:

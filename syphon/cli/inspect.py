@@ -53,8 +53,9 @@ def inspect(
     \b
     Columns of `backlog`: pair, queue, sequence_number, message_id, destination, session_id, enqueued_at,
     scheduled_for, expires_at, size, delivery_count, state (active, deferred, scheduled), dead_letter_reason,
-    dead_letter_description (null for messages that can be forwarded), restored_size (bytes at its destination). Times
-    are UTC. `--sql` takes one query that reads this view and nothing else.
+    dead_letter_description (null for messages that can be forwarded), restored_size (bytes at its destination),
+    leaves_backlog_at (when it expires in the backlog, if ever). Times are UTC. `--sql` takes one query that reads
+    this view and nothing else.
 
     \b
     Exit codes: 0 done · 1 a queue is missing · 2 usage, or a query that is rejected ·
@@ -123,6 +124,8 @@ def _show(overview: BacklogOverview, limit: int) -> None:
     )
     click.echo()
     say(str(overview))
+    if overview.expiry_warning:
+        say(f"warning: {overview.expiry_warning}.")
     say_renames(overview.destinations[:limit])
     if overview.dead_letters:
         click.echo("\nWould be dead-lettered:")

@@ -21,7 +21,7 @@ from syphon.yaml_settings import Mistake, Settings, read, together, validate
 from .operations import LONG_POLL, drain_operations, idle_receives
 
 LIST_PRICES = Path(__file__).with_name("prices.yaml")
-MILLION = 1_000_000
+MILLION, GIGABYTE = 1_000_000, 2**30
 
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -65,6 +65,10 @@ class PremiumPrices(Settings):
     unit_per_hour: Amount
 
 
+class BandwidthPrices(Settings):
+    between_regions_per_gb: Amount
+
+
 class Prices(Settings):
     """All prices, in one currency."""
 
@@ -74,6 +78,7 @@ class Prices(Settings):
     source: Text | None = None
     standard: StandardPrices
     premium: PremiumPrices
+    bandwidth: BandwidthPrices | None = None
 
 
 def load_prices(path: Path = LIST_PRICES) -> Prices:
@@ -111,6 +116,11 @@ def namespace_cost(days: int, prices: Prices, tier: PricingTier, units: int = 1)
     if tier is PricingTier.PREMIUM:
         return units * days * 24 * prices.premium.unit_per_hour
     return prices.standard.base_per_month
+
+
+def bandwidth_cost(crossing: int, prices: Prices) -> float | None:
+    """What bytes that leave a region cost; None if the price file does not say it."""
+    return None if prices.bandwidth is None else crossing / GIGABYTE * prices.bandwidth.between_regions_per_gb
 
 
 def charge_of(operations: int, prices: Prices, tier: PricingTier) -> Charge:

@@ -20,6 +20,10 @@ FIRST_LEFT = 200
 """Messages that a worker receives from a queue, at most, before it knows that their destination takes nothing."""
 FIRST_PAUSE, LONGEST_PAUSE = 30, 120
 """Seconds between tries of a destination that is missing, disabled or full: each failure doubles them (S9)."""
+PING_EVERY = 60
+"""Seconds between two pings of an entity that is failed over (F5)."""
+CROSSINGS = 2
+"""How often a message crosses from one region to the other on its way through the backlog."""
 HOUR = 3600
 
 
@@ -85,6 +89,19 @@ def tries_within(seconds: int) -> int:
     while moment < seconds and pause < LONGEST_PAUSE:
         tries, moment, pause = tries + 1, moment + pause, min(2 * pause, LONGEST_PAUSE)
     return tries + max(0, -(-(seconds - moment) // LONGEST_PAUSE))
+
+
+def pings_within(hours: float, entities: int = 1, senders: int = 1, interval: float = PING_EVERY) -> int:
+    """The pings in an outage: each process that sends pings each entity that is failed over (F5)."""
+    return senders * entities * int(hours * HOUR // interval)
+
+
+def crossing_bytes(messages: int, message_bytes: int) -> int:
+    """The bytes that cross between the regions: from the sender to the secondary, and back to the primary.
+
+    It makes no difference in which of the two regions syphon runs.
+    """
+    return CROSSINGS * messages * message_bytes
 
 
 def dead_destination(queues: int, messages: int, hours: float, workers: int = 1) -> DeadDestination:

@@ -131,8 +131,9 @@ BY_ERROR_CLASS: Mapping[type[SyphonError], FailureClass] = {
     MessageTooLarge: FailureClass.INVALID,
     NotAllowedByEntity: FailureClass.INVALID,
 }
-"""All other classes count: as in the paired namespaces of the .NET SDK, an entity that is missing, disabled or full is
-as unavailable as one that cannot be reached."""
+"""All other classes count, by the rule of Microsoft's articles: an entity that is missing, disabled or full is as
+unavailable as one that cannot be reached. (The retired .NET SDK did otherwise: it counted timeouts and transient
+errors, server busy included, and did not count missing, disabled or full.)"""
 
 BY_SDK_ERROR: tuple[tuple[type[Exception], FailureClass], ...] = (
     (ServiceBusServerBusyError, FailureClass.BUSY),

@@ -12,7 +12,7 @@ from syphon.backlog import QueueName
 from .entities import BUSY_PAUSE, HEALTHY, Doubtful, PrimaryEntity
 from .error_classes import FailureClass, classify
 from .events import Change, EntityFailedOver, EntityPinged, QueueTakenBack, QueueTakenOut, SenderMetrics, SideEnded
-from .pairing import PairOptions
+from .pairing import PairOptions, seconds
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Failover:
         """`start_watch` is called at the first failure of a healthy entity, and not again before that watch has ended
         (`end_watch`)."""
         self.options = options
-        self.operation_timeout = options.operation_timeout.total_seconds()
+        self.operation_timeout = seconds(options.operation_timeout)
         self.now = now
         self.metrics = SenderMetrics(pair)
         self._pair = pair
@@ -90,7 +90,7 @@ class Failover:
             key = path.strip("/").lower()
             if key not in self._entities:
                 failing, pinging = self.options.failover_interval, self.options.ping_primary_interval
-                self._entities[key] = PrimaryEntity(path.strip("/"), failing.total_seconds(), pinging.total_seconds())
+                self._entities[key] = PrimaryEntity(path.strip("/"), seconds(failing), seconds(pinging))
             return self._entities[key]
 
     def failed_over(self) -> tuple[str, ...]:

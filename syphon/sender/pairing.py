@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
@@ -23,7 +23,7 @@ from syphon.backlog import Provisioned, backlog_queues, plan, primary_label, pro
 from syphon.bus import Connection, ConnectionDetails, check_contract, connection_details
 from syphon.model import BadConnectionString, ConnectionString, Faulted, NotAuthorized
 
-from .administration import administration_with, find_queues
+from .administration import LEAST_TIMEOUT, administration_with, find_queues
 from .events import Change
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,20 @@ ANSWER_WITHIN = 15.0
 TOKEN_SCOPE = "https://servicebus.azure.net/.default"  # noqa: S105  not a token, but what to ask for one
 
 _MINUTE = timedelta(minutes=1)
+_MOST_QUEUES = 10_000
+_RANGES = {
+    "failover_interval": (0, 60 * 60),
+    "ping_primary_interval": (1, 30 * 60),
+    "operation_timeout": (1, 60 * 60),
+}
+"""The durations among the options, and the seconds that they may be."""
+
+Duration: TypeAlias = timedelta | float
+"""A timedelta, or a number of seconds."""
+
+
+def seconds(duration: Duration) -> float:
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
 
 
 class BadOptions(ValueError):
@@ -43,18 +57,22 @@ class BadOptions(ValueError):
 class PairOptions:
     """How a pair behaves. The defaults are those of the paired namespaces of the .NET SDK.
 
-    All mistakes in the options are reported at once, when the options are made.
+    A duration is a timedelta or a number of seconds; it is kept as a timedelta. All mistakes in the options are
+    reported at once, when the options are made.
     """
 
     backlog_queue_count: int = 10
-    failover_interval: timedelta = _MINUTE
+    failover_interval: Duration = _MINUTE
     """How long an entity may fail before its messages go to the backlog; 0: at the first failure that counts."""
-    ping_primary_interval: timedelta = _MINUTE
+    ping_primary_interval: Duration = _MINUTE
     """How often an entity that is failed over is tried again."""
     enable_syphon: bool = False
-    """Move the backlog to the primary from inside this process. For small deployments: otherwise run `syphon`."""
-    operation_timeout: timedelta = _MINUTE
+    """Move the backlog to the primary from inside this process. In one process, not in every sender: each syphon polls
+    all backlog queues, and each poll is billed. For small deployments: otherwise run `syphon`."""
+    operation_timeout: Duration = _MINUTE
     """How long the primary, and then each backlog queue, may take for a call without a timeout of its own."""
+    allow_short_timeouts: bool = False
+    """Allow an operation timeout below 15 seconds, in which a partitioned entity may not find another partition."""
     primary_name: str | None = None
     """The primary's part in the names of its backlog queues; by default the first label of its host name."""
     on_change: Callable[[Change], None] | None = None
@@ -64,20 +82,48 @@ class PairOptions:
         problems = list(self._problems())
         if problems:
             raise BadOptions("; ".join(problems))
+        for name in _RANGES:
+            object.__setattr__(self, name, _duration(getattr(self, name)))
 
     def _problems(self) -> Iterator[str]:
-        if self.backlog_queue_count < 1:
-            yield f"backlog_queue_count is {self.backlog_queue_count}: at least 1 queue is needed"
-        for name, least, most in (
-            ("failover_interval", timedelta(0), timedelta(minutes=60)),
-            ("ping_primary_interval", timedelta(seconds=1), timedelta(minutes=30)),
-            ("operation_timeout", timedelta(seconds=1), timedelta(minutes=60)),
-        ):
-            value: timedelta = getattr(self, name)
-            if not least <= value <= most:
-                yield f"{name} is {value}: it may be {least} to {most}"
-        if self.primary_name is not None and (not self.primary_name.strip() or "/" in self.primary_name):
-            yield f"primary_name is {self.primary_name!r}: it is one part of a queue's name, without a slash"
+        count: object = self.backlog_queue_count
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_QUEUES:
+            yield f"backlog_queue_count is {count!r}: it may be 1 to {_MOST_QUEUES}, a whole number"
+        for name, (least, most) in _RANGES.items():
+            value: object = getattr(self, name)
+            duration = _duration(value)
+            if duration is None or not least <= seconds(duration) <= most:
+                yield f"{name} is {_shown(value)}: it may be {least} to {most} seconds, as a number or a timedelta"
+        timeout = _duration(self.operation_timeout)
+        if timeout is not None and 1 <= seconds(timeout) < LEAST_TIMEOUT and not self.allow_short_timeouts:
+            yield (
+                f"operation_timeout is {_shown(self.operation_timeout)}: a partitioned entity may need "
+                f"{LEAST_TIMEOUT:g} seconds; set it to that or more, or set allow_short_timeouts"
+            )
+        for name in ("enable_syphon", "allow_short_timeouts"):
+            if not isinstance(getattr(self, name), bool):
+                yield f"{name} is {getattr(self, name)!r}: it may be True or False"
+        prefix: object = self.primary_name
+        if prefix is not None and (not isinstance(prefix, str) or not prefix.strip() or "/" in prefix):
+            yield f"primary_name is {prefix!r}: it is one part of a queue's name, without a slash"
+        if self.on_change is not None and not callable(self.on_change):
+            yield f"on_change is {self.on_change!r}: it may be a function with one parameter"
+
+
+def _duration(value: object) -> timedelta | None:
+    """A value as a timedelta; None if it is no duration."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return timedelta(seconds=value)
+    except (ValueError, OverflowError):  # not a number, or longer than any timedelta
+        return None
+
+
+def _shown(value: object) -> str:
+    return f"{value.total_seconds():g} seconds" if isinstance(value, timedelta) else repr(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,18 @@ def test_a_drain_on_a_session_that_is_there_returns_everything_and_leaves_the_se
     assert spark.range(3).count() == 3  # it has not been stopped
 
 
+def test_partitioned_backlog_queues_are_counted_exactly(tmp_path: Path, spark: SparkSession) -> None:  # X7
+    with emulated_pair(tmp_path, queues=1, is_partitioned=True) as pair:
+        config = pair.config()
+        pair.put([aliased(number, "orders") for number in range(400)], batch=4)
+        overview = syphon.inspect(config, spark)
+        assert [(found.destination, found.messages) for found in overview.destinations] == [("orders", 400)]
+        assert syphon.dry_run(config, spark).messages == 400
+        summary = syphon.drain(config, spark, limit=150)
+        assert (summary.account.forwarded, summary.remaining) == (150, 250)
+        assert sum(pair.in_backlog().values()) == 250
+
+
 def test_an_error_of_the_callback_ends_the_drain_in_order_and_is_raised(
     pair: EmulatedPair, spark: SparkSession
 ) -> None:

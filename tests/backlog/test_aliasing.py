@@ -104,6 +104,10 @@ def test_the_longest_path_is_allowed() -> None:  # M1
     ("payload", "told"),
     [
         (header_bytes(Header(ttl=Int(5))) + BODY, "time to live (header ttl) is int 5, expected is a uint"),
+        (
+            header_bytes(Header(ttl=UInt(0))) + BODY,
+            "time to live (header ttl) is uint 0, expected is a uint of milliseconds, 1 or more",
+        ),
         (properties_bytes(Properties(group_id=b"s")) + BODY, "session id (group-id) is binary b's', expected is a"),
         (properties_bytes(Properties(group_id=Symbol("s"))) + BODY, "session id (group-id) is symbol 's'"),
         (annotated({"x-opt-scheduled-enqueue-time": "soon"}), "is string 'soon', expected is a timestamp"),

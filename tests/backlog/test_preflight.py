@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from syphon.amqp import Header, UInt, data_section, header_bytes
 from syphon.backlog import preflight
 from syphon.backlog.preflight import Finding, Level, preflight_checks
 from syphon.config import PairSettings
@@ -23,6 +24,7 @@ from syphon.emulator import (
     PolicySettings,
     QueueDescription,
 )
+from syphon.emulator.broker.message import BrokeredMessage
 
 KEY = "a-key-that-must-not-be-seen"
 PREFIX = "contoso/x-servicebus-transfer"
@@ -180,6 +182,36 @@ def names_port(text: str, port: int) -> bool:
     return re.search(rf"\b{port}\b", text) is not None
 
 
+def test_the_room_of_all_queues_is_told(emulator: BackgroundEmulator) -> None:
+    small = replace(DOCUMENTED, name=f"{PREFIX}/1", max_size_in_megabytes=1024)
+    make(emulator, "contoso-dr", DOCUMENTED, small)
+    told = "room for 11.0 GB in 3 backlog queues: what is sent in the longest outage has to fit"
+    assert (FINE, told) in about(found(pair(emulator, backlog_queue_count=3)), None)
+    # Without the Manage claim the sizes are not known.
+    told = "room for 15.0 GB in 3 backlog queues: what is sent in the longest outage has to fit"
+    assert (FINE, told) in about(found(pair(emulator, "worker", backlog_queue_count=3), False), None)
+
+
+def test_a_single_queue_is_a_risk(emulator: BackgroundEmulator) -> None:
+    make(emulator, "contoso-dr", DOCUMENTED)
+    (text,) = (text for level, text in about(found(pair(emulator)), None) if level is WARNING)
+    assert text.startswith(
+        "room for 5.0 GB in a single backlog queue: when it fails or is full, senders have no other;"
+    )
+    assert "set backlog_queue_count to 2 or more" in text
+
+
+def test_messages_that_expire_in_the_backlog_are_warned_about(emulator: BackgroundEmulator) -> None:  # M9
+    make(emulator, "contoso-dr", replace(DOCUMENTED, name=f"{PREFIX}/1"))  # and the other one is missing
+    message = header_bytes(Header(ttl=UInt(1_566_804_069))) + data_section(b"x")
+    line = emulator["contoso-dr"].namespace.message_queue(f"{PREFIX}/1")
+    emulator.call(lambda: line.enqueue([BrokeredMessage.parse(message)]))
+    for makes_queues in (True, False):
+        found_there = about(found(pair(emulator, backlog_queue_count=2), makes_queues), None)
+        (text,) = (text for level, text in found_there if level is WARNING)
+        assert text.startswith("at least 1 message expires in the backlog and goes to its dead letters, the first at ")
+
+
 def test_a_look_changes_nothing(emulator: BackgroundEmulator) -> None:
     make(emulator, "contoso-dr", DOCUMENTED, replace(DOCUMENTED, name=f"{PREFIX}/9"))
     make(emulator, "contoso", QueueDescription("orders"))
@@ -188,4 +220,4 @@ def test_a_look_changes_nothing(emulator: BackgroundEmulator) -> None:
     queues = [[queue.name for queue in emulator.call(namespace.queues)] for namespace in namespaces]
     assert [sorted(names) for names in queues] == [["orders"], [f"{PREFIX}/0", f"{PREFIX}/9"]]
     counts = [count for namespace in namespaces for count in emulator.call(namespace.counters.by_entity).values()]
-    assert {operation for count in counts for operation, times in count.items() if times} <= {"manage"}
+    assert {operation for count in counts for operation, times in count.items() if times} <= {"manage", "peek"}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,6 +43,7 @@ from syphon.amqp import (
 )
 from syphon.backlog import Restored, Ttl, Unrestorable, UnrestorableReason, restore, stamps_of, to_backlog
 from syphon.backlog.restoring import _usual_header
+from syphon.emulator.broker.message import BrokeredMessage
 from tests.support.amqp_strategies import examples, mutated, noise, values
 from tests.support.backlog_messages import NOW, sent
 
@@ -167,6 +172,11 @@ SENSELESS_SPANS: list[tuple[Value, str]] = [
     (float("nan"), "double nan"),
     (Float(1), "float 1.0"),
     (Long(-1), "long -1, which is negative"),
+    (Long(0), "long 0, which is zero"),
+    (UInt(0), "uint 0, which is zero"),
+    ("PT0S", "string 'PT0S', which is zero"),
+    ("00:00:00", "string '00:00:00', which is zero"),
+    (Described(TIMESPAN, Long(0)), "timespan long 0, which is zero"),
     (Described(TIMESPAN, Long(-1)), "timespan long -1, which is"),
     (Described(TIMESPAN, Long(-600_000_000)), "timespan long -600000000, which is negative"),
     (Described(TIMESPAN, "x"), "which does not contain a whole number"),
@@ -373,11 +383,6 @@ def test_a_scheduled_message_ages_from_its_scheduled_time() -> None:  # M5, as S
     assert "scheduled time" in refused(scheduled(NOW - 60_000), Ttl.REMAINING, long_ago).description
 
 
-def test_nothing_to_live_has_always_expired_under_remaining_and_stays_nothing_otherwise() -> None:  # M5
-    assert refused(with_ttl(Long(0)), Ttl.REMAINING, NOW).reason == UnrestorableReason.EXPIRED
-    assert ttl_of(off(with_ttl(Long(0))).payload) == 0
-
-
 def test_never_means_no_time_to_live() -> None:  # M3: TimeSpan.MaxValue
     for never in (Described(TIMESPAN, Long(2**63 - 1)), "P10675199DT2H48M5.4775807S", "10675199.02:48:05.4775807"):
         back = off(with_ttl(never), ttl=Ttl.REMAINING, enqueued_at=NOW - DAY)
@@ -398,6 +403,53 @@ def test_a_life_longer_than_a_header_can_say_is_written_as_expiry_and_creation_t
     assert eternity.absolute_expiry_time == Timestamp(253_402_243_199_000)  # as far as SDKs count
     by_its_sender = Properties(absolute_expiry_time=Timestamp(NOW + 5), creation_time=Timestamp(5))
     assert Message(off(backlogged(dict(ninety), by_its_sender)).payload).properties() == by_its_sender
+
+
+SDK_MESSAGES = [
+    json.loads(line) for line in (Path(__file__).parent / "retired_sdk_messages.jsonl").read_text().splitlines()
+]
+"""Messages with a time to live that the retired .NET SDK has put into a backlog, as they were sent."""
+
+
+@pytest.mark.parametrize("rule", Ttl)
+@pytest.mark.parametrize("sample", SDK_MESSAGES, ids=lambda sample: f"{sample['sdk']}-{sample['name']}")
+def test_what_the_retired_sdk_wrote_beside_a_time_to_live_is_corrected(sample: dict[str, Any], rule: Ttl) -> None:  # M9
+    before = Message(bytes.fromhex(sample["hex"]))
+    assert before.header().ttl == 1_566_804_069
+    assert before.properties().absolute_expiry_time == Timestamp(253_402_214_400_000)
+    after = Message(off(before.data, ttl=rule, enqueued_at=NOW).payload)
+    assert after.header().ttl == min(sample["ttl"], 2**32 - 1)
+    assert after.properties() == replace(
+        before.properties(),
+        creation_time=Timestamp(NOW),
+        absolute_expiry_time=Timestamp(NOW + sample["ttl"]),
+        group_id=sample["session"],
+    )
+    assert after.raw(Section.VALUE) == before.raw(Section.VALUE)
+
+
+@pytest.mark.parametrize("sample", SDK_MESSAGES, ids=lambda sample: f"{sample['sdk']}-{sample['name']}")
+def test_it_is_corrected_behind_a_broker_too(sample: dict[str, Any]) -> None:  # M9
+    delivered = BrokeredMessage.parse(bytes.fromhex(sample["hex"])).to_bytes()
+    after = Message(off(delivered).payload)
+    assert after.header().ttl == min(sample["ttl"], 2**32 - 1)
+    assert after.properties().absolute_expiry_time == Timestamp(NOW + sample["ttl"])
+
+
+def test_what_is_left_of_a_time_to_live_counts_for_the_expiry_time() -> None:  # M5, M9
+    sample = bytes.fromhex(SDK_MESSAGES[0]["hex"])
+    found = Message(off(sample, ttl=Ttl.REMAINING, enqueued_at=NOW - 60_000).payload)
+    assert found.header().ttl == SDK_MESSAGES[0]["ttl"] - 60_000
+    assert found.properties().absolute_expiry_time == Timestamp(NOW + SDK_MESSAGES[0]["ttl"] - 60_000)
+
+
+@pytest.mark.parametrize("lifespan", [60_000, 5])
+def test_creation_and_expiry_time_of_the_application_stay_as_they_are(lifespan: int) -> None:  # M2, M9
+    own = Properties(absolute_expiry_time=Timestamp(NOW + lifespan), creation_time=Timestamp(NOW))
+    aliased = backlogged({"x-ms-path": "orders", "x-ms-timetolive": "PT1M"}, own)
+    assert Message(off(aliased).payload).properties() == own
+    agreeing = backlogged({"x-ms-path": "orders", "x-ms-timetolive": Long(lifespan)}, own, header=Header(ttl=UInt(9)))
+    assert Message(off(agreeing).payload).properties() == own
 
 
 def test_what_was_never_set_is_not_set_afterwards() -> None:

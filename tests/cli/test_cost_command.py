@@ -43,6 +43,13 @@ def test_an_outage_of_the_primary_costs_nothing_and_a_dead_destination_peeks_and
     assert asked("--outage", "0.5")["outage"]["messages"] == 10  # one for each queue
 
 
+def test_an_outage_has_pings_and_bandwidth() -> None:  # F5
+    outage = asked("--messages", "1000000", "--outage", "8", "--entities", "20", "--senders", "4")["outage"]
+    assert outage["pings"]["operations"] == 20 * 4 * 480
+    assert outage["bandwidth"] == {"bytes": 2_048_000_000, "cost": pytest.approx(0.038, abs=0.001)}
+    assert asked("--outage", "8", "--ping-interval", "30")["outage"]["pings"]["operations"] == 960
+
+
 def test_people_read_the_same() -> None:
     done = CliRunner().invoke(cost, ["--messages", "2458", "--outage", "8", "--workers", "2"])
     assert done.exit_code == 0
@@ -51,6 +58,9 @@ def test_people_read_the_same() -> None:
         "               20  receive by a doorbell     the syphon's, once for each ring",
         "The primary is out of reach for 8 hours",
         "          115,200  peeks, to find newcomers",
+        "Pings in 8 hours: 1 entity failed over, 1 sender, every 60 seconds",
+        "              480  operations",
+        "Bandwidth of 2,458 messages of 1,024 bytes through the backlog",
     ):
         assert line in done.output.splitlines(), done.output
     assert CliRunner().invoke(cost, ["--outage", "0"]).exit_code == 2

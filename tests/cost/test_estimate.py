@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from syphon.cost.estimate import (
     LIST_PRICES,
     Prices,
     PricingTier,
+    bandwidth_cost,
     drain_cost,
     idle_cost,
     load_prices,
@@ -19,13 +21,16 @@ from syphon.cost.estimate import (
 )
 from syphon.cost.operations import (
     DeadDestination,
+    crossing_bytes,
     dead_destination,
     drain_operations,
     idle_receives,
+    pings_within,
     ring_receives,
     tries_within,
 )
 from syphon.model.errors import DestinationFull, DestinationMissing, SyphonError
+from syphon.sender import PairOptions
 from syphon.transfer import breaker, doorbell, options, peek_watch
 from syphon.transfer.options import PERMANENT
 from syphon.yaml_settings import SettingsError
@@ -80,7 +85,23 @@ def test_eight_hours_at_a_dead_destination_are_peeks_and_a_few_tries() -> None: 
     assert dead_destination(queues=2, messages=1000, hours=1).browse_peeks == 2 * 3
 
 
+def test_each_sender_pings_each_failed_over_entity_once_an_interval() -> None:  # F5
+    assert pings_within(8) == 480
+    assert pings_within(8, entities=20, senders=4) == 20 * 4 * 480
+    assert pings_within(0.5, interval=1800) == 1
+    assert pings_within(0.01) == 0
+
+
+def test_a_message_crosses_between_the_regions_twice(prices: Prices, tmp_path: Path) -> None:
+    assert crossing_bytes(1_000_000, 1024) == 2_048_000_000
+    assert bandwidth_cost(2_048_000_000, prices) == pytest.approx(2_048_000_000 / 2**30 * 0.02)
+    file = tmp_path / "prices.yaml"
+    file.write_text(LIST_PRICES.read_text().partition("bandwidth:")[0])  # as files were before it was in them
+    assert bandwidth_cost(2_048_000_000, load_prices(file)) is None
+
+
 def test_its_constants_are_those_of_the_transfer() -> None:
+    assert PairOptions().ping_primary_interval == timedelta(seconds=operations.PING_EVERY)
     assert (operations.LONG_POLL, operations.LONGEST_PAUSE) == (doorbell.LONG_POLL, breaker.LONGEST_PAUSE)
     assert breaker.RECHECK_AFTER == DestinationFull.retry_after == operations.FIRST_PAUSE
     assert operations.PEEK_PAGE == peeking.PAGE

@@ -103,10 +103,25 @@ class Bench:
 
         self.emulator.call(put)
 
-    def bury(self, *messages: bytes, reason: str, description: str = "", queue: str = FIRST) -> None:
-        """Messages into the dead letters of a backlog queue that was empty, the way the broker does it."""
+    def put_spread(self, *messages: bytes, queue: str = FIRST) -> None:
+        """Messages into a partitioned queue, one by one: each goes to a random partition."""
+
+        def put() -> None:
+            entity = self.secondary.target(queue)
+            for message in messages:
+                entity.submit([_brokered(message)])
+
+        self.emulator.call(put)
+
+    def partition(self, queue: str = FIRST) -> None:
+        """Replaces a backlog queue by a partitioned one."""
+        self.emulator.call(lambda: self.secondary.delete(queue))
+        self.queue(queue, "contoso-dr", max_delivery_count=2**31 - 1, enable_partitioning=True)
+
+    def bury(self, *messages: bytes, reason: str, description: str = "", queue: str = FIRST, taken: int = 0) -> None:
+        """Messages into the dead letters of a backlog queue, the way the broker does it; `taken` of them are in it."""
         self.put(*messages, queue=queue)
-        self.reject(len(messages), reason, description, queue)
+        self.reject(taken + len(messages), reason, description, queue)
 
     def reject(self, count: int, reason: str, description: str = "", queue: str = FIRST) -> None:
         """The first messages of a backlog queue become dead letters."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from syphon.amqp import Timestamp
+from syphon.amqp import Header, Timestamp, UInt, header_bytes
 from syphon.cli import main
 from syphon.config import TimeToLive
 from syphon.emulator import Action, Fault, Kind, Operation
@@ -204,11 +204,26 @@ def test_the_overview_as_json_is_what_the_documents_promise(
                 "scheduled",
                 "expired",
                 "dead_letters",
+                "leaving",
+                "first_leaves",
             )
         )
     }
     (refused,) = result["dead_letters"]
     assert set(refused) == {"pair", "destination", "reason", "messages", "example"}
+
+
+def test_messages_that_expire_in_the_backlog_are_warned_about(  # M9
+    bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left_by_the_retired_sdk = header_bytes(Header(ttl=UInt(1_566_804_069))) + aliased(
+        "x", "orders", x_ms_timetolive="PT1H"
+    )
+    bench.put(left_by_the_retired_sdk, aliased("x", "orders", x_ms_timetolive="PT1H"))
+    code, out, _ = inspect(capsys, "-c", bench.config(tmp_path))
+    assert code == 0
+    first = datetime.now(UTC) + timedelta(milliseconds=1_566_804_069)
+    assert f"1 message expires in the backlog and goes to its dead letters, the first at {first:%Y-%m-%d}" in out
 
 
 def test_an_empty_backlog_is_reported_as_empty(

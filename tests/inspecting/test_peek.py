@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.amqp import Int, Long, Map, Message, Section, Symbol, Value, section_bytes
+from syphon.backlog import read_dead_letters
 from syphon.bus.links import ManagementReply
 from syphon.bus.peeking import (
     PAGE_BYTES,
@@ -24,6 +26,8 @@ from syphon.bus.peeking import (
     sequence_bounds,
 )
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
+from syphon.emulator.broker.message import ORDINAL_MASK, BrokeredMessage
+from syphon.emulator.broker.message_store import MessageStore
 from syphon.model.errors import DestinationMissing, DestinationSilent, Interrupted, NotAllowedByEntity, NotAuthorized
 from tests.inspecting.conftest import DEAD, FIRST, SECOND, Bench, aliased, received
 from tests.support.amqp_strategies import ascii_text, mutated, noise, values
@@ -71,6 +75,40 @@ def test_messages_have_their_state_and_a_locked_one_is_active(bench: Bench) -> N
             ]
             receiver.complete_message(locked)
         assert {message.state for message in peek(connection, FIRST)} == {MessageState.SCHEDULED, MessageState.DEFERRED}
+
+
+@pytest.mark.parametrize("messages", [400, 3000])
+@pytest.mark.parametrize("is_interleaved", [False, True])
+def test_every_message_of_a_partitioned_queue_is_seen_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, messages: int, is_interleaved: bool
+) -> None:
+    bench.partition()
+    bench.put_spread(*(aliased(f"{i}", "orders", message_id=f"m{i}") for i in range(messages)))
+    if is_interleaved:
+        monkeypatch.setattr(MessageStore, "peek_page", _peek_in_order_of_arrival)
+    with bench.connection() as connection:
+        seen = Counter(str(Message(found.payload).properties().message_id) for found in peek(connection, FIRST))
+        partitions = {found.sequence_number >> 48 for found in peek(connection, FIRST)}
+    assert seen == Counter(f"m{i}" for i in range(messages))
+    assert len(partitions) == 16
+
+
+def _peek_in_order_of_arrival(
+    self: MessageStore, sequence: int, count: int, session_id: str | None = None
+) -> list[BrokeredMessage]:
+    """What a service would answer that interleaves its partitions. Numbers alone do not say that Azure never does."""
+    assert session_id is None
+    ordinals = range(sequence & ORDINAL_MASK, self._last_ordinal + 1)
+    return [self._messages[ordinal] for ordinal in ordinals if ordinal in self._messages][:count]
+
+
+def test_dead_letters_of_a_partitioned_queue_are_seen_once(bench: Bench) -> None:
+    bench.partition()
+    bench.put_spread(*(aliased(f"{i}", "orders", message_id=f"m{i}") for i in range(400)))
+    bench.bury(reason="Why", taken=400)
+    with bench.connection() as connection:
+        letters = [letter.message_id for letter in read_dead_letters(connection, FIRST)]
+    assert Counter(letters) == Counter(f"m{i}" for i in range(400))
 
 
 def test_the_next_page_is_asked_for_when_the_last_is_used_up(bench: Bench) -> None:

@@ -49,7 +49,7 @@ def test_a_primary_that_takes_the_connection_and_says_nothing_is_failed_over(
     paired: PairedEmulator, kind: Outage
 ) -> None:  # F3
     """The SDK alone would wait for ever, whatever its timeout."""
-    client = paired.pair(operation_timeout=SOON)
+    client = paired.pair(operation_timeout=SOON, allow_short_timeouts=True)
     sender = client.get_queue_sender("orders")
     paired.outage(kind)
     sender.send_messages(message("a"))
@@ -57,7 +57,7 @@ def test_a_primary_that_takes_the_connection_and_says_nothing_is_failed_over(
 
 
 def test_a_primary_that_falls_silent_on_an_open_link_is_failed_over(paired: PairedEmulator) -> None:  # F3
-    client = paired.pair(operation_timeout=SOON)
+    client = paired.pair(operation_timeout=SOON, allow_short_timeouts=True)
     sender = client.get_queue_sender("orders")
     sender.send_messages(message("a"))
     paired.outage(Outage.HANG)

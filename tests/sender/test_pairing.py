@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -239,7 +240,7 @@ def test_a_timeout_that_is_too_short_for_a_partitioned_entity_is_warned_about(
     else:
         topic = TopicDescription("parts", enable_partitioning=True)
         paired.emulator.call(lambda: paired.primary.create_topic(topic))
-    client = paired.pair(operation_timeout=timedelta(seconds=14))
+    client = paired.pair(operation_timeout=timedelta(seconds=14), allow_short_timeouts=True)
     for path in ("orders", "parts", "Parts"):
         getattr(client, f"get_{kind}_sender" if path != "orders" else "get_queue_sender")(path)
     eventually(lambda: "'parts' is partitioned, and operation_timeout is 14 s" in caplog.text)
@@ -262,7 +263,7 @@ def test_a_sender_that_may_not_look_is_not_warned(
     caplog.set_level(logging.INFO)
     description = QueueDescription("parts", enable_partitioning=True)
     policies.call(lambda: policies["contoso"].namespace.create_queue(description))
-    short = PairOptions(backlog_queue_count=1, primary_name="contoso", operation_timeout=timedelta(seconds=5))
+    short = PairOptions(backlog_queue_count=1, primary_name="contoso", operation_timeout=5, allow_short_timeouts=True)
     with pair(as_sender(policies, "contoso"), policies["contoso-dr"].connection_string, short) as client:
         client.get_queue_sender("parts")
         eventually(lambda: "Whether 'parts' is partitioned could not be found out" in caplog.text)
@@ -345,15 +346,18 @@ def test_the_defaults_are_those_of_the_paired_namespaces_of_the_dotnet_sdk() -> 
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("backlog_queue_count", [1, 500], [0, -1]),
+        ("backlog_queue_count", [1, 500], [0, -1, 10_001, 2.5, "10", True]),
         ("failover_interval", [timedelta(0), timedelta(minutes=60)], [timedelta(-1), timedelta(minutes=61)]),
         (
             "ping_primary_interval",
             [timedelta(seconds=1), timedelta(minutes=30)],
             [timedelta(0), timedelta(minutes=31)],
         ),
-        ("operation_timeout", [timedelta(seconds=1), timedelta(minutes=60)], [timedelta(0), timedelta(hours=2)]),
-        ("primary_name", ["contoso"], ["", " ", "a/b"]),
+        ("operation_timeout", [timedelta(seconds=15), timedelta(minutes=60)], [timedelta(0), timedelta(hours=2)]),
+        ("allow_short_timeouts", [True], ["yes"]),
+        ("primary_name", ["contoso"], ["", " ", "a/b", 7]),
+        ("enable_syphon", [True], ["no", 1]),
+        ("on_change", [print], ["print"]),
     ],
 )
 def test_each_option_has_its_range(name: str, good: list[object], bad: list[object]) -> None:  # F1
@@ -362,6 +366,30 @@ def test_each_option_has_its_range(name: str, good: list[object], bad: list[obje
     for value in bad:
         with pytest.raises(BadOptions, match=name):
             PairOptions(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["failover_interval", "ping_primary_interval", "operation_timeout"])
+def test_a_number_is_a_duration_in_seconds(name: str) -> None:  # F1
+    for number in (60, 60.0, 90.5):
+        assert getattr(PairOptions(**{name: number}), name) == timedelta(seconds=number)  # type: ignore[arg-type]
+    wrong: list[object] = [-1, 3601, float("nan"), float("inf"), 1e300, "1m", None, True, [60]]
+    for value in wrong:
+        with pytest.raises(BadOptions, match=rf"{name} is {re.escape(repr(value))}: it may be \d+ to \d+ seconds"):
+            PairOptions(**{name: value})  # type: ignore[arg-type]
+
+
+def test_an_operation_timeout_below_15_seconds_must_be_allowed() -> None:  # S8
+    with pytest.raises(
+        BadOptions, match=r"operation_timeout is 14\.9: a partitioned entity may need 15 seconds; set it to"
+    ):
+        PairOptions(operation_timeout=14.9)
+    assert PairOptions(operation_timeout=14.9, allow_short_timeouts=True).operation_timeout == timedelta(seconds=14.9)
+    with pytest.raises(BadOptions, match=r"operation_timeout is 0\.5: it may be 1 to 3600 seconds"):
+        PairOptions(operation_timeout=0.5, allow_short_timeouts=True)
+
+
+def test_zero_seconds_fail_over_at_the_first_failure() -> None:  # F1, F2
+    assert PairOptions(failover_interval=0).failover_interval == timedelta(0)
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -202,6 +202,7 @@ class SenderRunner(WorkerRunner):
         self.process = SimulatedProcess(world.time, world.network, world.clock)
         options = PairOptions(
             operation_timeout=timedelta(seconds=OPERATION_TIMEOUT),
+            allow_short_timeouts=True,
             failover_interval=timedelta(seconds=FAILOVER),
             ping_primary_interval=timedelta(seconds=PING),
             on_change=lambda change: world.note("sender:", change),

@@ -208,14 +208,14 @@ class EmulatedPair:
     def backlog(self, index: int = 0) -> str:
         return f"contoso/x-servicebus-transfer/{index}"
 
-    def put(self, messages: Sequence[ServiceBusMessage], index: int = 0) -> None:
+    def put(self, messages: Sequence[ServiceBusMessage], index: int = 0, batch: int = 100) -> None:
         """Puts messages into a backlog queue, as a sender does during an outage of the primary."""
         with (
             ServiceBusClient.from_connection_string(self.secondary) as client,
             client.get_queue_sender(self.backlog(index)) as sender,
         ):
-            for start in range(0, len(messages), 100):
-                sender.send_messages(list(messages[start : start + 100]))
+            for start in range(0, len(messages), batch):
+                sender.send_messages(list(messages[start : start + batch]))
 
     def arrived(self, *paths: str) -> Counter[str]:
         """The ids of all messages at destinations, by peek."""
@@ -334,6 +334,7 @@ def emulated_pair(
     lock: str = "10s",
     destinations: Sequence[str] = DESTINATIONS,
     away_tier: str = "Standard",
+    is_partitioned: bool = False,
 ) -> Iterator[EmulatedPair]:
     """Runs a pair. Its locks are short, so that the messages of a killed task return before the end of the test."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -343,6 +344,7 @@ def emulated_pair(
             "max_delivery_count": 2147483647,
             "max_size_in_megabytes": 5120,
             "lock_duration": lock,
+            "enable_partitioning": is_partitioned,
         }
         for index in range(queues)
     ]

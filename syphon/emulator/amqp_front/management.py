@@ -116,7 +116,7 @@ class ManagementNode:
             raise BadArgument(f"message-count must be at least 1, not {count}.")
         with_body = not _optional(body, "omit-message-body", bool)
         self._namespace.source(self._path)[0].touch()
-        found = self._queue().peek(start, count, _optional(body, "session-id", str))
+        found = self._queue().peek_page(start, count, _optional(body, "session-id", str))
         self._namespace.faults.charge(max(1, len(found)))
         self._namespace.counters.add(self._path, Kind.PEEK, max(1, len(found)))
         if not found:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from .journal import Journal
-from .message import ORDINAL_MASK, BrokeredMessage, StoredState
+from .message import ORDINAL_BITS, ORDINAL_MASK, BrokeredMessage, StoredState
 from .refusals import TimedOut
 
 
@@ -21,23 +21,38 @@ class MessageStore:
         self.down_fragments: set[int] = set()
         self._journal = journal
         self._messages: dict[int, BrokeredMessage] = {}
-        self._order: list[int] = []
+        self._order: dict[int, list[int]] = {}
+        """The ordinals by fragment, each list ascending; removed ones stay for a while."""
         self._last_ordinal = 0
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def peek(self, sequence: int, count: int, session_id: str | None = None) -> list[BrokeredMessage]:
-        """Returns messages from a sequence number on, also locked, deferred and scheduled ones. Changes nothing."""
+        """Returns messages from a sequence number on, also locked, deferred and scheduled ones. Changes nothing.
+
+        The order is that of the numbers, as the service documents it: one fragment after the other.
+        """
         found: list[BrokeredMessage] = []
-        place = bisect.bisect_left(self._order, max(0, sequence) & ORDINAL_MASK)
-        while place < len(self._order) and len(found) < count:
-            message = self._messages.get(self._order[place])
-            place += 1
-            if message is None or message.fragment in self.down_fragments:
+        sequence = max(0, sequence)
+        for fragment in sorted(self._order):
+            if fragment in self.down_fragments or fragment < sequence >> ORDINAL_BITS:
                 continue
-            if session_id is None or message.session_id == session_id:
-                found.append(message)
+            order = self._order[fragment]
+            begins_inside = fragment == sequence >> ORDINAL_BITS
+            place = bisect.bisect_left(order, sequence & ORDINAL_MASK) if begins_inside else 0
+            while place < len(order):
+                if len(found) == count:
+                    return found
+                message = self._messages.get(order[place])
+                place += 1
+                if message is not None and (session_id is None or message.session_id == session_id):
+                    found.append(message)
         return found
+
+    def peek_page(self, sequence: int, count: int, session_id: str | None = None) -> list[BrokeredMessage]:
+        """The same from one fragment: a partitioned entity may return fewer messages than asked for, and have more."""
+        found = self.peek(sequence, count, session_id)
+        return [message for message in found if message.fragment == found[0].fragment]
 
     def count(self, state: StoredState) -> int:
         return sum(1 for message in self._messages.values() if message.state is state)
@@ -61,15 +76,16 @@ class MessageStore:
 
     def _keep(self, message: BrokeredMessage) -> None:
         self._messages[message.ordinal] = message
-        self._order.append(message.ordinal)
+        self._order.setdefault(message.fragment, []).append(message.ordinal)
         self.size += message.size
 
     def _remove(self, message: BrokeredMessage) -> None:
         del self._messages[message.ordinal]
         self.size -= message.size
         self._journal.remove(self.path, message.ordinal)
-        if len(self._order) > 2 * len(self._messages) + 1024:
-            self._order = list(self._messages)
+        order = self._order[message.fragment]
+        if len(order) > 2 * len(self._messages) + 1024:
+            self._order[message.fragment] = [ordinal for ordinal in order if ordinal in self._messages]
 
 
 class ReadyQueue:
