@@ -67,8 +67,8 @@ def peek(
     """Every message of an entity from a sequence number on, each once, in the service's order, `most` to a page.
 
     Blocks for up to `answer_within` seconds a page; raises if the entity cannot be peeked at. If the namespace is
-    throttled, it waits as long as Service Bus asks for (S5), once for each page: a deep queue has more messages than a
-    Standard namespace returns in a second.
+    throttled, it waits as long as Service Bus asks for (S5), twice for each page, and asks for smaller pages from then
+    on: a deep queue has more messages than a Standard namespace returns in a second.
     """
     pages = peek_pages(
         connection, path, start, most=most, answer_within=answer_within, busy_pause=busy_pause, ahead=False
@@ -206,8 +206,10 @@ class Peeker:
             if self._reply is None:
                 return None
             page = _messages(self._reply, self.path)
-        except SyphonError:
+        except SyphonError as error:
             self.close()
+            if isinstance(error, DestinationBusy):  # each message of a page is charged: ask for fewer
+                self._most = self._count = max(1, min(self._count, self._needed) // 4)
             raise
         self.is_waiting, self._reply = False, None
         if page:
@@ -258,11 +260,20 @@ def _wait_for_page(peeker: Peeker, start: int, busy_pause: float, stop: int | No
     try:
         return _page(peeker, start, stop)
     except DestinationBusy:
-        now = peeker.connection.wire.now
-        until = now() + busy_pause
-        while now() < until:
-            _turn(peeker)
+        _rest(peeker, busy_pause)
+    try:
         return _page(peeker, start, stop)
+    except DestinationBusy:
+        _rest(peeker, busy_pause)
+        return _page(peeker, start, stop)
+
+
+def _rest(peeker: Peeker, seconds: float) -> None:
+    """Waits as long as the service asked for (S5)."""
+    now = peeker.connection.wire.now
+    until = now() + seconds
+    while now() < until:
+        _turn(peeker)
 
 
 def _ask_ahead(peeker: Peeker, start: int, stop: int | None) -> None:
