@@ -110,7 +110,7 @@ class Destinations:
         """Does a round of work for every destination that has some, and yields the results."""
         share, room_for_links = self._share(), self._room_for_links()
         limit = self.congestion.limit(now)
-        room = self._pace.room(limit, now)
+        room, refused = self._pace.room(limit, now), 0
         is_time_for_all = now >= self._next_look_at_all
         if is_time_for_all:
             self._next_look_at_all = now + LOOK_AT_ALL
@@ -130,8 +130,7 @@ class Destinations:
                 self._traces.note(destination.path, answer, now)
             if results.accepted:
                 self.congestion.accepted(len(results.accepted), now)
-            if results.busy:
-                self.congestion.busy(now, results.busy)
+            refused = max(refused, results.busy)
             if room is not None:
                 self._pace.spend(results.sent)
                 room -= results.sent
@@ -143,6 +142,8 @@ class Destinations:
             yield destination, results
             if not destination.has_work():
                 del self._busy[key]
+        if refused:  # after all: what other destinations have accepted counts, too
+            self.congestion.busy(now, refused)
         if connection is None:
             self._trials.end()  # after the destinations have seen what was under way
 
