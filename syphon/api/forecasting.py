@@ -11,7 +11,17 @@ from syphon.backlog import SelectedQueue, by_pair, not_allowed
 from syphon.bus import NamespaceTier, administration_of, connected, largest_accepted
 from syphon.config import Config, PairSettings, Via
 from syphon.cost import PricingTier, drain_cost, load_prices
-from syphon.model import EntityPath, ExitCode, MessageTooLarge, SyphonError, html_line, html_table, plural, volume
+from syphon.model import (
+    EntityPath,
+    ExitCode,
+    MessageTooLarge,
+    NotAuthorized,
+    SyphonError,
+    html_line,
+    html_table,
+    plural,
+    volume,
+)
 from syphon.spark import (
     DeadLetterPreview,
     DestinationSummary,
@@ -242,8 +252,8 @@ def _paces(chosen: list[SelectedQueue], options: DrainOptions, found: list[Desti
         if messages:
             per_second, assumed = _accepted_by(pair, size / messages)
             if options.rate is not None and options.rate < per_second:
-                per_second, assumed = options.rate, f"your rate of {options.rate:,.0f} messages per second"
-            paces.append(Pace(messages, per_second, f"{pair.name}: {assumed}"))
+                per_second, assumed = options.rate, "as you asked"
+            paces.append(Pace(messages, per_second, f"{pair.name}: {per_second:,.0f} messages per second, {assumed}"))
     return paces
 
 
@@ -253,19 +263,26 @@ def _accepted_by(pair: PairSettings, size: float) -> tuple[float, str]:
     try:
         administration = administration_of(pair.primary, Via.ADMIN, "", TIER_WITHIN)
         try:
-            tier, source = administration.tier(), "as the namespace says"
+            tier, source = administration.tier(), "the tier was read from the namespace"
         finally:
             administration.close()
-    except SyphonError:
-        tier, source = NamespaceTier("Standard"), "assumed: to ask needs the Manage claim on the primary"
+    except NotAuthorized:
+        tier, source = (
+            NamespaceTier("Standard"),
+            "the tier is assumed: reading it needs Manage on the primary",
+        )
+    except SyphonError as error:
+        tier, source = NamespaceTier("Standard"), f"the tier is assumed, it could not be read: {error}"
     if tier.name.lower() == "premium":
         found = min(FULL_SPEED, share * PREMIUM_BYTES * tier.units / max(1.0, size))
         return found, (
-            f"{share:.0%} of about {tier.units * PREMIUM_BYTES / 1e6:,.0f} MB/s of a Premium namespace with "
-            f"{plural(tier.units, 'messaging unit')} ({source}), at most {FULL_SPEED:,.0f} messages per second"
+            f"{share:.0%} (rate_share) of the {tier.units * PREMIUM_BYTES / 1e6:,.0f} MB/s that a Premium namespace "
+            f"with {plural(tier.units, 'messaging unit')} accepts, at most {FULL_SPEED:,.0f} messages per second; {source}"
         )
     name = tier.name or "Standard"
-    return share * STANDARD_RATE, f"{share:.0%} of the {STANDARD_RATE:,.0f}/s of a {name} namespace ({source})"
+    return share * STANDARD_RATE, (
+        f"{share:.0%} (rate_share) of the {STANDARD_RATE:,.0f} that a {name} namespace accepts; {source}"
+    )
 
 
 class Seen(NamedTuple):

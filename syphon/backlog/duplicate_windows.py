@@ -39,6 +39,11 @@ class DuplicateWindows:
     def of_destinations(cls, pair: PairSettings) -> Self:
         return cls(lambda: administration_of(pair.primary, Via.ADMIN, "", ANSWER_WITHIN))
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether our credentials may not ask: the Manage claim is missing."""
+        return isinstance(self.trouble, NotAuthorized)
+
     def of(self, entity: EntityPath) -> int | None:
         """The window in milliseconds, 0 if the entity detects no duplicates; None if it is not known."""
         if entity not in self._known:

@@ -196,7 +196,9 @@ class _Secondary(PreflightCheck):
         count = len(self._megabytes)
         room = f"room for {volume(sum(self._megabytes.values()) * 2**20)}"
         if count > 1:
-            text = f"{room} in {count} backlog queues: what is sent in the longest outage has to fit"
+            text = (
+                f"{room} in {count} backlog queues, as far as they exist: all that senders send in an outage must fit"
+            )
             return self._finding(Level.FINE, text)
         only = f"{room} in a single backlog queue: when it fails or is full, senders have no other"
         return self._finding(Level.WARNING, f"{only}; set backlog_queue_count to 2 or more (10 is the default)")

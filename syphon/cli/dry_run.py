@@ -70,7 +70,7 @@ def _show(result: DryRun) -> None:
         f"{cost.least:,.2f} to {cost.most:,.2f} {cost.currency} by the Standard list prices of {cost.as_of}"
     )
     for assumed in result.assumed:
-        say(f"That is {assumed}.", "  ")
+        say(f"Assumed for {assumed}.", "  ")
     if result.others:
         verb = "is" if result.others == 1 else "are"
         if not result.messages:

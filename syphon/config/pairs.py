@@ -240,7 +240,7 @@ class PairSettings(Settings):
     rate: Annotated[
         Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_not_boolean)] | None,
         BeforeValidator(lambda value: None if value == AUTO else value),
-        WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"enum": [AUTO]}]}),
+        WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"enum": [AUTO]}, {"type": "null"}]}),
     ] = None
     """Messages per second that may be taken from all backlog queues together, at most. None, in the file `auto`: what
     the service allows."""

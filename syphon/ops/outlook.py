@@ -183,12 +183,15 @@ def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
 def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
     if pair.fault is not None:
         fault = pair.fault
-        when = "now" if fault.next_try is None else f"at {fault.next_try:%H:%M:%S} UTC"
+        when = (
+            "An attempt is in progress." if fault.next_try is None else f"Next attempt at {fault.next_try:%H:%M:%S} UTC"
+        )
+        if fault.next_try is not None:
+            when += " (SIGHUP: at once)."
         yield _problem(
             Severity.CRITICAL,
-            f"{pair.name} has faulted {_since(fault.since, at)} ago, its {fault.side} cannot be used: {fault.reason}",
-            f"Nothing is lost: messages wait in the backlog. syphon check says what is wrong. syphon sets the pair up "
-            f"again {when}; SIGHUP does it at once. Other pairs go on.",
+            f"{pair.name} faulted {_since(fault.since, at)} ago: its {fault.side} cannot be used: {fault.reason}",
+            f"Nothing is lost: messages wait in the backlog. syphon check says what is wrong. {when} Other pairs go on.",
         )
         return
     if pair.primary.state is not SideState.STARTING and not pair.primary.connected:

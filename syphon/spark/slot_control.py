@@ -54,6 +54,10 @@ class Congested:
     def __init__(self, share: float) -> None:
         self.sending, self.receiving = Congestion(share), Congestion(share)
 
+    def use(self, share: float) -> None:
+        """Uses another share of what the namespaces accept from now on."""
+        self.sending.share = self.receiving.share = share
+
     def note(self, report: SlotReport, before: SlotReport | None, others: list[SlotReport], now: float) -> None:
         """Takes in the report of a slot. `before` is its last one, `others` are the last ones of the other slots."""
         moved, moved_before = report.counters, before.counters if before is not None else Counters()
@@ -187,7 +191,7 @@ class SlotControl:
         """
         with self._lock:
             self._rates[pair] = rate
-            self._congested.setdefault(pair, Congested(share))
+            self._congested.setdefault(pair, Congested(share)).use(share)
 
     def rate_limit(self, pair: str) -> RateLimit:
         """How fast messages of a pair may move now, and who has decided that."""

@@ -56,8 +56,8 @@ class BackoffGate:
                 if len(self._until) > MOST_REMEMBERED:
                     self._until = {path: held for path, held in self._until.items() if held[0] > self._now()}
             if destination.is_throttled:
-                log.info("%s: destination %s is throttled by the service", self._name, destination.path)
-            elif known is None or known[1].reason != destination.reason:
+                continue  # not unavailable: the rate limit says it
+            if known is None or known[1].reason != destination.reason:
                 # The first report may come before the messages are given back: then their number is not known yet.
                 log.warning(
                     "%s: destination %s is unavailable: %s; %s stay in the backlog, next attempt in %.0f s",

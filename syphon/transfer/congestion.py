@@ -10,9 +10,9 @@ requests to that entity. So each busy answer is expensive, and the controller wa
   20 %, … every five seconds, until the service says no again (and the next probe comes later, ten minutes at most) or
   the limit no longer holds anybody back.
 
-This is additive-increase/multiplicative-decrease with the plateau of TCP CUBIC. Plain AIMD probes all the time, and
-with ten seconds of silence for each probe that fails it would stand still for a tenth of the time and disturb the live
-traffic as often. Pure: no clock, no I/O.
+This is multiplicative decrease, a plateau like that of TCP CUBIC, and then exponential probing. Plain AIMD probes all
+the time, and with ten seconds of silence for each probe that fails it would be silent for a tenth of the time and
+disturb the live traffic as often. No clock, no I/O: time is an argument.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ EXACT = 5
 """If fewer batches than these were accepted, the first ceiling is a guess, and the probe begins at once."""
 SLOWEST = 1.0
 """Messages per second: the limit never falls below it."""
-LARGEST_FALL, SMALLEST_FALL, MEASURABLE = 0.5, 0.8, 50.0
-"""The new ceiling is at least so much of the rate before: the first value from `MEASURABLE` messages per second on."""
+KEEP_AT_LEAST, KEEP_AT_LEAST_WHEN_SLOW, SLOW_BELOW = 0.5, 0.8, 50.0
+"""The new ceiling is at least so much of the rate before; the second value below `SLOW_BELOW` messages per second."""
 RAMP = 10.0
 """Seconds from half of the ceiling to the share of it that is used."""
 SECOND_LOOK, FIRST_HOLD, LONGEST_HOLD = 20.0, 60.0, 600.0
@@ -82,7 +82,8 @@ class Congestion:
         """The messages of the batch that was last refused."""
         self._refused_at_rate = 0.0
         """What the service took in the second before the last cut."""
-        self._share = share
+        self.share = share
+        """The share of the ceiling that is used."""
         self._meter = Meter()
         self._ceiling: float | None = None
         self._rate: float | None = None
@@ -128,18 +129,18 @@ class Congestion:
             self._hold = SECOND_LOOK if found >= max(FIRST_CEILING, EXACT * batch) else 0.0
             self._set_ceiling(max(found, FIRST_CEILING))
         else:
-            has_probed_in_vain = self._step > FIRST_STEP and self._rate < 1.5 * self._first_rate
-            self._hold = max(FIRST_HOLD, min(2 * self._hold, LONGEST_HOLD) if has_probed_in_vain else 0.0)
+            has_failed_probe = self._step > FIRST_STEP and self._rate < 1.5 * self._first_rate
+            self._hold = max(FIRST_HOLD, min(2 * self._hold, LONGEST_HOLD) if has_failed_probe else 0.0)
             # If less was accepted, others have used the namespace, or a second is too short to count few messages. One
             # answer must not take everything from us.
-            least = self._rate * (LARGEST_FALL if self._rate >= MEASURABLE else SMALLEST_FALL)
+            least = self._rate * (KEEP_AT_LEAST if self._rate >= SLOW_BELOW else KEEP_AT_LEAST_WHEN_SLOW)
             self._set_ceiling(max(SLOWEST, min(max(found, least), self._rate)))
         self._resumed_at, self._step = None, FIRST_STEP
 
     def _set_ceiling(self, ceiling: float) -> None:
         self._ceiling = ceiling
         self._rate = max(SLOWEST, ceiling / 2)
-        self._first_rate = max(SLOWEST, self._share * ceiling)
+        self._first_rate = max(SLOWEST, self.share * ceiling)
 
     def bound(self, now: float) -> None:
         """The limit has just held a message back."""
@@ -178,7 +179,7 @@ class Congestion:
         if self._resumed_at is None:
             return  # the first message after the cut goes ahead
         since = now - self._resumed_at
-        usual = max(SLOWEST, self._share * ceiling)
+        usual = max(SLOWEST, self.share * ceiling)
         if since < RAMP:
             first = min(ceiling / 2, usual)
             self._rate = max(SLOWEST, first + (usual - first) * since / RAMP)
@@ -190,6 +191,6 @@ class Congestion:
         self._ceiling = ceiling * (1 + self._step)
         self._step = min(2 * self._step, LARGEST_STEP)
         self._next_step = now + PROBE_EVERY
-        if self._share * self._ceiling > NO_LIMIT_FROM:
+        if self.share * self._ceiling > NO_LIMIT_FROM:
             self._ceiling = self._rate = None
             self._hold = FIRST_HOLD

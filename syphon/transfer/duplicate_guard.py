@@ -48,7 +48,8 @@ class DuplicateGuard:
     new_ids: bool = False
     """Messages that might be dropped get a new message id."""
     assumes_none: bool = False
-    """An entity whose window is not known detects no duplicates: the operator says so."""
+    """An entity about which our credentials may not ask detects no duplicates: the operator says so. A question that got
+    no answer is another matter: the next one may say that it does."""
     enqueued_at: dict[tuple[EntityPath, str], int] = field(default_factory=dict)
     """When each id last came into its entity, as far as was seen. Different messages may have the same id, so all
     messages are looked at before the first one is sent."""
@@ -65,7 +66,7 @@ class DuplicateGuard:
                 return made
             entity = route.rename.actual(made.destination)
             window = self.windows.of(entity)
-            if window == 0 or (window is None and self.assumes_none):
+            if window == 0 or (window is None and self.assumes_none and self.windows.is_hidden):
                 return made
             try:
                 found = message_id_of(made.payload)
@@ -107,8 +108,8 @@ def _may_be_known(entity: EntityPath, window: int, by_age: bool) -> str:
     if by_age:
         return (
             f"'{entity.name}' detects duplicates and may know the message id for {iso_duration(window + MARGIN)} after "
-            "the message came there: it would accept the message and drop it. Try again after that time, or use "
-            "`syphon dead-letters replay --new-ids`, which gives it a new message id."
+            "the message came there: it would accept the message and drop it. Retry after that time, or use --new-ids, "
+            "which gives it a new message id."
         )
     return (
         f"'{entity.name}' detects duplicates (window {iso_duration(window)}) and may know the message id: it would "
@@ -119,7 +120,7 @@ def _may_be_known(entity: EntityPath, window: int, by_age: bool) -> str:
 def _same_id(entity: EntityPath) -> str:
     return (
         f"'{entity.name}' detects duplicates, and a message before this one has the same message id: it would accept "
-        "the message and drop it. `syphon dead-letters replay --new-ids` gives it a new message id."
+        "the message and drop it. --new-ids gives it a new message id."
     )
 
 

@@ -324,9 +324,10 @@ class Pump:
     def _room_to_receive(self) -> int | None:
         """How many messages may arrive now: what the rate allows, and what can be sent soon. None means any number."""
         now = self._now()
-        rates = [rate for rate in (self.rate, self.source_congestion.limit(now)) if rate is not None]
-        room = self._limiter.room(min(rates, default=None), now)
-        if rates and not room:
+        found = self.source_congestion.limit(now)
+        rate = min((each for each in (self.rate, found) if each is not None), default=None)
+        room = self._limiter.room(rate, now)
+        if found is not None and rate == found and not room:
             self.source_congestion.bound(now)
         limit = self.destinations.congestion.limit(now)
         if limit is None:

@@ -132,7 +132,9 @@ class PairWorker:
         """
         renamed = settings.destinations.renames != self.settings.destinations.renames
         changed = settings.destinations != self.settings.destinations
-        self.settings = self.settings.model_copy(update={"destinations": settings.destinations, "rate": settings.rate})
+        self.settings = self.settings.model_copy(
+            update={"destinations": settings.destinations, "rate": settings.rate, "rate_share": settings.rate_share}
+        )
         self.backoffs.renames = settings.destinations.renames
         if changed and self._dispatcher is not None:
             self._dispatcher.renew()

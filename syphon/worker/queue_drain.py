@@ -40,7 +40,8 @@ class DrainOptions:
     rate: float | None = None
     timeout: float | None = None
     patience: float = 120.0
-    """Seconds that a drain continues while nothing moves. What the service asked to wait for does not count."""
+    """Seconds that a drain continues while nothing moves. A throttled destination must have answered busy three times,
+    too."""
     settle: float = 0.0
     """Seconds for which a queue must stay empty: Service Bus may show a message late (S11)."""
     lease: float = 60.0

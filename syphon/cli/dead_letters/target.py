@@ -53,7 +53,8 @@ _TARGET = (
         "--assume-no-duplicate-detection",
         "assumes_none",
         is_flag=True,
-        help="Where only the Manage claim could tell whether duplicates are detected: they are not.",
+        help="If the credentials lack the Manage claim: assume that the queue or topic detects no duplicates. "
+        "If it does, messages are lost.",
     ),
 )
 
@@ -129,7 +130,7 @@ class Routes:
         """Says on stderr where it could not be found out whether duplicates are detected."""
         for guard in self._guards.values():
             if (trouble := guard.windows.trouble) is not None:
-                click.echo(f"Whether duplicates are detected is not known: {printable(str(trouble))}", err=True)
+                click.echo(f"Could not check for duplicate detection: {printable(str(trouble))}", err=True)
 
     def close(self) -> None:
         for guard in self._guards.values():
