@@ -277,7 +277,8 @@ def _accepted_by(pair: PairSettings, size: float) -> tuple[float, str]:
         found = min(FULL_SPEED, share * PREMIUM_BYTES * tier.units / max(1.0, size))
         return found, (
             f"{share:.0%} (rate_share) of the {tier.units * PREMIUM_BYTES / 1e6:,.0f} MB/s that a Premium namespace "
-            f"with {plural(tier.units, 'messaging unit')} accepts, at most {FULL_SPEED:,.0f} messages per second; {source}"
+            f"with {plural(tier.units, 'messaging unit')} accepts, "
+            f"at most {FULL_SPEED:,.0f} messages per second; {source}"
         )
     name = tier.name or "Standard"
     return share * STANDARD_RATE, (

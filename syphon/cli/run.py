@@ -34,8 +34,8 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     Creates the backlog queues that do not exist, listens to each with long polls of 15 minutes (40 receives an hour for
     ten queues), and starts a Spark job when a message comes. The worker waits for the end of an outage. A pair with a
     namespace that cannot be used any more (credentials refused, for example) is faulted: it is closed and set up again
-    after 30 seconds, doubling to 5 minutes, and the other pairs go on. When all pairs are faulted the worker ends with
-    exit code 70, so that a service manager starts it again.
+    after 30 seconds, doubling to 5 minutes, and the other pairs go on. When all pairs are faulted, or the only one, the
+    worker ends with exit code 70, so that a service manager starts it again.
 
     \b
       syphon run -c config.yaml
@@ -43,7 +43,7 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 
     \b
     SIGTERM, Ctrl-C  finish or give back the messages in hand, and leave; a second one leaves at once
-    SIGHUP           read rates, destinations.allow and log.level again, and set up faulted pairs at once
+    SIGHUP           reload rate, rate_share, destinations and log.level, and set up faulted pairs at once
 
     \b
     Exit codes: 0 told to stop · 69 the status port is taken · 70 all pairs have faulted · 77 not authorized ·

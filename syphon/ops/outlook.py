@@ -191,7 +191,8 @@ def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
         yield _problem(
             Severity.CRITICAL,
             f"{pair.name} faulted {_since(fault.since, at)} ago: its {fault.side} cannot be used: {fault.reason}",
-            f"Nothing is lost: messages wait in the backlog. syphon check says what is wrong. {when} Other pairs go on.",
+            "Nothing is lost: messages wait in the backlog. syphon check says what is wrong. "
+            f"{when} Other pairs go on.",
         )
         return
     if pair.primary.state is not SideState.STARTING and not pair.primary.connected:

@@ -132,9 +132,8 @@ class PairWorker:
         """
         renamed = settings.destinations.renames != self.settings.destinations.renames
         changed = settings.destinations != self.settings.destinations
-        self.settings = self.settings.model_copy(
-            update={"destinations": settings.destinations, "rate": settings.rate, "rate_share": settings.rate_share}
-        )
+        taken_over = {name: getattr(settings, name) for name in ("destinations", "rate", "rate_share")}
+        self.settings = self.settings.model_copy(update=taken_over)
         self.backoffs.renames = settings.destinations.renames
         if changed and self._dispatcher is not None:
             self._dispatcher.renew()

@@ -185,10 +185,10 @@ def names_port(text: str, port: int) -> bool:
 def test_the_room_of_all_queues_is_told(emulator: BackgroundEmulator) -> None:
     small = replace(DOCUMENTED, name=f"{PREFIX}/1", max_size_in_megabytes=1024)
     make(emulator, "contoso-dr", DOCUMENTED, small)
-    told = "room for 11.0 GB in 3 backlog queues: what is sent in the longest outage has to fit"
+    told = "room for 11.0 GB in 3 backlog queues, as far as they exist: all that senders send in an outage must fit"
     assert (FINE, told) in about(found(pair(emulator, backlog_queue_count=3)), None)
     # Without the Manage claim the sizes are not known.
-    told = "room for 15.0 GB in 3 backlog queues: what is sent in the longest outage has to fit"
+    told = "room for 15.0 GB in 3 backlog queues, as far as they exist: all that senders send in an outage must fit"
     assert (FINE, told) in about(found(pair(emulator, "worker", backlog_queue_count=3), False), None)
 
 

@@ -219,8 +219,8 @@ def test_a_fault_shows_in_status_readiness_and_the_service_managers_line(tmp_pat
         assert pair.queues[0].state is BacklogQueueState.TROUBLED
         assert status.outlook.flow is MessageFlow.PARTLY_BLOCKED
         (problem,) = [each for each in status.problems if each.severity is Severity.CRITICAL]
-        assert problem.text.startswith("two has faulted ")
-        assert "sets the pair up again at" in problem.remedy
+        assert problem.text.startswith("two faulted ")
+        assert "Next attempt at" in problem.remedy
         assert status.not_ready == []  # one pair works
         assert found.observer.trouble() == ""
         assert _status_line(status).startswith("faulted: two: primary: ")
