@@ -183,11 +183,9 @@ def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
 def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
     if pair.fault is not None:
         fault = pair.fault
-        when = (
-            "An attempt is in progress." if fault.next_try is None else f"Next attempt at {fault.next_try:%H:%M:%S} UTC"
-        )
+        when = "An attempt is in progress."
         if fault.next_try is not None:
-            when += " (SIGHUP: at once)."
+            when = f"Next attempt at {fault.next_try:%H:%M:%S} UTC (SIGHUP: at once)."
         yield _problem(
             Severity.CRITICAL,
             f"{pair.name} faulted {_since(fault.since, at)} ago: its {fault.side} cannot be used: {fault.reason}",

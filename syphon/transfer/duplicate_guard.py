@@ -48,8 +48,8 @@ class DuplicateGuard:
     new_ids: bool = False
     """Messages that might be dropped get a new message id."""
     assumes_none: bool = False
-    """An entity about which our credentials may not ask detects no duplicates: the operator says so. This is not about a
-    question without an answer: the next answer may say that it does."""
+    """An entity about which our credentials may not ask detects no duplicates: the operator says so. A question without
+    an answer is another matter: the next answer may say that it does."""
     enqueued_at: dict[tuple[EntityPath, str], int] = field(default_factory=dict)
     """When each id last came into its entity, as far as was seen. Different messages may have the same id, so all
     messages are looked at before the first one is sent."""
