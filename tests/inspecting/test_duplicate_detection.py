@@ -288,7 +288,7 @@ def test_where_it_is_not_known_the_operator_decides(bench: Bench, tmp_path: Path
     code, result, err = replay(bench, tmp_path, target, policy="worker")
     assert (code, result["replayed"], result["left"]) == (1, 0, COUNT)
     (line,) = err.splitlines()
-    assert line.startswith("Whether duplicates are detected is not known: ")
+    assert line.startswith("Could not check for duplicate detection: ")
     assert "Manage" in line
     assert "--assume-no-duplicate-detection" in result["why_left"][0]["why"]
     code, result, _ = replay(bench, tmp_path, target, "--new-ids", policy="worker")
