@@ -22,8 +22,19 @@ from .connection import (
     wait_for_traffic,
 )
 from .data_plane import DataPlaneAdministration
+from .deferred import DeferredReceiver
 from .factory import administration_of, client_of, connected, namespace_of
-from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, RequestLink, Sent, Settled
+from .links import (
+    Arrival,
+    LinkState,
+    ManagementNode,
+    ManagementReply,
+    RawReceiver,
+    RawSender,
+    RequestLink,
+    Sent,
+    Settled,
+)
 from .namespace import Namespace, NamespaceStatus
 from .opening_errors import explain
 from .pair import Pair, SideFault
@@ -57,6 +68,7 @@ __all__ = [
     "HANDSHAKE_WITHIN",
     "NOTICING_PAUSE",
     "DataPlaneAdministration",
+    "DeferredReceiver",
     "LinkState",
     "MessageState",
     "Namespace",
@@ -70,6 +82,7 @@ __all__ = [
     "RawReceiver",
     "RawSender",
     "Runtime",
+    "ManagementNode",
     "ManagementReply",
     "RequestLink",
     "RetryPolicy",

@@ -40,6 +40,8 @@ class HandOver(BaseModel):
     """Counts how often the driver has handed out this queue: a higher number is a new service."""
     most_left: int | None = None
     """The service ends after so many messages that had to be left, if none was accepted. None: it reads on."""
+    deferred: bool = False
+    """The service looks for deferred messages, too."""
 
 
 class QueueReport(BaseModel):

@@ -84,6 +84,8 @@ class Destination:
         self.suspicion = Suspicion()
         self.is_paused = False
         """The operator paused it, whatever its state."""
+        self.has_accepted = False
+        """Whether it has accepted a message, and has not failed since."""
         self.used_at = 0.0
         self.left = 0
         """How many of its messages stayed in the backlog since it last accepted one."""
@@ -298,6 +300,7 @@ class Destination:
                 for transfer in batch:
                     self.suspicion.waiting.pop(transfer.key, None)
             self.breaker.worked()
+            self.has_accepted = True
             self.left = self._failed_singles = 0
             self._stuck_since = None
             if len(batch) > 1:
@@ -351,6 +354,7 @@ class Destination:
 
     def _fail(self, error: SyphonError, now: float) -> None:
         self.breaker.failed(error, now)
+        self.has_accepted = False
         self._stuck_since = None
 
     # --- what cuts the connection --------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
-from syphon.bus import Arrival, Connection, Namespace, Wait, wait_for_traffic
+from syphon.bus import Arrival, Connection, Namespace, Peeked, Wait, wait_for_traffic
 from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, Faulted, Interrupted, Outcome, SyphonError, Waits
 
 from .batches import MessageTransfer
+from .breaker import BackingOff, Rejecting
 from .destination import Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
 from .options import PERMANENT, PumpOptions
@@ -83,19 +84,21 @@ class Pump:
 
     # --- its queues ----------------------------------------------------------------------------------------------
 
-    def serve(self, queue: str, *, source: str | None = None, most_left: int | None = None) -> None:
+    def serve(
+        self, queue: str, *, source: str | None = None, most_left: int | None = None, deferred: bool = False
+    ) -> None:
         """Begins to move the messages of a queue. Only for the pump's own thread, before the first turn or between two.
 
         A queue whose service has ended may be served again. With `most_left` the service ends with BACKING_OFF when so
         many messages were left because of their destinations, and none was accepted: reading on would cost receives
-        and move nothing (S7, D16).
+        and move nothing (S7, D16). With `deferred` the pump also looks for deferred messages, by peeking.
         """
         served = self.queues.get(queue)
         if served is None:
             served = self._new_queue(queue, source or queue)
             self.queues = {**self.queues, queue: served}
         self._served[queue] = served
-        served.begin(most_left)
+        served.begin(most_left, deferred)
 
     def release(self, queue: str) -> None:
         """Ends the service of one queue: messages that were not sent are given back. Only for the pump's own thread."""
@@ -113,6 +116,7 @@ class Pump:
             self.traces,
             self._now,
             self._wall,
+            self,
         )
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -275,6 +279,7 @@ class Pump:
 
     def _grant(self) -> None:
         for queue in self._served.values():
+            queue.deferred.flush()
             if queue.intake.is_lost:
                 self._lose_link(queue)
         if self.stopping:
@@ -288,7 +293,7 @@ class Pump:
         for queue, credit in zip(open_queues, credits, strict=True):
             limit = self._limit.room(queue.queue, queue.counters.received, len(open_queues))
             try:
-                queue.intake.grant(credit if limit is None else min(credit, limit))
+                queue.grant(credit if limit is None else min(credit, limit))
             except SyphonError as error:
                 self._fail(queue, error)
 
@@ -314,7 +319,7 @@ class Pump:
     def _route_arrivals(self) -> None:
         wall, arrived = self._wall(), 0
         for queue in self._served.values():
-            while (arrival := queue.intake.next_arrival()) is not None:
+            while (arrival := queue.next_arrival()) is not None:
                 arrived += 1
                 queue.unsettled.receive(arrival)
                 if queue.ended is not None:
@@ -351,6 +356,37 @@ class Pump:
         """Whether the filter excludes a message that cannot be restored. Its destination may still be readable."""
         enqueued_at = stamps_of(arrival.payload).enqueued_at
         return not self._options.messages.matches(destination_of(arrival.payload), enqueued_at)
+
+    # --- deferred messages: which of them can be moved -----------------------------------------------------------
+
+    def destination_key(self, message: Peeked) -> str | None:
+        """The key of a message's destination, empty if it names none; None if the message cannot be moved now."""
+        path = destination_of(message.payload)
+        if not self._options.messages.matches(path, stamps_of(message.payload).enqueued_at):
+            return None
+        if path is None:
+            return ""  # it goes to the dead letters
+        self.destinations.find(path)  # under the name that the message has, and not its key
+        return path.key if self.can_move(path.key) else None
+
+    def can_move(self, destination: str) -> bool:
+        """Whether the messages for a destination (its key) leave the backlog, as far as is known."""
+        found = self._found(destination)
+        if found is None:
+            return True
+        return not found.is_paused and not isinstance(found.breaker.state_at(self._now()), BackingOff)
+
+    def is_proven(self, destination: str) -> bool:
+        """Whether the messages for a destination (its key) leave the backlog: it has accepted one, or rejects all."""
+        found = self._found(destination)
+        return found is None or found.has_accepted or isinstance(found.state, Rejecting)
+
+    def _found(self, key: str) -> Destination | None:
+        """A destination by its key; None if messages that name it go to the dead letters."""
+        found = self.destinations.find(EntityPath.of(key)) if key else None
+        return None if isinstance(found, str) else found
+
+    # --- sending -------------------------------------------------------------------------------------------------
 
     def _forward(self) -> None:
         now = self._now()
