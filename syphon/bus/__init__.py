@@ -39,6 +39,7 @@ from .namespace import Namespace, NamespaceStatus
 from .opening_errors import explain
 from .pair import Pair, SideFault
 from .peeking import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
+from .ping import PING_TYPE, ping_payload
 from .runtime import RUNTIME, Runtime
 from .sdk_clients import (
     CloseWatch,
@@ -67,6 +68,7 @@ __all__ = [
     "FIRST_OF_PARTITION",
     "HANDSHAKE_WITHIN",
     "NOTICING_PAUSE",
+    "PING_TYPE",
     "DataPlaneAdministration",
     "DeferredReceiver",
     "LinkState",
@@ -106,6 +108,7 @@ __all__ = [
     "namespace_of",
     "payloads_of",
     "peek",
+    "ping_payload",
     "peek_pages",
     "disable_retries",
     "release_sockets",

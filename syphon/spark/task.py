@@ -258,7 +258,9 @@ class Slot:
         # How long destinations take to answer is counted for the whole slot: it is kept with its first queue.
         send = Durations() if self._stats else self._pump.destinations.send_times
         self._stats.setdefault(handed.queue, Stats(send=send))
-        self._pump.serve(handed.queue, most_left=handed.most_left, deferred=handed.deferred)
+        for known in handed.failing:
+            self._pump.back_off(known)
+        self._pump.serve(handed.queue, deferred=handed.deferred, waiting=handed.waiting)
         # Last: the reporter's thread must not report the end of the service before as that of this one.
         self._taken_up[handed.queue] = handed.number
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
@@ -61,6 +61,12 @@ class Movable(Protocol):
     def is_proven(self, destination: str) -> bool:
         """Whether messages for a destination leave the backlog: it has accepted one, or they are dead-lettered."""
 
+    def prove(self, destination: str) -> bool:
+        """Begins to find out without a message whether a destination that has failed is available.
+
+        False if it has not failed: then one message shows it.
+        """
+
 
 class DeferredSource:
     """Finds and receives the deferred messages of one queue."""
@@ -69,6 +75,8 @@ class DeferredSource:
         self._node = node
         self._now = now
         self._movable = movable
+        self.waiting: set[str] = set()
+        """The destinations (their keys) that may have deferred messages, and were unavailable."""
         self._is_wanted = False
         """Whether the service is to look for deferred messages and has not begun to."""
         self._next: int | None = None
@@ -85,10 +93,10 @@ class DeferredSource:
 
     # --- its service ---------------------------------------------------------------------------------------------
 
-    def begin(self, is_wanted: bool) -> None:
-        """Begins a service, which looks for deferred messages if that is wanted."""
+    def begin(self, is_wanted: bool, waiting: Iterable[str]) -> None:
+        """Begins a service, which looks for deferred messages at once if that is wanted."""
         self.stop()
-        self._is_wanted = is_wanted
+        self._is_wanted, self.waiting = is_wanted, set(waiting)
 
     def look(self) -> None:
         """Begins to look through the queue, if that is wanted: few messages come over the link."""
@@ -99,6 +107,7 @@ class DeferredSource:
     def stop(self) -> None:
         """Receives no more. Messages that were asked for still arrive."""
         self._is_wanted, self._next = False, None
+        self.waiting = set()
         self._found.clear()
         self._tried_at.clear()
         if self._peeker is not None:
@@ -107,7 +116,8 @@ class DeferredSource:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is found that can be moved, and it does not look for more."""
-        return not self._is_wanted and self._next is None and not self._found and self.is_drained
+        is_looking = self._is_wanted or self._next is not None or bool(self._found)
+        return not is_looking and self.is_drained and not any(map(self._movable.can_move, self.waiting))
 
     @property
     def is_drained(self) -> bool:
@@ -153,12 +163,20 @@ class DeferredSource:
     def work(self, connection: Connection, room: int) -> None:
         """Looks further through the queue, and asks for messages, as many as there is room for."""
         self._take_refused()
+        self._look_for_available()
         if self._now() < self._again_at:
             return
         if self._next is not None and len(self._found) < FOUND:
             self._peek(connection)
         if self._found and room > 0:
             self._receive(connection, room)
+
+    def _look_for_available(self) -> None:
+        """Looks for deferred messages when a destination that may have some is available again."""
+        for key in [key for key in self.waiting if self._movable.can_move(key)]:
+            if self._movable.is_proven(key) or not self._movable.prove(key):
+                self.waiting.discard(key)
+                self._is_wanted = True
 
     def _peek(self, connection: Connection) -> None:
         if self._peeker is None or self._peeker.connection is not connection:
@@ -229,6 +247,8 @@ class DeferredSource:
     def _may_receive(self, found: Found) -> bool:
         if self._movable.is_proven(found.destination):
             return True
+        if self._movable.prove(found.destination):
+            return False
         now = self._now()
         if now < self._tried_at.get(found.destination, now - RETRY_AFTER) + RETRY_AFTER:
             return False

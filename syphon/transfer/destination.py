@@ -10,8 +10,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from syphon.bus import Connection, LinkState, RawSender, Sent
+from syphon.bus import Connection, LinkState, RawSender, Sent, ping_payload
 from syphon.model import (
+    DestinationBusy,
     DestinationDisabled,
     DestinationFailed,
     DestinationMissing,
@@ -89,6 +90,8 @@ class Destination:
         self.used_at = 0.0
         self.left = 0
         """How many of its messages stayed in the backlog since it last accepted one."""
+        self._wants_ping = False
+        """A ping is to show whether it is available."""
         self._sender: RawSender[Batch] | None = None
         self._unsent = Unsent()
         self._messages_under_way = self._bytes_under_way = 0
@@ -102,6 +105,11 @@ class Destination:
     def state(self) -> State:
         return self.breaker.state
 
+    def defers(self, now: float) -> bool:
+        """Whether its messages are set aside in the backlog: it is paused or unavailable, and not only busy (S5)."""
+        state = self.breaker.state_at(now)
+        return self.is_paused or (isinstance(state, BackingOff) and not isinstance(state.because, DestinationBusy))
+
     def pause(self, is_paused: bool) -> None:
         """Pauses the destination, or ends the pause, as the operator asked."""
         self.is_paused = is_paused
@@ -114,11 +122,17 @@ class Destination:
         else:
             self._unsent.pending.add(transfer)
 
+    def ping(self) -> None:
+        """Finds out without a message whether it is available: with an attach, and a ping if that is not refused."""
+        self._wants_ping = not (self._unsent or self.is_under_way)
+
     def has_work(self) -> bool:
         """Whether there is something to send, or an answer to wait for."""
         sender = self._sender
         return bool(
-            self._unsent or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
+            self._wants_ping
+            or self._unsent
+            or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
         )
 
     def has_link(self) -> bool:
@@ -140,7 +154,7 @@ class Destination:
         return (
             suspicion.limit is not None
             and now >= suspicion.not_before
-            and bool(self._unsent)
+            and (bool(self._unsent) or self._wants_ping)
             and not self.is_paused
             and isinstance(self.breaker.state_at(now), Available)
         )
@@ -163,19 +177,24 @@ class Destination:
             self._refuse_all(results, state.because)
         elif share is HELD:
             self._make_room(results, now)
-        elif connection is not None and self._unsent:
+        elif connection is not None and (self._unsent or self._wants_ping):
             self.used_at = now
             self._send(connection, results, now, share)
             self._leave_if_stuck(results, now)
+        if not isinstance(state, Available):
+            self._wants_ping = False
         self.left += len(results.left)
         return results
 
     def _leave_if_stuck(self, results: SendResults, now: float) -> None:
         """Leaves pending messages that could not be sent for long: all destinations share one window."""
-        if not self._unsent:
+        if not (self._unsent or self._wants_ping):
             return
         if self._stuck_since is None:
             self._stuck_since = now
+        elif self._wants_ping and now - self._stuck_since > STUCK:
+            self._wants_ping = False
+            self._fail(DestinationSilent(f"'{self.path}' takes nothing at the moment."), now)
         elif now - self._stuck_since > (STUCK_AGAIN if self.breaker.failures else STUCK):
             self._leave_all(results, DestinationSilent(f"'{self.path}' takes nothing at the moment."))
             if self._sender is None:
@@ -194,11 +213,15 @@ class Destination:
         if not self._unsent.again and not sender.under_way:
             self._careful = False
         while sender.has_room() and self._may_send(sender, share):
-            if self.suspicion.limit is not None:
+            if self.suspicion.limit is not None and self._unsent:
                 batch = self._next_for_trial(sender, self.suspicion.limit)
             else:
                 batch = self._next_batch(sender)
             if not batch:
+                if self._wants_ping and not sender.under_way:
+                    self._wants_ping = False
+                    self.suspicion.was_tried = True
+                    sender.send(ping_payload(), 0, [])
                 return
             if any(transfer.is_late for transfer in batch):  # the process stood still, or the message came again
                 late, batch = split(batch, lambda transfer: transfer.is_late)
@@ -295,6 +318,12 @@ class Destination:
 
     def _handle(self, sent: Sent[Batch], results: SendResults, now: float) -> None:
         batch, error = sent.ticket, sent.error
+        if (
+            not batch
+            and isinstance(error, Impossible)
+            and not isinstance(error, DestinationMissing | DestinationDisabled)
+        ):
+            error = None  # it has refused the ping, but not messages
         if error is None:
             if self.suspicion.waiting:
                 for transfer in batch:
@@ -306,6 +335,8 @@ class Destination:
             if len(batch) > 1:
                 self._refused_batches = 0
             results.accepted += batch
+        elif not batch:
+            self._fail(error, now)
         elif sent.unknown and self._has_lost_its_link():
             # An unknown outcome counts as not sent: send again, with the same message id (D10).
             if self.suspicion.limit is None:

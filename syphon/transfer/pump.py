@@ -8,7 +8,7 @@ accepted, completed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
@@ -85,20 +85,19 @@ class Pump:
     # --- its queues ----------------------------------------------------------------------------------------------
 
     def serve(
-        self, queue: str, *, source: str | None = None, most_left: int | None = None, deferred: bool = False
+        self, queue: str, *, source: str | None = None, deferred: bool = False, waiting: Iterable[str] = ()
     ) -> None:
         """Begins to move the messages of a queue. Only for the pump's own thread, before the first turn or between two.
 
-        A queue whose service has ended may be served again. With `most_left` the service ends with BACKING_OFF when so
-        many messages were left because of their destinations, and none was accepted: reading on would cost receives
-        and move nothing (S7, D16). With `deferred` the pump also looks for deferred messages, by peeking.
+        A queue whose service has ended may be served again. With `deferred` the pump looks for deferred messages at
+        once; otherwise when one of the destinations `waiting`, which may have such messages, is available.
         """
         served = self.queues.get(queue)
         if served is None:
             served = self._new_queue(queue, source or queue)
             self.queues = {**self.queues, queue: served}
         self._served[queue] = served
-        served.begin(most_left, deferred)
+        served.begin(deferred, waiting)
 
     def release(self, queue: str) -> None:
         """Ends the service of one queue: messages that were not sent are given back. Only for the pump's own thread."""
@@ -371,20 +370,24 @@ class Pump:
 
     def can_move(self, destination: str) -> bool:
         """Whether the messages for a destination (its key) leave the backlog, as far as is known."""
-        found = self._found(destination)
+        found = self.destinations.by_key(destination) if destination else None
         if found is None:
             return True
         return not found.is_paused and not isinstance(found.breaker.state_at(self._now()), BackingOff)
 
     def is_proven(self, destination: str) -> bool:
         """Whether the messages for a destination (its key) leave the backlog: it has accepted one, or rejects all."""
-        found = self._found(destination)
+        found = self.destinations.by_key(destination) if destination else None
         return found is None or found.has_accepted or isinstance(found.state, Rejecting)
 
-    def _found(self, key: str) -> Destination | None:
-        """A destination by its key; None if messages that name it go to the dead letters."""
-        found = self.destinations.find(EntityPath.of(key)) if key else None
-        return None if isinstance(found, str) else found
+    def prove(self, destination: str) -> bool:
+        """Finds out whether a destination (its key) is available. False if a message must show it: none has failed."""
+        found = self.destinations.by_key(destination) if destination else None
+        if found is None or not found.breaker.failures:
+            return False
+        if not found.has_work():
+            self.destinations.ping(found)
+        return True
 
     # --- sending -------------------------------------------------------------------------------------------------
 
@@ -407,9 +410,13 @@ class Pump:
         for transfer, error in results.refused:
             reason = getattr(error, "reason", "Refused")
             transfer.queue.dead_letter(transfer.arrival, reason, f"Destination '{destination.path}': {error}")
-        for transfer, error in results.left:
-            transfer.queue.hold_back()
-            self._leave(transfer, error)
+        if results.left:
+            defers = destination.defers(self._now())
+            for transfer, error in results.left:
+                if defers:
+                    self._defer(transfer, error)
+                else:
+                    self._leave(transfer, error)
         for transfer in results.late:
             self._leave(transfer, Interrupted(LOCK_ENDS))
 
@@ -424,6 +431,9 @@ class Pump:
 
     def _leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
         transfer.queue.leave(transfer, error)
+
+    def _defer(self, transfer: MessageTransfer, error: SyphonError) -> None:
+        transfer.queue.defer(transfer, error)
 
     def _take_settlements(self) -> None:
         for queue in self._served.values():

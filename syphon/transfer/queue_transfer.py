@@ -6,7 +6,7 @@ and the window belong to the pump.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from syphon.backlog import stamps_of
 from syphon.bus import Arrival, Connection, DeferredReceiver, LinkState, ManagementNode, Namespace, Settled
@@ -60,8 +60,6 @@ class QueueTransfer:
         """Why the pump takes no more of its messages; None while it does."""
         self.error: SyphonError | None = None
         """Why it cannot be received from, if that ended its service."""
-        self.has_accepted = False
-        """Whether a destination has accepted a message since the service began."""
         self.unsettled = Unsettled(queue, record, now, traces, wall)
         self.intake = Intake(source, namespace, options.quiet, now)
         node = ManagementNode(source)
@@ -77,9 +75,6 @@ class QueueTransfer:
         self._deep_at = 0.0
         """When it last had many messages in hand."""
         self._ended_at = 0.0
-        self._most_left: int | None = None
-        self._held_back = 0
-        """Messages since the service began that were left because their destination took nothing."""
         self._most = 0
         self._moved = self._received = 0
         """The counters when the window was last shared."""
@@ -90,15 +85,12 @@ class QueueTransfer:
 
     # --- its service ---------------------------------------------------------------------------------------------
 
-    def begin(self, most_left: int | None, deferred: bool) -> None:
-        """Begins a service. It ends with BACKING_OFF if destinations take none of the first `most_left` messages.
-
-        With `deferred` it looks for deferred messages, too.
-        """
+    def begin(self, deferred: bool, waiting: Iterable[str]) -> None:
+        """Begins a service. With `deferred` it looks for deferred messages at once; otherwise when one of the
+        destinations `waiting` is available."""
         self.is_served, self.ended, self.error = True, None, None
-        self.has_accepted, self._most_left, self._held_back = False, most_left, 0
         self.intake.last_arrival = self._deep_at = self._now()
-        self.deferred.begin(deferred)
+        self.deferred.begin(deferred, waiting)
         self.start_slowly()
 
     def start_slowly(self) -> None:
@@ -116,8 +108,6 @@ class QueueTransfer:
         """Why the service ends now, as far as this queue can tell."""
         if self.unsettled.transfers:
             return None
-        if self._room_to_leave() == 0:
-            return Ended.BACKING_OFF
         return Ended.QUIET if self.deferred.is_idle and self.intake.is_quiet(now) else None
 
     def is_finished(self, now: float) -> bool:
@@ -148,16 +138,8 @@ class QueueTransfer:
             self._moved = counters.moved
             self._most = min(2 * self._most, self._options.window)
         arrived, self._received = counters.received - self._received, counters.received
-        left = self._room_to_leave()
-        most = self._most if left is None else min(self._most, left)
         intake = self.intake
-        return Demand(counters.in_hand, counters.bytes_in_hand, arrived, intake.credit, most, intake.largest)
-
-    def _room_to_leave(self) -> int | None:
-        """How many more messages may be left before the service ends; None means any number."""
-        if self._most_left is None or self.has_accepted:
-            return None
-        return max(0, self._most_left - self._held_back)
+        return Demand(counters.in_hand, counters.bytes_in_hand, arrived, intake.credit, self._most, intake.largest)
 
     def next_arrival(self) -> Arrival | None:
         """The next message that has arrived, over the link or by its sequence number."""
@@ -204,7 +186,6 @@ class QueueTransfer:
 
     def complete(self, arrival: Arrival) -> None:
         """Completes a message that its destination has accepted."""
-        self.has_accepted = True
         self.completions.begin(arrival)
 
     def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
@@ -233,9 +214,16 @@ class QueueTransfer:
         else:
             self.unsettled.finish(arrival, Result.LEFT, str(error))
 
-    def hold_back(self) -> None:
-        """Notes that a message is left because its destination takes nothing now."""
-        self._held_back += 1
+    def defer(self, transfer: MessageTransfer, error: SyphonError) -> None:
+        """Sets a message aside in the queue, because its destination is unavailable: it is not received again before
+        that is over, and the messages behind it can be received (S7)."""
+        arrival = transfer.arrival
+        if arrival.link.state is not LinkState.OPEN:
+            self.unsettled.finish(arrival, Result.LEFT, str(error))
+            return
+        self.deferred.waiting.add(transfer.restored.destination.key)
+        self.unsettled.note(arrival, str(error))
+        arrival.link.defer(arrival)
 
     def leave_outside(self, arrival: Arrival) -> None:
         self.counters.outside += 1
