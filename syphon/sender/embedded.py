@@ -177,7 +177,7 @@ class EmbeddedSyphon:
     def _learn(self, pump: Pump) -> None:
         """Remembers which destinations back off, and that the others which took a message have worked."""
         failing = pump.backing_off()
-        worked, self._worked = self._worked, set()
+        worked, self._worked = self._worked.union(pump.destinations.recovered()), set()
         for path in worked - {known.path for known in failing}:
             self._gate.forget(path)
         self._gate.learn(failing)

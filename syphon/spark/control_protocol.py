@@ -76,6 +76,8 @@ class SlotReport(BaseModel):
     """Destinations that accept nothing now. Their messages stay in the backlog."""
     rejecting: tuple[DestinationBackoff, ...] = ()
     """Destinations whose messages go to the dead letters."""
+    recovered: tuple[str, ...] = ()
+    """Destinations that had failed, and are available."""
     traces: tuple[BatchTrace, ...] = ()
     """Batches that were settled since the previous report."""
     is_accepting: bool = True

@@ -291,6 +291,7 @@ class Slot:
         report.queues = tuple(self._queue_report(queue) for queue in list(pump.queues.values()))
         report.backing_off = tuple(pump.backing_off()[:MOST_BACKING_OFF])
         report.rejecting = tuple(pump.rejecting()[:MOST_DESTINATIONS])
+        report.recovered = tuple(pump.destinations.recovered()[:MOST_BACKING_OFF])
         report.traces = pump.traces.take()
         report.is_accepting, report.is_primary_connected = pump.accepting, pump.is_primary_connected
         report.is_saturated = self._load.is_saturated(self._runtime.now())

@@ -86,7 +86,9 @@ class Destination:
         self.is_paused = False
         """The operator paused it, whatever its state."""
         self.has_accepted = False
-        """Whether it has accepted a message, and has not failed since."""
+        """Whether it has accepted a message or a ping, and has not failed since."""
+        self.has_recovered = False
+        """Whether it had failed before that."""
         self.used_at = 0.0
         self.left = 0
         """How many of its messages stayed in the backlog since it last accepted one."""
@@ -328,6 +330,7 @@ class Destination:
             if self.suspicion.waiting:
                 for transfer in batch:
                     self.suspicion.waiting.pop(transfer.key, None)
+            self.has_recovered = self.has_recovered or self.breaker.failures > 0
             self.breaker.worked()
             self.has_accepted = True
             self.left = self._failed_singles = 0
@@ -385,7 +388,7 @@ class Destination:
 
     def _fail(self, error: SyphonError, now: float) -> None:
         self.breaker.failed(error, now)
-        self.has_accepted = False
+        self.has_accepted = self.has_recovered = False
         self._stuck_since = None
 
     # --- what cuts the connection --------------------------------------------------------------------------------

@@ -160,6 +160,10 @@ class Destinations:
         """The destinations whose messages are dead-lettered now. Another thread may ask."""
         return [found for found in self._in_state(Rejecting, now) if found.seconds > 0]
 
+    def recovered(self) -> list[str]:
+        """The paths of destinations that had failed, and are available. Another thread may ask."""
+        return [destination.path for destination in self if destination.has_recovered]
+
     def _in_state(self, kind: type[BackingOff] | type[Rejecting], now: float) -> list[DestinationBackoff]:
         found = []
         for destination in self:

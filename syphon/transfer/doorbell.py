@@ -138,14 +138,14 @@ class Doorbell:
         return self._receiver
 
     def _take(self, receiver: RawReceiver) -> Ring | None:
-        """Releases the messages that are worth a ring and defers the others."""
+        """Releases the messages that are worth a ring and defers the others, also those that came after the ring."""
         if receiver.arrivals:
             self._until = None  # a receive that brought something is over
             self._calm_at = self._now() + CALM
         worthy = []
         while receiver.arrivals:
             arrival = receiver.arrivals.popleft()
-            if not self._receives or self._is_worth_a_ring(arrival.payload):
+            if self._is_worth_a_ring(arrival.payload):
                 worthy.append(arrival)
             else:
                 receiver.defer(arrival)

@@ -41,6 +41,9 @@ class Gate(Protocol):
     def can_move(self, destination: str) -> bool:
         """Whether a destination (the key of an `EntityPath`) neither backs off nor is paused."""
 
+    def has_failed(self, destination: str) -> bool:
+        """Whether a destination (the key of an `EntityPath`) has failed, and not worked since."""
+
     def destination_of(self, payload: bytes) -> EntityPath | None:
         """The destination that a message goes to; None if the message names none."""
 
@@ -53,6 +56,9 @@ class OpenGate:
 
     def can_move(self, destination: str) -> bool:  # noqa: ARG002
         return True
+
+    def has_failed(self, destination: str) -> bool:  # noqa: ARG002
+        return False
 
     def destination_of(self, payload: bytes) -> EntityPath | None:
         return destination_of(payload)
@@ -94,7 +100,7 @@ class PeekWatch:
         The messages for destinations that are available count as moved. Some may have been locked, by a slot that was
         killed: when such a lock has expired, the watch looks through the whole queue.
         """
-        movable = [key for key in self.waiting if self._gate.can_move(key)]
+        movable = [key for key in self.waiting if self._gate.can_move(key) and not self._gate.has_failed(key)]
         for key in movable:
             del self.waiting[key]
         if movable:

@@ -152,10 +152,12 @@ class Dispatcher:
     def _learn(self, report: SlotReport) -> None:
         """Remembers which destinations back off, and that the others which took a message have worked."""
         failing = {EntityPath.of(known.path).key for known in report.backing_off}
+        recovered = {EntityPath.of(path).key for path in report.recovered}
         for known in self._backoffs.known():
             key = EntityPath.of(known.path).key
             stats = (queue.stats.destinations.get(key) for queue in report.queues)
-            if key not in failing and any(found is not None and found.forwarded for found in stats):
+            has_worked = key in recovered or any(found is not None and found.forwarded for found in stats)
+            if key not in failing and has_worked:
                 self._backoffs.forget(known.path)
         self._backoffs.learn(report.backing_off)
 

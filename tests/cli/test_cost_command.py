@@ -50,7 +50,7 @@ def test_people_read_the_same() -> None:
         "Idle for 30 days: 10 backlog queues, 2 workers, a receive of 15 minutes at a time",
         "               20  receive by a doorbell     the syphon's, once for each ring",
         "The primary is out of reach for 8 hours",
-        "          115,200  peeks, to find newcomers",
+        "              484  pings, to find out whether the destination is available",
     ):
         assert line in done.output.splitlines(), done.output
     assert CliRunner().invoke(cost, ["--outage", "0"]).exit_code == 2

@@ -47,6 +47,9 @@ class Worth:
     def can_move(self, destination: str) -> bool:
         return False
 
+    def has_failed(self, destination: str) -> bool:
+        return True
+
     def destination_of(self, payload: bytes) -> EntityPath | None:
         return destination_of(payload)
 
