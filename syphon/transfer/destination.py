@@ -142,7 +142,7 @@ class Destination:
 
     def can_spare_its_link(self) -> bool:
         sender = self._sender
-        return sender is not None and not (self._unsent or sender.under_way or sender.results)
+        return sender is not None and not (self._unsent or self._wants_ping or sender.under_way or sender.results)
 
     @property
     def is_under_way(self) -> bool:
